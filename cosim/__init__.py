@@ -1,0 +1,1 @@
+"""The proof: cycle model, simulators, comparison."""

@@ -1,0 +1,100 @@
+"""What is given to a simulator and what it gives back, the same for model and every backend."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig
+from hw.isa import Cause
+
+
+class EventKind(enum.IntEnum):
+    """What happened: an instruction issued, an engine operation completed, a signal fired."""
+
+    ISSUE = 0
+    COMPLETE = 1
+    SIGNAL = 2
+
+
+class Event(NamedTuple):
+    """One event; `pc` is that of the instruction that issued, completed or fired."""
+
+    cycle: int
+    warp: int
+    kind: EventKind
+    pc: int
+
+
+class MachineError(NamedTuple):
+    """Why a machine stopped: cause, and the warp and pc of the instruction."""
+
+    cause: Cause
+    warp: int
+    pc: int
+
+
+class Window(NamedTuple):
+    """A range of memory that the host opens: first and last byte, and what is permitted."""
+
+    first: int
+    last: int
+    read: bool = True
+    write: bool = True
+
+
+class Region(NamedTuple):
+    """Bytes of memory that a run returns."""
+
+    address: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the machine.
+
+    `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
+    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right CRC.
+    """
+
+    programs: dict[int, list[int]]
+    settings: MemorySettings
+    windows: tuple[Window, ...]
+    memory: tuple[tuple[int, np.ndarray], ...] = ()
+    outputs: tuple[Region, ...] = ()
+    watchdog: int = 1 << 20
+    check_word: int | None = None
+    name: str = "job"
+
+
+@dataclass
+class Outcome:
+    """What happened in a run, predicted or observed.
+
+    `counters` maps register names of `hw.csr` (`WARP0_INSTRUCTIONS`, `GEMM_BUSY`, ...) to values;
+    `outputs` are the requested regions as uint8 arrays (empty for the model).
+    """
+
+    events: list[Event]
+    cycles: int
+    error: MachineError | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+    outputs: list[np.ndarray] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Simulator(Protocol):
+    """Something that runs jobs on the RTL of one configuration, one after the other on one machine."""
+
+    config: MachineConfig
+    build_seconds: float
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run the jobs in order; raises `hw.errors.InputError` when a tool is missing."""
+        ...

@@ -1,0 +1,1 @@
+"""The accelerator: configuration, instruction set, registers and RTL (Amaranth)."""

@@ -1,0 +1,256 @@
+"""The configuration of a machine: one frozen object, named presets, a short TOML form.
+
+`MachineConfig` holds what a person chooses; `Derived` holds everything that follows from it and
+refuses combinations that cannot be built. RTL, compiler and cycle model read sizes only from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hw.errors import InputError
+
+#: Memory ports in the order of their numbers (harness, stall patterns, counters).
+PORTS = ("load_a", "load_b", "load_c", "store")
+
+#: Engines in the order of their numbers (counters, traces).
+ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
+
+
+def _setting(default: int, low: int, high: int, meaning: str, *, power_of_two: bool = False) -> Any:
+    limits = {"low": low, "high": high, "meaning": meaning, "power_of_two": power_of_two}
+    return field(default=default, metadata=limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineConfig:
+    """What a hardware architect chooses; every field has a range and a meaning.
+
+    Sizes are in bytes, bandwidths in bytes per cycle, latencies in cycles. `derived` holds all that
+    follows. Raises `InputError` when a field is out of range or fields contradict each other.
+    """
+
+    name: str = "default"
+    rows: int = _setting(16, 2, 64, "rows of the GEMM array", power_of_two=True)
+    cols: int = _setting(16, 2, 64, "columns of the GEMM array", power_of_two=True)
+    buffer_a_bytes: int = _setting(65536, 64, 1 << 20, "input buffer A", power_of_two=True)
+    buffer_b_bytes: int = _setting(65536, 64, 1 << 20, "input buffer B", power_of_two=True)
+    acc_bytes: int = _setting(65536, 64, 1 << 22, "accumulator", power_of_two=True)
+    acc_banks: int = _setting(2, 2, 16, "banks of the accumulator", power_of_two=True)
+    scratch_bytes: int = _setting(16384, 64, 1 << 20, "scratchpad (load C)", power_of_two=True)
+    out_bytes: int = _setting(16384, 64, 1 << 20, "output buffer (CGRA)", power_of_two=True)
+    load_a_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load A", power_of_two=True)
+    load_b_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load B", power_of_two=True)
+    load_c_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load C", power_of_two=True)
+    store_bytes: int = _setting(32, 4, 128, "bytes per cycle of port store", power_of_two=True)
+    load_a_latency: int = _setting(20, 1, 1000, "read latency of port load A")
+    load_b_latency: int = _setting(20, 1, 1000, "read latency of port load B")
+    load_c_latency: int = _setting(20, 1, 1000, "read latency of port load C")
+    store_latency: int = _setting(20, 1, 1000, "write response latency of port store")
+    warps: int = _setting(6, 1, 16, "warp sequencers")
+    registers: int = _setting(32, 8, 32, "scalar registers of a warp, r0 (always 0) included")
+    channels: int = _setting(16, 1, 64, "sync channels")
+    channel_depth: int = _setting(8, 8, 255, "most tokens that a channel holds")
+    imem_words: int = _setting(512, 32, 16384, "instruction words of a warp", power_of_two=True)
+    loop_depth: int = _setting(6, 1, 16, "hardware loops that may nest")
+    queue_depth: int = _setting(4, 1, 16, "operations that wait in an engine's queue")
+    windows: int = _setting(4, 1, 12, "memory windows that the host can open")
+    cgra_rows: int = _setting(4, 1, 32, "rows of the CGRA grid")
+    cgra_cols: int = _setting(4, 1, 32, "columns of the CGRA grid")
+    cgra_contexts: int = _setting(16, 1, 256, "contexts of the CGRA (largest initiation interval)")
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            if f.name != "name":
+                _check_field(f, getattr(self, f.name))
+        Derived(self)
+
+    @functools.cached_property
+    def derived(self) -> Derived:
+        """All that follows from the choices, computed and checked in one place."""
+        return Derived(self)
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Sixteen hexadecimal digits that identify the hardware (the name does not count)."""
+        values = {k: v for k, v in self.as_dict().items() if k != "name"}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return dataclasses.asdict(self)
+
+    def replace(self, **changes: Any) -> MachineConfig:
+        """A copy with some fields changed; raises `InputError` for what cannot be built."""
+        return dataclasses.replace(self, **changes)
+
+    def port_bytes(self, port: str) -> int:
+        """Width of a memory port in bytes per cycle."""
+        width: int = getattr(self, f"{port}_bytes")
+        return width
+
+    def port_latency(self, port: str) -> int:
+        """Latency of a memory port in cycles, which a run may override."""
+        latency: int = getattr(self, f"{port}_latency")
+        return latency
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Peak of the array in multiply-accumulates per cycle."""
+        return self.rows * self.cols
+
+
+def _check_field(f: dataclasses.Field[Any], value: Any) -> None:
+    low, high = f.metadata["low"], f.metadata["high"]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{f.name} must be a whole number from {low} to {high}, not {value!r}")
+    if not low <= value <= high:
+        raise InputError(f"{f.name} ({f.metadata['meaning']}) must be {low} to {high}, not {value}")
+    if f.metadata["power_of_two"] and value & (value - 1):
+        raise InputError(f"{f.name} ({f.metadata['meaning']}) must be a power of two, not {value}")
+
+
+@dataclass(frozen=True)
+class BufferShape:
+    """Geometry of a byte-banked buffer: `lanes` bytes make a column, `banks` memories hold them.
+
+    Column `c`, lane `r` lies in bank `(r + c) % banks` at address
+    `(c // banks) * lanes + c % lanes` (docs/machine.md, "Input buffers").
+    """
+
+    lanes: int
+    banks: int
+    columns: int
+
+    @property
+    def depth(self) -> int:
+        """Bytes in each bank."""
+        return self.lanes * self.columns // self.banks
+
+
+class Derived:
+    """What follows from a `MachineConfig`; raises `InputError` where it contradicts itself.
+
+    `buffer_a`, `buffer_b`, `scratch`, `out` are `BufferShape`s; `acc_word_bytes`, `acc_words` and
+    `acc_bank_words` size the accumulator, whose word is one row of a block.
+    """
+
+    def __init__(self, c: MachineConfig):
+        self.buffer_a = self._buffer("buffer_a_bytes", c.buffer_a_bytes, c.rows, c.load_a_bytes)
+        self.buffer_b = self._buffer("buffer_b_bytes", c.buffer_b_bytes, c.cols, c.load_b_bytes)
+        wide = max(c.load_c_bytes, c.store_bytes)
+        self.scratch = self._buffer("scratch_bytes", c.scratch_bytes, 1, wide)
+        self.out = self._buffer("out_bytes", c.out_bytes, 1, max(4, c.store_bytes))
+        self.acc_word_bytes = 4 * c.cols
+        self.acc_words = c.acc_bytes // self.acc_word_bytes
+        self.acc_bank_words = self.acc_words // c.acc_banks
+        if self.acc_bank_words < c.rows:
+            raise InputError(
+                f"acc_bytes must give each of the {c.acc_banks} banks the {c.rows} rows of a block: "
+                f"{c.rows * self.acc_word_bytes * c.acc_banks} bytes are needed, not {c.acc_bytes}"
+            )
+        if c.store_bytes > self.acc_word_bytes:
+            raise InputError(
+                f"store_bytes must be at most the {self.acc_word_bytes} bytes of an accumulator row "
+                f"(4 x cols), not {c.store_bytes}"
+            )
+
+    @staticmethod
+    def _buffer(name: str, size: int, lanes: int, port: int) -> BufferShape:
+        banks = max(lanes, port)
+        if size < 16 * banks:
+            raise InputError(
+                f"{name} must hold 16 bytes in each of its {banks} byte banks "
+                f"(the wider of array edge and port): {16 * banks} are needed, not {size}"
+            )
+        return BufferShape(lanes=lanes, banks=banks, columns=size // lanes)
+
+
+FIELDS = {f.name: f for f in dataclasses.fields(MachineConfig)}
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with Jacquard, smallest machine first."""
+    folder = resources.files("hw") / "presets"
+    names = [p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")]
+    return sorted(names, key=lambda n: (load(n).macs_per_cycle, n))
+
+
+def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfig:
+    """Read a preset by name or a TOML file by path, then apply single settings.
+
+    A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`.
+    Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
+    """
+    folder = resources.files("hw") / "presets"
+    preset = folder / f"{source}.toml"
+    path = Path(source)
+    if "/" not in source and not source.endswith(".toml") and preset.is_file():
+        values = _read(preset.read_text(), f"preset {source}")
+        values.setdefault("name", source)
+    elif path.is_file():
+        try:
+            values = _read(path.read_text(), source)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{source}: cannot be read: {error}") from None
+        values.setdefault("name", path.stem)
+    else:
+        known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+        raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")
+    values |= dict(settings or {})
+    unknown = sorted(set(values) - set(FIELDS))
+    if unknown:
+        raise InputError(f"{source}: unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
+    if not isinstance(values["name"], str):
+        raise InputError(f"{source}: name must be text, not {values['name']!r}")
+    try:
+        return MachineConfig(**values)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _read(text: str, place: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{place}: not valid TOML: {error}") from None
+    base = values.pop("preset", None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise InputError(f"{place}: preset must be text, not {base!r}")
+    folder = resources.files("hw") / "presets"
+    if not (folder / f"{base}.toml").is_file():
+        raise InputError(f"{place}: preset {base!r} does not exist")
+    return _read((folder / f"{base}.toml").read_text(), f"preset {base}") | values
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Turn `key=value` of the command line into a field and its value."""
+    key, sign, value = text.partition("=")
+    if not sign or key not in FIELDS:
+        raise InputError(f"--set must be FIELD=VALUE with a field of {', '.join(FIELDS)}, not {text!r}")
+    if key == "name":
+        return key, value
+    try:
+        return key, int(value, 0)
+    except ValueError:
+        raise InputError(f"--set {key} must be a whole number, not {value!r}") from None
+
+
+def to_toml(config: MachineConfig) -> str:
+    """The configuration as TOML text that `load` reads back to an equal object."""
+    lines = [f"name = {json.dumps(config.name)}"]
+    for f in dataclasses.fields(config):
+        if f.name != "name":
+            lines.append(f"{f.name} = {getattr(config, f.name)}".ljust(28) + f"# {f.metadata['meaning']}")
+    return "\n".join(lines) + "\n"

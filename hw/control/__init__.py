@@ -1,0 +1,1 @@
+"""Warp sequencers, sync channels, issue and host registers."""

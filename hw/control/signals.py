@@ -1,0 +1,62 @@
+"""Signals of a warp that wait for its operations to complete."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, fifo
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import isa
+from hw.interfaces import PC_BITS
+
+COUNT_BITS = 7
+CHANNEL_BITS = 6
+
+
+class PendingSignals(Component):
+    """Counts operations issued and completed, and fires signals in order when their time has come.
+
+    **Timing.** A signal fires in the cycle in which it issues or the last operation before it completes,
+    whichever is later, and at most one per cycle.
+    """
+
+    issue: In(1)  # an engine operation issues
+    complete: In(1)
+    signal: In(1)  # a signal instruction issues
+    channel: In(CHANNEL_BITS)
+    pc: In(PC_BITS)
+    room: Out(1)
+    outstanding: Out(COUNT_BITS)
+    fire: Out(1)
+    fire_channel: Out(CHANNEL_BITS)
+    fire_pc: Out(PC_BITS)
+    empty: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": PC_BITS})
+        m.submodules.queue = queue = fifo.SyncFIFO(width=entry.size, depth=isa.TIMING.pending_signals)
+        issued, completed, now = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
+        head, new = Signal(entry), Signal(entry)
+        direct, due = Signal(), Signal()
+        m.d.sync += [issued.eq(issued + self.issue), completed.eq(now)]
+        behind = Signal(COUNT_BITS)  # operations that the oldest signal still waits for
+        m.d.comb += [
+            now.eq(completed + self.complete),
+            self.outstanding.eq(issued - completed),
+            head.eq(queue.r_data),
+            behind.eq(head.needs - now),
+            # the counters wrap: a difference in the upper half is negative, all have completed
+            due.eq(queue.r_rdy & ((behind == 0) | behind[-1])),
+            direct.eq(self.signal & ~queue.r_rdy & (issued == now)),
+            self.fire.eq(due | direct),
+            self.fire_channel.eq(Mux(due, head.channel, self.channel)),
+            self.fire_pc.eq(Mux(due, head.pc, self.pc)),
+            queue.r_en.eq(due),
+            new.channel.eq(self.channel),
+            new.needs.eq(issued),
+            new.pc.eq(self.pc),
+            queue.w_en.eq(self.signal & ~direct),
+            queue.w_data.eq(new),
+            self.room.eq(queue.w_rdy),
+            self.empty.eq(~queue.r_rdy),
+        ]
+        return m

@@ -1,0 +1,118 @@
+"""Control and status registers as data: RTL, C header and reference page come from this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw.config import ENGINES, MachineConfig
+
+IDENTIFICATION = 0x4A515244  # "JQRD"
+VERSION = 0x0001_0000
+
+#: Bits of CONTROL.
+START, CLEAR = 0, 1
+#: Bits of STATUS.
+RUNNING, DONE, ERROR, PROGRAM_OK = 0, 1, 2, 3
+#: Bits of a window's permission.
+READ, WRITE = 0, 1
+
+WARP_COUNTERS = ("instructions", "stall_channel", "stall_engine")
+ENGINE_COUNTERS = ("operations", "busy", "stall_memory", "stall_bank")
+
+WINDOW_BASE, WINDOW_STEP = 0x040, 16
+WARP_BASE, WARP_STEP = 0x100, 16
+ENGINE_BASE, ENGINE_STEP = 0x200, 16
+CAPABILITY_BASE = 0x300
+
+#: Configuration fields that a host can read, in order, from CAPABILITY_BASE on.
+CAPABILITIES = (
+    "rows",
+    "cols",
+    "buffer_a_bytes",
+    "buffer_b_bytes",
+    "acc_bytes",
+    "acc_banks",
+    "scratch_bytes",
+    "out_bytes",
+    "load_a_bytes",
+    "load_b_bytes",
+    "load_c_bytes",
+    "store_bytes",
+    "warps",
+    "registers",
+    "channels",
+    "channel_depth",
+    "imem_words",
+    "loop_depth",
+    "queue_depth",
+    "windows",
+    "cgra_rows",
+    "cgra_cols",
+    "cgra_contexts",
+)
+
+
+@dataclass(frozen=True)
+class Register:
+    """One 32-bit register: byte offset, access (`ro`, `rw`, `wo`), meaning."""
+
+    name: str
+    offset: int
+    access: str
+    meaning: str
+
+
+FIXED = (
+    Register("ID", 0x000, "ro", "identification, 0x4A515244"),
+    Register("VERSION", 0x004, "ro", "major [31:16], minor [15:0]"),
+    Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
+    Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),
+    Register("CONTROL", 0x010, "wo", "bit 0 start (ignored while running or done), bit 1 clear"),
+    Register("STATUS", 0x014, "ro", "bit 0 running, bit 1 done, bit 2 error, bit 3 program checked"),
+    Register("ERROR", 0x018, "ro", "cause [7:0], warp [15:8], pc [31:16]"),
+    Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each"),
+    Register("WATCHDOG", 0x020, "rw", "cycles without progress after which the machine stops; 0: never"),
+    Register("CYCLES_LOW", 0x024, "ro", "cycles of the run, low word"),
+    Register("CYCLES_HIGH", 0x028, "ro", "cycles of the run, high word"),
+    Register("PROGRAM_ADDRESS", 0x030, "wo", "warp * imem_words + pc of the next word; restarts the check"),
+    Register("PROGRAM_DATA", 0x034, "wo", "one instruction word; the address goes up by one"),
+    Register("PROGRAM_CHECK", 0x038, "wo", "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, low byte first"),
+)
+
+
+def registers(config: MachineConfig) -> list[Register]:
+    """All registers of a machine, by offset."""
+    table = list(FIXED)
+    for i in range(config.windows):
+        at = WINDOW_BASE + WINDOW_STEP * i
+        table += [
+            Register(f"WINDOW{i}_FIRST", at, "rw", f"first byte of memory window {i}"),
+            Register(f"WINDOW{i}_LAST", at + 4, "rw", f"last byte of memory window {i}"),
+            Register(f"WINDOW{i}_PERMIT", at + 8, "rw", "bit 0 read, bit 1 write; 0: closed"),
+        ]
+    for w in range(config.warps):
+        for i, name in enumerate(WARP_COUNTERS):
+            meaning = {
+                "instructions": f"instructions that warp {w} issued",
+                "stall_channel": f"cycles in which a wait held warp {w}",
+                "stall_engine": f"cycles in which an engine operation or a full signal queue held warp {w}",
+            }[name]
+            table.append(Register(f"WARP{w}_{name.upper()}", WARP_BASE + WARP_STEP * w + 4 * i, "ro", meaning))
+    for e, engine in enumerate(ENGINES):
+        for i, name in enumerate(ENGINE_COUNTERS):
+            meaning = {
+                "operations": f"operations that {engine} completed",
+                "busy": f"cycles in which {engine} moved a beat or multiplied",
+                "stall_memory": f"cycles in which memory did not accept {engine}'s request",
+                "stall_bank": f"cycles in which the array held the accumulator bank that {engine} needed",
+            }[name]
+            at = ENGINE_BASE + ENGINE_STEP * e + 4 * i
+            table.append(Register(f"{engine.upper()}_{name.upper()}", at, "ro", meaning))
+    for i, name in enumerate(CAPABILITIES):
+        table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", f"configuration: {name}"))
+    return table
+
+
+def offset(config: MachineConfig, name: str) -> int:
+    """Byte offset of a register by name; raises `KeyError` for a name that does not exist."""
+    return {r.name: r.offset for r in registers(config)}[name]

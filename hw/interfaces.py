@@ -1,0 +1,112 @@
+"""Signatures and payload layouts between the parts of the machine and at its border."""
+
+from __future__ import annotations
+
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import In, Out, Signature
+
+from hw import isa
+from hw.config import MachineConfig
+
+ADDRESS_BITS = 32
+PC_BITS = 14
+WARP_BITS = 4
+#: Columns, words and bytes inside buffers are computed with this width: a step that leaves a buffer
+#: (pitches have 20 bits) cannot wrap back into it before it is noticed.
+INNER_BITS = 24
+
+HostRequest = data.StructLayout({"address": 16, "data": 32, "write": 1})
+ReadRequest = ADDRESS_BITS
+WriteResponse = data.StructLayout({"error": 1})
+
+
+def read_response(width: int) -> data.StructLayout:
+    """Payload of a read answer for a port of `width` bytes."""
+    return data.StructLayout({"data": 8 * width, "error": 1})
+
+
+def write_request(width: int) -> data.StructLayout:
+    """Payload of a write for a port of `width` bytes."""
+    return data.StructLayout({"address": ADDRESS_BITS, "data": 8 * width, "strobe": width})
+
+
+class ReadPort(Signature):
+    """A memory port that reads: stream of aligned addresses out, stream of answers in, in order."""
+
+    def __init__(self, width: int):
+        self._width = width
+        super().__init__(
+            {
+                "request": Out(stream.Signature(ReadRequest)),
+                "response": In(stream.Signature(read_response(width))),
+            }
+        )
+
+    @property
+    def width(self) -> int:
+        """Bytes per transfer."""
+        return self._width
+
+
+class WritePort(Signature):
+    """A memory port that writes: stream of words out, one answer to each in, in order."""
+
+    def __init__(self, width: int):
+        self._width = width
+        super().__init__(
+            {
+                "request": Out(stream.Signature(write_request(width))),
+                "response": In(stream.Signature(WriteResponse)),
+            }
+        )
+
+    @property
+    def width(self) -> int:
+        """Bytes per transfer."""
+        return self._width
+
+
+def operation(engine: str) -> data.StructLayout:
+    """What a queue entry of an engine holds: operands, parameters, variant, and who issued it.
+
+    `variant` is the opcode's distance from the engine's first instruction.
+    """
+    rows = [i for i in isa.INSTRUCTIONS.values() if i.engine == engine]
+    members: dict[str, int] = {o.name: o.bits for o in rows[0].operands}
+    members |= {name: isa.PARAMETERS[name].bits for name in rows[0].parameters}
+    members |= {"variant": 2, "warp": WARP_BITS, "pc": PC_BITS}
+    return data.StructLayout(members)
+
+
+ErrorReport = data.StructLayout({"cause": 8, "warp": WARP_BITS, "pc": PC_BITS})
+WindowLayout = data.StructLayout({"first": ADDRESS_BITS, "last": ADDRESS_BITS, "read": 1, "write": 1})
+
+
+class EngineControl(Signature):
+    """What every engine has besides its data: queue, completion, error, stop, counters.
+
+    `stop` asks for an orderly stop: no new requests. `quiet` is 1 when nothing is outstanding at memory.
+    `progress` is 1 in cycles that count as progress for the watchdog.
+    """
+
+    def __init__(self, engine: str):
+        super().__init__(
+            {
+                "operation": In(stream.Signature(operation(engine))),
+                "complete": Out(1),
+                "complete_warp": Out(WARP_BITS),
+                "error": Out(1),
+                "error_report": Out(ErrorReport),
+                "stop": In(1),
+                "quiet": Out(1),
+                "progress": Out(1),
+                "busy": Out(1),
+                "stall_memory": Out(1),
+                "stall_bank": Out(1),
+            }
+        )
+
+
+def windows_layout(config: MachineConfig) -> data.ArrayLayout:
+    """All memory windows as one value."""
+    return data.ArrayLayout(WindowLayout, config.windows)

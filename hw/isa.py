@@ -1,0 +1,380 @@
+"""The instruction set as data: formats, fields, meaning and cost of every instruction.
+
+RTL decoder, assembler, disassembler, cycle model and the reference page (`jacquard isa`) all read
+the table `INSTRUCTIONS`; nothing else states an opcode, a field position or a latency.
+
+A word has 32 bits: opcode [31:26], predicate register [25:21], predicate sense [20], then the fields
+of the instruction's format. The instruction happens when `(predicate register != 0) == sense`; since
+r0 is always 0, the encoding 0, 0 means "always".
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from dataclasses import dataclass
+
+WORD_BITS = 32
+OPCODE_LOW, OPCODE_BITS = 26, 6
+PREDICATE_LOW, PREDICATE_BITS = 21, 5
+SENSE_LOW = 20
+
+
+class Kind(enum.Enum):
+    """What a field of an instruction word holds."""
+
+    REGISTER = "register"
+    IMMEDIATE = "immediate"  # signed
+    COUNT = "count"  # unsigned
+    CHANNEL = "channel"
+    PARAMETER = "parameter"
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits [low + width - 1 : low] of an instruction word."""
+
+    name: str
+    low: int
+    width: int
+    kind: Kind
+
+
+class Format(enum.Enum):
+    """The field layouts."""
+
+    NONE = ()
+    R = (
+        Field("rd", 15, 5, Kind.REGISTER),
+        Field("rs1", 10, 5, Kind.REGISTER),
+        Field("rs2", 5, 5, Kind.REGISTER),
+    )
+    I = (  # noqa: E741 (the usual name of an immediate format)
+        Field("rd", 15, 5, Kind.REGISTER),
+        Field("rs1", 10, 5, Kind.REGISTER),
+        Field("imm", 0, 10, Kind.IMMEDIATE),
+    )
+    U = (Field("rd", 15, 5, Kind.REGISTER), Field("imm", 0, 15, Kind.IMMEDIATE))
+    SELECT = (
+        Field("rd", 15, 5, Kind.REGISTER),
+        Field("rs1", 10, 5, Kind.REGISTER),
+        Field("rs2", 5, 5, Kind.REGISTER),
+        Field("rs3", 0, 5, Kind.REGISTER),
+    )
+    LOOP = (Field("rs1", 10, 5, Kind.REGISTER), Field("length", 0, 10, Kind.COUNT))
+    JUMP = (Field("offset", 0, 15, Kind.IMMEDIATE),)
+    CHANNEL = (Field("channel", 0, 15, Kind.CHANNEL),)
+    PARAM = (Field("parameter", 14, 6, Kind.PARAMETER), Field("rs1", 0, 5, Kind.REGISTER))
+    PARAMI = (Field("parameter", 14, 6, Kind.PARAMETER), Field("imm", 0, 14, Kind.IMMEDIATE))
+    ENGINE = (
+        Field("rs1", 15, 5, Kind.REGISTER),
+        Field("rs2", 10, 5, Kind.REGISTER),
+        Field("rs3", 5, 5, Kind.REGISTER),
+        Field("rs4", 0, 5, Kind.REGISTER),
+    )
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A value that an engine operation takes: unsigned, `bits` wide; more is error `operand`."""
+
+    name: str
+    bits: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter register of a warp: set by `param` or `parami`, read by engine operations at issue."""
+
+    name: str
+    index: int
+    bits: int
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: name, opcode, format, meaning, cost.
+
+    `operands` name the four registers of an engine operation in field order, `parameters` the
+    parameter registers that it reads as well, `engine` the engine that executes it. `cycles` is the
+    time from its issue to the next instruction's earliest issue.
+    """
+
+    name: str
+    opcode: int
+    format: Format
+    meaning: str
+    cycles: int = 1
+    timing: str = "1 cycle."
+    engine: str | None = None
+    operands: tuple[Operand, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields of the word."""
+        return self.format.value
+
+    def reads(self) -> tuple[str, ...]:
+        """Names of the fields that name registers read (the predicate apart)."""
+        skip = ("rd",) if self.format in (Format.R, Format.I, Format.SELECT) or self.name == "li" else ()
+        return tuple(f.name for f in self.fields if f.kind is Kind.REGISTER and f.name not in skip)
+
+    @property
+    def writes_register(self) -> bool:
+        """Whether field `rd` receives a result."""
+        return any(f.name == "rd" for f in self.fields)
+
+
+class Cause(enum.IntEnum):
+    """Error causes in the ERROR register."""
+
+    NONE = 0
+    ILLEGAL_INSTRUCTION = 1
+    OPERAND = 2
+    BUFFER_RANGE = 3
+    WINDOW = 4
+    CHANNEL_OVERFLOW = 5
+    CHANNEL_CONFLICT = 6
+    CHECK_WORD = 7
+    WATCHDOG = 8
+    BUS = 9
+    LOOP_DEPTH = 10
+    DIVIDE_BY_ZERO = 11
+
+
+CAUSE_MEANING = {
+    Cause.NONE: "no error",
+    Cause.ILLEGAL_INSTRUCTION: "opcode, register, parameter or channel that this machine does not have",
+    Cause.OPERAND: "operand of an engine operation that is zero, too wide or misaligned",
+    Cause.BUFFER_RANGE: "address outside a buffer, the accumulator or the scratchpad",
+    Cause.WINDOW: "address outside the memory windows that the host opened",
+    Cause.CHANNEL_OVERFLOW: "signal on a channel that is full",
+    Cause.CHANNEL_CONFLICT: "two warps signalled, or two warps awaited, one channel in one cycle",
+    Cause.CHECK_WORD: "check word of the program differs, or none was given before start",
+    Cause.WATCHDOG: "no progress within the watchdog's time",
+    Cause.BUS: "the memory answered with an error",
+    Cause.LOOP_DEPTH: "more nested loops than the machine has",
+    Cause.DIVIDE_BY_ZERO: "division by zero",
+}
+
+MUL_CYCLES = 3
+DIV_CYCLES = 36
+
+#: Binary operations: position in the list is the low part of the opcode.
+BINARY = {
+    "add": "rd = rs1 + {b}",
+    "sub": "rd = rs1 - {b}",
+    "mul": "rd = rs1 * {b}, low 32 bits",
+    "div": "rd = floor(rs1 / {b}); -2^31 / -1 gives -2^31; {b} = 0 is error divide_by_zero",
+    "rem": "rd = rs1 - floor(rs1 / {b}) * {b}; {b} = 0 is error divide_by_zero",
+    "min": "rd = smaller of rs1, {b} (signed)",
+    "max": "rd = larger of rs1, {b} (signed)",
+    "and": "rd = rs1 & {b}",
+    "or": "rd = rs1 | {b}",
+    "xor": "rd = rs1 ^ {b}",
+    "shl": "rd = rs1 << ({b} % 32)",
+    "shr": "rd = rs1 >> ({b} % 32), arithmetic",
+    "eq": "rd = 1 if rs1 == {b} else 0",
+    "ne": "rd = 1 if rs1 != {b} else 0",
+    "lt": "rd = 1 if rs1 < {b} else 0 (signed)",
+    "le": "rd = 1 if rs1 <= {b} else 0 (signed)",
+}
+REGISTER_FORM = 0b010000  # opcode of the register form of binary operation 0
+IMMEDIATE_FORM = 0b100000  # and of its immediate form
+
+MEMORY_BITS = 32
+BUFFER_BITS = 20
+SIZE_BITS = 16
+
+_PARAMETERS = [
+    ("load_stride", 32, "bytes in memory from one outer row to the next (wraps at 2^32)"),
+    ("load_pitch", BUFFER_BITS, "columns from one block of lanes to the next; bytes per row for load_c"),
+    ("load_fill", 8, "byte written where the edge is filled (the operand's zero point)"),
+    ("load_pad_outer", SIZE_BITS, "outer rows filled after the last row"),
+    ("load_pad_inner", SIZE_BITS, "elements filled after the end of every row"),
+    ("gemm_m", SIZE_BITS, "rows of the product"),
+    ("gemm_n", SIZE_BITS, "columns of the product"),
+    ("gemm_a_pitch", BUFFER_BITS, "columns of buffer A from one block of rows to the next"),
+    ("gemm_b_pitch", BUFFER_BITS, "columns of buffer B from one block of columns to the next"),
+    ("gemm_c_pitch", BUFFER_BITS, "accumulator words from one row to the next"),
+    ("gemm_zero_a", 8, "zero point of A, as the byte that stands for it"),
+    ("gemm_zero_b", 8, "zero point of B, as the byte that stands for it"),
+    ("gemm_signed", 2, "bit 0: A is int8 (else uint8); bit 1: B is int8"),
+    ("store_stride", 32, "bytes in memory from one row to the next (wraps at 2^32)"),
+    ("store_pitch", BUFFER_BITS, "words (accumulator) or bytes (other spaces) from one row to the next"),
+    *[(f"cgra_{i}", 32, f"parameter {i} of a CGRA operation") for i in range(12)],
+]
+PARAMETERS = {name: Parameter(name, i, bits, meaning) for i, (name, bits, meaning) in enumerate(_PARAMETERS)}
+
+_LOAD = ("load_stride", "load_pitch", "load_fill", "load_pad_outer", "load_pad_inner")
+_GEMM = tuple(n for n in PARAMETERS if n.startswith("gemm_"))
+_STORE = ("store_stride", "store_pitch")
+_CGRA = tuple(n for n in PARAMETERS if n.startswith("cgra_"))
+
+_LOAD_OPERANDS = (
+    Operand("memory", MEMORY_BITS, "address of the first byte in memory"),
+    Operand("target", BUFFER_BITS, "first column of the buffer (first byte for load_c)"),
+    Operand("outer", SIZE_BITS, "rows that are load_stride apart in memory"),
+    Operand("inner", SIZE_BITS, "bytes that are contiguous in memory"),
+)
+_GEMM_OPERANDS = (
+    Operand("a", BUFFER_BITS, "first column in buffer A"),
+    Operand("b", BUFFER_BITS, "first column in buffer B"),
+    Operand("c", BUFFER_BITS, "first word in the accumulator"),
+    Operand("k", SIZE_BITS, "depth of the product"),
+)
+_STORE_OPERANDS = (
+    Operand("memory", MEMORY_BITS, "address of the first byte in memory"),
+    Operand("source", BUFFER_BITS, "first word (accumulator) or byte (other spaces)"),
+    Operand("rows", SIZE_BITS, "rows"),
+    Operand("bytes", SIZE_BITS, "bytes in a row"),
+)
+_CGRA_OPERANDS = (
+    Operand("bitstream", SIZE_BITS, "slot of the configuration"),
+    Operand("iterations", 32, "iterations of the pipelined loop"),
+    Operand("live0", 32, "scalar live-in 0"),
+    Operand("live1", 32, "scalar live-in 1"),
+)
+
+_ENGINE_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Issue)."
+
+
+def _table() -> list[Instruction]:
+    f = Format
+    rows = [
+        Instruction("nop", 1, f.NONE, "nothing"),
+        Instruction("halt", 2, f.NONE, "ends the warp", timing="the warp issues nothing more."),
+        Instruction("li", 3, f.U, "rd = imm, sign-extended"),
+        Instruction("lih", 4, f.U, "rd = (rd << 15) | (imm & 0x7fff)"),
+        Instruction("select", 5, f.SELECT, "rd = rs2 if rs1 != 0 else rs3"),
+        Instruction(
+            "loop",
+            6,
+            f.LOOP,
+            "executes the next `length` instructions rs1 times; rs1 <= 0 skips them. Two loops must not "
+            "end on the same instruction",
+            timing="1 cycle; returning to the first instruction costs nothing.",
+        ),
+        Instruction("jump", 7, f.JUMP, "continues at pc + 1 + offset; must not cross a loop's border"),
+        Instruction(
+            "wait",
+            8,
+            f.CHANNEL,
+            "takes one token from the channel",
+            timing="issues in the first cycle in which the channel holds a token.",
+        ),
+        Instruction(
+            "signal",
+            9,
+            f.CHANNEL,
+            "puts one token into the channel when all earlier operations of the warp are complete",
+            timing="1 cycle; does not hold the warp unless too many signals are pending.",
+        ),
+        Instruction("param", 10, f.PARAM, "parameter = rs1; a value wider than the parameter is error operand"),
+        Instruction("parami", 11, f.PARAMI, "parameter = imm; a value wider than the parameter is error operand"),
+    ]
+    for i, (name, meaning) in enumerate(BINARY.items()):
+        cycles = {"mul": MUL_CYCLES, "div": DIV_CYCLES, "rem": DIV_CYCLES}.get(name, 1)
+        cost = f"{cycles} cycle{'s' * (cycles > 1)}."
+        rows.append(Instruction(name, REGISTER_FORM + i, f.R, meaning.format(b="rs2"), cycles, cost))
+        rows.append(Instruction(name + "i", IMMEDIATE_FORM + i, f.I, meaning.format(b="imm"), cycles, cost))
+
+    def engine(
+        name: str,
+        opcode: int,
+        engine: str,
+        operands: tuple[Operand, ...],
+        parameters: tuple[str, ...],
+        meaning: str,
+    ) -> None:
+        rows.append(
+            Instruction(
+                name,
+                opcode,
+                f.ENGINE,
+                meaning,
+                timing=_ENGINE_TIMING,
+                engine=engine,
+                operands=operands,
+                parameters=parameters,
+            )
+        )
+
+    for i, port in enumerate(("load_a", "load_b")):
+        lanes = "row" if i == 0 else "column"
+        engine(
+            port,
+            48 + 2 * i,
+            port,
+            _LOAD_OPERANDS,
+            _LOAD,
+            f"loads an operand whose depth is contiguous: an outer row is one {lanes} of the product "
+            "(one lane), its bytes are successive columns of the buffer",
+        )
+        engine(
+            port + "_t",
+            49 + 2 * i,
+            port,
+            _LOAD_OPERANDS,
+            _LOAD,
+            f"loads an operand whose {lanes}s are contiguous: an outer row is one step of the depth "
+            "(one buffer column per block), its bytes are successive lanes. If inner reaches a second block, "
+            "load_pitch modulo the banks must equal the lanes modulo the banks",
+        )
+    engine("load_c", 52, "load_c", _LOAD_OPERANDS, _LOAD, "loads rows of bytes into the scratchpad")
+    product = "product of gemm_m x k of A and k x gemm_n of B, zero points subtracted, int32"
+    engine("gemm", 53, "gemm", _GEMM_OPERANDS, _GEMM, f"accumulator range = {product}")
+    engine("gemm_acc", 54, "gemm", _GEMM_OPERANDS, _GEMM, f"accumulator range += {product}")
+    engine("store", 55, "store", _STORE_OPERANDS, _STORE, "writes rows of the accumulator to memory")
+    engine(
+        "store_scratch",
+        56,
+        "store",
+        _STORE_OPERANDS,
+        _STORE,
+        "writes rows of the scratchpad to memory; source and store_pitch are multiples of the port's bytes",
+    )
+    engine(
+        "store_out",
+        57,
+        "store",
+        _STORE_OPERANDS,
+        _STORE,
+        "writes rows of the output buffer to memory; source and store_pitch as for store_scratch",
+    )
+    engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
+    return sorted(rows, key=lambda r: r.opcode)
+
+
+#: All instructions by name, in opcode order.
+INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in _table()}
+BY_OPCODE: dict[int, Instruction] = {i.opcode: i for i in INSTRUCTIONS.values()}
+BY_PARAMETER: dict[int, Parameter] = {p.index: p for p in PARAMETERS.values()}
+
+
+@functools.lru_cache
+def layout(name: str) -> dict[str, Field]:
+    """The fields of an instruction by name."""
+    return {f.name: f for f in INSTRUCTIONS[name].fields}
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""
+
+    load_request: int = 2  # from taking an operation to presenting its first request
+    load_write: int = 3  # from the last response to completion
+    gemm_first: int = 1  # from taking an operation to reading its first columns
+    gemm_drain: int = 5  # from reading the last columns of a block to draining its first row
+    acc_write: int = 3  # from draining a row to being readable
+    gemm_turn: int = 2  # rows' time between two operations' drains, against overlap in the accumulator
+    store_output: int = 2  # from reading a beat to presenting it
+    store_response: int = 1  # from the last response to completion
+    in_flight: int = 4  # operations that a loader or the storer has taken and not completed
+    pending_signals: int = 8  # signals of a warp that wait for completion
+
+
+TIMING = Timing()

@@ -1,0 +1,194 @@
+"""The whole machine: warps, channels, issue, engines, buffers, host registers."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.lib import stream
+from amaranth.lib.wiring import Component, In, Out, connect, flipped
+
+from hw import isa
+from hw.config import ENGINES, MachineConfig
+from hw.control.channels import Channels
+from hw.control.host import Host
+from hw.control.issue import Issue
+from hw.control.sequencer import ProgramMemory, Sequencer
+from hw.gemm import Gemm
+from hw.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
+from hw.memory.accumulator import Accumulator
+from hw.memory.buffer import BankedBuffer
+from hw.memory.loader import Loader
+from hw.memory.storer import Storer
+
+LOADERS = ("load_a", "load_b", "load_c")
+
+
+class Machine(Component):
+    """The core, with streams at its border (docs/ports.md); a bus is a wrapper around it.
+
+    **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self.config = config
+        ports: dict[str, object] = {
+            "host_request": In(stream.Signature(HostRequest)),
+            "host_response": Out(stream.Signature(32)),
+        }
+        for name in LOADERS:
+            port = ReadPort(config.port_bytes(name)).members
+            ports |= {f"{name}_request": port["request"], f"{name}_response": port["response"]}
+        store = WritePort(config.store_bytes).members
+        ports |= {"store_request": store["request"], "store_response": store["response"]}
+        ports |= {
+            "running": Out(1),
+            "done": Out(1),
+            "error": Out(1),
+            "cycle": Out(48),
+            "trace_issue": Out(config.warps),
+            "trace_void": Out(config.warps),
+            "trace_complete": Out(config.warps),
+            "trace_signal": Out(config.warps),
+            "trace_pc": Out(16 * config.warps),
+        }
+        super().__init__(ports)  # type: ignore[arg-type]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c = self.config
+        m.submodules.host = host = Host(c)
+        connect(m, flipped(self.host_request), host.request)
+        connect(m, host.response, flipped(self.host_response))
+
+        def cleared(component: Component) -> object:
+            """Reset by `clear`, memories apart."""
+            return ResetInserter(host.clear)(component)
+
+        engines = self._engines(m, cleared, host)
+        warps = self._warps(m, cleared, host, engines)
+        self._errors(m, host, warps, engines)
+        m.d.comb += [
+            self.running.eq(host.run),
+            self.done.eq(host.done),
+            self.error.eq(host.failed),
+            self.cycle.eq(host.cycle),
+            host.finished.eq(Cat(w.finished | ~host.enable[i] for i, w in enumerate(warps)).all()),
+            host.quiet.eq(Cat(e.control.quiet for e in engines.values()).all()),
+            host.progress.eq(
+                Cat(*[e.control.progress for e in engines.values()], self.trace_issue, self.trace_complete).any()
+            ),
+        ]
+        return m
+
+    def _engines(self, m: Module, cleared: object, host: Host) -> dict[str, Loader | Gemm | Storer]:
+        """Engines, buffers and memory ports."""
+        c = self.config
+        loaders = {name: Loader(c, name) for name in LOADERS}
+        gemm, storer, acc = Gemm(c), Storer(c), Accumulator(c)
+        buffers = {
+            "load_a": BankedBuffer(c.derived.buffer_a),
+            "load_b": BankedBuffer(c.derived.buffer_b),
+            "load_c": BankedBuffer(c.derived.scratch),
+        }
+        output = BankedBuffer(c.derived.out)
+        for name, loader in loaders.items():
+            m.submodules[name] = cleared(loader)  # type: ignore[operator]
+            m.submodules[f"{name}_target"] = buffers[name]
+            connect(m, loader.write, buffers[name].write)
+            connect(m, loader.memory.request, flipped(getattr(self, f"{name}_request")))
+            connect(m, flipped(getattr(self, f"{name}_response")), loader.memory.response)
+            m.d.comb += loader.windows.eq(host.windows)
+        m.submodules.gemm = cleared(gemm)  # type: ignore[operator]
+        m.submodules.store = cleared(storer)  # type: ignore[operator]
+        m.submodules.accumulator = cleared(acc)  # type: ignore[operator]
+        m.submodules.output = output
+        connect(m, gemm.buffer_a, buffers["load_a"].read)
+        connect(m, gemm.buffer_b, buffers["load_b"].read)
+        connect(m, gemm.drain, acc.drain)
+        connect(m, storer.acc, acc.read)
+        connect(m, storer.scratch, buffers["load_c"].read)
+        connect(m, storer.out, output.read)
+        connect(m, storer.memory.request, flipped(self.store_request))
+        connect(m, flipped(self.store_response), storer.memory.response)
+        m.d.comb += storer.windows.eq(host.windows)
+        engines: dict[str, Loader | Gemm | Storer] = {**loaders, "gemm": gemm, "store": storer}
+        for engine in engines.values():
+            m.d.comb += engine.control.stop.eq(host.stop)
+        return engines
+
+    def _warps(
+        self, m: Module, cleared: object, host: Host, engines: dict[str, Loader | Gemm | Storer]
+    ) -> list[Sequencer]:
+        """Sequencers with their programs, channels between them, queues to the engines."""
+        c = self.config
+        issue, channels = Issue(c), Channels(c)
+        m.submodules.issue = cleared(issue)  # type: ignore[operator]
+        m.submodules.channels = cleared(channels)  # type: ignore[operator]
+        for name, engine in engines.items():
+            connect(m, getattr(issue, name), engine.control.operation)
+        warps = []
+        for w in range(c.warps):
+            warp, program = Sequencer(c), ProgramMemory(c.imem_words)
+            m.submodules[f"warp{w}"] = cleared(warp)  # type: ignore[operator]
+            m.submodules[f"program{w}"] = program
+            connect(m, warp.issue, issue.warps[w])
+            m.d.comb += [
+                program.address.eq(warp.fetch),
+                warp.word.eq(program.word),
+                program.write.eq(host.program_write[w]),
+                program.write_address.eq(host.program_address),
+                program.data.eq(host.program_data),
+                warp.run.eq(host.run & host.enable[w]),
+                warp.tokens.eq(channels.tokens),
+                channels.fire[w].eq(warp.fire),
+                channels.fire_channel[w].eq(warp.fire_channel),
+                channels.take[w].eq(warp.take),
+                channels.take_channel[w].eq(warp.take_channel),
+                warp.complete.eq(
+                    Cat(
+                        e.control.complete & (e.control.complete_warp == w) for e in engines.values()
+                    ).any()
+                ),
+                self.trace_issue[w].eq(warp.issued),
+                self.trace_void[w].eq(warp.void),
+                self.trace_complete[w].eq(warp.complete & host.run),
+                self.trace_signal[w].eq(warp.fire),
+                self.trace_pc.word_select(w, 16).eq(warp.pc),
+            ]
+            warps.append(warp)
+        self._channels = channels
+        events = [e for w in warps for e in (w.issued, w.stall_channel, w.stall_engine)]
+        for name in ENGINES:
+            if name in engines:
+                control = engines[name].control
+                events += [control.complete, control.busy, control.stall_memory, control.stall_bank]
+            else:
+                events += [Signal(name=f"no_{name}_{i}") for i in range(4)]
+        m.d.comb += host.counters.eq(Cat(*events))
+        return warps
+
+    def _errors(
+        self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Loader | Gemm | Storer]
+    ) -> None:
+        """The first error counts: warps by number, then engines; and who is stuck when nothing moves."""
+        channels = self._channels
+        for engine in reversed(engines.values()):
+            with m.If(engine.control.error):
+                m.d.comb += [host.error.eq(1), host.error_report.eq(engine.control.error_report)]
+        for w, warp in reversed(list(enumerate(warps))):
+            report = Signal(ErrorReport, name=f"report{w}")
+            fired = channels.overflow[w] | channels.fire_conflict[w]
+            conflict = channels.fire_conflict[w] | channels.take_conflict[w]
+            shared = Mux(conflict, isa.Cause.CHANNEL_CONFLICT, isa.Cause.CHANNEL_OVERFLOW)
+            m.d.comb += [
+                report.cause.eq(Mux(warp.error, warp.cause, shared)),
+                report.warp.eq(w),
+                report.pc.eq(Mux(fired & ~warp.error, warp.fire_pc, warp.pc)),
+            ]
+            with m.If(warp.error | channels.overflow[w] | conflict):
+                m.d.comb += [host.error.eq(1), host.error_report.eq(report)]
+            with m.If(~warp.finished & host.enable[w]):
+                m.d.comb += [
+                    host.stuck_report.cause.eq(isa.Cause.WATCHDOG),
+                    host.stuck_report.warp.eq(w),
+                    host.stuck_report.pc.eq(warp.pc),
+                ]

@@ -1,0 +1,1 @@
+"""Buffers, accumulator, loaders and storer."""

@@ -1,0 +1,110 @@
+"""The accumulator: banks of int32 rows, in-place addition, a second reader with lower priority."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Shape, Signal
+from amaranth.lib import memory
+from amaranth.lib.wiring import Component, In, Out, Signature
+
+from hw.bits import log2
+from hw.config import MachineConfig
+
+
+class DrainPort(Signature):
+    """The array's side: one row per cycle, written over or added to its word."""
+
+    def __init__(self, config: MachineConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "address": Out(log2(config.derived.acc_words)),
+                "add": Out(1),
+                "data": Out(32 * config.cols),
+            }
+        )
+
+
+class AccumulatorRead(Signature):
+    """The other side: a word per cycle; `ready` is 0 while the array holds the bank."""
+
+    def __init__(self, config: MachineConfig):
+        super().__init__(
+            {
+                "valid": Out(1),
+                "ready": In(1),
+                "address": Out(log2(config.derived.acc_words)),
+                "data": In(32 * config.cols),
+            }
+        )
+
+
+class Accumulator(Component):
+    """`acc_banks` memories of rows of int32, each with one read and one write port.
+
+    A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and
+    written in the third. The array always has priority; `read` goes ahead when its bank is free.
+
+    **Timing.** A row drained in cycle t is readable from t + 3 on. Data of a read accepted in cycle t is
+    there in t + 1, and only then. Rows of one word must be at least three cycles apart, which the
+    array's control sees to.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        super().__init__({"drain": In(DrainPort(config)), "read": In(AccumulatorRead(config))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c = self._config
+        inner = log2(c.derived.acc_bank_words)
+        outer = log2(c.acc_banks)
+        width = 32 * c.cols
+
+        row, add = Signal(width), Signal()
+        total = Signal(width)
+        stage1, stage2 = Signal(), Signal()
+        address1, address2 = Signal(inner + outer), Signal(inner + outer)
+        drain_bank = self.drain.address[inner:]
+        read_bank = self.read.address[inner:]
+        read_bank1 = Signal(outer)
+        m.d.comb += self.read.ready.eq(~(self.drain.valid & (drain_bank == read_bank)))
+        m.d.sync += [
+            stage1.eq(self.drain.valid),
+            address1.eq(self.drain.address),
+            stage2.eq(stage1),
+            address2.eq(address1),
+            read_bank1.eq(read_bank),
+        ]
+        with m.If(self.drain.valid):
+            m.d.sync += [row.eq(self.drain.data), add.eq(self.drain.add)]
+
+        outputs = []
+        for b in range(c.acc_banks):
+            bank = memory.Memory(shape=Shape(width), depth=c.derived.acc_bank_words, init=[])
+            m.submodules[f"bank{b}"] = bank
+            write, read = bank.write_port(), bank.read_port()
+            draining = self.drain.valid & (drain_bank == b)
+            m.d.comb += [
+                read.en.eq(draining | (self.read.valid & (read_bank == b))),
+                read.addr.eq(Mux(draining, self.drain.address[:inner], self.read.address[:inner])),
+                write.en.eq(stage2 & (address2[inner:] == b)),
+                write.addr.eq(address2[:inner]),
+                write.data.eq(total),
+            ]
+            outputs.append(read.data)
+
+        old = Signal(width)
+        with m.Switch(address1[inner:]):
+            for b, output in enumerate(outputs):
+                with m.Case(b):
+                    m.d.comb += old.eq(output)
+        with m.Switch(read_bank1):
+            for b, output in enumerate(outputs):
+                with m.Case(b):
+                    m.d.comb += self.read.data.eq(output)
+        sums = [
+            (Mux(add, old.word_select(i, 32), 0) + row.word_select(i, 32))[:32] for i in range(c.cols)
+        ]
+        with m.If(stage1):
+            m.d.sync += total.eq(Cat(*sums))
+        return m

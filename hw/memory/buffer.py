@@ -1,0 +1,65 @@
+"""Byte-banked buffer: input buffers, scratchpad and output buffer."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Shape
+from amaranth.lib import data, memory
+from amaranth.lib.wiring import Component, In, Out, Signature
+
+from hw.bits import log2
+from hw.config import BufferShape
+
+
+def address_bits(shape: BufferShape) -> int:
+    """Bits of the address inside a bank."""
+    return log2(shape.depth)
+
+
+class BankedWrite(Signature):
+    """One write per bank and cycle, each with its own address: enables, addresses, bytes in bank order."""
+
+    def __init__(self, shape: BufferShape):
+        super().__init__(
+            {
+                "enable": Out(shape.banks),
+                "address": Out(data.ArrayLayout(address_bits(shape), shape.banks)),
+                "data": Out(8 * shape.banks),
+            }
+        )
+
+
+class BankedRead(Signature):
+    """One read of all banks at one address; the data holds while `enable` is 0."""
+
+    def __init__(self, shape: BufferShape):
+        super().__init__({"enable": Out(1), "address": Out(address_bits(shape)), "data": In(8 * shape.banks)})
+
+
+class BankedBuffer(Component):
+    """`shape.banks` byte-wide memories with one write and one read port each; infers block RAM.
+
+    **Timing.** A byte written in cycle t is read from cycle t + 1 on; the data of a read presented in
+    cycle t is there in t + 1.
+    """
+
+    def __init__(self, shape: BufferShape):
+        self._shape = shape
+        super().__init__({"write": In(BankedWrite(shape)), "read": In(BankedRead(shape))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        out = []
+        for b in range(self._shape.banks):
+            bank = memory.Memory(shape=Shape(8), depth=self._shape.depth, init=[])
+            m.submodules[f"bank{b}"] = bank
+            write, read = bank.write_port(), bank.read_port()
+            m.d.comb += [
+                write.en.eq(self.write.enable[b]),
+                write.addr.eq(self.write.address[b]),
+                write.data.eq(self.write.data.word_select(b, 8)),
+                read.en.eq(self.read.enable),
+                read.addr.eq(self.read.address),
+            ]
+            out.append(read.data)
+        m.d.comb += self.read.data.eq(Cat(*out))
+        return m
