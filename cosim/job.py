@@ -60,7 +60,8 @@ class Job:
     """One run of the machine.
 
     `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
-    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right CRC.
+    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right CRC-32 of each warp's
+    `loaded` words.
     """
 
     programs: dict[int, list[int]]
@@ -71,6 +72,14 @@ class Job:
     watchdog: int = 1 << 20
     check_word: int | None = None
     name: str = "job"
+
+
+def loaded(config: MachineConfig, words: list[int]) -> list[int]:
+    """What is put into a warp's memory: its program and, where there is room, a word that is no instruction.
+
+    Without it a program that runs past its end would go on in what an earlier one left behind.
+    """
+    return [*words, 0] if len(words) < config.imem_words else list(words)
 
 
 @dataclass

@@ -87,8 +87,8 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
             return f"channel {value}: the machine has {config.channels}"
         if f.kind is isa.Kind.PARAMETER and value not in isa.BY_PARAMETER:
             return f"parameter {value} does not exist"
-    if code.spec.engine == "cgra":
-        return "the machine has no CGRA"
+    if code.name in isa.NEEDS_GRID:
+        return "the machine has no CGRA grid"
     return None
 
 

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 
 from hw.config import MachineConfig
 
 TOP = "jacquard"
+
+#: What the Verilog of the generator does everywhere, and why it is harmless; Verilator's other checks
+#: (latches, combinational loops, several drivers, undriven signals, ...) stay on.
+LINT_OFF = {
+    "WIDTHEXPAND": "constants are written in their own width",
+    "WIDTHTRUNC": "selections by shifting are cut by the assignment",
+    "CASEINCOMPLETE": "every case follows a default assignment",
+    "CMPCONST": "comparisons of general parts may be constant in a particular machine",
+    "UNUSEDSIGNAL": "fields of structures that one reader does not need",
+    "PROCASSINIT": "registers have reset values as initial values too",
+    "DECLFILENAME": "all modules are in one file",
+}
+
+#: A memory word that is initialised with zero; contents at power-up are not part of the contract.
+_ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
+_EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
 def verilog(config: MachineConfig) -> str:
@@ -27,4 +44,12 @@ def verilog(config: MachineConfig) -> str:
     finally:
         if collecting:
             gc.enable()
-    return text
+    text = _EMPTY_INITIAL.sub("", _ZERO_WORD.sub("", text))
+    return _header(config) + text
+
+
+def _header(config: MachineConfig) -> str:
+    lines = [f"// Jacquard machine, configuration {config.hash}. Generated; do not edit."]
+    lines += [f"// {key} = {value}" for key, value in config.as_dict().items() if key != "name"]
+    lines += [f"// verilator lint_off {rule}" for rule in LINT_OFF]
+    return "\n".join(lines) + "\n"

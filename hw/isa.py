@@ -361,6 +361,10 @@ def layout(name: str) -> dict[str, Field]:
     return {f.name: f for f in INSTRUCTIONS[name].fields}
 
 
+#: Instructions that a machine without a CGRA grid (and its output buffer) refuses.
+NEEDS_GRID = ("cgra", "store_out")
+
+
 @dataclass(frozen=True)
 class Timing:
     """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""

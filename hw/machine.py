@@ -89,7 +89,6 @@ class Machine(Component):
             "load_b": BankedBuffer(c.derived.buffer_b),
             "load_c": BankedBuffer(c.derived.scratch),
         }
-        output = BankedBuffer(c.derived.out)
         for name, loader in loaders.items():
             m.submodules[name] = cleared(loader)  # type: ignore[operator]
             m.submodules[f"{name}_target"] = buffers[name]
@@ -100,13 +99,11 @@ class Machine(Component):
         m.submodules.gemm = cleared(gemm)  # type: ignore[operator]
         m.submodules.store = cleared(storer)  # type: ignore[operator]
         m.submodules.accumulator = cleared(acc)  # type: ignore[operator]
-        m.submodules.output = output
         connect(m, gemm.buffer_a, buffers["load_a"].read)
         connect(m, gemm.buffer_b, buffers["load_b"].read)
         connect(m, gemm.drain, acc.drain)
         connect(m, storer.acc, acc.read)
         connect(m, storer.scratch, buffers["load_c"].read)
-        connect(m, storer.out, output.read)
         connect(m, storer.memory.request, flipped(self.store_request))
         connect(m, flipped(self.store_response), storer.memory.response)
         m.d.comb += storer.windows.eq(host.windows)

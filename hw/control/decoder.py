@@ -68,8 +68,6 @@ class Decoder(Component):
                             self.engine.eq(ENGINES.index(spec.engine)),
                             self.variant.eq(spec.opcode - base),
                         ]
-                        if spec.engine == "cgra":
-                            legal = Const(0)
                     reads = iter(range(4))
                     for field in spec.fields:
                         value = word[field.low : field.low + field.width]
@@ -89,7 +87,7 @@ class Decoder(Component):
                             legal = legal & (value < len(isa.PARAMETERS))
                         else:
                             m.d.comb += self.length.eq(value)
-                    m.d.comb += self.legal.eq(legal)
+                    m.d.comb += self.legal.eq(legal if spec.name not in isa.NEEDS_GRID else 0)
         return m
 
     def _flags(self, spec: isa.Instruction) -> list[object]:

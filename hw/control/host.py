@@ -108,10 +108,11 @@ class Host(Component):
         return m
 
     def _program(self, m: Module, writes: dict[str, Value], value: Value, state: Value) -> Signal:
-        """Program load: words go to the warps' memories and through the check."""
+        """Program load: words go to the warps' memories and through the check, which each warp passes alone."""
         words = log2(self._config.imem_words)
-        address, warp = Signal(words), Signal(range(max(2, self._config.warps)))
-        ok, idle = Signal(), Signal()
+        warps = self._config.warps
+        address, warp = Signal(words), Signal(range(max(2, warps)))
+        checked, ok, idle = Signal(warps), Signal(), Signal()
         m.submodules.check = check = crc.Algorithm(
             crc_width=32,
             polynomial=0x04C11DB7,
@@ -128,14 +129,18 @@ class Host(Component):
             check.data.eq(value),
             self.program_address.eq(address),
             self.program_data.eq(value),
-            *[self.program_write[w].eq(write & (warp == w)) for w in range(self._config.warps)],
+            ok.eq((checked | ~self.enable).all()),
         ]
         with m.If(writes["PROGRAM_ADDRESS"]):
-            m.d.sync += [address.eq(value), warp.eq(value >> words), ok.eq(0)]
+            m.d.sync += [address.eq(value), warp.eq(value >> words)]
         with m.If(write):
-            m.d.sync += [Cat(address, warp).eq(Cat(address, warp) + 1), ok.eq(0)]
-        with m.If(writes["PROGRAM_CHECK"]):
-            m.d.sync += ok.eq(value == check.crc)
+            m.d.sync += address.eq(address + 1)
+        for w in range(warps):
+            m.d.comb += self.program_write[w].eq(write & (warp == w))
+            with m.If(self.program_write[w]):
+                m.d.sync += checked[w].eq(0)
+            with m.Elif(writes["PROGRAM_CHECK"] & (warp == w)):
+                m.d.sync += checked[w].eq(value == check.crc)
         return ok
 
     def _run_control(

@@ -1,0 +1,19 @@
+"""The event-driven cycle model: what a machine does with a job, and when, without stepping cycles.
+
+`predict(config, job)` executes the programs of all warps and computes the cycle of every issue,
+completion and signal, the counters, and the error if the job provokes one. It is written from
+docs/machine.md alone, so that agreement with the RTL proves both.
+
+- `program`: words to compact tuples. `warp`: the sequencer, which runs ahead to whatever may hold it.
+- `memory_port`: the n-th cycle in which a port accepts a request. `rows`: beats of strided rows.
+- `loader`, `gemm`: schedules in closed form, final as soon as an operation issues.
+- `storer`: a schedule that is revised when a later product reads the bank a store reads.
+- `checks`: operands, buffers, windows. `machine`: the heap of events, channels, errors, counters.
+
+Not predicted: `bus` errors (memory answers them), and a watchdog that is shorter than a regular pause;
+`watchdog` stands for a job in which nothing can happen any more.
+"""
+
+from cosim.model.machine import predict
+
+__all__ = ["predict"]

@@ -1,0 +1,118 @@
+"""What an operation must keep to: operands, buffers, windows. Each check finds the first fault or None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cosim.job import MachineError, Window
+from hw.isa import Cause
+
+#: A cycle that never comes: that of everything behind an operation with a fault.
+NEVER = 1 << 60
+
+
+class Fault(NamedTuple):
+    """An error and its cycle; `rank` orders errors of one cycle (warps by number, then engines)."""
+
+    cycle: int
+    rank: int
+    error: MachineError
+
+
+ENGINE_RANK = 1 << 10
+
+
+def engine_fault(cycle: int, engine: int, cause: Cause, warp: int, pc: int) -> Fault:
+    """The fault of an operation on engine number `engine`, issued by `warp` at `pc`."""
+    return Fault(cycle, ENGINE_RANK + engine, MachineError(cause, warp, pc))
+
+
+def first_above(base: int, step: int, limit: int) -> int:
+    """The smallest n >= 0 with base + n*step >= limit; NEVER when there is none."""
+    if base >= limit:
+        return 0
+    return -(-(limit - base) // step) if step else NEVER
+
+
+def permitted(windows: Sequence[Window], *, write: bool) -> list[tuple[int, int]]:
+    """First and last bytes of the windows that permit writing (or reading)."""
+    return [(w.first, w.last) for w in windows if (w.write if write else w.read)]
+
+
+def row_outside_windows(
+    windows: Sequence[tuple[int, int]], address: int, stride: int, size: int, rows: int
+) -> int | None:
+    """The first of `rows` rows of `size` bytes that lies wholly in none of the windows.
+
+    Rows start `stride` bytes apart from `address` on, modulo 2^32; a window is its first and last byte.
+    """
+    end = address + (rows - 1) * stride + size - 1
+    for low, high in windows:
+        if low <= address and end <= high:
+            return None
+    first = (address + np.arange(rows, dtype=np.int64) * stride) & 0xFFFFFFFF
+    inside = np.zeros(rows, bool)
+    for low, high in windows:
+        inside |= (first >= low) & (first + size - 1 <= high)
+    outside = np.flatnonzero(~inside)
+    return int(outside[0]) if outside.size else None
+
+
+class BufferUse(NamedTuple):
+    """Where a load puts its bytes: `columns` columns of `lanes`, from `target` on, `pitch` per block."""
+
+    lanes: int
+    columns: int
+    target: int
+    pitch: int
+
+
+def byte_outside_buffer(use: BufferUse, transposed: bool, rows: int, size: int) -> tuple[int, int] | None:
+    """The first byte (row, position), fill bytes counted, of a load that leaves the buffer.
+
+    Byte k of row m goes to column target + (m div lanes)*pitch + k; transposed, byte m of row k does.
+    """
+    lanes, columns, target, pitch = use
+    across, deep = (size, rows) if transposed else (rows, size)
+    last = target + (across - 1) // lanes * pitch
+    if last + deep - 1 < columns:
+        return None
+    if transposed:
+        row = max(0, columns - last)
+        return row, first_above(target + row, pitch, columns) * lanes
+    block = first_above(target + deep - 1, pitch, columns)
+    return block * lanes, max(0, columns - target - block * pitch)
+
+
+def block_outside(
+    a: tuple[int, int, int],
+    b: tuple[int, int, int],
+    words: tuple[int, int, int],
+    rows: tuple[int, int],
+    grid: tuple[int, int],
+) -> tuple[int, int] | None:
+    """The first block (row, column) of a product that leaves a buffer or the accumulator.
+
+    `a` and `b` hold the last column that block 0 reads, the pitch of blocks, and the buffer's columns;
+    `words` the first word, the pitch of rows, and the accumulator's words; `rows` the rows of a block
+    and of a block in the last block row; `grid` the block rows and block columns.
+    """
+    down, right = grid
+    base, pitch, limit = words
+
+    def first_bad_column(i: int) -> int:
+        if a[0] + i * a[1] >= a[2]:
+            return 0
+        last_row = i * rows[0] + (rows[1] if i == down - 1 else rows[0]) - 1
+        return min(first_above(b[0], b[1], b[2]), first_above(base + last_row * pitch, 1, limit))
+
+    # Faults grow with the row: the first row that has any is row 0, the one of a closed form, or the last.
+    by_a = first_above(a[0], a[1], a[2])
+    by_word = first_above(base + right - 1 + (rows[0] - 1) * pitch, rows[0] * pitch, limit)
+    for i in sorted({0, by_a, by_word, down - 1}):
+        if i < down and (j := first_bad_column(i)) < right:
+            return i, j
+    return None

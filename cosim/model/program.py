@@ -1,0 +1,89 @@
+"""Instruction words as compact tuples that the sequencer executes.
+
+A decoded instruction is `(kind, guard, sense, a, b, c, cycles, extra)`: `guard` is the predicate
+register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hw import assembly, isa
+from hw.config import MachineConfig
+from hw.errors import InputError
+
+# Kinds of instructions; those from WAIT on may be held.
+NOP, HALT, LI, LIH, SELECT, LOOP, JUMP, PARAM, PARAM_I, BINARY, BINARY_I = range(11)
+WAIT, SIGNAL, ENGINE, ILLEGAL = range(11, 15)
+
+Decoded = tuple[int, int, bool, int, int, int, int, Any]
+
+ILLEGAL_WORD: Decoded = (ILLEGAL, -1, False, 0, 0, 0, 1, None)
+
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.floordiv,
+    "rem": operator.mod,
+    "min": min,
+    "max": max,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "shl": lambda x, y: x << (y & 31),
+    "shr": lambda x, y: x >> (y & 31),
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+}
+
+_PLAIN = {"nop": NOP, "halt": HALT, "li": LI, "lih": LIH, "loop": LOOP, "jump": JUMP}
+
+
+def decode(config: MachineConfig, words: Sequence[int]) -> list[Decoded]:
+    """The program of a warp; raises `InputError` when it does not fit the instruction memory."""
+    if len(words) > config.imem_words:
+        raise InputError(f"program must have at most {config.imem_words} words, not {len(words)}")
+    return [_decode(word, config) for word in words]
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _decode(word: int, config: MachineConfig) -> Decoded:
+    code = assembly.decode(word)
+    if code is None or assembly.illegal(code, config) is not None:
+        return ILLEGAL_WORD
+    spec, f, name = code.spec, code.fields, code.name
+    always = code.predicate == 0 and not code.sense
+    guard, sense = -1 if always else code.predicate, code.sense
+
+    def made(kind: int, a: int = 0, b: int = 0, c: int = 0, extra: Any = None) -> Decoded:
+        return (kind, guard, sense, a, b, c, spec.cycles, extra)
+
+    if spec.engine is not None:
+        registers = tuple(f[x.name] for x in spec.fields)
+        return made(ENGINE, extra=(spec.engine, name, registers, tuple(o.bits for o in spec.operands)))
+    if name in ("li", "lih"):
+        return made(_PLAIN[name], f["rd"], f["imm"])
+    if name == "loop":
+        return made(LOOP, f["rs1"], f["length"])
+    if name == "jump":
+        return made(JUMP, f["offset"])
+    if name in _PLAIN:
+        return made(_PLAIN[name])
+    if name == "select":
+        return made(SELECT, f["rd"], f["rs1"], f["rs2"], f["rs3"])
+    if name in ("wait", "signal"):
+        return made(WAIT if name == "wait" else SIGNAL, f["channel"])
+    if name in ("param", "parami"):
+        bits = isa.BY_PARAMETER[f["parameter"]].bits
+        by_register = name == "param"
+        value = f["rs1"] if by_register else f["imm"]
+        return made(PARAM if by_register else PARAM_I, f["parameter"], value, extra=bits)
+    if name in _FUNCTIONS:
+        return made(BINARY, f["rd"], f["rs1"], f["rs2"], _FUNCTIONS[name])
+    return made(BINARY_I, f["rd"], f["rs1"], f["imm"], _FUNCTIONS[name.removesuffix("i")])

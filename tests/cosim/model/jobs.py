@@ -1,0 +1,139 @@
+"""Small jobs for the tests of the cycle model: from program texts, and random ones."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cosim.job import EventKind, Job, Outcome, Window
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.assembly import assemble
+from hw.config import PORTS, MachineConfig, load
+
+TEST = load("test")
+
+
+def job_of(texts: list[str], config: MachineConfig = TEST, **changes: Any) -> Job:
+    """A job of one program text per warp, with all of the first MiB open."""
+    programs = {i: assemble(text) for i, text in enumerate(texts)}
+    settings = MemorySettings.of(config, **changes.pop("memory", {}))
+    return Job(programs, settings, changes.pop("windows", (Window(0, (1 << 20) - 1),)), **changes)
+
+
+def run(*texts: str, config: MachineConfig = TEST, **changes: Any) -> Outcome:
+    """What the model predicts for one program text per warp."""
+    return predict(config, job_of(list(texts), config, **changes))
+
+
+def cycles(outcome: Outcome, kind: EventKind, warp: int = 0) -> dict[int, list[int]]:
+    """Cycles of the events of a kind in a warp, by pc."""
+    found: dict[int, list[int]] = {}
+    for event in outcome.events:
+        if event.kind is kind and event.warp == warp:
+            found.setdefault(event.pc, []).append(event.cycle)
+    return found
+
+
+def issues(outcome: Outcome, warp: int = 0) -> list[tuple[int, int]]:
+    """(cycle, pc) of everything that a warp issued."""
+    return [(e.cycle, e.pc) for e in outcome.events if e.kind is EventKind.ISSUE and e.warp == warp]
+
+
+def completions(outcome: Outcome, warp: int = 0) -> list[int]:
+    """Cycles in which operations of a warp completed."""
+    return [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE and e.warp == warp]
+
+
+def fires(outcome: Outcome, warp: int = 0) -> list[int]:
+    """Cycles in which signals of a warp fired."""
+    return [e.cycle for e in outcome.events if e.kind is EventKind.SIGNAL and e.warp == warp]
+
+
+class RandomJob:
+    """A random configuration, memory and set of programs that provoke no error of operands."""
+
+    def __init__(self, seed: int):
+        r = self.random = random.Random(seed)
+        self.config = TEST.replace(
+            imem_words=1024,
+            queue_depth=r.choice([1, 2, 4]),
+            acc_banks=r.choice([2, 4, 16]),
+            store_bytes=r.choice([4, 8, 16]),
+            load_a_bytes=r.choice([4, 8]),
+        )
+        memory: dict[str, Any] = {"latency": {p: r.randint(1, 40) for p in PORTS}}
+        if r.random() < 0.5:
+            memory["bandwidth"] = {p: r.randint(1, self.config.port_bytes(p)) for p in PORTS}
+        if r.random() < 0.5:
+            memory |= {"stall_seed": r.randrange(1 << 32), "stall_rate": r.choice([20, 64, 150])}
+        self.channels = range(r.choice([1, 3, 6]))
+        texts = ["\n".join(self._program()) for _ in range(r.randint(1, 5))]
+        self.job = job_of(texts, self.config, memory=memory)
+
+    def _program(self) -> list[str]:
+        r, lines = self.random, []
+        focus = r.choice(["load_a", "store", "gemm", None, None])
+        for _ in range(r.randint(1, 24)):
+            lines += self._piece(focus)
+        return [*lines, "halt"]
+
+    def _piece(self, focus: str | None) -> list[str]:
+        r, x = self.random, self.random.random()
+        if x < 0.1:
+            return [f"signal {r.choice(self.channels)}"]
+        if x < 0.14 and len(self.channels) > 1:
+            return [f"wait {r.choice(self.channels)}"]
+        if x < 0.24:
+            choice = ["nop", "muli r7, r7, 3", "@r7 nop", "@!r7 addi r7, r7, 1", "@r7 signal 0", "@r0 wait 0"]
+            return [r.choice(choice)]
+        if x < 0.3:
+            inner = r.choice(["nop", "signal 2" if len(self.channels) > 2 else "nop", "muli r6, r6, 2"])
+            return [f"li r8, {r.randint(-1, 3)}", "loop r8, 2", inner, "nop"]
+        engines = [
+            "load_a",
+            "load_a_t",
+            "load_b",
+            "load_c",
+            "gemm",
+            "gemm_acc",
+            "store",
+            "store",
+            "store_scratch",
+        ]
+        lines = self._operation(focus or r.choice(engines))
+        return lines + lines[-1:] * (r.randint(1, 6) if r.random() < 0.3 else 0)
+
+    def _operation(self, name: str) -> list[str]:
+        r, derived = self.random, self.config.derived
+        if name.startswith("load"):
+            outer, inner, banks = r.randint(1, 5), r.randint(1, 30), derived.buffer_a.banks
+            pitch = (
+                self.config.rows % banks + banks * r.randint(1, 3) if name == "load_a_t" else r.randint(0, 40)
+            )
+            params = {
+                "load_stride": r.choice([8, 16, inner, r.randint(0, 99)]),
+                "load_pitch": pitch,
+                "load_pad_inner": r.choice([0, 0, 1, 9]),
+                "load_pad_outer": r.choice([0, 0, 1, 3]),
+            }
+            values = [r.randint(0, 4096), r.randint(0, 100), outer, inner]
+        elif name.startswith("gemm"):
+            most = r.choice([6, 20])
+            sizes = {"gemm_m": r.randint(1, most), "gemm_n": r.randint(1, most)}
+            params = sizes | {"gemm_c_pitch": r.randint(0, 5), "gemm_a_pitch": 20}
+            word = r.choice([0, r.randint(0, 150), derived.acc_bank_words - 3])
+            values = [r.randint(0, 50), r.randint(0, 50), word, r.choice([1, 2, 3, 5, 9, 20])]
+        else:
+            unit = 1 if name == "store" else self.config.store_bytes
+            sources = [0, derived.acc_bank_words - 4, r.randint(0, 120)]
+            source = r.choice(sources) if name == "store" else unit * r.randint(0, 9)
+            params = {
+                "store_pitch": unit * r.randint(0, 5),
+                "store_stride": r.choice([8, 16, 32, r.randint(0, 99)]),
+            }
+            size = r.choice([r.randint(1, 70), 16, 32])
+            values = [r.randint(0, 4096), source, r.randint(1, 12), size]
+        lines = [f"parami {parameter}, {value}" for parameter, value in params.items()]
+        lines += [f"li r{i}, {value}" for i, value in enumerate(values, 1)]
+        return [*lines, f"{name} r1, r2, r3, r4"]

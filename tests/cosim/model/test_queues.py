@@ -1,0 +1,54 @@
+"""What holds engine operations at issue."""
+
+from hw.isa import TIMING
+from tests.cosim.model.jobs import TEST, completions, issues, run
+
+SIZES = "li r3, 1\nli r4, 8\n"
+LOAD = "load_a r0, r0, r3, r4\n"
+GEMM = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 100\n"
+
+
+def test_a_full_queue_holds_until_one_cycle_after_the_engine_takes() -> None:
+    # Long products: the first is taken in 4, reads 5 to 104; the next is taken with its last read.
+    outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt")
+    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 105, 106]
+    assert outcome.counters["WARP0_STALL_ENGINE"] == 97
+
+
+def test_queue_depth_one_takes_turns() -> None:
+    outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 3 + "halt", config=TEST.replace(queue_depth=1))
+    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 5, 105, 106]
+
+
+def test_warps_of_lower_number_issue_first() -> None:
+    outcome = run(*[SIZES + LOAD + "halt"] * 3)
+    assert [issues(outcome, w)[2] for w in range(3)] == [(2, 2), (3, 2), (4, 2)]
+
+
+def test_different_engines_take_operations_in_the_same_cycle() -> None:
+    outcome = run(SIZES + LOAD + "halt", SIZES + "load_b r0, r0, r3, r4\nhalt")
+    assert issues(outcome, 0)[2] == issues(outcome, 1)[2] == (2, 2)
+
+
+def test_a_false_predicate_takes_no_turn() -> None:
+    outcome = run(SIZES + "@r0 " + LOAD + "halt", SIZES + LOAD + "halt")
+    assert issues(outcome, 1)[2] == (2, 2)
+
+
+def test_an_operation_waits_for_those_on_another_engine() -> None:
+    outcome = run(SIZES + LOAD + LOAD + "load_b r0, r0, r3, r4\nhalt")
+    done = completions(outcome)
+    assert done[:2] == [14, 15]
+    assert issues(outcome)[4] == (16, 4)
+
+
+def test_stores_hold_other_engines_too_also_when_a_conflict_delays_them() -> None:
+    gemm = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 20\ngemm r0, r0, r0, r5\nhalt"
+    store = "li r3, 16\nli r4, 16\nparami store_pitch, 1\nstore r0, r0, r3, r4\nload_a r0, r0, r3, r4\nhalt"
+    # Reads of the store: 5 on, one per cycle; the product drains in 3 + 2 + 20 + 5 = 30 to 33.
+    outcome = run(gemm, store)
+    last_read = 5 + 31 + 4
+    done = last_read + TIMING.store_output + 6 + TIMING.store_response
+    assert completions(outcome, 1)[0] == done
+    assert issues(outcome, 1)[4] == (done + 1, 4)
+    assert outcome.counters["STORE_STALL_BANK"] == 4
