@@ -292,7 +292,8 @@ class Sequencer(Component):
             m.d.comb += following.eq(loops.start)
         with m.Else():
             m.d.comb += following.eq(pc + 1)
-        m.d.comb += self.fetch.eq(following)
+        # Before a run, the first instruction: whatever the previous run left in `pc` is being reset.
+        m.d.comb += self.fetch.eq(Mux(self.run, following, 0))
         m.d.sync += pc.eq(following)
         with m.If(execute & decoder.is_halt):
             m.d.sync += halted.eq(1)

@@ -1,0 +1,41 @@
+# `make demo` shows the whole way on a fresh clone, `make test` checks everything. Both make .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help demo test docs clean
+
+help: ## what there is to make
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: build/bert_layer.onnx ## run the products of a BERT-large layer on the RTL
+	$(BIN)/jacquard run $< --hw default
+
+test: $(VENV)/dev ## style, types, tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
+	$(BIN)/jacquard isa > docs/isa.md
+	$(BIN)/jacquard csr > docs/csr.md
+
+clean: ## remove what was made here (not the cache of builds in the user's cache directory)
+	rm -rf $(VENV) build
+
+build/bert_layer.onnx: examples/01_bert_layer/make_model.py $(VENV)/installed
+	mkdir -p build
+	$(BIN)/python $< --output $@
+
+$(VENV)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: PYTHON must be Python 3.11 or newer, not $$($(PYTHON) --version)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

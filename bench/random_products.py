@@ -1,0 +1,142 @@
+"""Random products on random memories, on the RTL against model and NumPy, for as long as it is let.
+
+    python -m bench.random_products --count 1000 --seed 7
+
+prints a line per machine; exit code 1 if anything differed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from cosim.backends import simulator
+from cosim.compare import compare
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.config import PORTS, MachineConfig, load
+from jacquard.execute import make_job
+from sw.matmul import lower
+from sw.problem import Product
+
+_TEST = load("test")
+
+#: Six small machines that differ in what matters: shape of the array, ports, banks, queues.
+MACHINES: dict[str, MachineConfig] = {
+    "test": _TEST,
+    "wide": _TEST.replace(name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16),
+    "tall": _TEST.replace(name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4),
+    "narrow": _TEST.replace(
+        name="narrow", rows=8, cols=8, load_a_bytes=4, load_b_bytes=4, store_bytes=8, queue_depth=1
+    ),
+    "broad": _TEST.replace(
+        name="broad", load_a_bytes=32, load_b_bytes=16, store_bytes=4, acc_banks=8, queue_depth=2, registers=24
+    ),
+    "tiny": load("tiny"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product, its operands' seed and its memories."""
+
+    problem: Product
+    settings: MemorySettings
+    seed: int
+
+
+@dataclass
+class Tally:
+    """What came of the cases of one machine."""
+
+    products: int = 0
+    macs: int = 0
+    cycles: int = 0
+    events: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def draw(config: MachineConfig, seed: str) -> Case:
+    """A random case: 1 to 300 per dimension, types, zero points, layouts, latency, bandwidth, stalls."""
+    r = random.Random(seed)
+
+    def size() -> int:
+        return r.choice([r.randint(1, 12), r.randint(1, 64), r.randint(1, 300)])
+
+    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
+    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
+    problem = Product(
+        size(),
+        size(),
+        size(),
+        types["a"],
+        types["b"],
+        zeros["a"],
+        zeros["b"],
+        r.random() < 0.5,
+        r.random() < 0.5,
+    )
+    settings = MemorySettings.of(
+        config,
+        latency={p: r.randint(1, 100) for p in PORTS},
+        bandwidth={p: r.randint(1, config.port_bytes(p)) for p in PORTS} if r.random() < 0.4 else None,
+        stall_seed=r.randrange(1 << 32) if r.random() < 0.5 else None,
+        stall_rate=r.choice([16, 64, 128]),
+    )
+    return Case(problem, settings, r.randrange(1 << 32))
+
+
+def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:
+    """Run the cases in one simulation and compare results, events, cycles and counters."""
+    tally = Tally()
+    work = []
+    for case in cases:
+        kernel = lower(case.problem, config)
+        a, b = case.problem.random(np.random.default_rng(case.seed))
+        work.append((case, kernel, a, b, make_job(kernel, a, b, case.settings)))
+    observed = simulator(config, sim).run([job for *_, job in work])
+    for (case, kernel, a, b, job), outcome in zip(work, observed, strict=True):
+        tally.products += 1
+        tally.macs += kernel.macs
+        tally.cycles += outcome.cycles
+        tally.events += len(outcome.events)
+        divergence = compare(config, job, predict(config, job), outcome)
+        if divergence is not None:
+            tally.failures.append(f"{case}: {divergence}")
+        elif not np.array_equal(kernel.extract(outcome.outputs[0]), case.problem.reference(a, b)):
+            tally.failures.append(f"{case}: the result is wrong")
+    return tally
+
+
+@click.command()
+@click.option("--count", default=200, show_default=True, help="Products, spread over the machines.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--sim", default="cpp", show_default=True, type=click.Choice(["verilator", "cpp"]))
+@click.option("--machine", multiple=True, type=click.Choice(list(MACHINES)), help="Default: all.")
+def main(count: int, seed: int, sim: str, machine: tuple[str, ...]) -> None:
+    """Compare random products with model and NumPy."""
+    table = Table("machine", "products", "MACs", "cycles", "events", "differences")
+    names = machine or tuple(MACHINES)
+    failures: list[str] = []
+    for name in names:
+        config = MACHINES[name]
+        tally = prove(config, [draw(config, f"{seed}/{name}/{i}") for i in range(-(-count // len(names)))], sim)
+        failures += tally.failures
+        table.add_row(
+            name,
+            *(f"{v:,}" for v in (tally.products, tally.macs, tally.cycles, tally.events, len(tally.failures))),
+        )
+    Console(width=100).print(table)
+    for text in failures:
+        click.echo(text)
+    raise SystemExit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,3 @@
+"""The command line and what stands behind it."""
+
+__version__ = "0.1.0"

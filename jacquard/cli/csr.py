@@ -1,0 +1,15 @@
+"""`jacquard csr`: the register map."""
+
+from __future__ import annotations
+
+import click
+
+from jacquard.cli.options import hardware, machine
+from jacquard.report.pages import csr_page
+
+
+@click.command("csr")
+@hardware
+def command(hw: str, settings: tuple[str, ...]) -> None:
+    """Print the register map of a machine (Markdown)."""
+    click.echo(csr_page(machine(hw, settings)), nl=False)

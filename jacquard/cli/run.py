@@ -1,0 +1,237 @@
+"""`jacquard run`: matrix products of a model or of a shape, on the RTL, checked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from cosim import trace as chrome
+from cosim.backends import BACKENDS, simulator
+from cosim.settings import MemorySettings
+from hw.config import PORTS, MachineConfig
+from hw.errors import InputError
+from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.execute import Report, Task, execute, outputs
+from jacquard.files import atomic, check_writable
+from jacquard.report.table import print_report
+from sw.layout import place
+from sw.problem import TYPES, Product
+
+_PATH = click.Path(path_type=Path)
+#: Options that only say what `--matmul` means, and their defaults.
+_SHAPE_OPTIONS = {
+    "type_a": "int8",
+    "type_b": "int8",
+    "zero_a": 0,
+    "zero_b": 0,
+    "transpose_a": False,
+    "transpose_b": False,
+    "batch": None,
+}
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Where a run reads from and writes to, as far as the user asked."""
+
+    inputs: Path | None
+    outputs: Path | None
+    waves: Path | None
+    trace: Path | None
+
+
+@click.command("run")
+@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx]")
+@click.option("--matmul", metavar="MxKxN", help="Run one product of this shape instead of a model.")
+@click.option("--type-a", type=click.Choice(list(TYPES)), default="int8", help="Type of A (with --matmul).")
+@click.option("--type-b", type=click.Choice(list(TYPES)), default="int8", help="Type of B (with --matmul).")
+@click.option("--zero-a", type=int, default=0, metavar="N", help="Zero point of A (with --matmul).")
+@click.option("--zero-b", type=int, default=0, metavar="N", help="Zero point of B (with --matmul).")
+@click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
+@click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
+@click.option("--batch", metavar="N[xN...]", help="As many products, one after the other (with --matmul).")
+@hardware
+@click.option(
+    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
+@click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
+@click.option("--latency", multiple=True, metavar="PORT=N", help="Latency of a port in cycles; repeatable.")
+@click.option("--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable.")
+@click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
+@click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
+@click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
+@as_json
+def command(
+    model: Path | None,
+    matmul: str | None,
+    hw: str,
+    settings: tuple[str, ...],
+    sim: str,
+    seed: int,
+    stall: int | None,
+    latency: tuple[str, ...],
+    bandwidth: tuple[str, ...],
+    json_: bool,
+    **rest: Any,
+) -> int:
+    """Run the matrix products of MODEL.onnx, or of --matmul, on the RTL, and prove result and cycles.
+
+    Results are compared with NumPy's bit for bit, and the cycle of every event with the cycle model's.
+    Ports are load_a, load_b, load_c and store.
+    """
+    files = _Files(rest["inputs"], rest["outputs"], rest["waves"], rest["trace"])
+    config = machine(hw, settings)
+    memory = MemorySettings.of(
+        config,
+        latency=_ports("--latency", latency),
+        bandwidth=_ports("--bandwidth", bandwidth),
+        stall_seed=stall,
+    )
+    for path in (files.outputs, files.waves, files.trace):
+        if path is not None:
+            check_writable(path)
+    shape = {name: rest[name] for name in _SHAPE_OPTIONS}
+    if (model is None) == (matmul is None):
+        raise InputError("run must be given either a model file or --matmul MxKxN")
+    if matmul is not None:
+        title, tasks = f"matmul {matmul}", _shape_tasks(config, matmul, shape, files.inputs, seed)
+    else:
+        assert model is not None
+        for name, default in _SHAPE_OPTIONS.items():
+            if shape[name] != default:
+                raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
+        title, tasks = str(model), _model_tasks(model, files.inputs, seed)
+    with _wave_file(files.waves) as waves:
+        report = execute(tasks, config, memory, lambda: simulator(config, sim, waves), sim=sim, progress=note)
+    _write(report, files)
+    if json_:
+        print_json(report.as_dict())
+        first = report.first_divergence
+        if first is not None:
+            note(f"{first[0].task.name}: {first[1]}")
+    else:
+        console = Console()
+        print_report(report, title, console if console.is_terminal else Console(width=140))
+    return 0 if report.proven else 1
+
+
+def _ports(option: str, texts: tuple[str, ...]) -> dict[str, int]:
+    values = {}
+    for text in texts:
+        port, sign, number = text.partition("=")
+        if not sign or port not in PORTS or not re.fullmatch(r"[0-9]{1,9}", number):
+            raise InputError(f"{option} must be PORT=N with a port of {', '.join(PORTS)}, not {text!r}")
+        values[port] = int(number)
+    return values
+
+
+def _sizes(option: str, text: str, count: int | None) -> tuple[int, ...]:
+    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or (count and text.count("x") != count - 1):
+        form = "MxKxN" if count else "N or NxN..."
+        raise InputError(f"{option} must be {form} with whole numbers, not {text!r}")
+    return tuple(int(size) for size in text.split("x"))
+
+
+def _shape_tasks(
+    config: MachineConfig, text: str, shape: dict[str, Any], inputs: Path | None, seed: int
+) -> list[Task]:
+    m, k, n = _sizes("--matmul", text, 3)
+    batch = _sizes("--batch", shape["batch"], None) if shape["batch"] is not None else ()
+    problem = Product(
+        m,
+        k,
+        n,
+        shape["type_a"],
+        shape["type_b"],
+        shape["zero_a"],
+        shape["zero_b"],
+        shape["transpose_a"],
+        shape["transpose_b"],
+        batch,
+        batch,
+    )
+    place(problem, config)  # refuses what does not fit memory before arrays of that size are drawn
+    if inputs is None:
+        a, b = problem.random(np.random.default_rng(seed))
+    else:
+        arrays = _read_inputs(inputs)
+        if sorted(arrays) != ["A", "B"]:
+            raise InputError(f"{inputs}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
+        a, b = arrays["A"], arrays["B"]
+        try:
+            problem.check(a, b)
+        except InputError as error:
+            raise InputError(f"{inputs}: {error}") from None
+    return [Task("matmul", problem, a, b)]
+
+
+def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
+    from sw.frontend import onnx
+
+    parsed = onnx.read(model)
+    if inputs is None:
+        arrays = onnx.random_inputs(parsed, np.random.default_rng(seed))
+    else:
+        arrays = _read_inputs(inputs)
+    try:
+        bound = onnx.bind(parsed, arrays)
+    except InputError as error:
+        raise InputError(f"{model}: {error}") from None
+    return [Task(x.name, x.problem, x.a, x.b, x.op, x.output, x.shape) for x in bound]
+
+
+def _read_inputs(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except Exception as error:
+        # Files that are no archives, or broken ones, raise errors of many unrelated types.
+        raise InputError(f"{path}: not a readable .npz file: {error}") from None
+
+
+@contextlib.contextmanager
+def _wave_file(path: Path | None) -> Iterator[str | None]:
+    if path is None:
+        yield None
+    else:
+        with atomic(path.absolute()) as part:
+            try:
+                yield str(part)
+            except InputError as error:
+                raise InputError(str(error).replace(str(part), str(path))) from None
+
+
+def _write(report: Report, files: _Files) -> None:
+    if files.outputs is not None:
+        arrays = outputs(report)
+        with atomic(files.outputs) as part, part.open("wb") as out:
+            np.savez(out, **arrays)  # type: ignore[arg-type]
+    if files.trace is not None:
+        with atomic(files.trace) as part:
+            part.write_text(json.dumps(_trace(report)))
+
+
+def _trace(report: Report) -> dict[str, Any]:
+    """The traces of all products in one document, each with processes of its own."""
+    whole: dict[str, Any] = {"traceEvents": []}
+    for number, result in enumerate(report.results):
+        name = result.task.name
+        outcomes = {f"{name} (model)": result.predicted, f"{name} (RTL)": result.observed}
+        part = chrome.document(result.job, outcomes)
+        for event in part["traceEvents"]:
+            event["pid"] += len(outcomes) * number
+        whole = part | {"traceEvents": whole["traceEvents"] + part["traceEvents"]}
+    return whole

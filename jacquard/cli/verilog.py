@@ -1,0 +1,47 @@
+"""`jacquard verilog`: the machine as Verilog, with header, register map and description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from hw.errors import InputError
+from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.files import write_text
+from jacquard.report.package import description, header
+from jacquard.report.pages import csr_page
+
+
+@click.command("verilog")
+@hardware
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Directory for jacquard.v, jacquard.h, csr.md and jacquard.json.",
+)
+@as_json
+def command(hw: str, settings: tuple[str, ...], output: Path, json_: bool) -> None:
+    """Write the machine as Verilog, with C header, register map and a JSON description."""
+    config = machine(hw, settings)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{output}: directory cannot be made: {error.strerror}") from None
+    note(f"writing {config.name} ({config.hash}) to {output}")
+    from hw.emit import verilog
+
+    files = {"jacquard.v": verilog(config), "jacquard.h": header(config), "csr.md": csr_page(config)}
+    about = description(config, files)
+    for name, text in files.items():
+        write_text(output / name, text)
+    write_text(output / "jacquard.json", json.dumps(about, indent=2) + "\n")
+    if json_:
+        print_json({"directory": str(output)} | about)
+    else:
+        for name in (*files, "jacquard.json"):
+            click.echo(output / name)

@@ -1,0 +1,1 @@
+"""Tables, pages and headers for people and programs."""

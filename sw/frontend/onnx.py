@@ -1,0 +1,291 @@
+"""Reads ONNX models of MatMulInteger nodes by the `onnx` package.
+
+Supported are any number of MatMulInteger nodes on inputs and constants, with per-tensor zero points, and
+on the way to them Identity and a Transpose of the last two axes, which becomes the operand's layout.
+Everything else is refused with the node's name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.layout import MEMORY_BYTES
+from sw.problem import TYPES, Product
+
+SUPPORTED = "MatMulInteger, Identity, Constant and Transpose of the last two axes"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an operand comes from: an input or constant by name, its last two axes swapped or not."""
+
+    name: str
+    swapped: bool = False
+
+
+@dataclass(frozen=True)
+class MatMulNode:
+    """One MatMulInteger: operands, zero points where there are any, and the name of its result."""
+
+    name: str
+    a: Source
+    b: Source
+    zero_a: Source | None
+    zero_b: Source | None
+    output: str
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a file holds: inputs with type and shape, constants, and products in the file's order."""
+
+    name: str
+    inputs: dict[str, tuple[np.dtype, tuple[int, ...]]]
+    constants: dict[str, np.ndarray]
+    nodes: tuple[MatMulNode, ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A product with its operands as stored, and the shape that the model gives its result."""
+
+    name: str
+    op: str
+    output: str
+    problem: Product
+    a: np.ndarray
+    b: np.ndarray
+    shape: tuple[int, ...]
+
+
+def read(path: Path) -> Model:
+    """Read a model file; raises `InputError` for what cannot be read or is not supported."""
+    return from_proto(_load(path), str(path))
+
+
+def _load(path: Path) -> Any:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    import onnx
+
+    try:
+        # The file is not trusted: the library raises errors of a dozen unrelated types for broken ones.
+        proto = onnx.load(str(path))
+        onnx.checker.check_model(proto, full_check=False)
+    except Exception as error:
+        raise InputError(f"{path}: not a valid ONNX model: {_first_line(error)}") from None
+    return proto
+
+
+def from_proto(proto: Any, place: str = "model") -> Model:
+    """The products of a model in memory (`onnx.ModelProto`); see `read`."""
+    import onnx
+
+    try:
+        # Also finds operands that do not match; errors of many types, as above.
+        graph = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True).graph
+    except Exception as error:
+        raise InputError(f"{place}: shapes or types do not match: {_first_line(error)}") from None
+    reader = _Reader(place, graph)
+    if not reader.nodes:
+        raise InputError(f"{place}: the model must hold a MatMulInteger node, none was found")
+    return Model(str(graph.name), reader.inputs, reader.constants, tuple(reader.nodes))
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+
+class _Reader:
+    """Follows the nodes of a graph in order, remembering where every tensor comes from."""
+
+    def __init__(self, place: str, graph: Any):
+        self.place = place
+        self.inputs: dict[str, tuple[np.dtype, tuple[int, ...]]] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self.sources: dict[str, Source] = {}
+        self.ranks: dict[str, int] = {}
+        self.nodes: list[MatMulNode] = []
+        for tensor in graph.initializer:
+            self._constant(tensor.name, tensor)
+        for value in graph.input:
+            if value.name not in self.constants:
+                self._input(value)
+        for number, node in enumerate(graph.node):
+            self._node(node, f"node {node.name or f'#{number}'} ({node.op_type})", node.name or f"#{number}")
+
+    def _constant(self, name: str, tensor: Any) -> None:
+        from onnx import numpy_helper
+
+        try:
+            # Data that does not match the shape raises errors of several types.
+            array = np.asarray(numpy_helper.to_array(tensor))
+        except Exception as error:
+            raise InputError(
+                f"{self.place}: constant {name!r} cannot be read: {_first_line(error)}"
+            ) from None
+        self.constants[name] = array
+        self.sources[name], self.ranks[name] = Source(name), array.ndim
+
+    def _input(self, value: Any) -> None:
+        from onnx import helper
+
+        what = f"{self.place}: input {value.name!r}"
+        if not value.type.HasField("tensor_type"):
+            raise InputError(f"{what} must be a tensor, not {value.type.WhichOneof('value') or 'untyped'}")
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape"):
+            raise InputError(f"{what} must have a fixed shape, it has none")
+        sizes = []
+        for axis, size in enumerate(tensor.shape.dim):
+            if size.WhichOneof("value") != "dim_value" or size.dim_value < 1:
+                found = size.dim_param or size.dim_value if size.WhichOneof("value") else "nothing"
+                raise InputError(f"{what}: axis {axis} must have a fixed size of at least 1, not {found!r}")
+            sizes.append(int(size.dim_value))
+        if math.prod(sizes) > MEMORY_BYTES:
+            raise InputError(
+                f"{what} must fit {MEMORY_BYTES} bytes of memory, not hold {math.prod(sizes)} elements"
+            )
+        try:
+            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        except KeyError:
+            raise InputError(f"{what}: unknown element type {tensor.elem_type}") from None
+        self.inputs[value.name] = (dtype, tuple(sizes))
+        self.sources[value.name], self.ranks[value.name] = Source(value.name), len(sizes)
+
+    def _node(self, node: Any, what: str, name: str) -> None:
+        what = f"{self.place}: {what}"
+        if node.domain not in ("", "ai.onnx"):
+            raise InputError(
+                f"{what}: operators of domain {node.domain!r} are not supported, only {SUPPORTED}"
+            )
+        if node.op_type == "Constant":
+            if len(node.attribute) != 1 or node.attribute[0].name != "value":
+                raise InputError(f"{what}: a constant must be given by attribute 'value'")
+            self._constant(node.output[0], node.attribute[0].t)
+        elif node.op_type == "Identity":
+            source = self._source(node.input[0], what)
+            self.sources[node.output[0]], self.ranks[node.output[0]] = source, self.ranks[node.input[0]]
+        elif node.op_type == "Transpose":
+            self._transpose(node, what)
+        elif node.op_type == "MatMulInteger":
+            given = [self._source(i, what) if i else None for i in node.input]
+            a, b, zero_a, zero_b = (*given, None, None)[:4]
+            if a is None or b is None:
+                raise InputError(f"{what}: both operands are needed")
+            self.nodes.append(MatMulNode(name, a, b, zero_a, zero_b, node.output[0]))
+        else:
+            raise InputError(f"{what}: the operator is not supported, only {SUPPORTED}")
+
+    def _transpose(self, node: Any, what: str) -> None:
+        source, rank = self._source(node.input[0], what), self.ranks[node.input[0]]
+        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), list(range(rank))[::-1])
+        swap = [*range(rank - 2), rank - 1, rank - 2] if rank >= 2 else [0]
+        if order not in (swap, list(range(rank))):
+            raise InputError(f"{what}: perm must exchange the last two axes, {swap}, not {order}")
+        swapped = source.swapped ^ (order == swap and rank >= 2)
+        self.sources[node.output[0]], self.ranks[node.output[0]] = Source(source.name, swapped), rank
+
+    def _source(self, name: str, what: str) -> Source:
+        if name not in self.sources:
+            made = next((n.name for n in self.nodes if n.output == name), None)
+            kind = f"the result of node {made}" if made else "unknown"
+            raise InputError(f"{what}: {name!r} is {kind}; it must be an input or a constant of the model")
+        return self.sources[name]
+
+
+def random_inputs(model: Model, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Inputs over the whole range of their types, the same for the same seed."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, (dtype, shape) in model.inputs.items():
+        if dtype.kind not in "iu":
+            raise InputError(f"input {name!r} must be of a whole-number type, not {dtype}")
+        limits = np.iinfo(dtype)
+        arrays[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    # One zero point serves the whole tensor, so one drawn for a row or column serves them all.
+    for node in model.nodes:
+        for zero in (node.zero_a, node.zero_b):
+            if zero and zero.name in arrays:
+                arrays[zero.name] = np.full_like(arrays[zero.name], arrays[zero.name].flat[0])
+    return arrays
+
+
+def bind(model: Model, inputs: Mapping[str, np.ndarray]) -> list[Bound]:
+    """The products of a model for given inputs; raises `InputError` for arrays that do not fit."""
+    values = dict(model.constants)
+    for name, array in inputs.items():
+        if name not in model.inputs:
+            known = ", ".join(model.inputs) or "none"
+            raise InputError(f"input {name!r} is not one of the model's inputs ({known})")
+        dtype, shape = model.inputs[name]
+        if array.dtype != dtype or array.shape != shape:
+            raise InputError(
+                f"input {name!r} must be {dtype} of shape {list(shape)}, "
+                f"not {array.dtype} of {list(array.shape)}"
+            )
+        values[name] = array
+    missing = [name for name in model.inputs if name not in values]
+    if missing:
+        raise InputError(f"input {missing[0]!r} is needed and was not given")
+    return [_bind(node, values) for node in model.nodes]
+
+
+def _bind(node: MatMulNode, values: Mapping[str, np.ndarray]) -> Bound:
+    what = f"node {node.name} (MatMulInteger)"
+    a, b = values[node.a.name], values[node.b.name]
+    vector_a, vector_b = a.ndim == 1, b.ndim == 1
+    a, b = (a[None, :] if vector_a else a), (b[:, None] if vector_b else b)
+    for name, array in (("A", a), ("B", b)):
+        if array.ndim < 2 or str(array.dtype) not in TYPES:
+            raise InputError(
+                f"{what}: {name} must be a tensor of {' or '.join(TYPES)}, "
+                f"not {array.dtype} of {list(array.shape)}"
+            )
+    swapped_a, swapped_b = node.a.swapped and not vector_a, node.b.swapped and not vector_b
+    m, k = a.shape[-2:][:: -1 if swapped_a else 1]
+    depth, n = b.shape[-2:][:: -1 if swapped_b else 1]
+    if depth != k:
+        raise InputError(f"{what}: depths of A and B must be equal, not {k} and {depth}")
+    try:
+        problem = Product(
+            int(m),
+            int(k),
+            int(n),
+            str(a.dtype),
+            str(b.dtype),
+            _zero_point(node.zero_a, values, a.dtype, f"{what}: a_zero_point", "row"),
+            _zero_point(node.zero_b, values, b.dtype, f"{what}: b_zero_point", "column"),
+            swapped_a,
+            swapped_b,
+            a.shape[:-2],
+            b.shape[:-2],
+        )
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(what) else f"{what}: {text}") from None
+    core = ((m,) if not vector_a else ()) + ((n,) if not vector_b else ())
+    return Bound(node.name, "MatMulInteger", node.output, problem, a, b, (*problem.batch, *core))
+
+
+def _zero_point(
+    source: Source | None, values: Mapping[str, np.ndarray], dtype: np.dtype, what: str, per: str
+) -> int:
+    if source is None:
+        return 0
+    array = values[source.name]
+    if array.dtype != dtype:
+        raise InputError(f"{what} must be {dtype} like its operand, not {array.dtype}")
+    if array.size == 0 or (array != array.flat[0]).any():
+        raise InputError(
+            f"{what} must be one value for the whole tensor, not {array.size} unequal ones per {per}: "
+            "zero points per row or column are not supported"
+        )
+    return int(array.flat[0])

@@ -1,0 +1,88 @@
+"""The configuration refuses what cannot be built and survives a round trip through TOML."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hw import config
+from hw.errors import InputError
+
+
+@pytest.mark.parametrize("name", config.preset_names())
+def test_every_preset_loads_and_names_itself(name: str) -> None:
+    machine = config.load(name)
+    assert machine.name == name
+    assert machine.derived.buffer_a.depth * machine.derived.buffer_a.banks == machine.buffer_a_bytes
+
+
+def test_presets_have_the_arrays_they_are_known_for() -> None:
+    sizes = {n: (config.load(n).rows, config.load(n).cols) for n in ("test", "tiny", "default")}
+    assert sizes == {"test": (4, 4), "tiny": (8, 8), "default": (16, 16)}
+
+
+def test_toml_text_reads_back_to_the_same_machine(tmp_path: Path) -> None:
+    machine = config.load("lean").replace(name="mine", channels=9)
+    (tmp_path / "mine.toml").write_text(config.to_toml(machine))
+    assert config.load(str(tmp_path / "mine.toml")) == machine
+
+
+def test_a_file_may_start_from_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('preset = "tiny"\nwarps = 4\n')
+    machine = config.load(str(tmp_path / "a.toml"), {"channels": 5})
+    assert (machine.rows, machine.warps, machine.channels, machine.name) == (8, 4, 5, "a")
+
+
+def test_the_hash_tells_hardware_apart_and_ignores_the_name() -> None:
+    machine = config.load("test")
+    assert machine.replace(name="other").hash == machine.hash
+    assert machine.replace(channels=15).hash != machine.hash
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 6}, "rows .* must be a power of two, not 6"),
+        ({"cols": 128}, "cols .* must be 2 to 64, not 128"),
+        ({"warps": 0}, "warps .* must be 1 to 16, not 0"),
+        ({"warps": True}, "warps must be a whole number"),
+        ({"channel_depth": 7}, "channel_depth .* must be 8 to 255, not 7"),
+        ({"store_bytes": 32}, "store_bytes must be at most the 16 bytes"),
+        ({"acc_bytes": 64}, "acc_bytes must give each of the 2 banks the 4 rows .* 128 bytes .* not 64"),
+        ({"buffer_a_bytes": 64}, "buffer_a_bytes must hold 16 bytes .* 128 are needed, not 64"),
+    ],
+)
+def test_a_wrong_combination_is_refused_with_the_reason(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        config.load("test").replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rows = ", "not valid TOML"),
+        ("colour = 3", "unknown field 'colour'"),
+        ("rows = 4.5", "rows must be a whole number"),
+        ('preset = "nowhere"', "preset 'nowhere' does not exist"),
+        ("preset = 3", "preset must be text"),
+        ("name = 3", "name must be text"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        config.load(str(path))
+    assert "bad.toml" in str(caught.value) or "nowhere" in str(caught.value)
+
+
+def test_an_unknown_preset_names_those_that_exist() -> None:
+    with pytest.raises(InputError, match="default, large, lean, test, tiny"):
+        config.load("huge")
+
+
+@pytest.mark.parametrize("text", ["rows", "rows=x", "colour=3", "=4"])
+def test_wrong_settings_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="--set"):
+        config.parse_setting(text)

@@ -1,0 +1,71 @@
+"""A command line to call, and a simulator without build: model for the time, interpreter for the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from cosim.job import Job, Outcome
+from cosim.model import predict
+from hw.config import MachineConfig
+from jacquard.cli import call
+from tests.sw.functional import Machine
+
+
+@dataclass
+class Ended:
+    """How a command ended: exit code and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def jacquard(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Calls the command line in this process."""
+
+    def run(*arguments: object) -> Ended:
+        capsys.readouterr()
+        code = call([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+@dataclass
+class Quick:
+    """A simulator without RTL; `spoil` changes outcomes."""
+
+    config: MachineConfig
+    build_seconds: float = 0.0
+    spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Outcomes as the RTL would give them."""
+        outcomes = []
+        for job in jobs:
+            memory = np.zeros(1 << 20, np.uint8)
+            for address, data in job.memory:
+                memory[address : address + len(data)] = data
+            Machine(self.config, job.programs, memory).run()
+            outputs = [memory[r.address : r.address + r.size].copy() for r in job.outputs]
+            outcomes.append(self.spoil(replace(predict(self.config, job), outputs=outputs, seconds=0.001)))
+        return outcomes
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Outcome], Outcome]], None]:
+    """Makes `jacquard run` use the quick simulator; call it with a function to spoil outcomes."""
+
+    def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
+        monkeypatch.setattr(
+            "jacquard.cli.run.simulator", lambda config, name, waves: Quick(config, spoil=spoil)
+        )
+
+    install()
+    return install

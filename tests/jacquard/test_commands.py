@@ -1,0 +1,190 @@
+"""Commands other than `run`: what they print, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hw import csr, isa
+from hw.config import load, preset_names
+from jacquard.report.package import description, header, ports
+from jacquard.report.pages import csr_page, isa_page
+from sw.matmul import lower
+from sw.problem import Product
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_pages_in_docs_are_up_to_date() -> None:
+    assert (ROOT / "docs/isa.md").read_text() == isa_page(), "make docs"
+    assert (ROOT / "docs/csr.md").read_text() == csr_page(load("default")), "make docs"
+
+
+def test_isa_tells_every_instruction_parameter_and_cause(jacquard: Any) -> None:
+    page = jacquard("isa").out
+    for name in [*isa.INSTRUCTIONS, *isa.PARAMETERS, *(c.name.lower() for c in isa.Cause)]:
+        assert f"`{name}" in page
+    table = json.loads(jacquard("isa", "--json").out)
+    assert {i["name"]: i["opcode"] for i in table["instructions"]} == {
+        i.name: i.opcode for i in isa.INSTRUCTIONS.values()
+    }
+
+
+def test_config_lists_shows_and_checks_presets(jacquard: Any, tmp_path: Path) -> None:
+    listed = json.loads(jacquard("config", "list", "--json").out)["presets"]
+    assert [m["name"] for m in listed] == preset_names()
+    assert "default" in jacquard("config", "list").out
+    file = tmp_path / "mine.toml"
+    file.write_text(jacquard("config", "show", "lean").out)
+    assert json.loads(jacquard("config", "show", file, "--json").out)["hash"] == load("lean").hash
+    ended = jacquard("config", "check", file)
+    assert ended.code == 0
+    assert load("lean").hash in ended.out
+    assert json.loads(jacquard("config", "check", file, "--json").out)["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("rows = 5", "must be a power of two, not 5"),
+        ("rows = 'many'", "must be a whole number from 2 to 64, not 'many'"),
+        ("raws = 4", "unknown field 'raws'"),
+        ("rows = ", "not valid TOML"),
+        ("preset = 'none'", "preset 'none' does not exist"),
+        ("acc_bytes = 64", "acc_bytes must give each of the 2 banks the 16 rows"),
+        ("\x00", "not valid TOML"),
+    ],
+)
+def test_config_check_refuses_with_the_reason(jacquard: Any, tmp_path: Path, content: str, text: str) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(content)
+    ended = jacquard("config", "check", file, "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert text in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_disasm_reads_words_and_hexadecimal_text(jacquard: Any, tmp_path: Path) -> None:
+    words = lower(Product(9, 9, 9), load("test")).programs[2]
+    binary, text = tmp_path / "p.bin", tmp_path / "p.hex"
+    binary.write_bytes(np.array(words, "<u4").tobytes())
+    text.write_text("# a program\n" + "".join(f"{w:08x} // word\n" for w in words))
+    assert jacquard("disasm", binary).out == jacquard("disasm", text).out
+    listed = json.loads(jacquard("disasm", binary, "--json").out)
+    assert listed["words"] == len(words)
+    assert listed["instructions"][0] == {
+        "pc": 0,
+        "word": f"{words[0]:08x}",
+        "text": "signal 1",
+        "instruction": True,
+    }
+
+
+def test_disasm_shows_what_is_no_instruction_as_word(jacquard: Any, tmp_path: Path) -> None:
+    file = tmp_path / "p.hex"
+    file.write_text("ffffffff")
+    ended = jacquard("disasm", file)
+    assert ended.code == 0
+    assert ".word 0xffffffff" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "text"),
+    [
+        (b"", (), "it is empty"),
+        (b"\x00\x01\x02", (), "must hold words of 4 bytes or hexadecimal text, not 3 bytes"),
+        (b"12 xyz", ("--format", "hex"), "p:1: must be hexadecimal words of 32 bits, not 'xyz'"),
+        (b"# nothing", ("--format", "hex"), "there is none"),
+    ],
+)
+def test_disasm_refuses(
+    jacquard: Any, tmp_path: Path, content: bytes, options: tuple[str, ...], text: str
+) -> None:
+    file = tmp_path / "p"
+    file.write_bytes(content)
+    ended = jacquard("disasm", file, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert text in ended.err
+
+
+def test_disasm_of_a_missing_file(jacquard: Any) -> None:
+    assert "no-such-file: cannot be read" in jacquard("disasm", "no-such-file").err
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_header_compiles_and_agrees_with_the_registers(preset: str, tmp_path: Path) -> None:
+    config = load(preset)
+    text = header(config)
+    (tmp_path / "jacquard.h").write_text(text)
+    defines = dict(re.findall(r"#define (\w+) (\S+)", text))
+    for register in csr.registers(config):
+        assert int(defines[f"JACQUARD_REG_{register.name}"], 0) == register.offset
+    assert len(defines) == len(re.findall("#define", text)) - 1, "the guard apart, all names differ"
+
+
+def test_the_interface_names_every_port_once() -> None:
+    names = [p["name"] for p in ports(load("default"))]
+    assert len(names) == len(set(names))
+    about = description(load("default"), {"a": "text"})
+    assert about["configuration"]["rows"] == 16
+    assert len(about["files"]["a"]) == 64
+
+
+def test_verilog_writes_what_its_description_says(jacquard: Any, tmp_path: Path) -> None:
+    ended = jacquard("verilog", "--hw", "test", "-o", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    about = json.loads(ended.out)
+    files = {p.name for p in (tmp_path / "out").iterdir()}
+    assert files == {"jacquard.v", "jacquard.h", "csr.md", "jacquard.json"}
+    text = (tmp_path / "out/jacquard.v").read_text()
+    top = text[re.search(r"^module jacquard\b", text, re.MULTILINE).start() :]  # type: ignore[union-attr]
+    top = top[: top.index("endmodule")]
+    found = {
+        name: (direction, int(high or 0) + 1)
+        for direction, high, name in re.findall(
+            r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s+)?(\w+)\s*;", top, re.MULTILINE
+        )
+    }
+    assert found == {p["name"]: (p["direction"], p["width"]) for p in about["interface"]}
+
+
+def test_verilog_needs_a_directory_it_can_make(jacquard: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = jacquard("verilog", "--hw", "test", "-o", tmp_path / "file")
+    assert ended.code == 2
+    assert "directory cannot be made" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--help",), ("run", "--help"), ("config", "--help"), ("--version",)]
+)
+def test_help_is_exit_code_0(jacquard: Any, arguments: tuple[str, ...]) -> None:
+    ended = jacquard(*arguments)
+    assert ended.code == 0
+    assert ended.out
+
+
+def test_starting_up_does_not_import_what_help_does_not_need() -> None:
+    code = "import sys, jacquard.cli; print([m for m in ('onnx', 'amaranth', 'cocotb') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_command_ends_quietly_when_its_reader_goes_away() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m jacquard isa | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.stdout == "# Instruction set\n"
+    assert done.stderr == ""

@@ -1,0 +1,97 @@
+"""The examples do what their pages say, on the RTL."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+#: The command lines of an example's page.
+COMMAND = re.compile(r"^    jacquard (.*)$", re.MULTILINE)
+
+
+def module(path: Path) -> ModuleType:
+    """A file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def small_layer(folder: Path) -> Path:
+    """The layer of example 1, small."""
+    path = folder / "small.onnx"
+    make = module(EXAMPLES / "01_bert_layer/make_model.py")
+    path.write_bytes(make.layer(sequence=8, hidden=32, heads=4, feed_forward=64, seed=0).SerializeToString())
+    return path
+
+
+def test_a_small_bert_layer_is_proven(jacquard: Any, tmp_path: Path) -> None:
+    ended = jacquard("run", small_layer(tmp_path), "--hw", "test", "--json")
+    assert ended.code == 0, ended.err
+    run = json.loads(ended.out)
+    names = [o["name"] for o in run["operators"]]
+    assert names == [
+        "query",
+        "key",
+        "value",
+        "scores",
+        "context",
+        "output",
+        "feed_forward_1",
+        "feed_forward_2",
+    ]
+    assert run["operators"][3]["shape"] == "4·(8x8x8)"
+
+
+def test_the_bert_layer_of_the_demo_has_the_shapes_of_bert_large(jacquard: Any, quick: Any) -> None:
+    make = module(EXAMPLES / "01_bert_layer/make_model.py")
+    layer = make.layer(sequence=128, hidden=1024, heads=16, feed_forward=4096, seed=0)
+    sizes = [[d.dim_value for d in o.type.tensor_type.shape.dim] for o in layer.graph.output]
+    assert sizes == [[128, 1024]] * 3 + [[16, 128, 128], [16, 128, 64], [128, 1024], [128, 4096], [128, 1024]]
+
+
+@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "02_one_product/README.md").read_text()))
+def test_the_commands_of_example_2(
+    jacquard: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    if "--set" in line:
+        request.getfixturevalue("quick")()  # another machine would have to be built for this line alone
+    monkeypatch.chdir(tmp_path)
+    np.savez("operands.npz", A=np.ones((2, 3), np.int8), B=np.ones((3, 4), np.int8))
+    ended = jacquard(*shlex.split(line))
+    assert ended.code == 0, ended.err
+
+
+def test_the_program_of_example_3() -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "03_hand_written_program/run.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)} | dict(os.environ),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "result equals NumPy's" in done.stdout
+    assert "model and RTL agree on all" in done.stdout
+
+
+def test_the_official_onnx_cases_pass_on_the_rtl() -> None:
+    bench = module(ROOT / "bench/official_onnx.py")
+    found = bench.cases()
+    assert found
+    assert sum(bench.run_case(case, "test", "verilator") for case in found) == 0

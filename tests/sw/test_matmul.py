@@ -1,0 +1,174 @@
+"""The lowering: right results in any order that the channels permit, and programs that do not grow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hw.assembly import assemble, decode, disassemble_words, illegal
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from sw.layout import GARBAGE
+from sw.matmul import CHANNELS, lower
+from sw.problem import Product
+from tests.sw.functional import Machine
+
+TEST = load("test")
+
+
+def execute(problem: Product, config: MachineConfig, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Machine]:
+    """Result, NumPy's result and the machine after a run in an order drawn from the seed."""
+    kernel = lower(problem, config)
+    a, b = problem.random(np.random.default_rng(seed))
+    size = max(last for _, last, _, _ in kernel.windows) + 4097
+    memory = np.full(size, GARBAGE, np.uint8)
+    for address, data in kernel.memory(a, b):
+        memory[address : address + len(data)] = data
+    before = memory.copy()
+    machine = Machine(config, kernel.programs, memory, seed)
+    machine.run()
+    address, count = kernel.output
+    got = kernel.extract(memory[address : address + count])
+    before[address : address + count] = memory[address : address + count]
+    assert np.array_equal(before, memory), "memory outside the result changed"
+    return got, problem.reference(a, b), machine
+
+
+PROBLEMS = [
+    Product(1, 1, 1),
+    Product(4, 4, 4),
+    Product(5, 7, 9, type_a="uint8", zero_a=200, zero_b=-3),
+    Product(33, 70, 41, transposed_a=True),
+    Product(33, 70, 41, transposed_b=True),
+    Product(33, 70, 41, transposed_a=True, transposed_b=True, type_b="uint8", zero_b=255),
+    Product(40, 300, 50, type_a="uint8", zero_a=128),
+    Product(6, 5, 7, batch_a=(3, 1), batch_b=(4,)),
+    Product(6, 5, 7, batch_a=(2, 3), batch_b=(2, 3)),
+    Product(6, 5, 7, batch_a=(3,), batch_b=()),
+    Product(6, 5, 7, batch_a=(), batch_b=(2, 3), transposed_a=True),
+    Product(6, 5, 7, batch_a=(3,), batch_b=(1,), transposed_a=True),
+]
+
+
+@pytest.mark.parametrize("hw", ["test", "lean", "tiny"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_result_is_numpys_whatever_the_order_of_events(problem: Product, hw: str) -> None:
+    got, want, _ = execute(problem, load(hw), seed=problem.m + problem.k)
+    assert got.dtype == np.int32
+    assert np.array_equal(got, want)
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> MachineConfig:
+    """Small machines with unequal edges, ports and buffers."""
+    size = st.sampled_from([2, 4, 8])
+    rows, cols = draw(size), draw(size)
+    return MachineConfig(
+        name="drawn",
+        rows=rows,
+        cols=cols,
+        load_a_bytes=draw(st.sampled_from([4, 8, 16])),
+        load_b_bytes=draw(st.sampled_from([4, 8, 16])),
+        store_bytes=min(draw(st.sampled_from([4, 8, 16])), 4 * cols),
+        buffer_a_bytes=draw(st.sampled_from([256, 512, 4096])),
+        buffer_b_bytes=draw(st.sampled_from([256, 512, 4096])),
+        acc_bytes=draw(st.sampled_from([1024, 2048, 8192])),
+        acc_banks=draw(st.sampled_from([2, 4])),
+    )
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Product:
+    """Products of any layout and type, up to 70 a side."""
+    side = st.integers(1, 70)
+    kinds = st.sampled_from(["int8", "uint8"])
+    a, b = draw(kinds), draw(kinds)
+    zero = {"int8": st.integers(-128, 127), "uint8": st.integers(0, 255)}
+    batch = draw(st.sampled_from([((), ()), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((2, 2), (2, 2))]))
+    return Product(
+        draw(side),
+        draw(side),
+        draw(side),
+        a,
+        b,
+        draw(zero[a]),
+        draw(zero[b]),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        *batch,
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(products(), machines(), st.integers(0, 1000))
+def test_any_product_on_any_machine(problem: Product, config: MachineConfig, seed: int) -> None:
+    got, want, machine = execute(problem, config, seed)
+    assert np.array_equal(got, want)
+    for full, free in CHANNELS.values():
+        assert machine.channels[full] == 0, "a tile was loaded or made that nobody took"
+        assert machine.channels[free] == 2, "both halves are free in the end"
+
+
+@pytest.mark.parametrize("hw", ["test", "tiny", "default", "lean", "large"])
+def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
+    config = load(hw)
+    for problem in (
+        *PROBLEMS,
+        Product(512, 1024, 1024),
+        Product(4999, 1, 3),
+        Product(1, 65537, 2),
+        Product(3, 2, 70001),
+    ):
+        for warp, words in lower(problem, config).programs.items():
+            assert len(words) <= 80, f"warp {warp} of {problem}"
+            assert assemble("\n".join(disassemble_words(words))) == words
+            assert not any(illegal(decode(w), config) for w in words)
+
+
+def test_512x1024x1024_reuses_tiles_enough_to_keep_the_array_busy() -> None:
+    kernel = lower(Product(512, 1024, 1024), load("default"))
+    assert kernel.bound_cycles() == 2097152
+    assert kernel.tiles.estimate < 1.02 * kernel.bound_cycles()
+
+
+def test_bound_is_the_slowest_of_array_and_ports() -> None:
+    kernel = lower(Product(128, 16, 128), load("default"))
+    assert kernel.bounds() == {"gemm": 1024, "load_a": 64, "load_b": 64, "store": 2048}
+    assert kernel.bound_cycles() == 2048
+    assert kernel.bound_cycles({"load_a": 1}) == 2048
+    assert kernel.bound_cycles({"load_b": 1, "store": 4}) == 16384
+
+
+def test_broadcast_operands_count_once_in_the_bound() -> None:
+    kernel = lower(Product(4, 8, 4, batch_a=(5,), transposed_a=True), TEST)
+    assert kernel.bytes_moved() == {"load_a": 160, "load_b": 32, "store": 320}
+
+
+def test_an_operand_that_stays_is_loaded_once() -> None:
+    _, _, machine = execute(Product(200, 4, 4, batch_a=(3,)), TEST)
+    full_b = CHANNELS["b"][0]
+    assert machine.waited[full_b] == 1
+    assert machine.waited[CHANNELS["a"][0]] > 1
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"warps": 3}, "warps must be at least 4, not 3"),
+        ({"channels": 5}, "channels must be at least 6, not 5"),
+        ({"windows": 2}, "windows must be at least 3, not 2"),
+        ({"registers": 8}, "registers must be at least"),
+        ({"loop_depth": 1}, "loop_depth must be at least 2, not 1"),
+        ({"imem_words": 32}, "imem_words must be at least"),
+    ],
+)
+def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        lower(Product(33, 301, 41), TEST.replace(**change))
+
+
+def test_a_product_larger_than_memory_is_refused() -> None:
+    with pytest.raises(InputError, match="must fit 65536 bytes of memory"):
+        lower(Product(300, 300, 300), TEST, memory_bytes=65536)

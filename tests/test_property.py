@@ -1,0 +1,21 @@
+"""Random products on several machines: bit-exact, and every event in the cycle that was predicted.
+
+The budget is fixed here; `bench/random_products.py` goes on for as long as it is let.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.random_products import MACHINES, draw, prove
+
+#: Products per machine: 6 machines x 34 = 204 shapes.
+BUDGET = 34
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_random_products_are_bit_exact_and_cycle_exact(name: str) -> None:
+    report = prove(MACHINES[name], [draw(MACHINES[name], f"{name}/{i}") for i in range(BUDGET)], "verilator")
+    assert report.failures == []
+    assert report.products == BUDGET
+    assert report.events > 100 * BUDGET
