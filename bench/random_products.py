@@ -31,12 +31,20 @@ _TEST = load("test")
 MACHINES: dict[str, MachineConfig] = {
     "test": _TEST,
     "wide": _TEST.replace(name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16),
-    "tall": _TEST.replace(name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4),
+    "tall": _TEST.replace(
+        name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4
+    ),
     "narrow": _TEST.replace(
         name="narrow", rows=8, cols=8, load_a_bytes=4, load_b_bytes=4, store_bytes=8, queue_depth=1
     ),
     "broad": _TEST.replace(
-        name="broad", load_a_bytes=32, load_b_bytes=16, store_bytes=4, acc_banks=8, queue_depth=2, registers=24
+        name="broad",
+        load_a_bytes=32,
+        load_b_bytes=16,
+        store_bytes=4,
+        acc_banks=8,
+        queue_depth=2,
+        registers=24,
     ),
     "tiny": load("tiny"),
 }
@@ -126,11 +134,16 @@ def main(count: int, seed: int, sim: str, machine: tuple[str, ...]) -> None:
     failures: list[str] = []
     for name in names:
         config = MACHINES[name]
-        tally = prove(config, [draw(config, f"{seed}/{name}/{i}") for i in range(-(-count // len(names)))], sim)
+        tally = prove(
+            config, [draw(config, f"{seed}/{name}/{i}") for i in range(-(-count // len(names)))], sim
+        )
         failures += tally.failures
         table.add_row(
             name,
-            *(f"{v:,}" for v in (tally.products, tally.macs, tally.cycles, tally.events, len(tally.failures))),
+            *(
+                f"{v:,}"
+                for v in (tally.products, tally.macs, tally.cycles, tally.events, len(tally.failures))
+            ),
         )
     Console(width=100).print(table)
     for text in failures:

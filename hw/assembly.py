@@ -42,7 +42,9 @@ def encode(code: Code) -> int:
         raise InputError(f"unknown instruction {code.name!r}")
     names = [f.name for f in spec.fields]
     if sorted(names) != sorted(code.fields):
-        raise InputError(f"{code.name} takes {', '.join(names) or 'no operand'}, not {', '.join(code.fields)}")
+        raise InputError(
+            f"{code.name} takes {', '.join(names) or 'no operand'}, not {', '.join(code.fields)}"
+        )
     word = spec.opcode << isa.OPCODE_LOW | int(code.sense) << isa.SENSE_LOW
     word |= _fit(code.name, "predicate", code.predicate, isa.PREDICATE_BITS, False) << isa.PREDICATE_LOW
     for f in spec.fields:
@@ -182,9 +184,13 @@ def _check_loops(words: list[int], place: str) -> None:
         if code.name == "loop":
             end = pc + code.fields["length"]
             if code.fields["length"] == 0 or end >= len(words):
-                raise InputError(f"{place}: pc {pc}: loop body must hold 1 to {len(words) - 1 - pc} instructions")
+                raise InputError(
+                    f"{place}: pc {pc}: loop body must hold 1 to {len(words) - 1 - pc} instructions"
+                )
             if open_loops and end >= last:
-                raise InputError(f"{place}: pc {pc}: loop must end before the loop around it ends, at pc {last}")
+                raise InputError(
+                    f"{place}: pc {pc}: loop must end before the loop around it ends, at pc {last}"
+                )
             open_loops.append((pc + 1, end))
         elif code.name == "jump" and not first <= pc + 1 + code.fields["offset"] <= last:
             raise InputError(f"{place}: pc {pc}: jump must stay in its loop, pc {first} to {last}")

@@ -46,5 +46,5 @@ def low(value: Value, bits: int) -> Value:
 
 def log2(value: int) -> int:
     """Exponent of a power of two."""
-    assert value > 0 and value & (value - 1) == 0, value
+    assert value.bit_count() == 1, value
     return value.bit_length() - 1

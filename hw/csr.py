@@ -68,15 +68,27 @@ FIXED = (
     Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
     Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),
     Register("CONTROL", 0x010, "wo", "bit 0 start (ignored while running or done), bit 1 clear"),
-    Register("STATUS", 0x014, "ro", "bit 0 running, bit 1 done, bit 2 error, bit 3 programs of all enabled warps checked"),
+    Register(
+        "STATUS",
+        0x014,
+        "ro",
+        "bit 0 running, bit 1 done, bit 2 error, bit 3 programs of all enabled warps checked",
+    ),
     Register("ERROR", 0x018, "ro", "cause [7:0], warp [15:8], pc [31:16]"),
     Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each"),
     Register("WATCHDOG", 0x020, "rw", "cycles without progress after which the machine stops; 0: never"),
     Register("CYCLES_LOW", 0x024, "ro", "cycles of the run, low word"),
     Register("CYCLES_HIGH", 0x028, "ro", "cycles of the run, high word"),
     Register("PROGRAM_ADDRESS", 0x030, "wo", "warp * imem_words + pc of the next word; restarts the check"),
-    Register("PROGRAM_DATA", 0x034, "wo", "one instruction word; the address goes up by one, inside its warp"),
-    Register("PROGRAM_CHECK", 0x038, "wo", "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, low byte first; each warp needs it"),
+    Register(
+        "PROGRAM_DATA", 0x034, "wo", "one instruction word; the address goes up by one, inside its warp"
+    ),
+    Register(
+        "PROGRAM_CHECK",
+        0x038,
+        "wo",
+        "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, low byte first; each warp needs it",
+    ),
 )
 
 
@@ -97,7 +109,9 @@ def registers(config: MachineConfig) -> list[Register]:
                 "stall_channel": f"cycles in which a wait held warp {w}",
                 "stall_engine": f"cycles in which an engine operation or a full signal queue held warp {w}",
             }[name]
-            table.append(Register(f"WARP{w}_{name.upper()}", WARP_BASE + WARP_STEP * w + 4 * i, "ro", meaning))
+            table.append(
+                Register(f"WARP{w}_{name.upper()}", WARP_BASE + WARP_STEP * w + 4 * i, "ro", meaning)
+            )
     for e, engine in enumerate(ENGINES):
         for i, name in enumerate(ENGINE_COUNTERS):
             meaning = {
@@ -109,7 +123,9 @@ def registers(config: MachineConfig) -> list[Register]:
             at = ENGINE_BASE + ENGINE_STEP * e + 4 * i
             table.append(Register(f"{engine.upper()}_{name.upper()}", at, "ro", meaning))
     for i, name in enumerate(CAPABILITIES):
-        table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", f"configuration: {name}"))
+        table.append(
+            Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", f"configuration: {name}")
+        )
     return table
 
 

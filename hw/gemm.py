@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
@@ -208,7 +210,7 @@ class GemmArray(Component):
         styles = [Signal(Style, name=f"style{i}") for i in range(2)]
         results = [Signal(result_layout(c), name=f"result{i}") for i in range(depth)]
         m.d.sync += [styles[0].eq(self.style), styles[1].eq(styles[0]), results[0].eq(self.result)]
-        m.d.sync += [later.eq(earlier) for earlier, later in zip(results, results[1:], strict=False)]
+        m.d.sync += [later.eq(earlier) for earlier, later in itertools.pairwise(results)]
 
         style = styles[1]
         with m.If(valid[1]):
@@ -292,7 +294,7 @@ class GemmArray(Component):
         flags = Signal(isa.TIMING.acc_write)
         warps = [Signal(WARP_BITS, name=f"warp{i}") for i in range(isa.TIMING.acc_write)]
         m.d.sync += [flags.eq(Cat(fresh, flags)), warps[0].eq(now.warp)]
-        m.d.sync += [later.eq(earlier) for earlier, later in zip(warps, warps[1:], strict=False)]
+        m.d.sync += [later.eq(earlier) for earlier, later in itertools.pairwise(warps)]
         m.d.comb += [self.complete.eq(flags[-1]), self.complete_warp.eq(warps[-1])]
 
 

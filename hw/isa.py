@@ -273,8 +273,12 @@ def _table() -> list[Instruction]:
             "puts one token into the channel when all earlier operations of the warp are complete",
             timing="1 cycle; does not hold the warp unless too many signals are pending.",
         ),
-        Instruction("param", 10, f.PARAM, "parameter = rs1; a value wider than the parameter is error operand"),
-        Instruction("parami", 11, f.PARAMI, "parameter = imm; a value wider than the parameter is error operand"),
+        Instruction(
+            "param", 10, f.PARAM, "parameter = rs1; a value wider than the parameter is error operand"
+        ),
+        Instruction(
+            "parami", 11, f.PARAMI, "parameter = imm; a value wider than the parameter is error operand"
+        ),
     ]
     for i, (name, meaning) in enumerate(BINARY.items()):
         cycles = {"mul": MUL_CYCLES, "div": DIV_CYCLES, "rem": DIV_CYCLES}.get(name, 1)

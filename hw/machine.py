@@ -74,7 +74,9 @@ class Machine(Component):
             host.finished.eq(Cat(w.finished | ~host.enable[i] for i, w in enumerate(warps)).all()),
             host.quiet.eq(Cat(e.control.quiet for e in engines.values()).all()),
             host.progress.eq(
-                Cat(*[e.control.progress for e in engines.values()], self.trace_issue, self.trace_complete).any()
+                Cat(
+                    *[e.control.progress for e in engines.values()], self.trace_issue, self.trace_complete
+                ).any()
             ),
         ]
         return m
@@ -141,9 +143,7 @@ class Machine(Component):
                 channels.take[w].eq(warp.take),
                 channels.take_channel[w].eq(warp.take_channel),
                 warp.complete.eq(
-                    Cat(
-                        e.control.complete & (e.control.complete_warp == w) for e in engines.values()
-                    ).any()
+                    Cat(e.control.complete & (e.control.complete_warp == w) for e in engines.values()).any()
                 ),
                 self.trace_issue[w].eq(warp.issued),
                 self.trace_void[w].eq(warp.void),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -64,17 +64,12 @@ class Channels(Component):
             ]
             m.d.sync += count.eq(Mux(full[channel] & ~down, depth, count + up - down))
         for w in range(warps):
-            earlier_fires = Signal(self._config.channels, name=f"earlier_fires{w}")
-            earlier_takes = Signal(self._config.channels, name=f"earlier_takes{w}")
-            if w:
-                m.d.comb += [
-                    earlier_fires.eq(functools.reduce(operator.or_, fires[:w])),
-                    earlier_takes.eq(functools.reduce(operator.or_, takes[:w])),
-                ]
+            others = [i for i in range(warps) if i != w]
+            other_fires = functools.reduce(operator.or_, (fires[i] for i in others), Const(0))
+            other_takes = functools.reduce(operator.or_, (takes[i] for i in others), Const(0))
             m.d.comb += [
                 self.overflow[w].eq((fires[w] & full & ~taken).any()),
-                self.fire_conflict[w].eq((fires[w] & earlier_fires).any()),
-                self.take_conflict[w].eq((takes[w] & earlier_takes).any()),
+                self.fire_conflict[w].eq((fires[w] & other_fires).any()),
+                self.take_conflict[w].eq((takes[w] & other_takes).any()),
             ]
         return m
-

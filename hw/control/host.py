@@ -87,9 +87,7 @@ class Host(Component):
             "VERSION": csr.VERSION,
             "HASH_LOW": int(self._config.hash[8:], 16),
             "HASH_HIGH": int(self._config.hash[:8], 16),
-            "STATUS": Cat(
-                (state == State.RUN) | (state == State.STOP), self.done, self.failed, program_ok
-            ),
+            "STATUS": Cat((state == State.RUN) | (state == State.STOP), self.done, self.failed, program_ok),
             "ERROR": Cat(error.cause, error.warp, Value.cast(0).replicate(4), error.pc),
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
@@ -108,7 +106,7 @@ class Host(Component):
         return m
 
     def _program(self, m: Module, writes: dict[str, Value], value: Value, state: Value) -> Signal:
-        """Program load: words go to the warps' memories and through the check, which each warp passes alone."""
+        """Program load: words go to the warps' memories and through the check, warp by warp."""
         words = log2(self._config.imem_words)
         warps = self._config.warps
         address, warp = Signal(words), Signal(range(max(2, warps)))
@@ -157,9 +155,10 @@ class Host(Component):
         quiet_for = Signal(32)
         expired = Signal()
         m.d.comb += [
-            self.clear.eq(state == State.CLEAR),
+            # In reset until a run: what an error left in the engines must not go on when the host opens windows.
+            self.clear.eq((state == State.IDLE) | (state == State.CLEAR)),
             self.run.eq(state == State.RUN),
-            self.stop.eq((state == State.STOP) | (state == State.DONE)),
+            self.stop.eq(state != State.RUN),
             self.done.eq(state == State.DONE),
             expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
         ]
@@ -183,9 +182,8 @@ class Host(Component):
                     m.d.sync += state.eq(State.DONE)
                 with m.Else():
                     m.d.sync += self.cycle.eq(self.cycle + 1)
-            with m.Case(State.STOP):
-                with m.If(self.quiet | expired):
-                    m.d.sync += state.eq(State.DONE)
+            with m.Case(State.STOP), m.If(self.quiet | expired):
+                m.d.sync += state.eq(State.DONE)
         with m.If(writes["CONTROL"] & value[csr.CLEAR] & (state == State.DONE)):
             m.d.sync += [state.eq(State.IDLE), self.failed.eq(0), error.eq(0)]
         return error
@@ -227,5 +225,3 @@ class Host(Component):
             reads[name] = counter
         assert set(reads) <= set(table)
         return reads
-
-

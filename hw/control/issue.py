@@ -62,5 +62,3 @@ class Issue(Component):
         for w, warp in enumerate(warps):
             m.d.comb += warp.ready.eq(granted[w].any())
         return m
-
-

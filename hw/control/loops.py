@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
@@ -52,13 +54,13 @@ class LoopStack(Component):
                 top.start.eq(self.pc + 1),
                 top.end.eq(self.end),
                 top.left.eq(self.count),
-                *[lower.eq(upper) for upper, lower in zip(stack, stack[1:], strict=False)],
+                *[lower.eq(upper) for upper, lower in itertools.pairwise(stack)],
             ]
         with m.Elif(self.back):
             m.d.sync += top.left.eq(top.left - 1)
         with m.Elif(at_end):
             m.d.sync += [
                 level.eq(level - 1),
-                *[upper.eq(lower) for upper, lower in zip(stack, stack[1:], strict=False)],
+                *[upper.eq(lower) for upper, lower in itertools.pairwise(stack)],
             ]
         return m

@@ -297,5 +297,3 @@ class Sequencer(Component):
         m.d.sync += pc.eq(following)
         with m.If(execute & decoder.is_halt):
             m.d.sync += halted.eq(1)
-
-

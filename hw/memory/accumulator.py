@@ -102,9 +102,7 @@ class Accumulator(Component):
             for b, output in enumerate(outputs):
                 with m.Case(b):
                     m.d.comb += self.read.data.eq(output)
-        sums = [
-            (Mux(add, old.word_select(i, 32), 0) + row.word_select(i, 32))[:32] for i in range(c.cols)
-        ]
+        sums = [(Mux(add, old.word_select(i, 32), 0) + row.word_select(i, 32))[:32] for i in range(c.cols)]
         with m.If(stage1):
             m.d.sync += total.eq(Cat(*sums))
         return m

@@ -340,7 +340,13 @@ class LoadWriter(Component):
         with m.If(self.taken.ready):
             m.d.sync += active.eq(self.taken.valid)
             with m.If(self.taken.valid):
-                m.d.sync += [d.eq(new), filling.eq(0), tail.eq(0), rows.eq(new.outer), tails.eq(new.pad_outer)]
+                m.d.sync += [
+                    d.eq(new),
+                    filling.eq(0),
+                    tail.eq(0),
+                    rows.eq(new.outer),
+                    tails.eq(new.pad_outer),
+                ]
                 start_row(new.target, Const(0, len(lane)), new.low[:shift], new.inner, new.pitch)
 
         source = self.response.payload
@@ -398,7 +404,10 @@ class LoadWriter(Component):
         with m.If(valid):
             m.d.sync += self.write.data.eq(rotated)
         for b in range(shape.banks):
-            high, address = Signal(high_bits, name=f"bank{b}_high"), Signal(lane_bits + high_bits, name=f"a{b}")
+            high, address = (
+                Signal(high_bits, name=f"bank{b}_high"),
+                Signal(lane_bits + high_bits, name=f"a{b}"),
+            )
             turned = (Const(b, bank_bits) - lane)[:bank_bits]  # the column modulo the banks
             m.d.comb += high.eq(column[bank_bits:] + (turned < column[:bank_bits]))
             m.d.comb += address.eq(Cat(turned[:lane_bits], high))

@@ -62,7 +62,7 @@ class Storer(Component):
         size = isa.SIZE_BITS
 
         active, row_start = Signal(), Signal()
-        first, last, span = Signal(32), Signal(32), Signal(size)
+        first, last = Signal(32), Signal(32)
         beat = Signal(32 - shift)
         rows, left = Signal(size), Signal(size + 1)  # rows; bytes to go in this row, alignment included
         skip = Signal(shift)  # bytes of the beat before the row's first one
@@ -205,9 +205,7 @@ class Storer(Component):
                 report.warp.eq(d.warp),
                 report.pc.eq(d.pc),
             ]
-        m.d.comb += control.error.eq(
-            (failed | bad | (active & ~(windowed & ranged) & ~bad)) & ~control.stop
-        )
+        m.d.comb += control.error.eq((failed | bad | (active & ~(windowed & ranged) & ~bad)) & ~control.stop)
         return m
 
     def _chunk(self, m: Module, meta: Value, ratio: int) -> Value:
@@ -225,7 +223,9 @@ class Storer(Component):
                 m.d.comb += chunk.eq(self.acc.data.word_select(at, 8 * width) if ratio else self.acc.data)
         return chunk
 
-    def _answers(self, m: Module, sent_beat: Value, sent: Value, taken: Value, op: Value) -> tuple[Value, Value]:
+    def _answers(
+        self, m: Module, sent_beat: Value, sent: Value, taken: Value, op: Value
+    ) -> tuple[Value, Value]:
         """Count beats out and answers in; returns (room for another operation, the oldest operation)."""
         limit = isa.TIMING.in_flight
         control, response = self.control, self.memory.response

@@ -35,7 +35,10 @@ MEANING: dict[str, Callable[[int, int], int]] = {
 
 def pairs(count: int) -> list[tuple[int, int]]:
     r = random.Random(1)
-    drawn = [(r.randint(-(2**31), 2**31 - 1), r.randint(-(2**31), 2**31 - 1) >> r.randint(0, 31)) for _ in range(count)]
+    drawn = [
+        (r.randint(-(2**31), 2**31 - 1), r.randint(-(2**31), 2**31 - 1) >> r.randint(0, 31))
+        for _ in range(count)
+    ]
     return [(a, b) for a in EDGES for b in EDGES] + drawn
 
 
