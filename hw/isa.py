@@ -242,7 +242,7 @@ _CGRA_OPERANDS = (
 _ENGINE_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Issue)."
 
 
-def _table() -> list[Instruction]:
+def _scalar_rows() -> list[Instruction]:
     f = Format
     rows = [
         Instruction("nop", 1, f.NONE, "nothing"),
@@ -285,6 +285,11 @@ def _table() -> list[Instruction]:
         cost = f"{cycles} cycle{'s' * (cycles > 1)}."
         rows.append(Instruction(name, REGISTER_FORM + i, f.R, meaning.format(b="rs2"), cycles, cost))
         rows.append(Instruction(name + "i", IMMEDIATE_FORM + i, f.I, meaning.format(b="imm"), cycles, cost))
+    return rows
+
+
+def _engine_rows() -> list[Instruction]:
+    rows: list[Instruction] = []
 
     def engine(
         name: str,
@@ -298,7 +303,7 @@ def _table() -> list[Instruction]:
             Instruction(
                 name,
                 opcode,
-                f.ENGINE,
+                Format.ENGINE,
                 meaning,
                 timing=_ENGINE_TIMING,
                 engine=engine,
@@ -350,11 +355,13 @@ def _table() -> list[Instruction]:
         "writes rows of the output buffer to memory; source and store_pitch as for store_scratch",
     )
     engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
-    return sorted(rows, key=lambda r: r.opcode)
+    return rows
 
 
 #: All instructions by name, in opcode order.
-INSTRUCTIONS: dict[str, Instruction] = {i.name: i for i in _table()}
+INSTRUCTIONS: dict[str, Instruction] = {
+    i.name: i for i in sorted(_scalar_rows() + _engine_rows(), key=lambda r: r.opcode)
+}
 BY_OPCODE: dict[int, Instruction] = {i.opcode: i for i in INSTRUCTIONS.values()}
 BY_PARAMETER: dict[int, Parameter] = {p.index: p for p in PARAMETERS.values()}
 

@@ -155,7 +155,7 @@ class Host(Component):
         quiet_for = Signal(32)
         expired = Signal()
         m.d.comb += [
-            # In reset until a run: what an error left in the engines must not go on when the host opens windows.
+            # In reset until a run: what an error left in the engines must not go on afterwards.
             self.clear.eq((state == State.IDLE) | (state == State.CLEAR)),
             self.run.eq(state == State.RUN),
             self.stop.eq(state != State.RUN),

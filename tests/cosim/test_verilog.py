@@ -1,0 +1,59 @@
+"""The Verilog that leaves the project: clean for Verilator's linter, with the ports that are documented."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cosim.build import verilog
+from cosim.toolchain import find
+from hw.config import load
+from hw.emit import LINT_OFF, TOP
+from jacquard.report.package import ports
+
+
+def lint(text: str, folder: Path) -> str:
+    """What Verilator's linter says with all warnings on, those apart that the text itself turns off."""
+    tools = find()
+    path = folder / "jacquard.v"
+    path.write_text(text)
+    command = [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", TOP, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=tools.environment, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("preset", ["test", "tiny"])
+def test_verilog_of_presets_passes_lint(preset: str, tmp_path: Path) -> None:
+    text, _ = verilog(load(preset))
+    assert "%" not in lint(text, tmp_path)
+
+
+def test_the_linter_still_sees_what_matters(tmp_path: Path) -> None:
+    """A latch and a signal without a driver are not among the rules that are off."""
+    text, _ = verilog(load("test"))
+    planted = (
+        "\nmodule planted(input e, d, output reg q, output u);\nwire n;\nassign u = n;\n"
+        "always @* if (e) q = d;\nendmodule\n"
+    )
+    body = text.replace("\nendmodule", "\n  planted p(.e(clk), .d(rst), .q(), .u());\nendmodule", 1)
+    said = lint(body + planted, tmp_path)
+    assert "LATCH" in said
+    assert "UNDRIVEN" in said
+    assert not {"LATCH", "UNDRIVEN", "UNOPTFLAT", "MULTIDRIVEN", "IMPLICIT", "PINMISSING"} & set(LINT_OFF)
+
+
+def test_the_top_has_the_documented_ports() -> None:
+    config = load("test")
+    text, _ = verilog(config)
+    top = text[text.index(f"module {TOP}(") :]
+    top = top[: top.index("\nendmodule")]
+    found = {
+        (name, direction, int(high or 0) + 1)
+        for direction, high, name in re.findall(
+            r"^  (input|output) (?:\[(\d+):0\] )?(\w+);", top, re.MULTILINE
+        )
+    }
+    assert found == {(p["name"], p["direction"], p["width"]) for p in ports(config)}
