@@ -81,13 +81,20 @@ class MachineConfig:
 
     @functools.cached_property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits that identify the hardware (the name does not count)."""
-        values = {k: v for k, v in self.as_dict().items() if k != "name"}
+        """Sixteen hexadecimal digits that identify the hardware.
+
+        Name and latencies do not count: the latter belong to the memories that a run puts behind the ports.
+        """
+        values = self.hardware()
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name."""
         return dataclasses.asdict(self)
+
+    def hardware(self) -> dict[str, Any]:
+        """The fields that the RTL depends on, by name."""
+        return {k: v for k, v in self.as_dict().items() if k != "name" and not k.endswith("_latency")}
 
     def replace(self, **changes: Any) -> MachineConfig:
         """A copy with some fields changed; raises `InputError` for what cannot be built."""

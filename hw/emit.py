@@ -50,6 +50,6 @@ def verilog(config: MachineConfig) -> str:
 
 def _header(config: MachineConfig) -> str:
     lines = [f"// Jacquard machine, configuration {config.hash}. Generated; do not edit."]
-    lines += [f"// {key} = {value}" for key, value in config.as_dict().items() if key != "name"]
+    lines += [f"// {key} = {value}" for key, value in config.hardware().items()]
     lines += [f"// verilator lint_off {rule}" for rule in LINT_OFF]
     return "\n".join(lines) + "\n"

@@ -34,8 +34,9 @@ def test_a_file_may_start_from_a_preset(tmp_path: Path) -> None:
     assert (machine.rows, machine.warps, machine.channels, machine.name) == (8, 4, 5, "a")
 
 
-def test_the_hash_tells_hardware_apart_and_ignores_the_name() -> None:
+def test_the_hash_tells_hardware_apart_and_ignores_name_and_memories() -> None:
     machine = config.load("test")
+    assert machine.replace(load_a_latency=99).hash == machine.hash
     assert machine.replace(name="other").hash == machine.hash
     assert machine.replace(channels=15).hash != machine.hash
 
