@@ -60,8 +60,8 @@ class Job:
     """One run of the machine.
 
     `programs` maps a warp to its instruction words; `memory` holds (address, uint8 array) pairs, the
-    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right CRC-32 of each warp's
-    `loaded` words.
+    rest of memory is 0; `outputs` are the regions to return. `check_word` replaces the right
+    CRC-32 of each warp's `loaded` words.
     """
 
     programs: dict[int, list[int]]
