@@ -1,6 +1,6 @@
 """Runs the MatMulInteger cases of the official ONNX backend test suite on the RTL, through `jacquard run`.
 
-    python bench/official_onnx.py [--hw PRESET] [--sim verilator|cpp|amaranth]
+    python -m bench.official_onnx [--hw PRESET] [--sim verilator|cpp|amaranth]
 
 Results are compared with those that the suite gives, beside the checks of every run.
 """

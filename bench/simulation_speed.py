@@ -1,6 +1,6 @@
 """Measures how fast simulations are built, started and run: cocotb beside the plain C++ loop, and the model.
 
-    python bench/simulation_speed.py [--hw PRESET] [--matmul MxKxN] [--repeat N] [--fresh]
+    python -m bench.simulation_speed [--hw PRESET] [--matmul MxKxN] [--repeat N] [--fresh]
 
 `--fresh` builds in an empty cache, so that the time of a build is measured too. A second kernel is a whole
 `jacquard run` of another shape on the same machine, from the start of its process to its end.

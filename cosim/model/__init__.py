@@ -5,6 +5,7 @@ completion and signal, the counters, and the error if the job provokes one. It i
 docs/machine.md alone, so that agreement with the RTL proves both.
 
 - `program`: words to compact tuples. `warp`: the sequencer, which runs ahead to whatever may hold it.
+- `sharing`: channels, and which of them and of the engines a warp uses alone, so that it need not stop there.
 - `memory_port`: the n-th cycle in which a port accepts a request. `rows`: beats of strided rows.
 - `loader`, `gemm`: schedules in closed form, final as soon as an operation issues.
 - `storer`: a schedule that is revised when a later product reads the bank a store reads.

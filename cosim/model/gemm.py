@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from cosim.model.checks import NEVER, Fault, block_outside, engine_fault
+from cosim.model.sharing import Operation
 from hw.config import ENGINES, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 
 M, N = PARAMETERS["gemm_m"].index, PARAMETERS["gemm_n"].index
 A_PITCH, B_PITCH, C_PITCH = (PARAMETERS[f"gemm_{x}_pitch"].index for x in "abc")
+
+
+_KEY = itemgetter(M, N, A_PITCH, B_PITCH, C_PITCH)
 
 
 class BankReads:
@@ -65,27 +71,32 @@ class Drain(NamedTuple):
     reads: BankReads
 
 
+_LAST = attrgetter("last")
+
+
 class Drains:
     """All accumulator reads known so far, in order of time."""
 
     def __init__(self) -> None:
-        self._drains: list[Drain] = []
-        self._lasts: list[int] = []
+        self._by_bank: defaultdict[int, list[Drain]] = defaultdict(list)
 
     def add(self, drain: Drain) -> None:
         """Append the reads of an operation; operations do not overlap in time."""
-        self._drains.append(drain)
-        self._lasts.append(drain.last)
+        reads = drain.reads
+        for bank in range(reads.low, reads.high + 1):
+            self._by_bank[bank].append(drain)
 
     def next_block(self, bank: int, cycle: int) -> tuple[int, int] | None:
         """The first interval (start, end) of reads of `bank` that ends after `cycle`."""
-        for n in range(bisect_left(self._lasts, cycle), len(self._drains)):
-            first, _, reads = self._drains[n]
-            if reads.low <= bank <= reads.high:
-                starts, ends = reads.intervals(bank)
-                at = bisect_right(ends, cycle - first)
-                if at < len(ends):
-                    return first + starts[at], first + ends[at]
+        drains = self._by_bank[bank]
+        if not drains or drains[-1].last < cycle:
+            return None
+        for n in range(bisect_left(drains, cycle, key=_LAST), len(drains)):
+            first, _, reads = drains[n]
+            starts, ends = reads.intervals(bank)
+            at = bisect_right(ends, cycle - first)
+            if at < len(ends):
+                return first + starts[at], first + ends[at]
         return None
 
 
@@ -119,47 +130,45 @@ class Gemm:
         self.busy = self.stall_memory = self.stall_bank = 0
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
-        self._plans: dict[tuple[object, ...], Plan] = {}  # operations repeat
+        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat
 
-    def issue(
-        self, t: int, warp: int, pc: int, _name: str, operands: Sequence[int], params: Sequence[int]
-    ) -> Drain | None:
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        key = (*fetched, *_KEY(params))
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan = self._plans[key] = None if operands is None else self._plan(operands, params)
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> Drain | None:
         """Add the operation that issues in cycle `t`; returns its accumulator reads unless it fails."""
         self.issued_at = t
+        wrong, bad, plan_last, rest, blocks, reads = plan
         start, done, drain = NEVER, NEVER, None
         if self.fault is None:
-            start = max(t + 1, self._last_read)
-            drain = self._execute(start, warp, pc, operands, params)
-        if drain is not None:
-            self.drains.add(drain)
-            done = drain.last + TIMING.acc_write
+            k = fetched[3]
+            start = t + 1 if t >= self._last_read else self._last_read
+            first = start + TIMING.gemm_first
+            if first < self._turn - k:
+                first = self._turn - k
+            if wrong or reads is None:
+                self.fault = engine_fault(start, self.number, Cause.OPERAND, warp, pc)
+            elif bad is not None:
+                self.fault = engine_fault(first + bad, self.number, Cause.BUFFER_RANGE, warp, pc)
+            else:
+                end = first + plan_last + k
+                self._last_read = end - 1
+                self._turn = end + rest + TIMING.gemm_turn
+                self.busy += blocks * k
+                last = end + TIMING.gemm_drain + rest - 1
+                done = last + TIMING.acc_write
+                drain = Drain(first + k + TIMING.gemm_drain, last, reads)
+                self.drains.add(drain)
         self.starts.append(start)
         self.completions.append(done)
         return drain
-
-    def _execute(
-        self, s: int, warp: int, pc: int, operands: Sequence[int], params: Sequence[int]
-    ) -> Drain | None:
-        """Move the array through an operation taken in `s`; None when it fails."""
-        key = (*operands, *(params[x] for x in (M, N, A_PITCH, B_PITCH, C_PITCH)))
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(operands, params)
-        if plan.wrong:
-            self.fault = engine_fault(s, self.number, Cause.OPERAND, warp, pc)
-            return None
-        k = operands[3]
-        first = max(s + TIMING.gemm_first, self._turn - k)
-        if plan.bad is not None:
-            self.fault = engine_fault(first + plan.bad, self.number, Cause.BUFFER_RANGE, warp, pc)
-            return None
-        last = first + plan.last
-        self._last_read = last + k - 1
-        self._turn = last + k + plan.rest + TIMING.gemm_turn
-        self.busy += plan.blocks * k
-        drain_first = first + k + TIMING.gemm_drain
-        assert plan.reads is not None
-        return Drain(drain_first, drain_first + plan.last + plan.rest - 1, plan.reads)
 
     def _plan(self, operands: Sequence[int], params: Sequence[int]) -> Plan:
         """What an operation does; `wrong` when an operand is zero."""

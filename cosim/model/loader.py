@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from cosim.job import Window
@@ -17,6 +18,7 @@ from cosim.model.checks import (
 )
 from cosim.model.memory_port import AlwaysPort, Port
 from cosim.model.rows import RowBeats
+from cosim.model.sharing import MASK, Operation
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 
@@ -25,18 +27,28 @@ STRIDE, PITCH, PAD_OUTER, PAD_INNER = (
 )
 
 
+_KEY = itemgetter(STRIDE, PITCH, PAD_OUTER, PAD_INNER)
+IN_FLIGHT = TIMING.in_flight
+
+
 class Plan(NamedTuple):
     """What an operation does, apart from its address (of which only the alignment counts).
 
+    Rows start `stride` bytes apart, the last byte lies `span` behind the first if addresses do not wrap.
     `fill` fill beats follow each row; `tail_rows` rows of `tail_beats` fill beats follow the last one.
-    `outside` is the row and beat of the first byte outside the buffer.
+    `after` beats in all follow the last memory beat, `moved` is the number of all beats. `outside` is the row
+    and beat of the first byte outside the buffer.
     """
 
     wrong: bool
+    stride: int
+    span: int
     beats: RowBeats
     fill: int
     tail_rows: int
     tail_beats: int
+    after: int
+    moved: int
     outside: tuple[int, int] | None
 
 
@@ -59,46 +71,62 @@ class Loader:
         self.busy = self.stall_memory = self.stall_bank = 0
         self._entered = 0  # e of the last beat so far
         self._passed = 0  # x of the last beat so far
-        self._plans: dict[tuple[object, ...], Plan] = {}  # operations repeat, at other addresses
+        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
 
-    def issue(
-        self, t: int, warp: int, pc: int, name: str, operands: Sequence[int], params: Sequence[int]
-    ) -> None:
-        """Add the operation that issues in cycle `t`, with its operands and the warp's parameters."""
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        memory, target, outer, inner = fetched
+        key = (operation.name, memory % self.width, target, outer, inner, _KEY(params))
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan = None if operands is None else self._plan(operation.name, operands, *_KEY(params))
+            self._plans[key] = plan
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+        """Add the operation that issues in cycle `t`."""
         self.issued_at = t
-        start, done = NEVER, NEVER
-        if self.fault is None:
-            start = max(t + 1, self._entered)
-            if len(self.completions) >= TIMING.in_flight:
-                start = max(start, self.completions[-TIMING.in_flight] + 1)
-            done = self._execute(start, warp, pc, name, operands, params)
-        self.starts.append(start)
-        self.completions.append(done)
+        starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
+        if self.fault is not None:
+            starts.append(NEVER)
+            completions.append(NEVER)
+            return
+        start = t + 1 if t >= self._entered else self._entered
+        if len(completions) >= IN_FLIGHT and start <= completions[-IN_FLIGHT]:
+            start = completions[-IN_FLIGHT] + 1
+        starts.append(start)
+        enter = start + TIMING.load_request - 1
+        if enter < self._passed:
+            enter = self._passed
+        for low, high in self.windows:
+            if low <= memory and memory + plan.span <= high:
+                break
+        else:
+            beats = plan.beats
+            row = row_outside_windows(self.windows, memory, plan.stride, beats.size, beats.rows)
+        if plan.wrong or plan.outside is not None or row is not None:
+            self.fault = self._find_fault(plan, start, enter, row, warp, pc)
+            completions.append(NEVER)
+            return
+        if self.always:
+            self._passed = enter + plan.moved
+            self._entered = self._passed - 1
+        else:
+            self._pass_port(plan, enter)
+        self.busy += plan.moved
+        completions.append(self._passed + self.port.latency + TIMING.load_write)
 
-    def _execute(
-        self, s: int, warp: int, pc: int, name: str, operands: Sequence[int], params: Sequence[int]
-    ) -> int:
-        """Move the engine through an operation taken in `s`; returns its completion, or NEVER."""
-        memory, target, outer, inner = operands
-        stride = params[STRIDE]
-        pads = params[PITCH], params[PAD_OUTER], params[PAD_INNER]
-        key = (name, memory % self.width, target, outer, inner, stride, pads)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(name, operands, stride, *pads)
+    def _find_fault(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> Fault:
+        """The error of an operation of which `row` is the first row outside the windows."""
         if plan.wrong:
-            self.fault = engine_fault(s, self.number, Cause.OPERAND, warp, pc)
-            return NEVER
-        enter = max(s + TIMING.load_request - 1, self._passed)
-        row = row_outside_windows(self.windows, memory, stride, inner, outer)
-        if row is not None or plan.outside is not None:
-            cause, at = Cause.BUFFER_RANGE, plan.outside
-            if row is not None and (at is None or (row, 0) <= at):
-                cause, at = Cause.WINDOW, (row, 0)
-            assert at is not None
-            self.fault = engine_fault(self._reach(plan, enter, *at), self.number, cause, warp, pc)
-            return NEVER
-        return self._finish(plan, enter)
+            return engine_fault(start, self.number, Cause.OPERAND, warp, pc)
+        cause, at = Cause.BUFFER_RANGE, plan.outside
+        if row is not None and (at is None or (row, 0) <= at):
+            cause, at = Cause.WINDOW, (row, 0)
+        assert at is not None
+        return engine_fault(self._reach(plan, enter, *at), self.number, cause, warp, pc)
 
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int
@@ -123,7 +151,10 @@ class Loader:
             else:
                 outside = row, beats.count(row) + (k - inner) // width
         fill, tail_beats = -(-pad_inner // width), -(-(inner + pad_inner) // width)
-        return Plan(wrong, beats, fill, pad_outer, tail_beats, outside)
+        after = fill + pad_outer * tail_beats
+        moved = beats.total + (beats.rows - 1) * fill + after
+        span = (outer - 1) * stride + inner - 1
+        return Plan(wrong, stride, span, beats, fill, pad_outer, tail_beats, after, moved, outside)
 
     def _pass_rows(self, plan: Plan, x: int, rows: int) -> int:
         """Pass of the last beat of the first `rows` rows with their fill beats, the first entering in `x`."""
@@ -149,23 +180,16 @@ class Loader:
             x = self.port.after(x + 1, from_memory)
         return x + beat - from_memory
 
-    def _finish(self, plan: Plan, enter: int) -> int:
-        """Pass all beats of an operation; returns its completion."""
-        beats, fill = plan.beats, plan.fill
-        last = beats.rows - 1
-        if fill == 0 or self.always:  # memory beats in one run: fill beats between them only add cycles
-            x, count = enter + last * fill, beats.total
-        else:
+    def _pass_port(self, plan: Plan, enter: int) -> None:
+        """Pass all beats of an operation through a port that does not accept one in every cycle."""
+        beats = plan.beats
+        x, count = enter, beats.total
+        if plan.fill:
+            last = beats.rows - 1
             x, count = self._pass_rows(plan, enter, last), beats.count(last)
-        x_memory = self.port.after(x + 1, count)
-        tail = plan.tail_rows * plan.tail_beats
-        after = fill + tail
-        self._passed = x_memory + after
-        if after:
+        self._passed = self.port.after(x + 1, count) + plan.after
+        if plan.after:
             self._entered = self._passed - 1
         else:
             self._entered = self.port.after(x + 1, count - 1) if count > 1 else x
-        moved = beats.total + beats.rows * fill + tail
-        self.busy += moved
-        self.stall_memory += self._passed - enter - moved
-        return x_memory + self.port.latency + after + TIMING.load_write
+        self.stall_memory += self._passed - enter - plan.moved

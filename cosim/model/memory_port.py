@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Protocol
-
-import numpy as np
 
 from cosim.settings import MemorySettings
 
-PAGE_BITS = 10
+PAGE_BITS = 12
 
 
 class Port(Protocol):
@@ -67,36 +66,38 @@ class TablePort:
     def __init__(self, latency: int, settings: MemorySettings, name: str):
         self.latency = latency
         self._settings, self._name = settings, name
-        self._pages: dict[int, np.ndarray] = {}
+        self._pages: dict[int, memoryview] = {}  # of an array: its elements come quickest as whole numbers
 
-    def _page(self, number: int) -> np.ndarray:
+    def _page(self, number: int) -> memoryview:
         page = self._pages.get(number)
         if page is None:
-            cycles = np.arange(number << PAGE_BITS, (number + 1) << PAGE_BITS, dtype=np.int64)
-            page = self._pages[number] = cycles[self._settings.available(self._name, cycles)]
+            first = number << PAGE_BITS
+            free = self._settings.available_from(self._name, first, 1 << PAGE_BITS)
+            page = self._pages[number] = (free.nonzero()[0] + first).data
         return page
 
     def after(self, cycle: int, n: int) -> int:
         """The n-th (from 1) available cycle at or after `cycle`."""
         number = cycle >> PAGE_BITS
         page = self._page(number)
-        at = int(page.searchsorted(cycle)) + n - 1
+        at = bisect_left(page, cycle) + n - 1
         while at >= len(page):
             at -= len(page)
             number += 1
             page = self._page(number)
-        return int(page[at])
+        found: int = page[at]
+        return found
 
     def count(self, start: int, end: int) -> int:
         """Number of available cycles in [start, end)."""
         if end <= start:
             return 0
         number, last = start >> PAGE_BITS, end >> PAGE_BITS
-        found = -int(self._page(number).searchsorted(start))
+        found = -bisect_left(self._page(number), start)
         while number < last:
             found += len(self._page(number))
             number += 1
-        return found + int(self._page(last).searchsorted(end))
+        return found + bisect_left(self._page(last), end)
 
 
 def port_of(settings: MemorySettings, name: str) -> Port:

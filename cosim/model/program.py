@@ -1,7 +1,8 @@
 """Instruction words as compact tuples that the sequencer executes.
 
 A decoded instruction is `(kind, guard, sense, a, b, c, cycles, extra)`: `guard` is the predicate
-register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them.
+register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them. What is written to register
+0 goes to a register behind the last one, so that register 0 stays 0.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from hw.errors import InputError
 
 # Kinds of instructions; those from WAIT on may be held.
 NOP, HALT, LI, LIH, SELECT, LOOP, JUMP, PARAM, PARAM_I, BINARY, BINARY_I = range(11)
-WAIT, SIGNAL, ENGINE, ILLEGAL = range(11, 15)
+WAIT, SIGNAL, ENGINE, ILLEGAL, WRAP = range(11, 16)
 
 Decoded = tuple[int, int, bool, int, int, int, int, Any]
 
 ILLEGAL_WORD: Decoded = (ILLEGAL, -1, False, 0, 0, 0, 1, None)
+
+#: Stands behind the last word of a memory, from where the first one follows.
+WRAP_WORD: Decoded = (WRAP, -1, False, 0, 0, 0, 0, None)
 
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
@@ -42,6 +46,9 @@ _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
     "le": operator.le,
 }
 
+#: Decoded words that are kept for each configuration.
+KNOWN_WORDS = 1 << 14
+
 _PLAIN = {"nop": NOP, "halt": HALT, "li": LI, "lih": LIH, "loop": LOOP, "jump": JUMP}
 
 
@@ -49,10 +56,21 @@ def decode(config: MachineConfig, words: Sequence[int]) -> list[Decoded]:
     """The program of a warp; raises `InputError` when it does not fit the instruction memory."""
     if len(words) > config.imem_words:
         raise InputError(f"program must have at most {config.imem_words} words, not {len(words)}")
-    return [_decode(word, config) for word in words]
+    known = _known(config)
+    if len(known) > KNOWN_WORDS:
+        known.clear()
+    for word in words:
+        if word not in known:
+            known[word] = _decode(word, config)
+    return [known[word] for word in words]
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@functools.lru_cache(maxsize=8)
+def _known(_config: MachineConfig) -> dict[int, Decoded]:
+    """The words that were decoded before for a configuration."""
+    return {}
+
+
 def _decode(word: int, config: MachineConfig) -> Decoded:
     code = assembly.decode(word)
     if code is None or assembly.illegal(code, config) is not None:
@@ -60,23 +78,25 @@ def _decode(word: int, config: MachineConfig) -> Decoded:
     spec, f, name = code.spec, code.fields, code.name
     always = code.predicate == 0 and not code.sense
     guard, sense = -1 if always else code.predicate, code.sense
+    rd = f.get("rd") or config.registers
 
     def made(kind: int, a: int = 0, b: int = 0, c: int = 0, extra: Any = None) -> Decoded:
         return (kind, guard, sense, a, b, c, spec.cycles, extra)
 
     if spec.engine is not None:
         registers = tuple(f[x.name] for x in spec.fields)
-        return made(ENGINE, extra=(spec.engine, name, registers, tuple(o.bits for o in spec.operands)))
+        limits = tuple((1 << o.bits) - 1 for o in spec.operands)
+        return made(ENGINE, extra=(spec.engine, name, registers, limits))
     if name in ("li", "lih"):
-        return made(_PLAIN[name], f["rd"], f["imm"])
+        return made(_PLAIN[name], rd, f["imm"])
     if name == "loop":
         return made(LOOP, f["rs1"], f["length"])
     if name == "jump":
-        return made(JUMP, f["offset"])
+        return made(JUMP, b=f["offset"])
     if name in _PLAIN:
         return made(_PLAIN[name])
     if name == "select":
-        return made(SELECT, f["rd"], f["rs1"], f["rs2"], f["rs3"])
+        return made(SELECT, rd, f["rs1"], f["rs2"], f["rs3"])
     if name in ("wait", "signal"):
         return made(WAIT if name == "wait" else SIGNAL, f["channel"])
     if name in ("param", "parami"):
@@ -85,5 +105,5 @@ def _decode(word: int, config: MachineConfig) -> Decoded:
         value = f["rs1"] if by_register else f["imm"]
         return made(PARAM if by_register else PARAM_I, f["parameter"], value, extra=bits)
     if name in _FUNCTIONS:
-        return made(BINARY, f["rd"], f["rs1"], f["rs2"], _FUNCTIONS[name])
-    return made(BINARY_I, f["rd"], f["rs1"], f["imm"], _FUNCTIONS[name.removesuffix("i")])
+        return made(BINARY, rd, f["rs1"], f["rs2"], _FUNCTIONS[name])
+    return made(BINARY_I, rd, f["rs1"], f["imm"], _FUNCTIONS[name.removesuffix("i")])

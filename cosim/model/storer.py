@@ -16,6 +16,7 @@ from cosim.model.checks import NEVER, Fault, engine_fault, first_above, permitte
 from cosim.model.gemm import Drain, Drains
 from cosim.model.memory_port import Port
 from cosim.model.rows import RowBeats
+from cosim.model.sharing import MASK, Operation
 from hw.config import ENGINES, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 
@@ -52,6 +53,7 @@ class Plan(NamedTuple):
 
     limit: int
     cause: Cause
+    stride: int
     beats: RowBeats
     chunks: int
     runs: tuple[Run, ...]
@@ -90,7 +92,7 @@ class Storer:
         self.fault: Fault | None = None
         self.issued_at = -1
         self._state = EMPTY
-        self._plans: dict[tuple[object, ...], Plan] = {}  # operations repeat, at other addresses
+        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
 
     @property
     def busy(self) -> int:
@@ -107,20 +109,26 @@ class Storer:
         """Cycles in which only the array's reads held the read stage."""
         return self._state.stall_bank
 
-    def issue(
-        self, t: int, warp: int, pc: int, name: str, operands: Sequence[int], params: Sequence[int]
-    ) -> None:
-        """Add the operation that issues in cycle `t`, with its operands and the warp's parameters."""
-        self.issued_at = t
-        memory, source, rows, size = operands
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        memory, source, rows, size = fetched
         stride, pitch = params[STRIDE], params[PITCH]
-        key = (name, memory % self.width, source, rows, size, stride, pitch)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(name, operands, stride, pitch)
+        key = (operation.name, memory % self.width, source, rows, size, stride, pitch)
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan = None if operands is None else self._plan(operation.name, operands, stride, pitch)
+            self._plans[key] = plan
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+        """Add the operation that issues in cycle `t`."""
+        self.issued_at = t
+        memory, _, rows, size = fetched
         limit, cause = plan.limit, plan.cause
         if cause is not Cause.OPERAND:
-            outside = row_outside_windows(self.windows, memory, stride, size, rows)
+            outside = row_outside_windows(self.windows, memory & MASK, plan.stride, size, rows)
             if outside is not None and plan.beats.start(outside) <= limit:
                 limit, cause = plan.beats.start(outside), Cause.WINDOW
         self.stores.append(Store(t, warp, pc, plan, limit, cause))
@@ -149,7 +157,7 @@ class Storer:
         memory, source, rows, size = operands
         aligned = name == "store" or (source % self.width == 0 and pitch % self.width == 0)
         if rows == 0 or size == 0 or not aligned:
-            return Plan(0, Cause.OPERAND, RowBeats(0, 0, 1, 1, self.width), 1, (), None)
+            return Plan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None)
         beats = RowBeats(memory, stride, size, rows, self.width)
         chunks = -(-size // self.width)
         sizes = self.config.derived
@@ -165,11 +173,11 @@ class Storer:
             chunk = part * self.chunks_per_word if name == "store" else part // self.width
             limit, cause = beats.start(row) + chunk, Cause.BUFFER_RANGE
         if name != "store":
-            return Plan(limit, cause, beats, chunks, (Run(beats.total, -1),), None)
+            return Plan(limit, cause, stride, beats, chunks, (Run(beats.total, -1),), None)
         bank_words = sizes.acc_bank_words
         banks = source // bank_words, (source + (rows - 1) * pitch + last) // bank_words
         runs = tuple(self._bank_runs(beats, limit, source, pitch, last))
-        return Plan(limit, cause, beats, chunks, runs, banks)
+        return Plan(limit, cause, stride, beats, chunks, runs, banks)
 
     def _bank_runs(self, beats: RowBeats, limit: int, source: int, pitch: int, last: int) -> Iterator[Run]:
         """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before.
@@ -218,17 +226,19 @@ class Storer:
     def _flow(self, store: Store) -> State:
         """The state behind the last beat of an operation."""
         state, beat = self._state, 0
-        for run in store.plan.runs:
-            end = min(run.end, store.limit)
+        for run_end, bank in store.plan.runs:
+            end = min(run_end, store.limit)
             while beat < end:
                 ahead = 0
-                if beat and state.o_before <= state.g + 1 <= state.w_before and state.o == state.w_before + 1:
-                    ahead = self._free_beats(state, run.bank, end - beat)
+                if beat:
+                    g, o, _, o_before, w_before, _, _ = state
+                    if o_before <= g + 1 <= w_before and o == w_before + 1:
+                        ahead = self._free_beats(state, bank, end - beat)
                 if ahead:
                     state = self._advance(state, ahead)
                     beat += ahead
                 else:
-                    state = self._step(state, store, beat, run.bank)
+                    state = self._step(state, store, beat, bank)
                     beat += 1
         return state
 
@@ -258,15 +268,16 @@ class Storer:
         """The state behind the next beat, by the recurrence itself."""
         g, o, w, o_before, w_before, stall_memory, stall_bank = state
         z = max(g, store.start) + 1
-        reads = bank >= 0 and store.plan.beats.locate(beat)[1] < store.plan.chunks
         while True:
             if o_before <= z < w_before:
                 z = w_before
             if o <= z < w:
                 z = w
-            block = self.drains.next_block(bank, z) if reads else None
+            block = self.drains.next_block(bank, z) if bank >= 0 else None
             if block is None or block[0] > z:
                 break
+            if store.plan.beats.locate(beat)[1] >= store.plan.chunks:
+                break  # the beat reads nothing
             end = block[1]
             standing = max(0, min(end, w_before) - max(z, o_before)) + max(0, min(end, w) - max(z, o))
             stall_bank += end - z - standing

@@ -1,23 +1,27 @@
-"""The sequencer of one warp: runs ahead through everything that nothing holds.
+"""The sequencer of one warp: runs ahead through everything that no other warp can hold.
 
-Registers, parameters, loops and jumps depend on nothing outside the warp, so issue cycles up to the
-next `wait`, `signal` or engine operation follow at once; the machine decides when those issue.
+Registers, parameters, loops and jumps depend on nothing outside the warp, and what it uses alone only on
+what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.
 """
 
 from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Generator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any
 
-from cosim.job import EventKind
 from cosim.model import program as p
+from cosim.model.checks import NEVER
+from cosim.model.program import BINARY, ENGINE, LI, SIGNAL, WAIT
+from cosim.model.sharing import Channel, Pending
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.isa import PARAMETERS, Cause
+from hw.isa import PARAMETERS, TIMING, Cause
 
 MASK = 0xFFFFFFFF
+SMALL = 1 << 29  # numbers of one digit inside Python; comparing those is quick
+PENDING_SIGNALS = TIMING.pending_signals
 #: More issued instructions than this in one warp count as a program that does not end.
 INSTRUCTION_LIMIT = 10_000_000
 #: Instructions after which other warps get their turn, in case the program does not end.
@@ -33,131 +37,195 @@ class Stop(enum.Enum):
     FAULT = "error"
 
 
-class Pending(NamedTuple):
-    """A signal that has issued and not fired; it follows operation `operation` of `engine`."""
+class Log:
+    """Events of one kind in a warp, in order of time: their cycles, and the pc of each."""
 
-    cycle: int
-    channel: int
-    pc: int
-    engine: Any
-    operation: int
+    __slots__ = ("cycles", "pcs")
+
+    def __init__(self) -> None:
+        self.cycles: list[int] = []
+        self.pcs: list[int] = []
+
+    def add(self, cycle: int, pc: int) -> None:
+        """Append an event."""
+        self.cycles.append(cycle)
+        self.pcs.append(pc)
 
 
 class Warp:
     """State of a warp between two decisions of the machine.
 
     `ready` is the first cycle in which the instruction at `pc` may issue; `version` distinguishes the
-    valid attempt to issue from outdated ones, `fire_version` does so for the next signal.
+    valid attempt to issue from outdated ones, `fire_version` does so for the next signal. Of the latest
+    operation, `engine` is the engine, `done` the completion; or, as that may change, `store` the number of
+    the store. `woken` is the machine's list of warps that issue what they are held at, with the cycle.
     """
 
-    def __init__(self, index: int, config: MachineConfig, words: list[int]):
+    def __init__(
+        self,
+        index: int,
+        config: MachineConfig,
+        code: list[p.Decoded],
+        operate: Callable[[Warp], int],
+        plan_fire: Callable[[Warp], None],
+        woken: list[tuple[Warp, int]],
+    ):
         self.index = index
-        self.issues: list[tuple[int, int, EventKind, int]] = []  # events
-        self.code = p.decode(config, words)
+        self.issues, self.completions, self.fires = Log(), Log(), Log()
         self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
+        self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]
         self.pc = self.ready = 0
-        self.registers = [0] * config.registers
+        self.registers = [0] * (config.registers + 1)  # the last takes what is written to register 0
         self.parameters = [0] * len(PARAMETERS)
-        self.loops: list[list[int]] = []  # first, last, turns left
         self.held: p.Decoded = p.ILLEGAL_WORD
         self.stop = Stop.TURN
         self.cause = Cause.NONE
-        self.engine: Any = None  # that of the latest operation
-        self.operation = -1
+        self.engine: Any = None
+        self.done, self.store = -1, -1
         self.pending: deque[Pending] = deque()
         self.last_fire = -1
         self.full = False  # a signal waits for room
         self.version = self.fire_version = 0
         self.stall_channel = self.stall_engine = 0
+        self._operate, self._plan_fire, self._woken = operate, plan_fire, woken
         self._player = self._play()
+        #: Issues the instruction that is held, in the cycle given, and runs ahead; returns why it stops.
+        self.issue = self._player.send
 
-    def start(self) -> Stop:
+    def start(self) -> None:
         """Run ahead from the start, or from where other warps got their turn."""
         self.stop = next(self._player)
-        return self.stop
 
-    def issue(self, cycle: int) -> Stop:
-        """Issue the instruction that is held, in `cycle`, and run ahead behind it."""
-        self.stop = self._player.send(cycle)
-        return self.stop
+    def close(self) -> None:
+        """End for good."""
+        self._player.close()
 
-    def _loop_end(self) -> int:
-        """The pc after the last instruction of the innermost loop."""
-        loop = self.loops[-1]
-        loop[2] -= 1
-        if loop[2] > 0:
-            return loop[0]
-        self.loops.pop()
-        return (loop[1] + 1) % self.imem_words
+    def _signal(self, t: int, channel: Channel, pc: int) -> int:
+        """Issue a signal in the first cycle from `t` on with room, which is known; returns the cycle."""
+        pending, last, fires = self.pending, self.last_fire, self.fires
+        if last >= t:
+            room, cycles = PENDING_SIGNALS - len(pending), fires.cycles
+            if len(cycles) >= room and cycles[-room] >= t:
+                self.stall_engine += cycles[-room] + 1 - t
+                t = cycles[-room] + 1
+        cycle = t if t > self.done else self.done
+        if channel.private and not pending and self.store < 0 and cycle < NEVER:
+            fire = cycle if cycle > last else last + 1
+            if len(channel.tokens) + len(channel.ahead) < channel.depth or not channel.full(fire):
+                self.last_fire = fire
+                fires.cycles.append(fire)
+                fires.pcs.append(pc)
+                channel.tokens.append(fire)
+                if channel.waiting:
+                    channel.waiting.pop().take(channel)
+                return t
+        pending.append(Pending(cycle, channel, pc, self.store))
+        if len(pending) == 1:
+            self._plan_fire(self)
+        return t
+
+    def take(self, channel: Channel) -> None:
+        """End a wait, as there is a token now; the machine lets the warp go on."""
+        cycle = channel.tokens.popleft() + 1
+        if cycle < self.ready:
+            cycle = self.ready
+        channel.ahead.append(cycle)
+        self.stall_channel += cycle - self.ready
+        self._woken.append((self, cycle))
+
+    def _fault(self, pc: int, cycle: int, cause: Cause) -> Stop:
+        self.pc, self.ready, self.cause = pc, cycle, cause
+        return Stop.FAULT
 
     def _play(self) -> Generator[Stop, int, None]:
         """Execute until something may hold the warp; go on with the cycle in which it issues."""
-        code, size, loops = self.code, len(self.code), self.loops
-        regs, params = self.registers, self.parameters
-        emit, index, issue = self.issues.append, self.index, EventKind.ISSUE
-        fine, held = Cause.NONE, Stop.HELD  # names of members cost a look-up in every instruction
+        code, size, regs, pending = self.code, self.imem_words, self.registers, self.pending
+        issue_cycle, issue_pc, held = self.issues.cycles.append, self.issues.pcs.append, Stop.HELD
+        loops: list[list[int]] = []  # first, last, turns left
         pc = t = 0
-        while len(self.issues) < INSTRUCTION_LIMIT:
+        last = -1  # that of the innermost loop
+        while len(self.issues.pcs) < INSTRUCTION_LIMIT:
             for _ in range(TURN):
-                kind, guard, sense, a, b, c, cycles, extra = word = code[pc] if pc < size else p.ILLEGAL_WORD
-                cause = fine
-                following = pc + 1
-                if kind == p.ILLEGAL:
-                    cause = Cause.ILLEGAL_INSTRUCTION
-                elif guard >= 0 and (regs[guard] != 0) != sense:
+                kind, guard, sense, a, b, c, cycles, extra = code[pc]
+                if guard >= 0 and (regs[guard] != 0) != sense:
                     cycles = 1
-                elif kind >= p.WAIT:
-                    self.pc, self.ready, self.held = pc, t, word
-                    t = yield held
-                elif kind == p.BINARY or kind == p.BINARY_I:
-                    try:
-                        value = extra(regs[b], regs[c] if kind == p.BINARY else c)
-                        regs[a] = (value + 0x80000000 & MASK) - 0x80000000
-                    except ZeroDivisionError:
-                        cause = Cause.DIVIDE_BY_ZERO
-                elif kind == p.PARAM or kind == p.PARAM_I:
-                    value = params[a] = (regs[b] if kind == p.PARAM else b) & MASK
-                    if value >> extra:
-                        cause = Cause.OPERAND
-                elif kind == p.LOOP:
-                    if regs[a] <= 0:
-                        emit((t, index, issue, pc))
-                        t, pc = t + 1, (following + b) % self.imem_words
+                elif kind >= WAIT:
+                    if kind == WAIT and extra.alone and extra.tokens:
+                        token = extra.tokens.popleft()
+                        if token >= t:
+                            self.stall_channel += token + 1 - t
+                            t = token + 1
+                        extra.ahead.append(t)
+                    elif kind == SIGNAL and len(pending) < PENDING_SIGNALS:
+                        t = self._signal(t, extra, pc)
+                    elif kind == p.ILLEGAL:
+                        yield self._fault(pc, t, Cause.ILLEGAL_INSTRUCTION)
+                    elif kind == p.WRAP:
+                        pc = 0
                         continue
-                    if len(loops) == self.loop_depth:
-                        cause = Cause.LOOP_DEPTH
                     else:
-                        emit((t, index, issue, pc))
-                        loops.append([pc + 1, pc + b, regs[a]])
-                        t, pc = t + 1, following
-                        continue
-                elif kind == p.JUMP:
-                    emit((t, index, issue, pc))
-                    t, pc = t + 1, (following + a) % self.imem_words
+                        self.pc, self.ready, self.held = pc, t, code[pc]
+                        t = self._operate(self) if kind == ENGINE and c else -1
+                        if t < 0:
+                            t = yield held
+                            if kind == SIGNAL:
+                                self._signal(t, extra, pc)
+                elif kind >= BINARY:
+                    try:
+                        value = extra(regs[b], regs[c] if kind == BINARY else c)
+                    except ZeroDivisionError:
+                        yield self._fault(pc, t, Cause.DIVIDE_BY_ZERO)
+                    if not -SMALL < value < SMALL:
+                        value = (value + 0x80000000 & MASK) - 0x80000000
+                    regs[a] = value
+                elif kind == LI:
+                    regs[a] = b
+                elif kind == p.JUMP or (kind == p.LOOP and regs[a] <= 0):
+                    issue_cycle(t)
+                    issue_pc(pc)
+                    t, pc = t + 1, (pc + 1 + b) % size
+                    continue
+                elif kind == p.LOOP:
+                    if len(loops) == self.loop_depth:
+                        yield self._fault(pc, t, Cause.LOOP_DEPTH)
+                    issue_cycle(t)
+                    issue_pc(pc)
+                    last = pc + b
+                    loops.append([pc + 1, last, regs[a]])
+                    t, pc = t + 1, pc + 1
                     continue
                 elif kind == p.HALT:
-                    emit((t, index, issue, pc))
+                    issue_cycle(t)
+                    issue_pc(pc)
                     yield Stop.HALT
-                elif kind != p.NOP:
-                    self._move(kind, a, b, c, extra)
-                if cause is not fine:
-                    self.pc, self.ready, self.cause = pc, t, cause
-                    yield Stop.FAULT
-                regs[0] = 0
-                emit((t, index, issue, pc))
+                elif not self._move(kind, a, b, c, extra):
+                    yield self._fault(pc, t, Cause.OPERAND)
+                issue_cycle(t)
+                issue_pc(pc)
                 t += cycles
-                pc = self._loop_end() if loops and loops[-1][1] == pc else following % self.imem_words
-            self.ready = t
+                if pc != last:
+                    pc += 1
+                    continue
+                loop = loops[-1]
+                loop[2] -= 1
+                if loop[2]:
+                    pc = loop[0]
+                    continue
+                loops.pop()
+                pc = last + 1
+                last = loops[-1][1] if loops else -1
+            self.pc, self.ready = pc, t
             yield Stop.TURN
-        raise InputError(f"warp {index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
+        raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
 
-    def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> None:
-        """`li`, `lih` and `select`."""
+    def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> bool:
+        """`lih`, `select`, `param` and `parami`, or nothing; returns whether the value fits."""
         regs = self.registers
-        if kind == p.LI:
-            value = b
-        elif kind == p.LIH:
-            value = regs[a] << 15 | b & 0x7FFF
-        else:
-            value = regs[c] if regs[b] != 0 else regs[extra]
-        regs[a] = (value + 0x80000000 & MASK) - 0x80000000
+        if kind == p.LIH:
+            regs[a] = ((regs[a] << 15 | b & 0x7FFF) + 0x80000000 & MASK) - 0x80000000
+        elif kind == p.SELECT:
+            regs[a] = regs[c] if regs[b] != 0 else regs[extra]
+        elif kind != p.NOP:
+            value = self.parameters[a] = (regs[b] if kind == p.PARAM else b) & MASK
+            return not value >> extra
+        return True

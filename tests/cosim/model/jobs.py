@@ -137,3 +137,30 @@ class RandomJob:
         lines = [f"parami {parameter}, {value}" for parameter, value in params.items()]
         lines += [f"li r{i}, {value}" for i, value in enumerate(values, 1)]
         return [*lines, f"{name} r1, r2, r3, r4"]
+
+
+def ring_job(seed: int) -> tuple[MachineConfig, Job]:
+    """A random job of loops that hand tokens round a ring of warps, each with an engine or two.
+
+    Some rings stop, or overflow; most have tokens and operations of different warps under way.
+    """
+    r = random.Random(seed)
+    config = TEST.replace(queue_depth=r.choice([1, 2, 4]))
+    operations = [f"{name} r0, r0, r3, r4" for name in ("load_a", "load_b", "store")]
+    operations += ["gemm r0, r0, r0, r4", "muli r2, r3, 3", "nop"]
+    setting = ["li r3, 2", "li r4, 8", "parami gemm_m, 5", "parami gemm_n, 9"]
+    setting += [f"parami {name}, {value}" for name, value in (("gemm_c_pitch", 3), ("store_pitch", 3))]
+    warps, texts = r.randint(1, 4), []
+    for warp in range(warps):
+        own = r.choice(operations)
+        body = [f"wait {(warp - 1) % warps}", own, r.choice([own, *operations]), f"signal {warp}"]
+        body += [f"signal {warp}"] * (r.random() < 0.1) + ["wait 5", "signal 5"] * (r.random() < 0.2)
+        if r.random() < 0.4:
+            r.shuffle(body)
+        first = [f"signal {warp}"] * r.choice([0, 1, 2, 2, 3, config.channel_depth])
+        loop = [f"li r1, {r.randint(1, 12)}", f"loop r1, {len(body)}", *body]
+        texts.append("\n".join([*setting, *first, *loop, "nop", "halt"]))
+    memory: dict[str, Any] = {"latency": {p: r.randint(1, 40) for p in PORTS}}
+    if r.random() < 0.4:
+        memory |= {"stall_seed": seed, "stall_rate": 90}
+    return config, job_of(texts, config, memory=memory)

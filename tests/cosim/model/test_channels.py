@@ -83,3 +83,19 @@ def test_tokens_are_taken_one_by_one_in_a_loop() -> None:
     assert fires(outcome) == [3, 5, 7]
     assert [c for c, pc in issues(outcome, 1) if pc == 2] == [4, 6, 8]
     assert cycles(outcome, outcome.events[0].kind, 1)[3] == [9]
+
+
+def test_tokens_that_are_taken_later_still_fill_their_channel() -> None:
+    # Eight tokens by cycle 7; the first is taken in 20, long after the ninth has fired.
+    signals = "signal 0\n" * (TEST.channel_depth + 1) + "halt"
+    outcome = run(signals, "nop\n" * 20 + "wait 0\nhalt")
+    assert outcome.error == (Cause.CHANNEL_OVERFLOW, 0, 8)
+    assert outcome.events[-1].cycle == 7
+
+
+def test_a_token_of_an_operation_that_ends_later_holds_the_wait_until_then() -> None:
+    # The signal issues in 3 and fires in 14; the warp that waits issues its own work behind it.
+    outcome = run(LOAD + "\nsignal 0\nhalt", "nop\nwait 0\nsignal 1\nhalt", "wait 1\nhalt")
+    assert issues(outcome, 1) == [(0, 0), (15, 1), (16, 2), (17, 3)]
+    assert issues(outcome, 2) == [(17, 0), (18, 1)]
+    assert outcome.counters["WARP1_STALL_CHANNEL"] == 14

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from cosim.job import MachineError, Window
+from cosim.job import MachineError, Window, loaded
 from hw.errors import InputError
 from hw.isa import Cause
 from tests.cosim.model.jobs import TEST, issues, job_of, run
@@ -152,5 +152,5 @@ def test_a_wrong_check_word_stops_the_start() -> None:
     assert outcome.error == MachineError(Cause.CHECK_WORD, 0, 0)
     assert outcome.events == []
     words = job_of(["halt"]).programs[0]
-    right = zlib.crc32(words[0].to_bytes(4, "little"))
+    right = zlib.crc32(b"".join(word.to_bytes(4, "little") for word in loaded(TEST, words)))
     assert run("halt", check_word=right).error is None

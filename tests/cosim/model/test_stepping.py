@@ -2,19 +2,30 @@
 
 import pytest
 
+from cosim.job import Job
 from cosim.model import predict
-from tests.cosim.model.jobs import RandomJob
+from hw.config import MachineConfig
+from tests.cosim.model.jobs import RandomJob, ring_job
 from tests.cosim.model.stepping import Stepping
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_random_jobs_have_the_same_events_and_counters(seed: int) -> None:
-    made = RandomJob(seed)
-    slow = Stepping(made.config, made.job)
+def agree(config: MachineConfig, job: Job) -> None:
+    slow = Stepping(config, job)
     events, error = slow.run()
-    outcome = predict(made.config, made.job)
+    outcome = predict(config, job)
     assert outcome.error == error
     assert outcome.events == events
     if error is None:
         expected = slow.counters()
         assert {name: outcome.counters[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_jobs_have_the_same_events_and_counters(seed: int) -> None:
+    made = RandomJob(seed)
+    agree(made.config, made.job)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rings_of_warps_have_the_same_events_and_counters(seed: int) -> None:
+    agree(*ring_job(seed))

@@ -3,7 +3,7 @@
 import pytest
 
 from cosim.model import predict
-from hw.assembly import assemble
+from hw.assembly import Code, assemble, encode
 from hw.errors import InputError
 from tests.cosim.model.jobs import TEST, issues, job_of, run
 
@@ -51,6 +51,24 @@ def test_a_false_predicate_on_the_last_instruction_of_a_loop_still_returns() -> 
 def test_a_backward_jump_repeats() -> None:
     outcome = run("li r1, 2\nsubi r1, r1, 1\n@r1 jump -2\nhalt")
     assert [pc for _, pc in issues(outcome)] == [0, 1, 2, 1, 2, 3]
+
+
+def test_a_taken_jump_at_the_end_of_a_loop_neither_ends_nor_returns_it() -> None:
+    outcome = run("li r1, 2\nloop r1, 2\nxori r2, r2, 1\n@r2 jump -2\nhalt")
+    assert [pc for _, pc in issues(outcome)] == [0, 1, *[2, 3, 2, 3] * 2, 4]
+
+
+def test_a_skipped_loop_at_the_end_of_a_loop_neither_ends_nor_returns_it() -> None:
+    job = job_of(["li r1, 2\nloop r1, 2\nnop\nnop\nnop\nhalt"])
+    job.programs[0][3] = encode(Code("loop", {"rs1": 0, "length": 1}))  # the assembler refuses it
+    assert [pc for _, pc in issues(predict(TEST, job))] == [0, 1, 2, 3, 5]
+
+
+def test_the_first_word_follows_the_last_one_of_the_memory() -> None:
+    padding = TEST.imem_words - 4
+    outcome = run("@r1 jump 2\nli r1, 1\njump 1\nhalt\n" + "nop\n" * padding)
+    pcs = [pc for _, pc in issues(outcome)]
+    assert pcs == [0, 1, 2, *range(4, TEST.imem_words), 0, 3]
 
 
 @pytest.mark.parametrize(
