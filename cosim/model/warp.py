@@ -212,8 +212,7 @@ class Warp:
                     pc = loop[0]
                     continue
                 loops.pop()
-                pc = last + 1
-                last = loops[-1][1] if loops else -1
+                pc, last = last + 1, loops[-1][1] if loops else -1
             self.pc, self.ready = pc, t
             yield Stop.TURN
         raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
