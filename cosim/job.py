@@ -15,11 +15,12 @@ from hw.isa import Cause
 
 
 class EventKind(enum.IntEnum):
-    """What happened: an instruction issued, an engine operation completed, a signal fired."""
+    """What happened: an instruction issued (void: predicate false), an operation ended, a signal fired."""
 
     ISSUE = 0
-    COMPLETE = 1
-    SIGNAL = 2
+    VOID = 1
+    COMPLETE = 2
+    SIGNAL = 3
 
 
 class Event(NamedTuple):

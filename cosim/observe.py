@@ -76,7 +76,11 @@ def _events_of(warp: int, words: Sequence[int], records: Records) -> list[np.nda
     pcs = records.pc[issued, warp]
     known = np.minimum(pcs, len(codes))
     real = (records.void[issued] >> warp & 1) == 0
-    out = [_rows(records.cycle[issued], warp, EventKind.ISSUE, pcs)]
+    cycles = records.cycle[issued]
+    out = [
+        _rows(cycles[real], warp, EventKind.ISSUE, pcs[real]),
+        _rows(cycles[~real], warp, EventKind.VOID, pcs[~real]),
+    ]
     for kind, mask, owns in (
         (EventKind.COMPLETE, records.complete, engine),
         (EventKind.SIGNAL, records.signal, signal),

@@ -69,14 +69,17 @@ def _warps(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> l
     out = [_name("thread", warp, f"warp {warp}") for warp in sorted(codes)]
     ready: dict[int, int] = defaultdict(int)
     for event in events:
-        if event.kind is EventKind.ISSUE:
+        if event.kind in (EventKind.ISSUE, EventKind.VOID):
             code = _code(codes, event)
             begin = min(ready[event.warp], event.cycle)
             name = code.name if code else "illegal"
+            if event.kind is EventKind.VOID:
+                name = f"({name})"  # a no-op: its predicate is false
             text = disassemble(code) if code else "outside the program"
             held = event.cycle - begin
             out.append(_slice(event.warp, name, begin, event.cycle + 1, pc=event.pc, text=text, held=held))
-            ready[event.warp] = event.cycle + (code.spec.cycles if code else 1)
+            real = event.kind is EventKind.ISSUE
+            ready[event.warp] = event.cycle + (code.spec.cycles if code and real else 1)
     return out
 
 
@@ -93,9 +96,9 @@ def _engines(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) ->
         if event.kind is EventKind.ISSUE:
             waiting[event.warp].append(event)
         elif event.kind is EventKind.COMPLETE:
-            issued = _take(waiting[event.warp], event.pc)
-            if issued is None:
+            if not waiting[event.warp]:
                 continue
+            issued = waiting[event.warp].popleft()  # operations of a warp complete in order
             begin = min(max(issued.cycle + 1, free[engine]), event.cycle)
             track = _ENGINE_TRACK + ENGINES.index(engine)
             details = {
@@ -110,18 +113,6 @@ def _engines(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) ->
     return out + [entry for engine in ENGINES for entry in _sums(f"{engine} operations", steps[engine])]
 
 
-def _take(waiting: deque[Event], pc: int) -> Event | None:
-    """The issue that a completion belongs to.
-
-    Operations of a warp complete in order; those with a false predicate never do, and are passed over.
-    """
-    while waiting:
-        event = waiting.popleft()
-        if event.pc == pc:
-            return event
-    return None
-
-
 def _channels(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
     steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
@@ -130,18 +121,18 @@ def _channels(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -
             continue
         if event.kind is EventKind.SIGNAL:
             steps[code.fields["channel"]].append((event.cycle + 1, 1))
-        elif code.name == "wait":
+        elif code.name == "wait" and event.kind is EventKind.ISSUE:
             steps[code.fields["channel"]].append((event.cycle + 1, -1))
     return [entry for channel in sorted(steps) for entry in _sums(f"channel {channel:02}", steps[channel])]
 
 
 def _sums(name: str, steps: Iterable[tuple[int, int]]) -> list[Slice]:
-    """Running count as counter entries; a `wait` with a false predicate takes no token, so it stays at 0."""
+    """Running count as counter entries."""
     changes: dict[int, int] = defaultdict(int)
     for cycle, change in steps:
         changes[cycle] += change
     out, count = [], 0
     for cycle in sorted(changes):
-        count = max(0, count + changes[cycle])
+        count += changes[cycle]
         out.append(_counter(name, cycle, count))
     return out

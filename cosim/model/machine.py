@@ -320,14 +320,17 @@ def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
         for store, done in zip(storer.stores, storer.completions, strict=True):
             if store.warp == index:
                 stores.add(done, store.pc)
-        for kind, log in (
-            (EventKind.ISSUE, warp.issues),
-            (EventKind.COMPLETE, warp.completions),
-            (EventKind.COMPLETE, stores),
-            (EventKind.SIGNAL, warp.fires),
+        issues = [EventKind.ISSUE] * len(warp.issues.pcs)
+        for place in warp.voids:
+            issues[place] = EventKind.VOID
+        for kinds, log in (
+            (issues, warp.issues),
+            (repeat(EventKind.COMPLETE), warp.completions),
+            (repeat(EventKind.COMPLETE), stores),
+            (repeat(EventKind.SIGNAL), warp.fires),
         ):
             # tuple.__new__ spares the Python frame of Event._make: there are more events than instructions.
-            values = zip(log.cycles, repeat(index), repeat(kind), log.pcs)
+            values = zip(log.cycles, repeat(index), kinds, log.pcs)
             events += map(tuple.__new__, repeat(Event), values)
     # Stable, and no two events of a kind in a warp have the same cycle: the rest is in order already.
     events.sort(key=itemgetter(0))

@@ -72,6 +72,7 @@ class Warp:
     ):
         self.index = index
         self.issues, self.completions, self.fires = Log(), Log(), Log()
+        self.voids: list[int] = []  # places in `issues` of those whose predicate was false
         self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
         self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]
         self.pc = self.ready = 0
@@ -149,6 +150,7 @@ class Warp:
                 kind, guard, sense, a, b, c, cycles, extra = code[pc]
                 if guard >= 0 and (regs[guard] != 0) != sense:
                     cycles = 1
+                    self.voids.append(len(self.issues.pcs))
                 elif kind >= WAIT:
                     if kind == WAIT and extra.alone and extra.tokens:
                         token = extra.tokens.popleft()

@@ -11,7 +11,7 @@ from hw.assembly import assemble
 from hw.config import MachineConfig
 from hw.isa import Cause
 
-ISSUE, COMPLETE, SIGNAL = EventKind
+ISSUE, VOID, COMPLETE, SIGNAL = EventKind
 PROGRAM = assemble("li r1, 5\nload_a r1, r2, r3, r4\nsignal 2\nhalt")
 EVENTS = [
     Event(0, 0, ISSUE, 0),

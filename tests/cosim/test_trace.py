@@ -14,7 +14,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import MachineConfig
 
-ISSUE, COMPLETE, SIGNAL = EventKind
+ISSUE, VOID, COMPLETE, SIGNAL = EventKind
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def job(small: MachineConfig) -> Job:
 
 @pytest.fixture
 def outcome() -> Outcome:
-    events = [Event(i, 0, ISSUE, i) for i in range(5)]
+    events = [Event(i, 0, ISSUE if i else VOID, i) for i in range(5)]
     events += [Event(20, 0, COMPLETE, 1), Event(29, 0, COMPLETE, 2), Event(29, 0, SIGNAL, 3)]
     events += [Event(0, 1, ISSUE, 0), Event(30, 1, ISSUE, 1), Event(31, 1, ISSUE, 2)]
     return Outcome(sorted(events), 32)

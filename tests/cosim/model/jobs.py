@@ -37,7 +37,7 @@ def cycles(outcome: Outcome, kind: EventKind, warp: int = 0) -> dict[int, list[i
 
 def issues(outcome: Outcome, warp: int = 0) -> list[tuple[int, int]]:
     """(cycle, pc) of everything that a warp issued."""
-    return [(e.cycle, e.pc) for e in outcome.events if e.kind is EventKind.ISSUE and e.warp == warp]
+    return [(e.cycle, e.pc) for e in outcome.events if e.kind <= EventKind.VOID and e.warp == warp]
 
 
 def completions(outcome: Outcome, warp: int = 0) -> list[int]:

@@ -303,7 +303,9 @@ class Stepping:
         code = warp.code[warp.pc]
         pc = warp.pc
         f = code.fields
+        kind = EventKind.ISSUE
         if (warp.regs[code.predicate] != 0) != code.sense:
+            kind = EventKind.VOID
             warp.advance(t)
         elif code.name == "wait":
             channel = f["channel"]
@@ -339,7 +341,7 @@ class Stepping:
             warp.advance(t)
         else:
             warp.scalar(code, t)
-        self.events.append(Event(t, warp.index, EventKind.ISSUE, pc))
+        self.events.append(Event(t, warp.index, kind, pc))
 
     def fire(self, warp, t, tokens, taken, fired) -> None:
         channel, pc, _ = warp.signals.popleft()
@@ -355,7 +357,7 @@ class Stepping:
         """Counters as `hw.csr` names them, for the warps and engines that exist."""
         found = {}
         for w in self.warps:
-            issued = [e for e in self.events if e.warp == w.index and e.kind is EventKind.ISSUE]
+            issued = [e for e in self.events if e.warp == w.index and e.kind <= EventKind.VOID]
             found[f"WARP{w.index}_INSTRUCTIONS"] = len(issued)
             found[f"WARP{w.index}_STALL_CHANNEL"] = w.stalls["channel"]
             found[f"WARP{w.index}_STALL_ENGINE"] = w.stalls["engine"]

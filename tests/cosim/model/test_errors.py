@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from cosim.job import MachineError, Window, loaded
+from cosim.job import EventKind, MachineError, Window, loaded
 from hw.errors import InputError
 from hw.isa import Cause
 from tests.cosim.model.jobs import TEST, issues, job_of, run
@@ -113,7 +113,7 @@ def test_what_completes_before_the_failing_row_is_seen() -> None:
     windows = (Window(0, 8 * 399 - 1),)
     outcome = run(text, windows=windows)
     assert outcome.error == MachineError(Cause.WINDOW, 0, 6)
-    assert [e.cycle for e in outcome.events if e.kind == 1] == [14]
+    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [14]
 
 
 def test_the_first_of_two_errors_counts_and_warps_come_before_engines() -> None:
