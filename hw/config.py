@@ -174,10 +174,11 @@ class Derived:
     @staticmethod
     def _buffer(name: str, size: int, lanes: int, port: int) -> BufferShape:
         banks = max(lanes, port)
-        if size < 16 * banks:
+        least = max(16, lanes) * banks  # a whole group of columns, and no toy memories
+        if size < least:
             raise InputError(
-                f"{name} must hold 16 bytes in each of its {banks} byte banks "
-                f"(the wider of array edge and port): {16 * banks} are needed, not {size}"
+                f"{name} must hold {least // banks} bytes in each of its {banks} byte banks "
+                f"(the wider of array edge and port): {least} are needed, not {size}"
             )
         return BufferShape(lanes=lanes, banks=banks, columns=size // lanes)
 

@@ -12,7 +12,7 @@ VERSION = 0x0001_0000
 #: Bits of CONTROL.
 START, CLEAR = 0, 1
 #: Bits of STATUS.
-RUNNING, DONE, ERROR, PROGRAM_OK = 0, 1, 2, 3
+RUNNING, DONE, ERROR, PROGRAM_OK, QUIET = 0, 1, 2, 3, 4
 #: Bits of a window's permission.
 READ, WRITE = 0, 1
 
@@ -67,15 +67,21 @@ FIXED = (
     Register("VERSION", 0x004, "ro", "major [31:16], minor [15:0]"),
     Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
     Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),
-    Register("CONTROL", 0x010, "wo", "bit 0 start (ignored while running or done), bit 1 clear"),
+    Register(
+        "CONTROL",
+        0x010,
+        "wo",
+        "bit 0 start (ignored while running or done), bit 1 clear (when done and quiet)",
+    ),
     Register(
         "STATUS",
         0x014,
         "ro",
-        "bit 0 running, bit 1 done, bit 2 error, bit 3 programs of all enabled warps checked",
+        "bit 0 running, bit 1 done, bit 2 error, "
+        "bit 3 programs of all enabled warps checked, bit 4 memory owes no answer",
     ),
     Register("ERROR", 0x018, "ro", "cause [7:0], warp [15:8], pc [31:16]"),
-    Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each"),
+    Register("ENABLE", 0x01C, "rw", "warps that take part, one bit each; as windows, fixed during a run"),
     Register("WATCHDOG", 0x020, "rw", "cycles without progress after which the machine stops; 0: never"),
     Register("CYCLES_LOW", 0x024, "ro", "cycles of the run, low word"),
     Register("CYCLES_HIGH", 0x028, "ro", "cycles of the run, high word"),
@@ -87,7 +93,8 @@ FIXED = (
         "PROGRAM_CHECK",
         0x038,
         "wo",
-        "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, low byte first; each warp needs it",
+        "CRC-32 (as zlib) of the words since PROGRAM_ADDRESS, "
+        "low byte first; each warp needs it, for all its words from pc 0 on",
     ),
 )
 

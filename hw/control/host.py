@@ -80,14 +80,16 @@ class Host(Component):
         watchdog = Signal(32, init=1 << 20)
         program_ok = self._program(m, writes, request.data, state)
         error = self._run_control(m, writes, request.data, state, watchdog, program_ok)
-        reads = self._settings(m, writes, request.data, watchdog)
+        reads = self._settings(m, writes, request.data, state, watchdog)
         reads |= self._counts(m, state, table)
         reads |= {
             "ID": csr.IDENTIFICATION,
             "VERSION": csr.VERSION,
             "HASH_LOW": int(self._config.hash[8:], 16),
             "HASH_HIGH": int(self._config.hash[:8], 16),
-            "STATUS": Cat((state == State.RUN) | (state == State.STOP), self.done, self.failed, program_ok),
+            "STATUS": Cat(
+                (state == State.RUN) | (state == State.STOP), self.done, self.failed, program_ok, self.quiet
+            ),
             "ERROR": Cat(error.cause, error.warp, Value.cast(0).replicate(4), error.pc),
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
@@ -109,8 +111,9 @@ class Host(Component):
         """Program load: words go to the warps' memories and through the check, warp by warp."""
         words = log2(self._config.imem_words)
         warps = self._config.warps
-        address, warp = Signal(words), Signal(range(max(2, warps)))
+        address, warp = Signal(words), Signal(32 - words)
         checked, ok, idle = Signal(warps), Signal(), Signal()
+        whole, some = Signal(), Signal()  # the words since PROGRAM_ADDRESS: from pc 0 on; any
         m.submodules.check = check = crc.Algorithm(
             crc_width=32,
             polynomial=0x04C11DB7,
@@ -130,15 +133,15 @@ class Host(Component):
             ok.eq((checked | ~self.enable).all()),
         ]
         with m.If(writes["PROGRAM_ADDRESS"]):
-            m.d.sync += [address.eq(value), warp.eq(value >> words)]
+            m.d.sync += [address.eq(value), warp.eq(value >> words), whole.eq(value[:words] == 0), some.eq(0)]
         with m.If(write):
-            m.d.sync += address.eq(address + 1)
+            m.d.sync += [address.eq(address + 1), some.eq(1)]
         for w in range(warps):
             m.d.comb += self.program_write[w].eq(write & (warp == w))
             with m.If(self.program_write[w]):
                 m.d.sync += checked[w].eq(0)
             with m.Elif(writes["PROGRAM_CHECK"] & (warp == w)):
-                m.d.sync += checked[w].eq(value == check.crc)
+                m.d.sync += checked[w].eq((value == check.crc) & whole & some)
         return ok
 
     def _run_control(
@@ -184,15 +187,17 @@ class Host(Component):
                     m.d.sync += self.cycle.eq(self.cycle + 1)
             with m.Case(State.STOP), m.If(self.quiet | expired):
                 m.d.sync += state.eq(State.DONE)
-        with m.If(writes["CONTROL"] & value[csr.CLEAR] & (state == State.DONE)):
+        # Not while memory still owes answers: the next run would take them for its own.
+        with m.If(writes["CONTROL"] & value[csr.CLEAR] & (state == State.DONE) & self.quiet):
             m.d.sync += [state.eq(State.IDLE), self.failed.eq(0), error.eq(0)]
         return error
 
     def _settings(
-        self, m: Module, writes: dict[str, Value], value: Value, watchdog: Signal
+        self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal
     ) -> dict[str, object]:
-        """Registers that the host writes and reads back."""
-        with m.If(writes["ENABLE"]):
+        """Registers that the host writes and reads back; warps and windows stay as they are during a run."""
+        settable = (state == State.IDLE) | (state == State.DONE)
+        with m.If(writes["ENABLE"] & settable):
             m.d.sync += self.enable.eq(value)
         with m.If(writes["WATCHDOG"]):
             m.d.sync += watchdog.eq(value)
@@ -206,7 +211,7 @@ class Host(Component):
             }
             for name, target in fields.items():
                 register = f"WINDOW{i}_{name}"
-                with m.If(writes[register]):
+                with m.If(writes[register] & settable):
                     m.d.sync += Value.cast(target).eq(value)
                 reads[register] = target
         return reads

@@ -272,7 +272,8 @@ class Sequencer(Component):
         execute: Signal,
     ) -> None:
         """The next pc, and its fetch in the cycle before it executes."""
-        following, target = Signal(PC_BITS), Signal(PC_BITS)
+        # After the last word of the memory comes the first.
+        following, target = Signal(log2(self._config.imem_words)), Signal(PC_BITS)
         enters, jumps = Signal(), Signal()
         m.d.comb += [
             enters.eq(execute & decoder.is_loop & (count > 0)),

@@ -90,7 +90,13 @@ def header(config: MachineConfig) -> str:
         ("CONTROL", {"START": csr.START, "CLEAR": csr.CLEAR}),
         (
             "STATUS",
-            {"RUNNING": csr.RUNNING, "DONE": csr.DONE, "ERROR": csr.ERROR, "PROGRAM_OK": csr.PROGRAM_OK},
+            {
+                "RUNNING": csr.RUNNING,
+                "DONE": csr.DONE,
+                "ERROR": csr.ERROR,
+                "PROGRAM_OK": csr.PROGRAM_OK,
+                "QUIET": csr.QUIET,
+            },
         ),
         ("PERMIT", {"READ": csr.READ, "WRITE": csr.WRITE}),
     ):
