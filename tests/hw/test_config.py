@@ -51,6 +51,10 @@ def test_the_hash_tells_hardware_apart_and_ignores_name_and_memories() -> None:
         ({"channel_depth": 7}, "channel_depth .* must be 8 to 255, not 7"),
         ({"store_bytes": 32}, "store_bytes must be at most the 16 bytes"),
         ({"acc_bytes": 64}, "acc_bytes must give each of the 2 banks the 4 rows .* 128 bytes .* not 64"),
+        (
+            {"rows": 64, "load_a_bytes": 128, "acc_bytes": 65536},
+            "buffer_a_bytes must hold 64 bytes .* 8192 are needed, not 4096",
+        ),
         ({"buffer_a_bytes": 64}, "buffer_a_bytes must hold 16 bytes .* 128 are needed, not 64"),
     ],
 )
