@@ -51,11 +51,11 @@ def fires(outcome: Outcome, warp: int = 0) -> list[int]:
 
 
 class RandomJob:
-    """A random configuration, memory and set of programs that provoke no error of operands."""
+    """Random memory and programs that provoke no error of operands, for a random or a given configuration."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, config: MachineConfig | None = None):
         r = self.random = random.Random(seed)
-        self.config = TEST.replace(
+        self.config = config or TEST.replace(
             imem_words=1024,
             queue_depth=r.choice([1, 2, 4]),
             acc_banks=r.choice([2, 4, 16]),
