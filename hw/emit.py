@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
 
 from hw.config import MachineConfig
 
@@ -40,12 +45,38 @@ def verilog(config: MachineConfig) -> str:
     collecting = gc.isenabled()
     gc.disable()  # millions of small objects, none of them garbage: a third of the time
     try:
-        text: str = backend.convert(Machine(config), name=TOP, strip_internal_attrs=True, emit_src=False)
+        with interrupts_kept():
+            text: str = backend.convert(Machine(config), name=TOP, strip_internal_attrs=True, emit_src=False)
     finally:
         if collecting:
             gc.enable()
     text = _EMPTY_INITIAL.sub("", _ZERO_WORD.sub("", text))
     return _header(config) + text
+
+
+@contextlib.contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` at the end if one came and was lost on the way.
+
+    Python ignores an interrupt that falls into a destructor, and every statement of Amaranth has one.
+    """
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield
+        return
+    seen: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        previous(number, frame)
+
+    signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if seen:
+        raise KeyboardInterrupt
 
 
 def _header(config: MachineConfig) -> str:

@@ -72,7 +72,9 @@ def read(path: Path) -> Model:
 
 def _load(path: Path) -> Any:
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise InputError(
+            f"{path}: a model file is needed, {'not a directory' if path.is_dir() else 'no such file'}"
+        )
     import onnx
 
     try:

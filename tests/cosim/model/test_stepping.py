@@ -9,7 +9,7 @@ from tests.cosim.model.jobs import RandomJob, ring_job
 from tests.cosim.model.stepping import Stepping
 
 
-def agree(config: MachineConfig, job: Job) -> None:
+def assert_agreement(config: MachineConfig, job: Job) -> None:
     slow = Stepping(config, job)
     events, error = slow.run()
     outcome = predict(config, job)
@@ -23,9 +23,9 @@ def agree(config: MachineConfig, job: Job) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_random_jobs_have_the_same_events_and_counters(seed: int) -> None:
     made = RandomJob(seed)
-    agree(made.config, made.job)
+    assert_agreement(made.config, made.job)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_rings_of_warps_have_the_same_events_and_counters(seed: int) -> None:
-    agree(*ring_job(seed))
+    assert_agreement(*ring_job(seed))

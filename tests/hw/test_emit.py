@@ -1,0 +1,34 @@
+"""Making Verilog can be interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+import pytest
+
+from hw.emit import interrupts_kept
+
+
+def test_an_interrupt_that_is_lost_on_the_way_is_raised_at_the_end() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    reached = []
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        with contextlib.suppress(KeyboardInterrupt):  # as a destructor would
+            signal.raise_signal(signal.SIGINT)
+        reached.append("the end")
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_that_is_not_lost_stops_at_once() -> None:
+    reached = []
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        signal.raise_signal(signal.SIGINT)
+        reached.append("too far")
+    assert not reached
+
+
+def test_nothing_is_raised_without_an_interrupt() -> None:
+    with interrupts_kept():
+        pass
