@@ -71,10 +71,10 @@ def read(path: Path) -> Model:
 
 
 def _load(path: Path) -> Any:
+    if path.is_dir():
+        raise InputError(f"{path}: must be a model file, not a directory")
     if not path.is_file():
-        raise InputError(
-            f"{path}: a model file is needed, {'not a directory' if path.is_dir() else 'no such file'}"
-        )
+        raise InputError(f"{path}: no such file")
     import onnx
 
     try:
