@@ -69,11 +69,11 @@ class WritePort(Signature):
 def operation(engine: str) -> data.StructLayout:
     """What a queue entry of an engine holds: operands, parameters, variant, and who issued it.
 
-    `variant` is the opcode's distance from the engine's first instruction.
+    `variant` is the number of the instruction among those of the engine.
     """
-    rows = [i for i in isa.INSTRUCTIONS.values() if i.engine == engine]
+    rows = isa.of_engine(engine)
     members: dict[str, int] = {o.name: o.bits for o in rows[0].operands}
-    members |= {name: isa.PARAMETERS[name].bits for name in rows[0].parameters}
+    members |= {name: isa.PARAMETERS[name].bits for row in rows for name in row.parameters}
     members |= {"variant": 2, "warp": WARP_BITS, "pc": PC_BITS}
     return data.StructLayout(members)
 

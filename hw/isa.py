@@ -189,6 +189,8 @@ MEMORY_BITS = 32
 BUFFER_BITS = 20
 SIZE_BITS = 16
 
+KERNEL_BITS = 8
+
 _PARAMETERS = [
     ("load_stride", 32, "bytes in memory from one outer row to the next (wraps at 2^32)"),
     ("load_pitch", BUFFER_BITS, "columns from one block of lanes to the next; bytes per row for load_c"),
@@ -206,10 +208,25 @@ _PARAMETERS = [
     ("store_stride", 32, "bytes in memory from one row to the next (wraps at 2^32)"),
     ("store_pitch", BUFFER_BITS, "words (accumulator) or bytes (other spaces) from one row to the next"),
     *[(f"cgra_{i}", 32, f"parameter {i} of a CGRA operation") for i in range(12)],
+    ("conv_line", 32, "bytes in memory from one image row to the next (wraps at 2^32)"),
+    ("conv_height", SIZE_BITS, "image rows that the tile covers, padding included"),
+    ("conv_width", SIZE_BITS, "pixels of an image row that the tile covers, padding included"),
+    ("conv_top", SIZE_BITS, "rows of padding above the first row that is read"),
+    ("conv_left", SIZE_BITS, "pixels of padding before the first pixel that is read"),
+    ("conv_rows", SIZE_BITS, "image rows that are read"),
+    ("conv_out_rows", SIZE_BITS, "output rows of the tile"),
+    ("conv_out_cols", SIZE_BITS, "output columns of the tile"),
+    ("conv_kernel_h", KERNEL_BITS, "rows of the kernel"),
+    ("conv_kernel_w", KERNEL_BITS, "columns of the kernel"),
+    ("conv_stride_h", KERNEL_BITS, "image rows from one output row to the next"),
+    ("conv_stride_w", KERNEL_BITS, "pixels from one output column to the next"),
+    ("conv_dilation_h", KERNEL_BITS, "image rows from one kernel row to the next"),
+    ("conv_dilation_w", KERNEL_BITS, "pixels from one kernel column to the next"),
 ]
 PARAMETERS = {name: Parameter(name, i, bits, meaning) for i, (name, bits, meaning) in enumerate(_PARAMETERS)}
 
 _LOAD = ("load_stride", "load_pitch", "load_fill", "load_pad_outer", "load_pad_inner")
+_CONV = (*_LOAD[:3], *(n for n in PARAMETERS if n.startswith("conv_")))
 _GEMM = tuple(n for n in PARAMETERS if n.startswith("gemm_"))
 _STORE = ("store_stride", "store_pitch")
 _CGRA = tuple(n for n in PARAMETERS if n.startswith("cgra_"))
@@ -219,6 +236,12 @@ _LOAD_OPERANDS = (
     Operand("target", BUFFER_BITS, "first column of the buffer (first byte for load_c)"),
     Operand("outer", SIZE_BITS, "rows that are load_stride apart in memory"),
     Operand("inner", SIZE_BITS, "bytes that are contiguous in memory"),
+)
+_CONV_OPERANDS = (
+    Operand("memory", MEMORY_BITS, "address of the first pixel that is read"),
+    Operand("target", BUFFER_BITS, "first column of the buffer"),
+    Operand("outer", SIZE_BITS, "channels, load_stride apart in memory"),
+    Operand("inner", SIZE_BITS, "pixels of an image row that are read"),
 )
 _GEMM_OPERANDS = (
     Operand("a", BUFFER_BITS, "first column in buffer A"),
@@ -354,6 +377,16 @@ def _engine_rows() -> list[Instruction]:
         _STORE,
         "writes rows of the output buffer to memory; source and store_pitch as for store_scratch",
     )
+    engine(
+        "load_b_conv",
+        59,
+        "load_b",
+        _CONV_OPERANDS,
+        _CONV,
+        "loads the patches of a convolution (im2col): every pixel is read once and written to each place of "
+        "the patches that it belongs to; load_pitch modulo the banks must equal the lanes modulo the banks, "
+        "load_stride and conv_line must be multiples of the port's bytes",
+    )
     engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
     return rows
 
@@ -364,6 +397,11 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 BY_OPCODE: dict[int, Instruction] = {i.opcode: i for i in INSTRUCTIONS.values()}
 BY_PARAMETER: dict[int, Parameter] = {p.index: p for p in PARAMETERS.values()}
+
+
+def of_engine(engine: str) -> tuple[Instruction, ...]:
+    """The instructions that an engine executes, in opcode order: its variants 0, 1, ..."""
+    return tuple(i for i in INSTRUCTIONS.values() if i.engine == engine)
 
 
 @functools.lru_cache
@@ -388,6 +426,7 @@ class Timing:
     gemm_turn: int = 2  # rows' time between two operations' drains, against overlap in the accumulator
     store_output: int = 2  # from reading a beat to presenting it
     store_response: int = 1  # from the last response to completion
+    conv_setup: int = 9  # steps of an im2col load before it looks at the first image row
     in_flight: int = 4  # operations that a loader or the storer has taken and not completed
     pending_signals: int = 8  # signals of a warp that wait for completion
 

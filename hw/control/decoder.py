@@ -55,7 +55,6 @@ class Decoder(Component):
             self.sense.eq(word[isa.SENSE_LOW]),
             self.select.eq(opcode),
         ]
-        first_variant: dict[str, int] = {}
         predicate_legal = self._register_legal(self.predicate)
         with m.Switch(opcode):
             for spec in isa.INSTRUCTIONS.values():
@@ -63,10 +62,9 @@ class Decoder(Component):
                     legal: Value = predicate_legal
                     m.d.comb += self._flags(spec)
                     if spec.engine:
-                        base = first_variant.setdefault(spec.engine, spec.opcode)
                         m.d.comb += [
                             self.engine.eq(ENGINES.index(spec.engine)),
-                            self.variant.eq(spec.opcode - base),
+                            self.variant.eq(isa.of_engine(spec.engine).index(spec)),
                         ]
                     reads = iter(range(4))
                     for field in spec.fields:

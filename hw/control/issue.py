@@ -44,15 +44,16 @@ class Issue(Component):
                 out.payload.eq(queue.r_data),
                 queue.r_en.eq(out.ready),
             ]
-            spec = next(i for i in isa.INSTRUCTIONS.values() if i.engine == name)
+            specs = isa.of_engine(name)
+            parameters = {p for spec in specs for p in spec.parameters}
             asks = [warp.valid & (warp.engine == e) for warp in warps]
             m.d.comb += queue.w_en.eq(Cat(*asks).any())
             for w in reversed(range(len(warps))):
                 warp = warps[w]
                 with m.If(asks[w]):
                     m.d.comb += [
-                        *[entry[o.name].eq(warp.values[i]) for i, o in enumerate(spec.operands)],
-                        *[entry[p].eq(warp.parameters[p]) for p in spec.parameters],
+                        *[entry[o.name].eq(warp.values[i]) for i, o in enumerate(specs[0].operands)],
+                        *[entry[p].eq(warp.parameters[p]) for p in sorted(parameters)],
                         entry.variant.eq(warp.variant),
                         entry.warp.eq(w),
                         entry.pc.eq(warp.pc),
