@@ -1,4 +1,4 @@
-"""Runs the MatMulInteger cases of the official ONNX backend test suite on the RTL, through `jacquard run`.
+"""Runs the integer product and convolution cases of the official ONNX backend test suite on the RTL.
 
     python -m bench.official_onnx [--hw PRESET] [--sim verilator|cpp|amaranth]
 
@@ -18,18 +18,18 @@ import numpy as np
 
 from jacquard.cli import call
 
-OPERATOR = "MatMulInteger"
+OPERATORS = ("MatMulInteger", "ConvInteger")
 
 
-def cases() -> list[Any]:
+def cases(operator: str) -> list[Any]:
     """The suite's node cases whose model holds the operator (`onnx.backend.test.case.test_case.TestCase`)."""
     with warnings.catch_warnings():
         # Making the suite's cases overflows and divides by zero on purpose.
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        found = collect_testcases(OPERATOR)
-    return [c for c in found if any(node.op_type == OPERATOR for node in c.model.graph.node)]
+        found = collect_testcases(operator)
+    return [c for c in found if any(node.op_type == operator for node in c.model.graph.node)]
 
 
 def run_case(case: Any, hw: str, sim: str) -> int:
@@ -68,10 +68,13 @@ def main() -> int:
     parser.add_argument("--hw", default="test")
     parser.add_argument("--sim", default="verilator")
     given = parser.parse_args()
-    found = cases()
-    if not found:
-        print(f"the suite holds no case of {OPERATOR}")
-        return 1
+    found = []
+    for operator in OPERATORS:
+        some = cases(operator)
+        if not some:
+            print(f"the suite holds no case of {operator}")
+            return 1
+        found += some
     return int(sum(run_case(case, given.hw, given.sim) for case in found) > 0)
 
 

@@ -29,7 +29,7 @@ from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import load
 from jacquard.execute import make_job
-from sw.matmul import lower
+from sw.lowering import lower
 from sw.problem import Product
 
 SECOND = "24x40x16"

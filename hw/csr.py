@@ -17,11 +17,11 @@ RUNNING, DONE, ERROR, PROGRAM_OK, QUIET = 0, 1, 2, 3, 4
 READ, WRITE = 0, 1
 
 WARP_COUNTERS = ("instructions", "stall_channel", "stall_engine")
-ENGINE_COUNTERS = ("operations", "busy", "stall_memory", "stall_bank")
+ENGINE_COUNTERS = ("operations", "busy", "stall_memory", "stall_bank", "words")
 
 WINDOW_BASE, WINDOW_STEP = 0x040, 16
 WARP_BASE, WARP_STEP = 0x100, 16
-ENGINE_BASE, ENGINE_STEP = 0x200, 16
+ENGINE_BASE, ENGINE_STEP = 0x200, 32
 CAPABILITY_BASE = 0x300
 
 #: Configuration fields that a host can read, in order, from CAPABILITY_BASE on.
@@ -126,6 +126,7 @@ def registers(config: MachineConfig) -> list[Register]:
                 "busy": f"cycles in which {engine} moved a beat or multiplied",
                 "stall_memory": f"cycles in which memory did not accept {engine}'s request",
                 "stall_bank": f"cycles in which the array held the accumulator bank that {engine} needed",
+                "words": f"words that memory accepted of {engine}",
             }[name]
             at = ENGINE_BASE + ENGINE_STEP * e + 4 * i
             table.append(Register(f"{engine.upper()}_{name.upper()}", at, "ro", meaning))

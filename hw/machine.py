@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
-from hw import isa
+from hw import csr, isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.channels import Channels
 from hw.control.host import Host
@@ -158,8 +158,10 @@ class Machine(Component):
             if name in engines:
                 control = engines[name].control
                 events += [control.complete, control.busy, control.stall_memory, control.stall_bank]
+                request = getattr(self, f"{name}_request", None)
+                events.append(Const(0) if request is None else request.valid & request.ready)
             else:
-                events += [Signal(name=f"no_{name}_{i}") for i in range(4)]
+                events += [Const(0)] * len(csr.ENGINE_COUNTERS)
         m.d.comb += host.counters.eq(Cat(*events))
         return warps
 

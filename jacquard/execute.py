@@ -1,4 +1,4 @@
-"""Runs matrix products on model and RTL: compile, predict, simulate, compare, check against NumPy."""
+"""Runs products and convolutions on model and RTL: compile, predict, simulate, compare, check."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ import numpy as np
 from cosim.compare import Divergence, compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
 from cosim.model import predict
+from cosim.refine import refine
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.kernel import Kernel
-from sw.matmul import lower
+from sw.lowering import lower
 from sw.problem import Product
+from sw.tiling.estimate import Ports, refined
+from sw.tiling.hardware import described, tiling_problem
 
 
 @dataclass(frozen=True)
 class Task:
-    """One product to run: operands as stored, and how its result is called and shaped."""
+    """One product or convolution to run: operands as stored, and how its result is called and shaped."""
 
     name: str
-    problem: Product
+    problem: Product | Convolution
     a: np.ndarray
     b: np.ndarray
     op: str = "matmul"
@@ -58,6 +62,22 @@ class Result:
         bounds = self.kernel.bounds(self.bandwidth)
         return max(bounds, key=lambda name: bounds[name])
 
+    @property
+    def memory_words(self) -> dict[str, int]:
+        """Words that each memory port transferred on the RTL, padding of rows included."""
+        counters = self.observed.counters
+        return {port: counters.get(f"{port.upper()}_WORDS", 0) for port in ("load_a", "load_b", "store")}
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The blocking that the program was made from, with what was predicted of it."""
+        kernel = self.kernel
+        rate = {port: self.bandwidth[port] for port in ("load_a", "load_b", "store")}
+        estimate = refined(Ports(kernel.extent, kernel.config, rate), kernel.blocking)
+        problem = tiling_problem(kernel.extent, kernel.config, rate)
+        plan = described(problem, kernel.extent, kernel.blocking, estimate).as_dict()
+        return plan | {"page_cycles": plan.pop("cycles"), "predicted_cycles": round(estimate.cycles)}
+
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run."""
         error = self.observed.error
@@ -73,6 +93,8 @@ class Result:
             "utilization": self.utilization,
             "bound_cycles": self.kernel.bound_cycles(self.bandwidth),
             "bound": self.bound,
+            "plan": self.plan,
+            "memory_words": self.memory_words,
             "correct": self.correct,
             "error": error and {"cause": error.cause.name.lower(), "warp": error.warp, "pc": error.pc},
             "instructions": {str(warp): count for warp, count in self.kernel.instructions.items()},
@@ -174,13 +196,21 @@ def make_job(kernel: Kernel, a: np.ndarray, b: np.ndarray, settings: MemorySetti
 
 
 def compile_tasks(
-    tasks: Sequence[Task], config: MachineConfig, bandwidth: Mapping[str, int] | None = None
+    tasks: Sequence[Task], config: MachineConfig, settings: MemorySettings, candidates: int = 0
 ) -> list[Kernel]:
-    """A kernel per task; equal products are compiled once."""
-    made: dict[Product, Kernel] = {}
+    """A kernel per task; equal products are compiled once.
+
+    With `candidates`, the best of so many blockings by the exact cycle model, else the best by estimate.
+    """
+    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
+    made: dict[Product | Convolution, Kernel] = {}
     for task in tasks:
         if task.problem not in made:
-            made[task.problem] = lower(task.problem, config, name=task.name, bandwidth=bandwidth)
+            if candidates:
+                found = refine(task.problem, config, settings, candidates, name=task.name)
+                made[task.problem] = found[0].kernel
+            else:
+                made[task.problem] = lower(task.problem, config, name=task.name, bandwidth=bandwidth)
     return [made[task.problem] for task in tasks]
 
 
@@ -191,16 +221,18 @@ def execute(
     simulator: Callable[[], Simulator],
     *,
     sim: str = "",
+    candidates: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Run the tasks as jobs of one simulation and compare everything.
 
-    `simulator` is called once all is compiled and predicted. Raises `InputError` for products that the
+    `candidates` as in `compile_tasks`. `simulator` is called once all is compiled and predicted. Raises
+    `InputError` for products that the
     machine cannot take, and missing tools.
     """
     bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
     begin = time.perf_counter()
-    kernels = compile_tasks(tasks, config, bandwidth)
+    kernels = compile_tasks(tasks, config, settings, candidates)
     jobs = [make_job(k, t.a, t.b, settings, t.name) for k, t in zip(kernels, tasks, strict=True)]
     compiled = time.perf_counter()
     predicted = [predict(config, job) for job in jobs]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.config import MachineConfig
+from sw.convolution import Convolution
 from sw.layout import Placement
 from sw.problem import Product
-from sw.tiles import Tiles
+from sw.tiling.blocking import Blocking, Extent
 
 #: The port through which each tensor moves.
 PORT_OF = {"a": "load_a", "b": "load_b", "c": "store"}
@@ -18,14 +19,15 @@ PORT_OF = {"a": "load_a", "b": "load_b", "c": "store"}
 
 @dataclass(frozen=True)
 class Kernel:
-    """One product for one machine: instruction words per warp, and where A, B and C lie in memory."""
+    """One product or convolution for one machine: instruction words per warp, and where A, B and C lie."""
 
     name: str
-    problem: Product
+    problem: Product | Convolution
     config: MachineConfig
     programs: dict[int, list[int]]
     places: dict[str, Placement]
-    tiles: Tiles
+    extent: Extent
+    blocking: Blocking
 
     @property
     def macs(self) -> int:
@@ -45,7 +47,10 @@ class Kernel:
     def memory(self, a: np.ndarray, b: np.ndarray) -> tuple[tuple[int, np.ndarray], ...]:
         """Address and bytes of the operands; raises `InputError` for arrays of another shape or type."""
         self.problem.check(a, b)
-        return tuple((self.places[t].address, self.places[t].image(x)) for t, x in (("a", a), ("b", b)))
+        return tuple(
+            (self.places[t].address, self.places[t].image(x.reshape(self.places[t].shape)))
+            for t, x in (("a", a), ("b", b))
+        )
 
     @property
     def output(self) -> tuple[int, int]:
@@ -54,7 +59,8 @@ class Kernel:
 
     def extract(self, data: np.ndarray) -> np.ndarray:
         """The result, int32, out of the bytes of `output`."""
-        return self.places["c"].extract(data).astype(np.int32, copy=False)
+        found = self.places["c"].extract(data).astype(np.int32, copy=False)
+        return found.reshape(self.problem.shape_c)
 
     def bytes_moved(self) -> dict[str, int]:
         """Bytes that must pass each port at least once."""

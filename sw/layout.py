@@ -9,6 +9,7 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.problem import Product
 
 #: Memory that the simulators' harness has unless told otherwise, in bytes.
@@ -92,14 +93,45 @@ def place(
         tensor = Placement(name, address, shape, dtype, pitch, write=name == "C")
         address = round_up(address + tensor.size, PAGE) + PAGE
         placements.append(tensor)
-    if address > memory_bytes:
+    return _fitting(problem, placements, address, memory_bytes)
+
+
+def _fitting(
+    problem: Product | Convolution, placements: list[Placement], end: int, memory_bytes: int
+) -> tuple[Placement, Placement, Placement]:
+    if end > memory_bytes:
         sizes = ", ".join(f"{p.name} {p.size}" for p in placements)
         raise InputError(
-            f"product {problem}: operands and result must fit {memory_bytes} bytes of memory, "
-            f"{address} are needed ({sizes})"
+            f"{problem}: operands and result must fit {memory_bytes} bytes of memory, "
+            f"{end} are needed ({sizes})"
         )
     a, b, c = placements
     return a, b, c
+
+
+def place_convolution(
+    problem: Convolution, config: MachineConfig, memory_bytes: int = MEMORY_BYTES
+) -> tuple[Placement, Placement, Placement]:
+    """Places weights (a matrix per group), images and result (a row per channel); see `place`.
+
+    Image rows start so far behind a word of the port that the padding before them falls into the same word.
+    """
+    c = problem
+    width = config.load_b_bytes
+    offset = c.cols.before % width
+    shapes = (
+        ("A", (c.groups, c.m, c.k), np.dtype(c.type_a), config.load_a_bytes, 0),
+        ("B", c.shape_b, np.dtype(c.type_b), width, offset),
+        ("C", (c.images, c.out_channels, c.n), np.dtype("<i4"), config.store_bytes, 0),
+    )
+    address = PAGE
+    placements = []
+    for name, shape, dtype, port, start in shapes:
+        pitch = round_up(start + shape[-1] * dtype.itemsize, port)
+        tensor = Placement(name, address + start, shape, dtype, pitch, write=name == "C")
+        address = round_up(address + start + tensor.size, PAGE) + PAGE
+        placements.append(tensor)
+    return _fitting(problem, placements, address, memory_bytes)
 
 
 def coalesce(batch: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> list[tuple[int, tuple[int, ...]]]:

@@ -7,7 +7,8 @@ docs/machine.md alone, so that agreement with the RTL proves both.
 - `program`: words to compact tuples. `warp`: the sequencer, which runs ahead to whatever may hold it.
 - `sharing`: channels, and which of them and of the engines a warp uses alone, so that it need not stop there.
 - `memory_port`: the n-th cycle in which a port accepts a request. `rows`: beats of strided rows.
-- `loader`, `gemm`: schedules in closed form, final as soon as an operation issues.
+- `loader`, `gemm`: schedules in closed form, final as soon as an operation issues. `patches`: the steps of
+  loads that form patches of a convolution.
 - `storer`: a schedule that is revised when a later product reads the bank a store reads.
 - `checks`: operands, buffers, windows. `machine`: the heap of events, channels, errors, counters.
 

@@ -127,7 +127,7 @@ class Gemm:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self.issued_at = -1
-        self.busy = self.stall_memory = self.stall_bank = 0
+        self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
         self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat

@@ -17,6 +17,7 @@ from cosim.model.checks import (
     row_outside_windows,
 )
 from cosim.model.memory_port import AlwaysPort, Port
+from cosim.model.patches import GEOMETRY_INDICES, Geometry, Patches
 from cosim.model.rows import RowBeats
 from cosim.model.sharing import MASK, Operation
 from hw.config import ENGINES, BufferShape, MachineConfig
@@ -28,6 +29,7 @@ STRIDE, PITCH, PAD_OUTER, PAD_INNER = (
 
 
 _KEY = itemgetter(STRIDE, PITCH, PAD_OUTER, PAD_INNER)
+_PATCHES_KEY = itemgetter(*GEOMETRY_INDICES)
 IN_FLIGHT = TIMING.in_flight
 
 
@@ -55,7 +57,7 @@ class Plan(NamedTuple):
 class Loader:
     """The schedule of one loader: `starts` and `completions` hold s and c of each operation.
 
-    `fault` is the first error, `busy` and `stall_memory` count as the counters do.
+    `fault` is the first error, `busy`, `stall_memory` and `words` count as the counters do.
     """
 
     def __init__(self, name: str, config: MachineConfig, port: Port, windows: Sequence[Window]):
@@ -68,24 +70,32 @@ class Loader:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self.issued_at = -1
-        self.busy = self.stall_memory = self.stall_bank = 0
+        self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._entered = 0  # e of the last beat so far
         self._passed = 0  # x of the last beat so far
-        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
+        # Operations repeat, at other addresses.
+        self._plans: dict[tuple[object, ...], Plan | Patches | None] = {}
 
-    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+    def plan(
+        self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
+    ) -> Plan | Patches | None:
         """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
         memory, target, outer, inner = fetched
-        key = (operation.name, memory % self.width, target, outer, inner, _KEY(params))
+        name = operation.name
+        patches = name == "load_b_conv"
+        values = _PATCHES_KEY(params) if patches else _KEY(params)
+        key = (name, memory % self.width, target, outer, inner, values)
         try:
             return self._plans[key]
         except KeyError:
             operands = operation.operands(fetched)
-            plan = None if operands is None else self._plan(operation.name, operands, *_KEY(params))
+            plan: Plan | Patches | None = None
+            if operands is not None:
+                plan = self._patches(operands, values) if patches else self._plan(name, operands, *values)
             self._plans[key] = plan
             return plan
 
-    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+    def issue(self, t: int, warp: int, pc: int, plan: Plan | Patches, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
         self.issued_at = t
         starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
@@ -100,6 +110,9 @@ class Loader:
         enter = start + TIMING.load_request - 1
         if enter < self._passed:
             enter = self._passed
+        if isinstance(plan, Patches):
+            self._issue_patches(plan, start, memory, warp, pc)
+            return
         for low, high in self.windows:
             if low <= memory and memory + plan.span <= high:
                 break
@@ -116,7 +129,50 @@ class Loader:
         else:
             self._pass_port(plan, enter)
         self.busy += plan.moved
+        self.words += plan.beats.total
         completions.append(self._passed + self.port.latency + TIMING.load_write)
+
+    def _patches(self, operands: Sequence[int], values: Sequence[int]) -> Patches:
+        memory, *rest = operands
+        return Patches(Geometry(memory % self.width, *rest, *values), self.shape, self.width)
+
+    def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
+        """Add an operation that forms patches and is taken in cycle `start`."""
+        enter = start + 1 if start >= self._passed else self._passed
+        fault, outside = None, plan.outside
+        if plan.wrong:
+            fault = start, Cause.OPERAND
+        elif plan.large:
+            fault = enter + TIMING.conv_setup - 1, Cause.OPERAND
+        else:
+            window = self._step_outside_windows(plan, memory)
+            if window is not None and (outside is None or window <= outside):
+                fault = plan.reach(self.port, enter, window), Cause.WINDOW
+            elif outside is not None:
+                fault = plan.reach(self.port, enter, outside), Cause.BUFFER_RANGE
+        if fault is not None:
+            self.fault = engine_fault(fault[0], self.number, fault[1], warp, pc)
+            self.completions.append(NEVER)
+            return
+        self._entered, self._passed = plan.finish(self.port, enter)
+        self.busy += plan.steps
+        self.words += plan.words
+        self.stall_memory += self._passed - enter - plan.steps
+        if plan.reads:
+            self.completions.append(self._passed + self.port.latency + TIMING.load_write)
+            return
+        written = start + 2
+        if self.completions:
+            written = max(written, self.completions[-1] - TIMING.load_write + 1)
+        self.completions.append(written + plan.steps - 1 + TIMING.load_write)
+
+    def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
+        """The first step of an operation that finds its row outside the windows."""
+        first, last = memory + plan.low, memory + plan.high
+        for low, high in self.windows:
+            if low <= first and last <= high:
+                return None
+        return plan.outside_windows(self.windows, memory)
 
     def _find_fault(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> Fault:
         """The error of an operation of which `row` is the first row outside the windows."""

@@ -274,6 +274,7 @@ class Machine:
             found[f"{prefix}_BUSY"] = engine.busy if engine else 0
             found[f"{prefix}_STALL_MEMORY"] = engine.stall_memory if engine else 0
             found[f"{prefix}_STALL_BANK"] = engine.stall_bank if engine else 0
+            found[f"{prefix}_WORDS"] = engine.words if engine else 0
         return {name: value & MASK for name, value in found.items()}
 
     def close(self) -> None:

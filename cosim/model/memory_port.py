@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Protocol
+from math import gcd
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from cosim.settings import MemorySettings
 
 PAGE_BITS = 12
 
 
+class Run(NamedTuple):
+    """Requests in `turns` groups of `size`, each presented some cycles after its predecessor is accepted.
+
+    These are `gap` cycles within a group, and `turn` cycles from a group to the next.
+    """
+
+    gap: int
+    size: int
+    turn: int
+    turns: int
+
+
 class Port(Protocol):
-    """The available cycles of one memory port."""
+    """The available cycles of one memory port; `period` is the one of their pattern, 0 when it has none."""
 
     latency: int
+    period: int
 
     def after(self, cycle: int, n: int) -> int:
         """The n-th (from 1) available cycle at or after `cycle`."""
@@ -23,9 +39,15 @@ class Port(Protocol):
         """Number of available cycles in [start, end)."""
         ...
 
+    def run(self, cycle: int, run: Run) -> int:
+        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        ...
+
 
 class AlwaysPort:
     """A port that accepts a request in every cycle."""
+
+    period = 1
 
     def __init__(self, latency: int):
         self.latency = latency
@@ -38,6 +60,11 @@ class AlwaysPort:
         """Number of available cycles in [start, end)."""
         return max(0, end - start)
 
+    def run(self, cycle: int, run: Run) -> int:
+        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        gap, size, turn, turns = run
+        return cycle + ((size - 1) * gap + turn) * (turns - 1) + (size - 1) * gap
+
 
 class BandwidthPort:
     """A port of `bandwidth` bytes per cycle for words of `width`: cycle t when t*b mod width < b.
@@ -47,6 +74,8 @@ class BandwidthPort:
 
     def __init__(self, latency: int, bandwidth: int, width: int):
         self.latency, self.bandwidth, self.width = latency, bandwidth, width
+        self.period = width // gcd(bandwidth, width)
+        self._runs: dict[Run, list[int]] = {}
 
     def _before(self, cycle: int) -> int:
         return (cycle - 1) * self.bandwidth // self.width + 1 if cycle > 0 else 0
@@ -59,14 +88,49 @@ class BandwidthPort:
         """Number of available cycles in [start, end)."""
         return max(0, self._before(end) - self._before(start))
 
+    def run(self, cycle: int, run: Run) -> int:
+        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        if run not in self._runs:
+            self._runs[run] = self._durations(run)
+        return cycle + self._runs[run][cycle % self.period]
+
+    def _durations(self, run: Run) -> list[int]:
+        """Cycles from the first presentation to the last acceptance of a run, by the place in the period."""
+        period = self.period
+        phases = np.arange(period)
+        wait = np.array([self.after(phase, 1) - phase for phase in range(period)])
+
+        def then(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+            both: np.ndarray = first + second[(phases + first) % period]
+            return both
+
+        def times(n: int, once: np.ndarray) -> np.ndarray:
+            whole = np.zeros_like(once)
+            while n:
+                if n & 1:
+                    whole = then(whole, once)
+                once, n = then(once, once), n >> 1
+            return whole
+
+        to_last = times(run.size - 1, wait + run.gap)
+        before = times(run.turns - 1, then(to_last, wait + run.turn))
+        durations: list[int] = then(before, then(to_last, wait)).tolist()
+        return durations
+
 
 class TablePort:
-    """A port with a stall pattern: a sorted table of available cycles for each page of time in use."""
+    """A port with a stall pattern: a sorted table of available cycles for each page of time in use.
+
+    For runs a second one holds, for each cycle of a page, the first available cycle from there on.
+    """
+
+    period = 0
 
     def __init__(self, latency: int, settings: MemorySettings, name: str):
         self.latency = latency
         self._settings, self._name = settings, name
         self._pages: dict[int, memoryview] = {}  # of an array: its elements come quickest as whole numbers
+        self._next_pages: dict[int, memoryview] = {}
 
     def _page(self, number: int) -> memoryview:
         page = self._pages.get(number)
@@ -98,6 +162,29 @@ class TablePort:
             found += len(self._page(number))
             number += 1
         return found + bisect_left(self._page(last), end)
+
+    def _next_page(self, number: int) -> memoryview:
+        page = self._next_pages.get(number)
+        if page is None:
+            first, free = number << PAGE_BITS, np.asarray(self._page(number))
+            places = np.searchsorted(free, np.arange(first, first + (1 << PAGE_BITS)))
+            behind = self.after(first + (1 << PAGE_BITS), 1)
+            page = self._next_pages[number] = np.append(free, behind)[places].data
+        return page
+
+    def run(self, cycle: int, run: Run) -> int:
+        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
+        gap, size, turn, turns = run
+        mask, accepted, number, page = (1 << PAGE_BITS) - 1, cycle, -1, memoryview(b"")
+        for _ in range(turns):
+            for _ in range(size):
+                if cycle >> PAGE_BITS != number:
+                    number = cycle >> PAGE_BITS
+                    page = self._next_page(number)
+                accepted = page[cycle & mask]
+                cycle = accepted + gap
+            cycle = accepted + turn
+        return accepted
 
 
 def port_of(settings: MemorySettings, name: str) -> Port:

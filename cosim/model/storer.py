@@ -100,6 +100,11 @@ class Storer:
         return sum(s.limit for s, c in zip(self.stores, self.completions, strict=True) if c < NEVER)
 
     @property
+    def words(self) -> int:
+        """Words that memory accepted."""
+        return self.busy
+
+    @property
     def stall_memory(self) -> int:
         """Cycles in which a presented beat was not accepted."""
         return self._state.stall_memory

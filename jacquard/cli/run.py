@@ -1,4 +1,4 @@
-"""`jacquard run`: matrix products of a model or of a shape, on the RTL, checked."""
+"""`jacquard run`: products and convolutions of a model, or a shape, on the RTL, checked."""
 
 from __future__ import annotations
 
@@ -67,6 +67,13 @@ class _Files:
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
 @click.option("--latency", multiple=True, metavar="PORT=N", help="Latency of a port in cycles; repeatable.")
 @click.option("--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable.")
+@click.option(
+    "--refine",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Put the best N plans through the exact cycle model and take the quickest.",
+)
 @click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
@@ -85,7 +92,7 @@ def command(
     json_: bool,
     **rest: Any,
 ) -> int:
-    """Run the matrix products of MODEL.onnx, or of --matmul, on the RTL, and prove result and cycles.
+    """Run the products and convolutions of MODEL.onnx, or --matmul, on the RTL, and prove result and cycles.
 
     Results are compared with NumPy's bit for bit, and the cycle of every event with the cycle model's.
     Ports are load_a, load_b, load_c and store.
@@ -113,7 +120,15 @@ def command(
                 raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
         title, tasks = str(model), _model_tasks(model, files.inputs, seed)
     with _wave_file(files.waves) as waves:
-        report = execute(tasks, config, memory, lambda: simulator(config, sim, waves), sim=sim, progress=note)
+        report = execute(
+            tasks,
+            config,
+            memory,
+            lambda: simulator(config, sim, waves),
+            sim=sim,
+            candidates=rest["refine"],
+            progress=note,
+        )
     _write(report, files)
     if json_:
         print_json(report.as_dict())

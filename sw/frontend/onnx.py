@@ -1,7 +1,7 @@
-"""Reads ONNX models of MatMulInteger nodes by the `onnx` package.
+"""Reads ONNX models of MatMulInteger and ConvInteger nodes by the `onnx` package.
 
-Supported are any number of MatMulInteger nodes on inputs and constants, with per-tensor zero points, and
-on the way to them Identity and a Transpose of the last two axes, which becomes the operand's layout.
+Supported are any number of these nodes on inputs and constants, with per-tensor zero points, and on the
+way to them Identity and, for products, a Transpose of the last two axes, which becomes the operand's layout.
 Everything else is refused with the node's name.
 """
 
@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.layout import MEMORY_BYTES
+from sw.patches import Axis
 from sw.problem import TYPES, Product
 
-SUPPORTED = "MatMulInteger, Identity, Constant and Transpose of the last two axes"
+SUPPORTED = "MatMulInteger, ConvInteger, Identity, Constant and Transpose of the last two axes"
 
 
 @dataclass(frozen=True)
@@ -43,23 +45,39 @@ class MatMulNode:
 
 
 @dataclass(frozen=True)
+class ConvNode:
+    """One ConvInteger: images, weights, zero points where there are any, name of the result, attributes."""
+
+    name: str
+    x: Source
+    w: Source
+    zero_x: Source | None
+    zero_w: Source | None
+    output: str
+    attributes: dict[str, Any]
+
+
+Node = MatMulNode | ConvNode
+
+
+@dataclass(frozen=True)
 class Model:
     """What a file holds: inputs with type and shape, constants, and products in the file's order."""
 
     name: str
     inputs: dict[str, tuple[np.dtype, tuple[int, ...]]]
     constants: dict[str, np.ndarray]
-    nodes: tuple[MatMulNode, ...]
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A product with its operands as stored, and the shape that the model gives its result."""
+    """A product or convolution with its operands as stored, and the shape that the model gives its result."""
 
     name: str
     op: str
     output: str
-    problem: Product
+    problem: Product | Convolution
     a: np.ndarray
     b: np.ndarray
     shape: tuple[int, ...]
@@ -97,7 +115,7 @@ def from_proto(proto: Any, place: str = "model") -> Model:
         raise InputError(f"{place}: shapes or types do not match: {_first_line(error)}") from None
     reader = _Reader(place, graph)
     if not reader.nodes:
-        raise InputError(f"{place}: the model must hold a MatMulInteger node, none was found")
+        raise InputError(f"{place}: the model must hold a MatMulInteger or ConvInteger node, none was found")
     return Model(str(graph.name), reader.inputs, reader.constants, tuple(reader.nodes))
 
 
@@ -115,7 +133,7 @@ class _Reader:
         self.constants: dict[str, np.ndarray] = {}
         self.sources: dict[str, Source] = {}
         self.ranks: dict[str, int] = {}
-        self.nodes: list[MatMulNode] = []
+        self.nodes: list[Node] = []
         for tensor in graph.initializer:
             self._constant(tensor.name, tensor)
         for value in graph.input:
@@ -164,6 +182,8 @@ class _Reader:
         self.sources[value.name], self.ranks[value.name] = Source(value.name), len(sizes)
 
     def _node(self, node: Any, what: str, name: str) -> None:
+        from onnx import helper
+
         what = f"{self.place}: {what}"
         if node.domain not in ("", "ai.onnx"):
             raise InputError(
@@ -178,12 +198,16 @@ class _Reader:
             self.sources[node.output[0]], self.ranks[node.output[0]] = source, self.ranks[node.input[0]]
         elif node.op_type == "Transpose":
             self._transpose(node, what)
-        elif node.op_type == "MatMulInteger":
+        elif node.op_type in ("MatMulInteger", "ConvInteger"):
             given = [self._source(i, what) if i else None for i in node.input]
             a, b, zero_a, zero_b = (*given, None, None)[:4]
             if a is None or b is None:
                 raise InputError(f"{what}: both operands are needed")
-            self.nodes.append(MatMulNode(name, a, b, zero_a, zero_b, node.output[0]))
+            if node.op_type == "MatMulInteger":
+                self.nodes.append(MatMulNode(name, a, b, zero_a, zero_b, node.output[0]))
+            else:
+                attributes = {x.name: helper.get_attribute_value(x) for x in node.attribute}
+                self.nodes.append(ConvNode(name, a, b, zero_a, zero_b, node.output[0], attributes))
         else:
             raise InputError(f"{what}: the operator is not supported, only {SUPPORTED}")
 
@@ -214,7 +238,9 @@ def random_inputs(model: Model, rng: np.random.Generator) -> dict[str, np.ndarra
         arrays[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     # One zero point serves the whole tensor, so one drawn for a row or column serves them all.
     for node in model.nodes:
-        for zero in (node.zero_a, node.zero_b):
+        for zero in (
+            (node.zero_a, node.zero_b) if isinstance(node, MatMulNode) else (node.zero_x, node.zero_w)
+        ):
             if zero and zero.name in arrays:
                 arrays[zero.name] = np.full_like(arrays[zero.name], arrays[zero.name].flat[0])
     return arrays
@@ -237,7 +263,10 @@ def bind(model: Model, inputs: Mapping[str, np.ndarray]) -> list[Bound]:
     missing = [name for name in model.inputs if name not in values]
     if missing:
         raise InputError(f"input {missing[0]!r} is needed and was not given")
-    return [_bind(node, values) for node in model.nodes]
+    return [
+        _bind(node, values) if isinstance(node, MatMulNode) else _bind_convolution(node, values)
+        for node in model.nodes
+    ]
 
 
 def _bind(node: MatMulNode, values: Mapping[str, np.ndarray]) -> Bound:
@@ -275,6 +304,75 @@ def _bind(node: MatMulNode, values: Mapping[str, np.ndarray]) -> Bound:
         raise InputError(text if text.startswith(what) else f"{what}: {text}") from None
     core = ((m,) if not vector_a else ()) + ((n,) if not vector_b else ())
     return Bound(node.name, "MatMulInteger", node.output, problem, a, b, (*problem.batch, *core))
+
+
+def _bind_convolution(node: ConvNode, values: Mapping[str, np.ndarray]) -> Bound:
+    what = f"node {node.name} (ConvInteger)"
+    x, w = values[node.x.name], values[node.w.name]
+    if node.x.swapped or node.w.swapped:
+        raise InputError(f"{what}: a Transpose before a convolution is not supported")
+    for name, array in (("x", x), ("w", w)):
+        if array.ndim not in (3, 4) or array.ndim != x.ndim or str(array.dtype) not in TYPES:
+            raise InputError(
+                f"{what}: {name} must be a tensor of {' or '.join(TYPES)} with one or two axes besides "
+                f"images and channels, not {array.dtype} of {list(array.shape)}"
+            )
+    axes = [
+        _axis(node.attributes, i, x.ndim - 2, x.shape[2 + i], w.shape[2 + i], what) for i in range(x.ndim - 2)
+    ]
+    shape = [axis.outputs for axis in axes]
+    if x.ndim == 3:
+        x, w, axes = x[:, :, None], w[:, :, None], [Axis(1, 1), *axes]
+    groups = int(node.attributes.get("group", 1))
+    if groups < 1 or w.shape[1] * groups != x.shape[1]:
+        raise InputError(
+            f"{what}: channels of x must be group ({groups}) times those of w ({w.shape[1]}), "
+            f"not {x.shape[1]}"
+        )
+    try:
+        problem = Convolution(
+            x.shape[0],
+            x.shape[1],
+            axes[0],
+            axes[1],
+            w.shape[0],
+            str(w.dtype),
+            str(x.dtype),
+            _zero_point(node.zero_w, values, w.dtype, f"{what}: w_zero_point", "output channel"),
+            _zero_point(node.zero_x, values, x.dtype, f"{what}: x_zero_point", "channel"),
+            groups,
+        )
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(what) else f"{what}: {text}") from None
+    return Bound(node.name, "ConvInteger", node.output, problem, w, x, (x.shape[0], w.shape[0], *shape))
+
+
+def _axis(attributes: Mapping[str, Any], i: int, count: int, size: int, kernel: int, what: str) -> Axis:
+    """One axis of a convolution from the attributes of its node."""
+
+    def given(name: str, default: int, length: int) -> list[int]:
+        values = [int(v) for v in attributes.get(name) or [default] * length]
+        if len(values) != length:
+            raise InputError(f"{what}: {name} must hold {length} numbers, not {len(values)}")
+        return values
+
+    stride, dilation = given("strides", 1, count)[i], given("dilations", 1, count)[i]
+    pads = given("pads", 0, 2 * count)
+    before, after = pads[i], pads[count + i]
+    if given("kernel_shape", kernel, count)[i] != kernel:
+        raise InputError(f"{what}: kernel_shape must be that of w, not {attributes['kernel_shape']}")
+    mode = attributes.get("auto_pad", b"NOTSET").decode()
+    if mode in ("SAME_UPPER", "SAME_LOWER") and stride > 0:
+        outputs = -(-size // stride)
+        total = max(0, (outputs - 1) * stride + (kernel - 1) * dilation + 1 - size)
+        small, large = total // 2, total - total // 2
+        before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
+    elif mode == "VALID":
+        before = after = 0
+    elif mode != "NOTSET":
+        raise InputError(f"{what}: auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, not {mode}")
+    return Axis(size, kernel, stride, before, after, dilation)
 
 
 def _zero_point(

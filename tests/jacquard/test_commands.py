@@ -16,7 +16,7 @@ from hw import csr, isa
 from hw.config import load, preset_names
 from jacquard.report.package import description, header, ports
 from jacquard.report.pages import csr_page, isa_page
-from sw.matmul import lower
+from sw.lowering import lower
 from sw.problem import Product
 
 ROOT = Path(__file__).resolve().parents[2]

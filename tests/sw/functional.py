@@ -205,7 +205,36 @@ class Machine:
             self._store(p)
         operation.done = True
 
+    def _load_patches(self, p: dict[str, int]) -> None:
+        """A load_b_conv: the image as the tile covers it, then each kernel element's pixels."""
+        buffer, shape, width = self.buffers["load_b"], self.config.derived.buffer_b, self.config.load_b_bytes
+        g = {name.removeprefix("conv_"): value for name, value in p.items()}
+        assert min(g[n] for n in ("outer", "inner", "height", "width", "out_rows", "out_cols")) > 0
+        assert min(g[f"{n}_{edge}"] for n in ("kernel", "stride", "dilation") for edge in "hw") > 0
+        assert g["load_stride"] % width == g["line"] % width == 0
+        assert g["load_pitch"] % shape.banks == shape.lanes % shape.banks
+        depth = g["outer"] * g["kernel_h"] * g["kernel_w"]
+        assert max(g["out_rows"] * g["out_cols"], depth) < 1 << 16
+        image = np.full((g["outer"], g["height"], g["width"]), g["load_fill"], np.uint8)
+        for channel in range(g["outer"]):
+            for y in range(g["top"], min(g["top"] + g["rows"], g["height"])):
+                at = g["memory"] + channel * g["load_stride"] + (y - g["top"]) * g["line"] & MASK
+                room = image[channel, y, g["left"] : g["left"] + g["inner"]]
+                room[:] = self.memory[at : at + len(room)]
+        r, c = np.indices((g["out_rows"], g["out_cols"]))
+        for i, j in np.ndindex(g["kernel_h"], g["kernel_w"]):
+            y, x = r * g["stride_h"] + i * g["dilation_h"], c * g["stride_w"] + j * g["dilation_w"]
+            reached = (y < g["height"]) & (x < g["width"])
+            place = (r * g["out_cols"] + c)[reached]
+            first = g["target"] + place // shape.lanes * g["load_pitch"] + i * g["kernel_w"] + j
+            for channel in range(g["outer"]):
+                columns = first + channel * g["kernel_h"] * g["kernel_w"]
+                buffer[columns, place % shape.lanes] = image[channel, y[reached], x[reached]]
+
     def _load(self, name: str, p: dict[str, int]) -> None:
+        if name == "load_b_conv":
+            self._load_patches(p)
+            return
         port, transposed = name.removesuffix("_t"), name.endswith("_t")
         buffer = self.buffers[port]
         shape: BufferShape = getattr(self.config.derived, f"buffer_{port[-1]}")

@@ -49,6 +49,23 @@ def matmul_integer(
     return model(made, inputs, outputs, constants or {})
 
 
+def conv_integer(
+    shape_x: tuple[Any, ...],
+    shape_w: tuple[Any, ...],
+    *,
+    type_x: str = "uint8",
+    type_w: str = "int8",
+    constants: dict[str, np.ndarray] | None = None,
+    zero_points: tuple[str, ...] = (),
+    **attributes: Any,
+) -> Any:
+    """One ConvInteger node from inputs x and w to y; `zero_points` name constants."""
+    inputs = [value("x", type_x, shape_x), value("w", type_w, shape_w)]
+    output = helper.make_tensor_value_info("y", TensorProto.INT32, [None] * len(shape_x))
+    node = helper.make_node("ConvInteger", ["x", "w", *zero_points], ["y"], name="conv", **attributes)
+    return model([node], inputs, [output], constants or {})
+
+
 def save(folder: Path, proto: Any, name: str = "model.onnx") -> Path:
     """Write a model to a file."""
     path = folder / name

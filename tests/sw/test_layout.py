@@ -8,7 +8,7 @@ import pytest
 from hw.config import load
 from hw.errors import InputError
 from sw.layout import GARBAGE, coalesce, place
-from sw.matmul import lower
+from sw.lowering import lower
 from sw.problem import Product
 
 CONFIG = load("default")

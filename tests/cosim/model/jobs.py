@@ -50,8 +50,59 @@ def fires(outcome: Outcome, warp: int = 0) -> list[int]:
     return [e.cycle for e in outcome.events if e.kind is EventKind.SIGNAL and e.warp == warp]
 
 
+def patch_geometry(r: random.Random, width: int, lanes: int) -> dict[str, int]:
+    """Random operands and parameters of a small load_b_conv that is right, but for where it reads and writes.
+
+    `width` is that of the port, `lanes` the buffer's. Kernels may be larger than the image, outputs may
+    reach beyond what the tile covers, and all of it may be padding.
+    """
+    most = r.choice([2, 3, 3, 5])
+    g = {f"conv_kernel_{edge}": r.choice([1, most, r.randint(1, most)]) for edge in "hw"}
+    g |= {f"conv_stride_{edge}": r.choice([1, 1, 2, r.randint(1, 5)]) for edge in "hw"}
+    g |= {f"conv_dilation_{edge}": r.choice([1, 1, 1, 2, 3]) for edge in "hw"}
+    g |= {"conv_out_rows": r.randint(1, 3), "conv_out_cols": r.randint(1, r.choice([3, 3 * lanes]))}
+    exact = [
+        (g[f"conv_out_{n}"] - 1) * g[f"conv_stride_{e}"]
+        + (g[f"conv_kernel_{e}"] - 1) * g[f"conv_dilation_{e}"]
+        + 1
+        for n, e in (("rows", "h"), ("cols", "w"))
+    ]
+    height, across = (n if r.random() < 0.7 else r.randint(1, n + 3) for n in exact)
+    top, left = r.choice([0, 0, 1, r.randint(0, height)]), r.choice([0, 0, 1, r.randint(0, across + width)])
+    inside = max(1, across - left)
+    g |= {"conv_height": height, "conv_width": across, "conv_top": top, "conv_left": left}
+    g["conv_rows"] = r.choice([max(0, height - top), max(0, height - top), 0, r.randint(0, height + 2)])
+    g["inner"] = r.choice([inside, r.randint(1, inside), inside + r.randint(0, width)])
+    g["conv_line"] = width * r.randint(0, 6)
+    g["load_stride"] = r.choice([g["conv_line"] * height, width * r.randint(0, 9)])
+    g["load_pitch"] = lanes % max(lanes, width) + max(lanes, width) * r.randint(0, 4)
+    return g | {"outer": r.randint(1, r.choice([1, 4])), "load_fill": r.choice([0, 7])}
+
+
+def spoil(r: random.Random, g: dict[str, int]) -> None:
+    """Make operands and parameters of a load_b_conv wrong in one way."""
+    zeros = [name for name in g if name not in ("conv_top", "conv_left", "conv_rows") and "load" not in name]
+    name, value = r.choice(
+        [
+            (r.choice(zeros), 0),
+            (r.choice(["load_stride", "conv_line"]), r.randint(1, 3)),
+            ("load_pitch", g["load_pitch"] + r.randint(1, 3)),
+            ("conv_out_cols", 8191),
+            ("conv_kernel_h", 255),
+        ]
+    )
+    g[name] = value
+    if value == 8191:
+        g["conv_out_rows"] = r.choice([8, 9])  # up to 2^16 outputs, or more
+    if value == 255:
+        g |= {"conv_kernel_w": 255, "outer": 2, "conv_height": 1}
+
+
 class RandomJob:
-    """Random memory and programs that provoke no error of operands, for a random or a given configuration."""
+    """Random memory and programs, for a random or a given configuration.
+
+    Only load_b_conv provokes errors of operands, windows and buffers, and seldom.
+    """
 
     def __init__(self, seed: int, config: MachineConfig | None = None):
         r = self.random = random.Random(seed)
@@ -61,6 +112,8 @@ class RandomJob:
             acc_banks=r.choice([2, 4, 16]),
             store_bytes=r.choice([4, 8, 16]),
             load_a_bytes=r.choice([4, 8]),
+            load_b_bytes=r.choice([4, 8, 16]),
+            **r.choice([{}, {"cols": 8, "acc_bytes": 8192, "buffer_b_bytes": 8192}]),
         )
         memory: dict[str, Any] = {"latency": {p: r.randint(1, 40) for p in PORTS}}
         if r.random() < 0.5:
@@ -73,7 +126,8 @@ class RandomJob:
 
     def _program(self) -> list[str]:
         r, lines = self.random, []
-        focus = r.choice(["load_a", "store", "gemm", None, None])
+        self.patches: dict[str, int] = {}  # parameters of load_b_conv that are set
+        focus = r.choice(["load_a", "store", "gemm", "load_b_conv", None, None, None])
         for _ in range(r.randint(1, 24)):
             lines += self._piece(focus)
         return [*lines, "halt"]
@@ -94,6 +148,8 @@ class RandomJob:
             "load_a",
             "load_a_t",
             "load_b",
+            "load_b_t",
+            "load_b_conv",
             "load_c",
             "gemm",
             "gemm_acc",
@@ -101,16 +157,20 @@ class RandomJob:
             "store",
             "store_scratch",
         ]
+        if focus == "load_b_conv":
+            focus = r.choice(["load_b_conv", "load_b_conv", "load_b", "load_b_t"])
         lines = self._operation(focus or r.choice(engines))
         return lines + lines[-1:] * (r.randint(1, 6) if r.random() < 0.3 else 0)
 
     def _operation(self, name: str) -> list[str]:
         r, derived = self.random, self.config.derived
+        if name == "load_b_conv":
+            return self._patches()
         if name.startswith("load"):
-            outer, inner, banks = r.randint(1, 5), r.randint(1, 30), derived.buffer_a.banks
-            pitch = (
-                self.config.rows % banks + banks * r.randint(1, 3) if name == "load_a_t" else r.randint(0, 40)
-            )
+            outer, inner, pitch = r.randint(1, 5), r.randint(1, 30), r.randint(0, 40)
+            if name.endswith("_t"):
+                shape = derived.buffer_a if name == "load_a_t" else derived.buffer_b
+                pitch = shape.lanes % shape.banks + shape.banks * r.randint(1, 3)
             params = {
                 "load_stride": r.choice([8, 16, inner, r.randint(0, 99)]),
                 "load_pitch": pitch,
@@ -137,6 +197,33 @@ class RandomJob:
         lines = [f"parami {parameter}, {value}" for parameter, value in params.items()]
         lines += [f"li r{i}, {value}" for i, value in enumerate(values, 1)]
         return [*lines, f"{name} r1, r2, r3, r4"]
+
+    def _patches(self) -> list[str]:
+        """A load_b_conv; mostly another one of the same geometry, to keep programs short."""
+        r, shape, width = self.random, self.config.derived.buffer_b, self.config.load_b_bytes
+        known = self.patches
+        if not known or r.random() < 0.5:
+            known = patch_geometry(r, width, shape.lanes)
+        g = dict(known)
+        first = r.choice([width * r.randint(0, 99), r.randint(0, 4096)])
+        target = r.randint(0, 100)
+        if r.random() < 0.025:
+            spoil(r, g)
+        elif r.random() < 0.045:
+            first = (1 << 20) - r.randint(1, 200)
+        elif r.random() < 0.025:
+            target = shape.columns - r.randint(0, 60)
+        shared = ("load_stride", "load_pitch", "load_fill")  # with other loads
+        operands = ("outer", "inner")
+        changed = [n for n in g if n not in operands and (n in shared or self.patches.get(n) != g[n])]
+        self.patches = g
+        lines = [f"parami {name}, {g[name]}" for name in changed]
+        lines += [
+            f"li r1, {first >> 15}",
+            f"lih r1, {(first & 0x7FFF ^ 0x4000) - 0x4000}",
+            f"li r2, {target}",
+        ]
+        return [*lines, f"li r3, {g['outer']}", f"li r4, {g['inner']}", "load_b_conv r1, r2, r3, r4"]
 
 
 def ring_job(seed: int) -> tuple[MachineConfig, Job]:

@@ -1,13 +1,12 @@
 """A slow machine that steps through cycles: the oracle for the event-driven model.
 
 It keeps what the hardware would keep (request registers, pipeline stages, queues, counts) and looks at
-it in every cycle. Errors: those of channels, and a deadlock.
+it in every cycle. Errors: those of channels and of load_b_conv, and a deadlock.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,90 +15,15 @@ from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig
 from hw.isa import TIMING, Cause
+from tests.cosim.model.stepping_loader import Base, Op, SlowLoader
 
-HORIZON = 1 << 15
+HORIZON = 1 << 17
 SCALAR = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
     "lt": lambda x, y: int(x < y),
 }
-
-
-@dataclass
-class Op:
-    """An operation somewhere between issue and completion."""
-
-    t: int
-    warp: int
-    pc: int
-    name: str
-    operands: list[int]
-    params: dict[str, int]
-    beats: list = field(default_factory=list)
-    start: int = -1
-    done: int = -1
-
-
-class Base:
-    """What engines share: a queue, the operations taken, the operations completed."""
-
-    def __init__(self, config: MachineConfig):
-        self.config = config
-        self.queue: deque[Op] = deque()
-        self.taken: list[Op] = []
-        self.busy = self.stall_memory = self.stall_bank = 0
-
-    def full(self, t: int) -> bool:
-        """Whether the queue is full in cycle t, before the engine takes anything in it."""
-        return len(self.queue) >= self.config.queue_depth
-
-    def in_flight(self, t: int) -> int:
-        return sum(op.done == -1 or op.done >= t for op in self.taken)
-
-    def complete(self, t: int) -> list[Op]:
-        return [op for op in self.taken if op.done == t]
-
-
-class SlowLoader(Base):
-    """A loader with one request register; a beat is (is it from memory, is it the last of its operation)."""
-
-    def __init__(self, config: MachineConfig, name: str, latency: int, free: np.ndarray):
-        super().__init__(config)
-        self.width, self.latency, self.free = config.port_bytes(name), latency, free
-        self.todo: deque[tuple[Op, bool, bool]] = deque()
-        self.register: tuple[Op, bool, bool] | None = None
-        self.answered = -1
-
-    def make(self, op: Op) -> None:
-        memory, _, outer, inner = op.operands
-        p, w = op.params, self.width
-        kinds = []
-        for row in range(outer):
-            at = (memory + row * p["load_stride"]) % 2**32 % w
-            kinds += [True] * -(-(at + inner) // w) + [False] * -(-p["load_pad_inner"] // w)
-        kinds += [False] * (p["load_pad_outer"] * -(-(inner + p["load_pad_inner"]) // w))
-        op.beats = kinds
-
-    def step(self, t: int) -> None:
-        if self.register is not None:
-            op, memory, last = self.register
-            if not memory or self.free[t]:
-                self.busy += 1
-                self.answered = t + self.latency if memory else self.answered + 1
-                if last:
-                    op.done = self.answered + TIMING.load_write
-                self.register = None
-            else:
-                self.stall_memory += 1
-        if self.register is None and self.todo and self.todo[0][0].start < t:
-            self.register = self.todo.popleft()
-        if self.queue and not self.todo and self.queue[0].t < t and self.in_flight(t) < TIMING.in_flight:
-            op = self.queue.popleft()
-            self.make(op)
-            op.start = t
-            self.taken.append(op)
-            self.todo.extend((op, m, i == len(op.beats) - 1) for i, m in enumerate(op.beats))
 
 
 class SlowGemm(Base):
@@ -172,6 +96,7 @@ class SlowStorer(Base):
         if self.output is not None:
             if self.free[t]:
                 self.busy += 1
+                self.words += 1
                 if self.output[2]:
                     self.output[0].done = t + self.latency + TIMING.store_response
             else:
@@ -254,7 +179,8 @@ class Stepping:
         s = job.settings
         free = {p: s.available(p, np.arange(HORIZON)) for p in s.ports}
         self.engines: dict[str, Base] = {
-            n: SlowLoader(config, n, s.ports[n].latency, free[n]) for n in ("load_a", "load_b", "load_c")
+            n: SlowLoader(config, n, s.ports[n].latency, free[n], job.windows)
+            for n in ("load_a", "load_b", "load_c")
         }
         gemm = SlowGemm(config)
         self.engines |= {
@@ -272,9 +198,12 @@ class Stepping:
             before = len(self.events)
             busy = any(e.queue or e.in_flight(t) for e in self.engines.values())
             self.cycle(t)
-            if self.errors:
+            failed = [e.error for e in self.engines.values() if isinstance(e, SlowLoader) and e.error]
+            if self.errors or failed:
                 events = [e for e in self.events if e.cycle < t]
-                return sorted(events), min(self.errors, key=lambda e: e.warp)
+                return sorted(events), min(
+                    self.errors, key=lambda e: e.warp, default=next(iter(failed), None)
+                )
             t += 1
             idle = 0 if busy or len(self.events) > before else idle + 1
             if not busy and all(w.halted and not w.signals for w in self.warps):
@@ -366,4 +295,5 @@ class Stepping:
             found[f"{name.upper()}_BUSY"] = e.busy
             found[f"{name.upper()}_STALL_MEMORY"] = e.stall_memory
             found[f"{name.upper()}_STALL_BANK"] = e.stall_bank
+            found[f"{name.upper()}_WORDS"] = e.words
         return found

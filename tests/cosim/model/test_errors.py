@@ -20,7 +20,7 @@ SIZES = "li r3, 2\nli r4, 8\nli r5, -1\n"
         "wait 16",
         "signal 99",
         "@r0 wait 16",
-        "parami 40, 1",
+        "parami 41, 1",
         "cgra r0, r0, r0, r0",
         "@r9 nop",
         "add r1, r20, r1",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cosim.model.checks import BufferUse, block_outside, byte_outside_buffer, row_outside_windows
-from cosim.model.memory_port import AlwaysPort, BandwidthPort, TablePort, port_of
+from cosim.model.memory_port import AlwaysPort, BandwidthPort, Run, TablePort, port_of
 from cosim.model.rows import RowBeats
 from cosim.settings import MemorySettings
 from tests.cosim.model.jobs import TEST
@@ -34,6 +34,15 @@ def test_available_cycles_are_found_by_lookup(changes: dict, kind: type) -> None
         assert port.after(start, n) == later[n - 1]
         end = start + chance.randrange(4000)
         assert port.count(start, end) == np.count_nonzero(later < end)
+        run = Run(*(chance.randint(1, most) for most in (9, 9, 99, 9)))
+        presented = start
+        for _ in range(run.turns):
+            for _ in range(run.size):
+                accepted = port.after(presented, 1)
+                presented = accepted + run.gap
+            presented = accepted + run.turn
+        assert port.run(start, run) == accepted
+        assert not port.period or port.after(start + port.period, n) == port.period + port.after(start, n)
 
 
 def test_rows_are_counted_and_found() -> None:

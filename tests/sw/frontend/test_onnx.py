@@ -146,7 +146,7 @@ def _no_product() -> Any:
             _wrong_perm,
             r"node heads \(Transpose\): perm must exchange the last two axes, \[0, 2, 1\], not \[1, 0, 2\]",
         ),
-        (_no_product, "must hold a MatMulInteger node, none was found"),
+        (_no_product, "must hold a MatMulInteger or ConvInteger node, none was"),
         (
             lambda: matmul_integer(("batch", 5), (5, 6)),
             "axis 0 must have a fixed size of at least 1, not 'batch'",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,16 +13,21 @@ from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.layout import GARBAGE
-from sw.matmul import CHANNELS, lower
+from sw.lowering import CHANNELS, extent_of, lower
 from sw.problem import Product
+from sw.tiling.blocking import Blocking
+from sw.tiling.candidates import candidates, inner_cuts
+from sw.tiling.machine import best
 from tests.sw.functional import Machine
 
 TEST = load("test")
 
 
-def execute(problem: Product, config: MachineConfig, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Machine]:
+def execute(
+    problem: Product, config: MachineConfig, seed: int = 0, blocking: Blocking | None = None
+) -> tuple[np.ndarray, np.ndarray, Machine]:
     """Result, NumPy's result and the machine after a run in an order drawn from the seed."""
-    kernel = lower(problem, config)
+    kernel = lower(problem, config, blocking=blocking)
     a, b = problem.random(np.random.default_rng(seed))
     size = max(last for _, last, _, _ in kernel.windows) + 4097
     memory = np.full(size, GARBAGE, np.uint8)
@@ -111,6 +118,21 @@ def test_any_product_on_any_machine(problem: Product, config: MachineConfig, see
         assert machine.channels[free] == 2, "both halves are free in the end"
 
 
+@settings(max_examples=80, deadline=None)
+@given(products(), machines(), st.integers(0, 1 << 30))
+def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
+    config = config.replace(channel_depth=8)
+    every = list(candidates(extent_of(problem), config))
+    r = random.Random(seed)
+    residents = {(t.resident_a, t.resident_b, t.m_outermost) for t in every}
+    chosen = r.choice(sorted(residents, key=str))
+    t = r.choice([t for t in every if (t.resident_a, t.resident_b, t.m_outermost) == chosen])
+    t = r.choice([t, *inner_cuts(config, t)])
+    got, want, machine = execute(problem, config, seed, t)
+    assert np.array_equal(got, want), t
+    assert all(machine.channels[free] == 2 for _, free in CHANNELS.values())
+
+
 @pytest.mark.parametrize("hw", ["test", "tiny", "default", "lean", "large"])
 def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
     config = load(hw)
@@ -128,9 +150,10 @@ def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
 
 
 def test_512x1024x1024_reuses_tiles_enough_to_keep_the_array_busy() -> None:
-    kernel = lower(Product(512, 1024, 1024), load("default"))
+    config = load("default")
+    kernel = lower(Product(512, 1024, 1024), config)
     assert kernel.bound_cycles() == 2097152
-    assert kernel.tiles.estimate < 1.02 * kernel.bound_cycles()
+    assert best(kernel.extent, config)[0].estimate.cycles < 1.002 * kernel.bound_cycles()
 
 
 def test_bound_is_the_slowest_of_array_and_ports() -> None:

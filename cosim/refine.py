@@ -1,0 +1,63 @@
+"""Refinement of a plan: the best few blockings by estimate, through the exact cycle model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cosim.job import Job, Window
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig
+from sw.convolution import Convolution
+from sw.kernel import Kernel
+from sw.lowering import extent_of, lower
+from sw.problem import Product
+from sw.tiling.machine import Choice, best
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A blocking, what was estimated of it, its program, and the cycles that this takes."""
+
+    choice: Choice
+    kernel: Kernel
+    cycles: int
+
+
+def refine(
+    problem: Product | Convolution,
+    config: MachineConfig,
+    settings: MemorySettings,
+    count: int,
+    *,
+    name: str = "matmul",
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Candidate]:
+    """The `count` best blockings by estimate with their exact cycles, quickest first.
+
+    Ties keep the order of the estimates. `progress` is told how many are done. Raises `InputError` for
+    problems that the machine cannot take.
+    """
+    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
+    # Refuses what does not fit memory, and names the problem in what else is refused.
+    lower(problem, config, name=name, bandwidth=bandwidth)
+    found = []
+    for done, choice in enumerate(best(extent_of(problem), config, bandwidth, count)):
+        progress(done)
+        kernel = lower(problem, config, name=name, blocking=choice.blocking)
+        found.append(Candidate(choice, kernel, exact_cycles(kernel, settings)))
+    return sorted(found, key=lambda c: c.cycles)
+
+
+def exact_cycles(kernel: Kernel, settings: MemorySettings) -> int:
+    """The cycles that the model predicts for a kernel on such memories."""
+    job = Job(
+        programs=kernel.programs,
+        settings=settings,
+        windows=tuple(Window(*w) for w in kernel.windows),
+        memory=(),
+        outputs=(),
+        name=kernel.name,
+    )
+    return predict(kernel.config, job).cycles

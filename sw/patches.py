@@ -1,0 +1,55 @@
+"""Geometry of a two-dimensional convolution, and of the part of an image that a tile of outputs covers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a convolution: pixels, kernel, stride, padding before and after, dilation."""
+
+    size: int
+    kernel: int
+    stride: int = 1
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+
+    @property
+    def reach(self) -> int:
+        """Pixels from the first to the last that a kernel covers."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def outputs(self) -> int:
+        """Outputs along the axis; below 1 where the kernel does not fit the padded image."""
+        return (self.size + self.before + self.after - self.reach) // self.stride + 1
+
+    def span(self, outputs: int) -> int:
+        """Pixels, padding included, that so many successive outputs cover."""
+        return (outputs - 1) * self.stride + self.reach
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The patches of one image: two axes and the channels."""
+
+    rows: Axis
+    cols: Axis
+    channels: int
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of one channel."""
+        return self.rows.outputs * self.cols.outputs
+
+    @property
+    def kernel(self) -> int:
+        """Elements of the kernel, which are depth steps of one channel."""
+        return self.rows.kernel * self.cols.kernel
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all channels."""
+        return self.rows.size * self.cols.size * self.channels

@@ -1,0 +1,67 @@
+"""What a plan comes to on a machine: sizes, order and residence of the tiles that a program works on."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from hw.config import BufferShape
+from sw.patches import Patches
+
+
+class Resident(enum.Enum):
+    """How much of an operand a load brings, and so how long it stays in its buffer."""
+
+    TILE = "tile"  # one step of K of a partition: again for every partition of the other operand
+    DEPTH = "depth"  # a partition with all of K: stays while the other operand streams by
+    WHOLE = "whole"  # the whole operand: stays to the end of the product
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is tiled, in elements: a product m x k x n, `batch` times; n may be outputs of a convolution.
+
+    `transposed_*` tell how the operands lie in memory (A is [k, m], B is [n, k]). With `patches`, `batch`
+    counts groups and images; all images use the same A, which is why they are told apart.
+    """
+
+    m: int
+    n: int
+    k: int
+    transposed_a: bool = False
+    transposed_b: bool = False
+    batch: int = 1
+    images: int = 1
+    patches: Patches | None = None
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Tiles of a program: partitions, inner tiles, order, what stays.
+
+    `partition_*` are the outer steps, `tile_m` and `tile_n` what the array hands to the storer at once (one
+    of them is the whole partition's), `m_outermost` the order of the outer loops. For a convolution
+    `out_rows` x `out_cols` outputs make `partition_n`.
+    """
+
+    partition_m: int
+    partition_n: int
+    partition_k: int
+    tile_m: int
+    tile_n: int
+    m_outermost: bool
+    resident_a: Resident = Resident.TILE
+    resident_b: Resident = Resident.TILE
+    out_rows: int = 0
+    out_cols: int = 0
+
+
+def pitch(shape: BufferShape, lanes_first: bool, blocks: int, depth: int) -> int:
+    """Columns from one block of lanes to the next.
+
+    Loads of several blocks with the lanes contiguous need a pitch congruent to the lanes modulo the banks
+    (docs/machine.md, "Words, buffers, spaces").
+    """
+    if not lanes_first or blocks == 1:
+        return depth
+    return depth + (shape.lanes - depth) % shape.banks

@@ -1,0 +1,157 @@
+"""Blockings of a problem that are worth estimating on a machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from hw.config import BufferShape, MachineConfig
+from hw.isa import SIZE_BITS
+from sw.layout import round_up
+from sw.tiling.blocking import Blocking, Extent, Resident
+
+#: An operation of the array should not be shorter than issuing it takes.
+SHORTEST = 48
+_LARGEST_SIZE = (1 << SIZE_BITS) - 1
+
+
+def candidates(extent: Extent, config: MachineConfig) -> Iterator[Blocking]:
+    """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible."""
+    half_words = config.derived.acc_words // 2
+    seen = set()
+    for n, out_rows, out_cols in _widths(extent, config):
+        for m in _sizes(extent.m, config.rows):
+            if min(m, extent.m) * -(-n // config.cols) > half_words:
+                continue
+            for k, resident_a, resident_b, m_outermost in _depths(extent, config, m, n):
+                rows = min(m, extent.m)
+                made = Blocking(rows, n, k, rows, n, m_outermost, resident_a, resident_b, out_rows, out_cols)
+                if made not in seen:
+                    seen.add(made)
+                    yield made
+
+
+def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, int]]:
+    """Sizes along n; for a convolution with the rows and columns of outputs that they come from."""
+    most = _LARGEST_SIZE // 4  # rows of C are stored at once
+    p = extent.patches
+    if p is None:
+        for n in _sizes(extent.n, config.cols):
+            if n <= most:
+                yield n, 0, 0
+        return
+    across, down = p.cols.outputs, p.rows.outputs
+    for rows in _bands(down, across, config.cols):
+        if rows * across <= most:
+            yield rows * across, rows, across
+    if down > 1 or across > config.cols:
+        for cols in _sizes(across, config.cols):
+            if cols < across and cols <= most:
+                yield cols, 1, cols
+
+
+def _bands(rows: int, across: int, edge: int) -> list[int]:
+    """Numbers of output rows per tile: dividing the image about evenly, or making whole blocks."""
+    parts = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, rows}
+    sizes = {-(-rows // p) for p in parts if p <= rows}
+    whole = edge
+    while across % 2 == 0 and whole > 1:
+        across, whole = across // 2, whole // 2
+    sizes |= {min(rows, x * whole) for x in (1, 2, 3, 4, 6, 8)}
+    return sorted(sizes)
+
+
+def _sizes(size: int, edge: int) -> list[int]:
+    """Tile sizes along m or n: multiples of the array's edge that divide the size about evenly."""
+    blocks = -(-size // edge)
+    parts = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16} | {
+        -(-blocks // b) for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+    }
+    sizes = {-(-blocks // p) * edge for p in parts}
+    return sorted(min(s, size) for s in sizes if s <= _LARGEST_SIZE)
+
+
+def _depths(
+    extent: Extent, config: MachineConfig, m: int, n: int
+) -> Iterator[tuple[int, Resident, Resident, bool]]:
+    """Steps of K with what stays in the buffers and which loop is outermost."""
+    d = config.derived
+    unit = extent.patches.kernel if extent.patches else 1
+    align = max(config.load_a_bytes, config.load_b_bytes) if unit == 1 else unit
+    a_first, b_first = extent.transposed_a, extent.patches is not None or not extent.transposed_b
+    most_a = _depth(d.buffer_a, a_first, m, False)
+    most_b = _depth(d.buffer_b, b_first, n, extent.patches is not None)
+    whole_a = _depth(d.buffer_a, a_first, extent.m, False) >= extent.k
+    whole_b = (
+        extent.n <= _LARGEST_SIZE
+        and _depth(d.buffer_b, b_first, extent.n, extent.patches is not None) >= extent.k
+        and (extent.patches is None or (n % config.cols == 0 and extent.images == 1 and n > 0))
+        and not (extent.patches and n < extent.patches.cols.outputs)
+    )
+    tile, depth, whole = Resident.TILE, Resident.DEPTH, Resident.WHOLE
+    for m_outermost in (True, False):
+        stay_a, stay_b = tile, tile
+        if whole_a and m < extent.m and not m_outermost:
+            stay_a = whole
+        elif most_a >= extent.k and m_outermost:
+            stay_a = depth
+        if whole_b and n < extent.n and m_outermost:
+            stay_b = whole
+        elif most_b >= extent.k and not m_outermost:
+            stay_b = depth
+        limits = {(tile, tile): min(most_a, most_b)}
+        if stay_a is not tile:
+            limits[stay_a, tile] = most_b
+        if stay_b is not tile:
+            limits[tile, stay_b] = most_a
+        if stay_a is not tile and stay_b is not tile:
+            limits[stay_a, stay_b] = extent.k
+        for (kept_a, kept_b), limit in limits.items():
+            for k in _steps_of_k(extent.k, limit, unit, align):
+                # With all of K in one step a tile of it is the same as all of its depth.
+                a = tile if k == extent.k and kept_a is depth else kept_a
+                b = tile if k == extent.k and kept_b is depth else kept_b
+                yield k, a, b, m_outermost
+
+
+def _steps_of_k(size: int, limit: int, unit: int, align: int) -> Iterator[int]:
+    for part in (1, 2, 4, 8):
+        most = min(limit // part, size, _LARGEST_SIZE) // unit * unit
+        if most < 1:
+            return
+        aligned = most // align * align or most
+        yield size if most == size else _even(size, aligned, align if aligned >= align else 1)
+
+
+def _even(size: int, most: int, align: int) -> int:
+    """The smallest multiple of `align` that needs no more steps than `most` does."""
+    steps = -(-size // most)
+    return min(most, round_up(-(-size // steps), align))
+
+
+def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool) -> int:
+    """The largest depth of a tile of that many lanes in half of a buffer."""
+    half = shape.columns // 2
+    blocks = -(-lanes // shape.lanes)
+    if not (lanes_first and blocks > 1) and not always:
+        return half // blocks
+    # The last block need not be a whole pitch, but a pitch that fits for all blocks is simpler.
+    spare = (half // blocks - shape.lanes) % shape.banks
+    return max(half // blocks - spare, 0)
+
+
+def inner_cuts(config: MachineConfig, t: Blocking) -> Iterator[Blocking]:
+    """Blockings that cut the partitions of one into inner tiles, as many as there may be tokens for."""
+    blocks_m, blocks_n = -(-t.partition_m // config.rows), -(-t.partition_n // config.cols)
+    depth = max(t.partition_k, config.rows)
+    for parts in (2, 4):
+        if parts > config.channel_depth // 2:
+            return
+        if blocks_n >= parts:
+            tile = -(-blocks_n // parts)
+            if tile * blocks_m * depth >= SHORTEST:
+                yield dataclasses.replace(t, tile_n=tile * config.cols)
+        elif blocks_n == 1 and blocks_m >= parts:
+            tile = -(-blocks_m // parts)
+            if tile * depth >= SHORTEST:
+                yield dataclasses.replace(t, tile_m=tile * config.rows)

@@ -1,0 +1,290 @@
+"""The time that a program of a given blocking would take on a machine, and what it consists of.
+
+By formulas of averages, or, for short programs, by following the tiles one by one (`sw.tiling.pipeline`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.isa import TIMING
+from sw.patches import Patches
+from sw.tiling.blocking import Blocking, Extent, Resident
+from sw.tiling.pipeline import Step, follow
+
+#: Cycles that a round of wait, issue, completion and signal takes beyond the latency of memory.
+ROUND = 30
+#: Steps up to which a program is followed tile by tile.
+FOLLOWED = 300
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Predicted cycles, and what they consist of.
+
+    `ideal` cycles do all multiplications at the array's peak; `ragged` are lost to blocks cut off at edges
+    and to depths that are too short; `fill` passes before the first multiplication, `drain` after the last;
+    `waits` is what the array waits for loads, stores and hands between them. `loads_a`, `loads_b`, `stores`
+    are the cycles that the ports are busy.
+    """
+
+    cycles: float
+    ideal: float
+    ragged: float
+    fill: float
+    drain: float
+    waits: float
+    loads_a: float
+    loads_b: float
+    stores: float
+
+    @property
+    def utilization(self) -> float:
+        """Predicted fraction of the array's peak."""
+        return self.ideal / self.cycles
+
+
+def cut(size: int, tile: int) -> list[tuple[int, int]]:
+    """Tile sizes along an axis with how often each occurs."""
+    whole, rest = divmod(size, tile)
+    return [(tile, whole)] * (whole > 0) + [(rest, 1)] * (rest > 0)
+
+
+def widths(extent: Extent, t: Blocking) -> list[tuple[int, int]]:
+    """Sizes along n of the partitions of one group's images, with how often each occurs."""
+    p = extent.patches
+    if p is None:
+        return cut(extent.n, t.partition_n)
+    if t.out_cols == p.cols.outputs:
+        return [(size, count * extent.images) for size, count in cut(extent.n, t.partition_n)]
+    rows = p.rows.outputs * extent.images
+    return [(size, count * rows) for size, count in cut(p.cols.outputs, t.out_cols)]
+
+
+class Ports:
+    """Cycles that the ports take for parts of the operands and the result of one problem.
+
+    `rate` are bytes per cycle by port.
+    """
+
+    def __init__(self, extent: Extent, config: MachineConfig, rate: Mapping[str, int]):
+        self.extent, self.config, self.rate = extent, config, rate
+        self._width = {port: config.port_bytes(port) for port in rate}
+        self._cycles = {port: self._width[port] / rate[port] for port in rate}
+        self._patches: dict[tuple[int, int, int], float] = {}
+
+    def beats(self, port: str, rows: int, size: int, step: int = 0) -> float:
+        """Rows of so many bytes; they start at multiples of `step` from a word of the port."""
+        width = self._width[port]
+        step %= width
+        words = _beats(size, step, width) if step else -(-size // width)
+        return rows * words * self._cycles[port]
+
+    def load_a(self, m: int, k: int, t: Blocking) -> float:
+        """A part of A."""
+        if self.extent.transposed_a:
+            return self.beats("load_a", k, m, t.partition_m if m < self.extent.m else 0)
+        return self.beats("load_a", m, k, t.partition_k if k < self.extent.k else 0)
+
+    def load_b(self, n: int, k: int, t: Blocking) -> float:
+        """A part of B; of a convolution the patches of `n` outputs."""
+        p = self.extent.patches
+        if p is None and self.extent.transposed_b:
+            return self.beats("load_b", n, k, t.partition_k if k < self.extent.k else 0)
+        if p is None:
+            return self.beats("load_b", k, n, t.partition_n if n < self.extent.n else 0)
+        rows = -(-n // t.out_cols) if t.out_cols == p.cols.outputs else 1
+        key = rows, min(n, t.out_cols), k // p.kernel
+        if key not in self._patches:
+            self._patches[key] = self._load_patches(p, *key)
+        return self._patches[key]
+
+    def _load_patches(self, p: Patches, rows: int, cols: int, channels: int) -> float:
+        """Patches of a tile of outputs: as many steps as writes, or as many beats as memory gives."""
+        width = self._width["load_b"]
+        beats = -(-p.cols.span(cols) // width)
+        height = p.rows.span(rows)
+        steps = TIMING.conv_setup + height * p.rows.kernel + channels * beats * rows * p.kernel
+        return max(steps, channels * min(height, p.rows.size) * beats * self._cycles["load_b"])
+
+    def store(self, m: int, n: int, t: Blocking) -> float:
+        """A part of C."""
+        return self.beats("store", m, 4 * n, 4 * t.tile_n if n < self.extent.n else 0)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _beats(size: int, step: int, width: int) -> float:
+    """Words that a row of `size` bytes touches on average, when it starts at any multiple of `step`."""
+    offsets = range(0, width, math.gcd(step, width))
+    return sum(-(-(offset + size) // width) for offset in offsets) / len(offsets)
+
+
+def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
+    """How often the whole of A and of B is loaded."""
+    count_m, count_n = -(-extent.m // t.partition_m), sum(count for _, count in widths(extent, t))
+    steps_k = -(-extent.k // t.partition_k)
+    return (
+        _repeats(t.resident_a, count_n, steps_k, not t.m_outermost and count_m > 1),
+        _repeats(t.resident_b, count_m, steps_k, t.m_outermost and count_n > 1),
+    )
+
+
+def estimated(ports: Ports, t: Blocking) -> Estimate:
+    """The time of a whole program: that of the busiest engine, and what passes before and after it."""
+    e, c = ports.extent, ports.config
+    groups = e.batch // e.images
+    columns, depths = widths(e, t), cut(e.k, t.partition_k)
+    count_m, count_n = -(-e.m // t.partition_m), sum(count for _, count in columns)
+    m, n, k = min(t.partition_m, e.m), max(size for size, _ in columns), min(t.partition_k, e.k)
+    partitions = groups * count_m * count_n
+    steps_k = -(-e.k // t.partition_k)
+
+    # What one step takes, and what all take.
+    load_a = ports.load_a(
+        e.m if t.resident_a is Resident.WHOLE else m, k if t.resident_a is Resident.TILE else e.k, t
+    )
+    load_b = (
+        ports.load_b(e.n, e.k, t)
+        if t.resident_b is Resident.WHOLE
+        else ports.load_b(n, k if t.resident_b is Resident.TILE else e.k, t)
+    )
+    rows = min(m, c.rows)
+    blocks = -(-m // c.rows) * -(-n // c.cols)
+    inner = max(-(-t.partition_m // t.tile_m) * -(-t.partition_n // t.tile_n), 1)
+    step = blocks * max(k, rows)
+    tile_m, tile_n = min(m, t.tile_m), min(n, t.tile_n)
+    last, whole_c = ports.store(tile_m, tile_n, t), ports.store(m, n, t)
+
+    again_a, again_b = loads(e, t)
+    # Loads of one product without repetition.
+    loads_a = (1 if t.resident_a is Resident.WHOLE else count_m) * (
+        steps_k if t.resident_a is Resident.TILE else 1
+    )
+    loads_b = (1 if t.resident_b is Resident.WHOLE else count_n) * (
+        steps_k if t.resident_b is Resident.TILE else 1
+    )
+    loaded_a = sum(count * ports.load_a(e.m, d, t) for d, count in depths)
+    loaded_b = sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths)
+    total_a, total_b = groups * again_a * loaded_a, groups * again_b * loaded_b
+    full, rest = divmod(e.m, c.rows)
+    across = sum(count * -(-size // c.cols) for size, count in columns)
+    multiply = (
+        groups
+        * across
+        * sum(count * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, count in depths)
+    )
+    operations = partitions * steps_k * inner
+    multiply += operations * max(0, rows + TIMING.gemm_turn - k)
+    stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
+
+    # What passes before the array starts and after it ends, and the rounds of the halves: two tiles take
+    # turns, so that a tile's time in the buffer and the loading of the next but one follow each other.
+    wait = max(c.load_a_latency, c.load_b_latency)
+    fill = max(load_a, load_b) + wait + ROUND / 2
+    drain = last + c.store_latency + ROUND / 2
+    tiles_a, tiles_b = groups * again_a * loads_a, groups * again_b * loads_b
+    hand_a = tiles_a * (load_a + c.load_a_latency + ROUND) / 2 + multiply / 2 if tiles_a > 2 else 0
+    hand_b = tiles_b * (load_b + c.load_b_latency + ROUND) / 2 + multiply / 2 if tiles_b > 2 else 0
+    late = max(last, whole_c - step * (1 - 1 / inner))
+    hand_c = (partitions * (late + c.store_latency + ROUND) + multiply) / 2 if partitions > 2 else 0
+    first_tile = step * (steps_k - 1) + step / inner
+    cycles = max(
+        max(total_a, total_b) + wait + ROUND / 2 + step + drain,
+        fill + max(multiply, hand_a, hand_b, hand_c) + drain,
+        fill + first_tile + stored + c.store_latency + ROUND / 2,
+    )
+    ideal = e.batch * e.m * e.n * e.k / c.macs_per_cycle
+    return Estimate(
+        cycles,
+        ideal,
+        multiply - ideal,
+        fill,
+        drain,
+        cycles - multiply - fill - drain,
+        total_a,
+        total_b,
+        stored,
+    )
+
+
+def refined(ports: Ports, t: Blocking) -> Estimate:
+    """The estimate, of short programs by following their tiles one by one (`sw.tiling.pipeline`)."""
+    estimate = estimated(ports, t)
+    e, config = ports.extent, ports.config
+    groups = e.batch // e.images
+    columns, depths = widths(e, t), cut(e.k, t.partition_k)
+    rows = cut(e.m, t.partition_m)
+    steps_k = -(-e.k // t.partition_k)
+    count = groups * sum(x for _, x in rows) * sum(x for _, x in columns) * steps_k
+    if count > FOLLOWED:
+        return estimate
+    ms, ns, ks = _each(rows), _each(columns), _each(depths)
+    parts: list[list[float]] = []
+    steps: list[Step] = []
+    whole = Resident.WHOLE
+    for group in range(groups):
+        seen_a: object = None
+        seen_b: object = None
+        pairs = (
+            [(i, j) for i in range(len(ms)) for j in range(len(ns))]
+            if t.m_outermost
+            else [(i, j) for j in range(len(ns)) for i in range(len(ms))]
+        )
+        for i, j in pairs:
+            m, n = ms[i], ns[j]
+            cuts = _inner_cuts(t, m, n)
+            parts.append([ports.store(x, y, t) for x, y in cuts])
+            for s, k in enumerate(ks):
+                key_a = group, 0 if t.resident_a is whole else i, s if t.resident_a is Resident.TILE else 0
+                key_b = group, 0 if t.resident_b is whole else j, s if t.resident_b is Resident.TILE else 0
+                size_a = e.m if t.resident_a is whole else m, k if t.resident_a is Resident.TILE else e.k
+                size_b = e.n if t.resident_b is whole else n, k if t.resident_b is Resident.TILE else e.k
+                steps.append(
+                    Step(
+                        ports.load_a(*size_a, t) if key_a != seen_a else 0,
+                        ports.load_b(*size_b, t) if key_b != seen_b else 0,
+                        tuple(_product(config, x, y, k) for x, y in cuts),
+                        min(1.0, config.rows / k),
+                        s == steps_k - 1,
+                    )
+                )
+                seen_a, seen_b = key_a, key_b
+    loops = sum(x > 1 for x in (groups, len(ms), len(ns), len(ks)))
+    latencies = config.load_a_latency, config.load_b_latency, config.store_latency
+    cycles, fill, drain = follow(
+        steps, parts, latencies, loops=loops, banks=config.acc_banks, patches=e.patches is not None
+    )
+    multiply = estimate.ideal + estimate.ragged
+    return dataclasses.replace(
+        estimate, cycles=cycles, fill=fill, drain=drain, waits=cycles - multiply - fill - drain
+    )
+
+
+def _inner_cuts(t: Blocking, m: int, n: int) -> list[tuple[int, int]]:
+    return [(x, y) for x in _each(cut(m, t.tile_m)) for y in _each(cut(n, t.tile_n))]
+
+
+def _each(sizes: list[tuple[int, int]]) -> list[int]:
+    return [size for size, count in sizes for _ in range(count)]
+
+
+def _product(config: MachineConfig, m: int, n: int, k: int) -> tuple[float, int]:
+    """Cycles of a product of the array, and the rows of its last block."""
+    full, rest = divmod(m, config.rows)
+    time = -(-n // config.cols) * (full * max(k, config.rows) + (max(k, rest) if rest else 0))
+    rows = rest or config.rows
+    return time + max(0, rows + TIMING.gemm_turn - k), rows
+
+
+def _repeats(resident: Resident, partitions: int, steps_k: int, inside: bool) -> int:
+    """How often an operand is loaded for one product of `partitions` partitions of the other one."""
+    if resident is Resident.WHOLE or partitions == 1:
+        return 1
+    if resident is Resident.DEPTH or steps_k == 1:
+        return partitions if inside else 1
+    return partitions

@@ -1,0 +1,137 @@
+"""Between a machine and the page's terms: the tiling problem that it poses, and a blocking told as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hw.config import MachineConfig
+from sw.tiling.blocking import Blocking, Extent, Resident
+from sw.tiling.cost import times
+from sw.tiling.estimate import Estimate, loads
+from sw.tiling.plan import BOUNDS, LOOPS, Plan
+from sw.tiling.problem import Convolution, TilingProblem
+
+#: Bytes of an element of A and B, and of the accumulator.
+ELEMENT, ACCUMULATED = 1, 4
+
+
+def tiling_problem(
+    extent: Extent, config: MachineConfig, rate: Mapping[str, float] | None = None, tiles: int = 4
+) -> TilingProblem:
+    """The tiling problem of a product on a machine: half of each buffer, the other half being filled.
+
+    `rate` are bytes per cycle by port, where less than its width; `tiles` blocks are handed on at once.
+    """
+    rates = {port: (rate or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b")}
+    p = extent.patches
+    conv = None
+    shape = {"m": extent.m, "k": extent.k, "n": extent.n}
+    square = p is not None and (p.rows.stride, p.rows.dilation) == (p.cols.stride, p.cols.dilation)
+    if p is not None and square and len({p.rows.before, p.rows.after, p.cols.before, p.cols.after}) == 1:
+        conv = Convolution(
+            sn=extent.images,
+            ic=p.channels,
+            h=p.rows.size,
+            w=p.cols.size,
+            oc=extent.m,
+            kh=p.rows.kernel,
+            kw=p.cols.kernel,
+            stride=p.rows.stride,
+            pad=p.rows.before,
+            dilation=p.rows.dilation,
+        )
+        shape = {}
+    return TilingProblem(
+        **shape,
+        elem_bytes=ELEMENT,
+        acc_elem_bytes=ACCUMULATED,
+        bw_a=rates["load_a"],
+        bw_b=rates["load_b"],
+        buf_a=config.buffer_a_bytes // 2,
+        buf_b=config.buffer_b_bytes // 2,
+        acc_max=config.acc_bytes // 2,
+        macs_per_cycle=config.macs_per_cycle,
+        block_m=config.rows,
+        block_n=config.cols,
+        sync_granularity=2 * ELEMENT * tiles,
+        write_b=None if conv is None else config.load_b_bytes,
+        conv=conv,
+    )
+
+
+def described(problem: TilingProblem, extent: Extent, t: Blocking, estimate: Estimate) -> Plan:
+    """A blocking by the names of the page, with the page's cost and why it is predicted to be the best."""
+    loads_a, loads_b = loads(extent, t)
+    time = times(problem)
+    load_a, load_b = loads_a * time.load_a, loads_b * time.load_b
+    ticks = max(time.gemm, load_a, load_b)
+    rows, columns = min(t.partition_m, extent.m), t.partition_n
+    split = t.partition_k < extent.k
+    acc = rows * -(-columns // problem.block_n) * problem.block_n * ACCUMULATED
+    bound = "gemm" if ticks == time.gemm else "load_a" if ticks == load_a else "load_b"
+    return Plan(
+        partition_m=rows,
+        partition_n=columns,
+        partition_k=t.partition_k,
+        tile_m=min(t.tile_m, rows),
+        tile_n=min(t.tile_n, columns),
+        loop_order=LOOPS["m" if t.m_outermost else "n"],
+        split_k=split,
+        acc_needed=acc if split else 0,
+        loads_a=loads_a,
+        loads_b=loads_b,
+        utilization=time.gemm / ticks,
+        cycles=ticks / time.unit,
+        bytes_a=loads_a * problem.m * problem.k * ELEMENT,
+        bytes_b=loads_b * problem.pixels * ELEMENT,
+        reason=_reason(problem, extent, t, estimate, (loads_a, loads_b), bound),
+    )
+
+
+def _reason(
+    problem: TilingProblem,
+    extent: Extent,
+    t: Blocking,
+    estimate: Estimate,
+    loaded: tuple[int, int],
+    bound: str,
+) -> str:
+    outer, inner = ("m", "n") if t.m_outermost else ("n", "m")
+    depth_a, depth_b = (min(t.partition_m, extent.m), extent.k), (extent.k, t.partition_n)
+    if t.partition_k == extent.k:
+        why = (
+            f"K stays whole: pieces of {depth_a[0]:,} rows of A and {depth_b[1]:,} columns of B with all of K "
+            "fit half of their buffers."
+        )
+    else:
+        why = (
+            f"K is split into steps of {t.partition_k:,}, while a piece of C of {depth_a[0]:,} x "
+            f"{depth_b[1]:,} stays in half of the accumulator."
+        )
+    stays = [
+        f"{'all' if resident is Resident.WHOLE else 'a piece'} of {name} stays in its buffer"
+        for name, resident in (("A", t.resident_a), ("B", t.resident_b))
+        if resident is not Resident.TILE
+    ]
+    order = f"With {outer} outside {inner}, A is loaded {_times(loaded[0])} and B {_times(loaded[1])}"
+    order += f"; {' and '.join(stays)}." if stays else "."
+    e = estimate
+    lost = [
+        f"{cycles:,.0f} {what}"
+        for cycles, what in (
+            (e.ragged, "at ragged edges and short depths"),
+            (e.fill, "before the first product"),
+            (e.drain, "after the last"),
+            (e.waits, "waiting for loads, stores and hands"),
+        )
+        if round(cycles) > 0
+    ]
+    return (
+        f"{why} {order} By array and loads alone {BOUNDS[bound]} bounds it; of the {e.cycles:,.0f} cycles "
+        f"predicted on this machine {e.ideal:,.0f} multiply at the peak"
+        + (f", lost are {', '.join(lost)}." if lost else ".")
+    )
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

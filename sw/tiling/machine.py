@@ -1,0 +1,108 @@
+"""From a problem and a machine to the blocking of a program.
+
+The page's planner (`sw.tiling.plan`) minimises the time of array and loads alone. A machine also stores,
+fills and drains its pipeline, cuts blocks at edges, and hands tiles from engine to engine; the estimate
+(`sw.tiling.estimate`) counts these, so that it can be compared with the machine and the best blocking is the
+best there. Half of each buffer and of the accumulator hold one tile, so that the next is loaded, multiplied
+or stored meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.isa import KERNEL_BITS, SIZE_BITS
+from sw.tiling.blocking import Blocking, Extent, pitch
+from sw.tiling.candidates import candidates, inner_cuts
+from sw.tiling.estimate import Estimate, Ports, estimated, refined, widths
+
+#: What a step counts beyond its time when blockings are compared: large tiles ask less of warps and memory
+#: when memory stalls.
+STEP_PENALTY, INNER_PENALTY, TRAFFIC_PENALTY = 16, 2, 1 / 32
+#: Partitions for which inner tiles are tried, and blockings that are estimated more closely.
+FINALISTS = 6
+_LARGEST_SIZE = (1 << SIZE_BITS) - 1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A blocking with its estimate; `score` is what is compared."""
+
+    blocking: Blocking
+    estimate: Estimate
+    score: float
+
+
+def choose(extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None) -> Blocking:
+    """The blocking of least estimated time; `bandwidth` in bytes per cycle for ports slower than their width.
+
+    Raises `InputError` when not even the smallest tile fits half of the buffers.
+    """
+    return best(extent, config, bandwidth, 1)[0].blocking
+
+
+def best(
+    extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None, count: int = 1
+) -> list[Choice]:
+    """The `count` best blockings by estimated time, best first; see `choose`."""
+    rate = {
+        port: (bandwidth or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b", "store")
+    }
+    _check_geometry(extent)
+    ports = Ports(extent, config, rate)
+    choices = [_judged(ports, t) for t in candidates(extent, config)]
+    if not choices:
+        raise InputError(_nothing_fits(extent, config))
+    choices.sort(key=lambda c: c.score)
+    # Inner tiles change little but the end: only the best partitions are worth cutting.
+    for choice in choices[: FINALISTS + count]:
+        choices += [_judged(ports, t) for t in inner_cuts(config, choice.blocking)]
+    choices.sort(key=lambda c: c.score)
+    final = [_judged(ports, c.blocking, refined) for c in choices[: FINALISTS + count]]
+    final.sort(key=lambda c: c.score)
+    return final[:count]
+
+
+def _judged(ports: Ports, t: Blocking, judge: Callable[[Ports, Blocking], Estimate] = estimated) -> Choice:
+    estimate = judge(ports, t)
+    return Choice(t, estimate, estimate.cycles + _penalty(ports.extent, t, estimate))
+
+
+def _check_geometry(extent: Extent) -> None:
+    if extent.patches is None:
+        return
+    limit = (1 << KERNEL_BITS) - 1
+    for name, axis in (("rows", extent.patches.rows), ("columns", extent.patches.cols)):
+        for what in ("kernel", "stride", "dilation"):
+            if getattr(axis, what) > limit:
+                raise InputError(f"{what} along {name} must be at most {limit}, not {getattr(axis, what)}")
+        for what in ("size", "before"):
+            if getattr(axis, what) > _LARGEST_SIZE // 2:
+                raise InputError(
+                    f"{what} along {name} must be at most {_LARGEST_SIZE // 2}, not {getattr(axis, what)}"
+                )
+
+
+def _nothing_fits(extent: Extent, config: MachineConfig) -> str:
+    d = config.derived
+    kernel = extent.patches.kernel if extent.patches else 1
+    need_a = min(extent.m, config.rows) * kernel
+    need_b = config.cols * pitch(d.buffer_b, True, 2 if extent.patches else 1, kernel)
+    return (
+        f"buffers must hold two tiles: a tile of one block and {kernel} step{'s' * (kernel > 1)} of K needs "
+        f"{need_a} bytes in half of buffer A (it has {config.buffer_a_bytes // 2}), {need_b} in half of "
+        f"buffer B ({config.buffer_b_bytes // 2}) and {config.rows * d.acc_word_bytes} in half of the "
+        f"accumulator ({config.acc_bytes // 2})"
+    )
+
+
+def _penalty(extent: Extent, t: Blocking, estimate: Estimate) -> float:
+    """What steps, operations of the array and traffic count when blockings are compared."""
+    partitions = -(-extent.m // t.partition_m) * sum(count for _, count in widths(extent, t))
+    steps = extent.batch // extent.images * partitions * -(-extent.k // t.partition_k)
+    inner = -(-t.partition_m // t.tile_m) * -(-t.partition_n // t.tile_n)
+    traffic = estimate.loads_a + estimate.loads_b
+    return STEP_PENALTY * steps + INNER_PENALTY * steps * (inner - 1) + TRAFFIC_PENALTY * traffic

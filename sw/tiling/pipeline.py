@@ -1,0 +1,116 @@
+"""The time of a short program by following its tiles through loaders, array and storer.
+
+Coarser than the cycle model (`cosim.model`), which executes the program's instructions: here a tile is one
+step of one engine, and the hand from engine to engine a constant. It serves programs that are too short for
+a steady state, where a formula of averages would be off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hw.isa import TIMING
+
+#: Cycles from the start of a warp to its first operation: at least, per loop, and more for patches.
+START, START_LOOP, START_PATCHES = 2, 4, 30
+#: From the last answer of a load to the first columns that the array reads.
+LOADED = TIMING.load_write + 5
+#: From the last columns of a product (its rows still to drain) to the next operation that waits for it.
+MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + 4
+#: From the issue of an operation to its first beat at the port.
+ISSUED = 4
+#: From the last beat of a store to its completion, beyond the latency.
+STORED = TIMING.store_response + TIMING.store_output
+#: What a warp does between two tiles when it is not ahead of its engine.
+BETWEEN = 5
+
+
+class Lane:
+    """An engine that fills one half of a buffer while the other is in use."""
+
+    def __init__(self, start: float, latency: float):
+        self.free = start
+        self.latency = latency
+        self.halves = [0.0, 0.0]
+        self.turn = 0
+        self.ready = 0.0
+
+    def load(self, time: float, released: float) -> None:
+        """Load a tile; `released` is when the tile that was used until now is done with."""
+        self.halves[1 - self.turn] = released
+        begin = max(self.free, self.halves[self.turn] + BETWEEN)
+        self.free = begin + time
+        self.ready = self.free + self.latency + LOADED
+        self.turn = 1 - self.turn
+
+
+class Step(NamedTuple):
+    """One step of K of a partition.
+
+    Cycles of loading A and B (0: what is there stays), the products of its inner tiles with the rows of their
+    last block, the share of cycles in which the array writes to the accumulator, and whether it is the
+    partition's last step.
+    """
+
+    load_a: float
+    load_b: float
+    products: Sequence[tuple[float, int]]
+    writes: float
+    last: bool
+
+
+def follow(
+    steps: Sequence[Step],
+    stores: Sequence[Sequence[float]],
+    latencies: tuple[int, int, int],
+    *,
+    loops: int,
+    banks: int,
+    patches: bool = False,
+) -> tuple[float, float, float]:
+    """Cycles of the whole, of those before the first product and of those after the last.
+
+    `stores` are the cycles that storing takes, by partition and inner tile; `latencies` those of the ports
+    of A, B and C; programs have `loops`; the accumulator has `banks`, half of them for each of two
+    partitions, so that the storer waits for the array where both are in the same partition; with `patches` B
+    is loaded as the patches of a convolution.
+    """
+    first_issue = START + START_LOOP * loops + ISSUED
+    a = Lane(first_issue, latencies[0])
+    b = Lane(first_issue + START_PATCHES * patches, latencies[1])
+    array = array_done = 0.0
+    halves_c, turn_c = [0.0, 0.0], 0
+    store = stored = 0.0
+    first = -1.0
+    partition, fresh = 0, True
+    for step in steps:
+        if step.load_a:
+            a.load(step.load_a, array_done)
+        if step.load_b:
+            b.load(step.load_b, array_done)
+        begin = max(a.ready, b.ready, halves_c[turn_c] if fresh else 0.0)
+        fresh = False
+        end = max(array, begin) + sum(time for time, _ in step.products)
+        share = 1 - step.writes / (banks // 2)
+        for i, (time, rows) in enumerate(step.products):
+            start = max(array, begin)
+            first = start if first < 0 else first
+            array = start + time
+            array_done = array + rows + MULTIPLIED
+            if step.last:
+                store = _stored(max(store, array_done + ISSUED), stores[partition][i], end, share)
+                stored = store + latencies[2] + STORED
+        if step.last:
+            halves_c[turn_c] = stored + BETWEEN
+            turn_c, partition, fresh = 1 - turn_c, partition + 1, True
+    return stored, first, stored - array
+
+
+def _stored(begin: float, time: float, until: float, share: float) -> float:
+    """End of a store that takes `time` cycles, of which it only has a share before `until`."""
+    if begin >= until:
+        return begin + time
+    if time <= (until - begin) * share:
+        return begin + time / share
+    return until + time - (until - begin) * share
