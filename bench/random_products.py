@@ -22,7 +22,9 @@ from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
 from jacquard.execute import make_job
+from sw.convolution import Convolution
 from sw.lowering import lower
+from sw.patches import Axis
 from sw.problem import Product
 
 _TEST = load("test")
@@ -52,9 +54,9 @@ MACHINES: dict[str, MachineConfig] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One product, its operands' seed and its memories."""
+    """One product or convolution, its operands' seed and its memories."""
 
-    problem: Product
+    problem: Product | Convolution
     settings: MemorySettings
     seed: int
 
@@ -90,14 +92,44 @@ def draw(config: MachineConfig, seed: str) -> Case:
         r.random() < 0.5,
         r.random() < 0.5,
     )
-    settings = MemorySettings.of(
+    return Case(problem, _memories(config, r), r.randrange(1 << 32))
+
+
+def draw_convolution(config: MachineConfig, seed: str) -> Case:
+    """A random convolution: kernels, strides, padding, dilation, groups, images, types, zero points."""
+    r = random.Random(seed)
+    kernel_most = min(config.buffer_a_bytes // config.rows, config.buffer_b_bytes // config.cols) // 4
+
+    def axis() -> Axis:
+        kernel, dilation = r.choice([1, 2, 3, 3, 5, 7]), r.choice([1, 1, 2, 3])
+        before, after = (r.choice([0, 0, 1, kernel // 2, r.randint(0, 9)]) for _ in range(2))
+        least = max(1, (kernel - 1) * dilation + 1 - before - after)
+        size = max(least, r.choice([r.randint(1, 9), r.randint(1, 40), r.randint(30, 120)]))
+        return Axis(size, kernel, r.choice([1, 1, 2, 3, 7]), before, after, dilation)
+
+    while True:
+        rows, cols = axis(), axis()
+        groups, images = r.choice([1, 1, 2]), r.choice([1, 1, 2])
+        channels, out = groups * r.randint(1, 24), groups * r.randint(1, 24)
+        size = images * out * channels * rows.outputs * cols.outputs * rows.kernel * cols.kernel // groups
+        if size < 30_000 * config.macs_per_cycle and rows.kernel * cols.kernel < kernel_most:
+            break
+    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
+    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
+    problem = Convolution(
+        images, channels, rows, cols, out, types["a"], types["b"], zeros["a"], zeros["b"], groups
+    )
+    return Case(problem, _memories(config, r), r.randrange(1 << 32))
+
+
+def _memories(config: MachineConfig, r: random.Random) -> MemorySettings:
+    return MemorySettings.of(
         config,
         latency={p: r.randint(1, 100) for p in PORTS},
         bandwidth={p: r.randint(1, config.port_bytes(p)) for p in PORTS} if r.random() < 0.4 else None,
         stall_seed=r.randrange(1 << 32) if r.random() < 0.5 else None,
         stall_rate=r.choice([16, 64, 128]),
     )
-    return Case(problem, settings, r.randrange(1 << 32))
 
 
 def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:
@@ -126,17 +158,18 @@ def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:
 @click.option("--count", default=200, show_default=True, help="Products, spread over the machines.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--sim", default="cpp", show_default=True, type=click.Choice(["verilator", "cpp"]))
+@click.option("--convolutions", is_flag=True, help="Draw convolutions instead of products.")
 @click.option("--machine", multiple=True, type=click.Choice(list(MACHINES)), help="Default: all.")
-def main(count: int, seed: int, sim: str, machine: tuple[str, ...]) -> None:
-    """Compare random products with model and NumPy."""
+def main(count: int, seed: int, sim: str, convolutions: bool, machine: tuple[str, ...]) -> None:
+    """Compare random products or convolutions with model and NumPy."""
     table = Table("machine", "products", "MACs", "cycles", "events", "differences")
     names = machine or tuple(MACHINES)
     failures: list[str] = []
     for name in names:
         config = MACHINES[name]
-        tally = prove(
-            config, [draw(config, f"{seed}/{name}/{i}") for i in range(-(-count // len(names)))], sim
-        )
+        made = draw_convolution if convolutions else draw
+        cases = [made(config, f"{seed}/{name}/{i}") for i in range(-(-count // len(names)))]
+        tally = prove(config, cases, sim)
         failures += tally.failures
         table.add_row(
             name,

@@ -74,7 +74,7 @@ class Result:
         kernel = self.kernel
         rate = {port: self.bandwidth[port] for port in ("load_a", "load_b", "store")}
         estimate = refined(Ports(kernel.extent, kernel.config, rate), kernel.blocking)
-        problem = tiling_problem(kernel.extent, kernel.config, rate)
+        problem = tiling_problem(kernel.extent, kernel.config, rate, kernel.blocking)
         plan = described(problem, kernel.extent, kernel.blocking, estimate).as_dict()
         return plan | {"page_cycles": plan.pop("cycles"), "predicted_cycles": round(estimate.cycles)}
 

@@ -1,4 +1,4 @@
-"""Random products on several machines: bit-exact, and every event in the cycle that was predicted.
+"""Random products and convolutions on several machines: bit-exact, and every event in the cycle that was predicted.
 
 The budget is fixed here; `bench/random_products.py` goes on for as long as it is let.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.random_products import MACHINES, draw, prove
+from bench.random_products import MACHINES, draw, draw_convolution, prove
 
 #: Products per machine: 6 machines x 34 = 204 shapes.
 BUDGET = 34
@@ -19,3 +19,15 @@ def test_random_products_are_bit_exact_and_cycle_exact(name: str) -> None:
     assert report.failures == []
     assert report.products == BUDGET
     assert report.events > 100 * BUDGET
+
+
+#: Convolutions per machine.
+CONVOLUTIONS = 12
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_random_convolutions_are_bit_exact_and_cycle_exact(name: str) -> None:
+    cases = [draw_convolution(MACHINES[name], f"{name}/{i}") for i in range(CONVOLUTIONS)]
+    report = prove(MACHINES[name], cases, "verilator")
+    assert report.failures == []
+    assert report.products == CONVOLUTIONS

@@ -10,24 +10,34 @@ from hw import isa
 from hw.bits import log2
 from hw.config import BufferShape, MachineConfig
 from hw.interfaces import PC_BITS, WARP_BITS, ErrorReport, ReadRequest, operation, windows_layout
+from hw.memory.patch_requests import VARIANT, PatchRequests, shape_of, wrong_operands
+from hw.memory.patches import PatchShape
 
 #: What the writer needs of an operation.
-Descriptor = data.StructLayout(
-    {
-        "low": 7,  # memory address modulo the port's bytes
-        "step": 7,  # load_stride modulo the port's bytes
-        "target": isa.BUFFER_BITS,
-        "outer": isa.SIZE_BITS,
-        "inner": isa.SIZE_BITS,
-        "pitch": isa.BUFFER_BITS,
-        "fill": 8,
-        "pad_outer": isa.SIZE_BITS,
-        "pad_inner": isa.SIZE_BITS,
-        "lanes_first": 1,  # the `_t` form
-        "warp": WARP_BITS,
-        "pc": PC_BITS,
-    }
-)
+_PLAIN = {
+    "low": 7,  # address of the first byte (of patches: of pixel 0) modulo the port's bytes
+    "step": 7,  # load_stride modulo the port's bytes
+    "target": isa.BUFFER_BITS,
+    "outer": isa.SIZE_BITS,
+    "inner": isa.SIZE_BITS,
+    "pitch": isa.BUFFER_BITS,
+    "fill": 8,
+    "pad_outer": isa.SIZE_BITS,
+    "pad_inner": isa.SIZE_BITS,
+    "lanes_first": 1,  # the bytes of a beat are successive lanes: the `_t` form and patches
+    "warp": WARP_BITS,
+    "pc": PC_BITS,
+}
+
+
+def forms_patches(port: str) -> bool:
+    """Whether a loader has the hardware of `load_b_conv`."""
+    return port == "load_b"
+
+
+def descriptor(port: str) -> data.StructLayout:
+    """What the writer of a loader needs of an operation."""
+    return data.StructLayout(_PLAIN | ({"patches": 1, "geometry": PatchShape} if forms_patches(port) else {}))
 
 
 def loader_target(config: MachineConfig, port: str) -> BufferShape:
@@ -40,7 +50,8 @@ class LoadRequests(Component):
     """The asking half of a loader.
 
     **Timing.** Takes an operation in cycle s; its first beat enters the request register in s + 1 at the
-    earliest and is presented one cycle later. One beat per cycle, no bubble between operations.
+    earliest and is presented one cycle later. One beat per cycle, no bubble between operations. The steps of
+    `load_b_conv` pass through the request register like beats, most of them like fill beats.
     """
 
     def __init__(self, config: MachineConfig, port: str):
@@ -51,7 +62,7 @@ class LoadRequests(Component):
             {
                 "operation": In(stream.Signature(operation(port))),
                 "request": Out(stream.Signature(ReadRequest)),
-                "taken": Out(stream.Signature(Descriptor, always_ready=True)),
+                "taken": Out(stream.Signature(descriptor(port), always_ready=True)),
                 "room": In(1),
                 "windows": In(windows_layout(config)),
                 "stop": In(1),
@@ -93,15 +104,16 @@ class LoadRequests(Component):
             (first >= w.first) & (last <= w.last) & (last >= first) & w.read for w in self.windows
         ).any()
         outside = Signal()
-        in_memory = Signal()
+        in_memory, reads = Signal(), Signal()
         m.d.comb += [
             in_memory.eq(~filling & ~tail),
             outside.eq(active & in_memory & row_start & ~inside & ~self.stop),
             advance.eq(active & free & ~outside & ~self.stop),
             enter.eq(advance),
+            reads.eq(in_memory),
         ]
         with m.If(free):
-            m.d.sync += [valid.eq(enter), is_fill.eq(~in_memory), address.eq(beat)]
+            m.d.sync += [valid.eq(enter), is_fill.eq(~reads), address.eq(beat)]
 
         # What the beat that enters is the last of.
         row_done, op_done = Signal(), Signal()
@@ -110,7 +122,9 @@ class LoadRequests(Component):
         m.d.comb += row_done.eq(end_of_segment & ~has_fill)
         last_row = Mux(tail, tails == 1, (rows == 1) & (tails == 0))
         m.d.comb += op_done.eq(advance & row_done & last_row)
-        next_first = (first + stride)[:32]
+        next_first = Signal(32)
+        next_last = (next_first + span)[:32]
+        m.d.comb += next_first.eq(first + stride)
         with m.If(advance):
             m.d.sync += [beat.eq(beat + 1), row_start.eq(0)]
             with m.If(~in_memory):
@@ -127,24 +141,29 @@ class LoadRequests(Component):
                     m.d.sync += [
                         rows.eq(rows - 1),
                         first.eq(next_first),
-                        last.eq(next_first + span),
+                        last.eq(next_last),
                         beat.eq(next_first[shift:]),
                         row_start.eq(1),
                     ]
 
         # Taking an operation: the walker is idle, or its last beat just enters.
-        take, bad = Signal(), Signal()
+        take, bad, idle, refused = Signal(), Signal(), Signal(), Signal()
         reach = op.inner + op.load_pad_inner
         m.d.comb += [
-            take.eq(self.operation.valid & (~active | op_done) & self.room & ~self.stop),
+            idle.eq(~active | op_done),
+            take.eq(self.operation.valid & idle & self.room & ~self.stop),
             self.operation.ready.eq(take),
         ]
+        empty = (op.outer == 0) | (op.inner == 0)
         conflict = (
             op.variant[0]
             & (reach > shape.lanes)
             & (op.load_pitch[: log2(shape.banks)] != shape.lanes % shape.banks)
         )
-        m.d.comb += bad.eq(take & ((op.outer == 0) | (op.inner == 0) | conflict))
+        m.d.comb += [
+            refused.eq(empty | conflict),
+            bad.eq(take & refused),
+        ]
         with m.If(take):
             m.d.sync += [
                 active.eq(~bad),
@@ -194,6 +213,50 @@ class LoadRequests(Component):
             m.d.comb += [
                 self.error.eq(1),
                 report.cause.eq(isa.Cause.WINDOW),
+                report.warp.eq(who.warp),
+                report.pc.eq(who.pc),
+            ]
+        if not forms_patches(self._port):
+            return m
+
+        # `load_b_conv`: its own walker beside that of the rows, which stays at rest; the request register,
+        # the address of the row and the check of windows are shared.
+        m.submodules.patches = patches = PatchRequests(width)
+        of_patches = op.variant == VARIANT
+        m.d.comb += [
+            patches.start.eq(take & ~bad & of_patches),
+            patches.operation.eq(op),
+            patches.go.eq(free & ~self.stop),
+            patches.inside.eq(inside),
+            patches.first.eq(first),
+            patches.stride.eq(stride),
+            patches.next_first.eq(next_first),
+            enter.eq(advance | patches.enter),
+            reads.eq(Mux(patches.active, patches.reads, in_memory)),
+            next_first.eq(patches.base + patches.gap),
+            idle.eq((~active & ~patches.active) | op_done | patches.done),
+            refused.eq(Mux(of_patches, empty | wrong_operands(op, shape, width), empty | conflict)),
+            # No field in a condition of its own: Verilog's writer would make a latch of a part of a signal.
+            t.patches.eq(of_patches),
+            t.geometry.eq(shape_of(op)),
+            t.lanes_first.eq(op.variant != 0),
+            t.low.eq((op.memory - Mux(of_patches, op.conv_left, 0))[:shift]),
+        ]
+        with m.If(take & of_patches):
+            m.d.sync += active.eq(0)
+        with m.If(patches.enter):
+            with m.If(patches.new_beat):
+                m.d.sync += beat.eq(beat + 1)
+            with m.If(patches.new_row):
+                m.d.sync += [
+                    first.eq(next_first),
+                    last.eq(next_last),
+                    beat.eq((next_first - patches.left)[shift:]),
+                ]
+        with m.If(patches.outside | patches.wrong):
+            m.d.comb += [
+                self.error.eq(1),
+                report.cause.eq(Mux(patches.wrong, isa.Cause.OPERAND, isa.Cause.WINDOW)),
                 report.warp.eq(who.warp),
                 report.pc.eq(who.pc),
             ]

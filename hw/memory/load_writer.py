@@ -13,7 +13,9 @@ from hw.bits import log2, low, range_mask, rotate_left
 from hw.config import MachineConfig
 from hw.interfaces import INNER_BITS, WARP_BITS, ErrorReport, read_response
 from hw.memory.buffer import BankedWrite, address_bits
-from hw.memory.load_requests import Descriptor, loader_target
+from hw.memory.load_requests import descriptor, forms_patches, loader_target
+from hw.memory.patch_places import PatchPlaces, column_bits
+from hw.memory.strided_bytes import StridedBytes
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,11 @@ class LoadWriter(Component):
     def __init__(self, config: MachineConfig, port: str):
         self._width = config.port_bytes(port)
         self._shape = loader_target(config, port)
+        self._descriptor, self._patches = descriptor(port), forms_patches(port)
+        self._bits = column_bits(self._shape, self._width) if self._patches else INNER_BITS
         super().__init__(
             {
-                "taken": In(stream.Signature(Descriptor)),
+                "taken": In(stream.Signature(self._descriptor)),
                 "response": In(stream.Signature(read_response(self._width))),
                 "write": Out(BankedWrite(self._shape)),
                 "stop": In(1),
@@ -63,16 +67,17 @@ class LoadWriter(Component):
         m = Module()
         width, shape = self._width, self._shape
         shift, lane_bits, bank_bits = log2(width), log2(shape.lanes), log2(shape.banks)
-        d = Signal(Descriptor)
+        bits = self._bits
+        d = Signal(self._descriptor)
         active, filling, tail = Signal(), Signal(), Signal()
         rows, tails = Signal(isa.SIZE_BITS), Signal(isa.SIZE_BITS)
         row_low = Signal(shift)  # memory alignment of the current row
         first, left = Signal(shift), Signal(isa.SIZE_BITS + 2)  # valid bytes of the beat: [first, left)
         lane = Signal(max(1, lane_bits))
-        base = Signal(INNER_BITS)  # column of element 0 of the row
-        column = Signal(INNER_BITS)  # depth-first form: column of byte 0 of the beat
+        base = Signal(bits)  # column of element 0 of the row
+        column = Signal(bits)  # depth-first form: column of byte 0 of the beat
         position = Signal(bank_bits)  # lanes-first form: lane index of byte 0, modulo the banks
-        block = Signal(INNER_BITS)  # lanes-first form: column of the block of byte 0
+        block = Signal(bits)  # lanes-first form: column of the block of byte 0
 
         in_memory, step = Signal(), Signal()
         m.d.comb += [
@@ -89,7 +94,7 @@ class LoadWriter(Component):
         ]
         # Blocks that a beat of successive lanes can touch; a buffer of one lane has no such form.
         spread = max(1, width // shape.lanes) if lane_bits else 0
-        blocks = [Signal(INNER_BITS, name=f"block{i}") for i in range(spread + 1)]
+        blocks = [Signal(bits, name=f"block{i}") for i in range(spread + 1)]
         m.d.comb += [value.eq(block + i * d.pitch) for i, value in enumerate(blocks)]
         within = low(position, lane_bits)
 
@@ -138,7 +143,7 @@ class LoadWriter(Component):
                 with m.Else():
                     m.d.sync += rows.eq(rows - 1)
                 start_row(
-                    (base + jump)[:INNER_BITS],
+                    (base + jump)[:bits],
                     next_lane[: len(lane)],
                     Mux(to_tail, 0, (row_low + d.step)[:shift]),
                     Mux(to_tail, d.inner + d.pad_inner, d.inner),
@@ -160,10 +165,19 @@ class LoadWriter(Component):
                 start_row(new.target, Const(0, len(lane)), new.low[:shift], new.inner, new.pitch)
 
         source = self.response.payload
+        word, mask = Signal(8 * width), Signal(width)
+        moves, ends, awaited = Signal(), Signal(), Signal()
+        m.d.comb += [
+            word.eq(Mux(in_memory, source.data, d.fill.replicate(width))),
+            mask.eq(range_mask(first, left, width)),
+            moves.eq(step),  # a beat goes into the pipeline
+            ends.eq(op_done),
+            awaited.eq(in_memory),
+        ]
         beat = _Beat(
-            step=step,
-            data=Mux(in_memory, source.data, d.fill.replicate(width)),
-            mask=range_mask(first, left, width),
+            step=moves,
+            data=word,
+            mask=mask,
             lanes_first=d.lanes_first,
             rotation=Mux(d.lanes_first, position + base, lane + column)[:bank_bits],
             lane=lane,
@@ -171,24 +185,97 @@ class LoadWriter(Component):
             within=within,
             base=base,
             blocks=blocks,
-            last=op_done,
-            failed=step & in_memory & source.error,
+            last=ends,
+            failed=moves & awaited & source.error,
             warp=d.warp,
             pc=d.pc,
         )
         self._place(m, beat)
+        if not self._patches:
+            return m
+
+        # `load_b_conv`: beside the walker of rows, which stays at rest, one of steps is a step ahead and sets
+        # the registers of the lanes-first form. Plain loads pass through the choice of bytes unchanged.
+        m.submodules.places = places = PatchPlaces(shape, width, bits)
+        m.submodules.strided = strided = StridedBytes(width)
+        place = places.place
+        present, final, fresh, reads = (
+            Signal(name=f"patch_{n}") for n in ("present", "final", "fresh", "reads")
+        )
+        read_from, read_to, write_from, write_to = (
+            Signal(shift + 1, name=n) for n in ("read_from", "read_to", "write_from", "write_to")
+        )
+        skip, stride = Signal(isa.KERNEL_BITS), Signal(isa.KERNEL_BITS)
+        filled, kept = Signal(8 * width), Signal(8 * width)  # the beat; as it was in the step before
+        from_memory, waits, patch_step = Signal(width), Signal(), Signal()
+        start = self.taken.ready & self.taken.valid
+        m.d.comb += [
+            places.start.eq(start & new.patches),
+            places.advance.eq(~present | patch_step),
+            places.shape.eq(d.geometry),
+            places.outer.eq(d.outer),
+            places.inner.eq(d.inner),
+            places.align.eq(d.low),
+            places.target.eq(d.target),
+            places.pitch.eq(d.pitch),
+            waits.eq(present & fresh & reads),
+            patch_step.eq(present & ~self.stop & (~waits | self.response.valid)),
+            self.response.ready.eq(self.stop | (active & in_memory) | waits),
+            self.taken.ready.eq((~active & ~present & ~places.active) | op_done | (patch_step & final)),
+            from_memory.eq(range_mask(read_from, read_to, width) & in_memory.replicate(width)),
+            filled.eq(Cat(Mux(from_memory[i], source.data.word_select(i, 8), d.fill) for i in range(width))),
+            strided.data.eq(Mux(fresh, filled, kept)),
+            strided.valid.eq(range_mask(first, left, width)),
+            strided.skip.eq(skip),
+            strided.stride.eq(stride),
+            word.eq(strided.chosen),
+            mask.eq(strided.chosen_valid & range_mask(write_from, write_to, width)),
+            moves.eq(step | patch_step),
+            ends.eq(op_done | (patch_step & final)),
+            awaited.eq(Mux(present, waits, in_memory)),
+        ]
+        with m.If(patch_step):
+            m.d.sync += [kept.eq(strided.data), present.eq(0)]
+        with m.If(places.valid & places.advance):
+            m.d.sync += [
+                present.eq(1),
+                final.eq(place.last),
+                fresh.eq(place.first_of_beat),
+                reads.eq(place.reads),
+                read_from.eq(place.read_from),
+                read_to.eq(place.read_to),
+                first.eq(0),
+                left.eq(place.used_to),
+                skip.eq(place.skip),
+                write_from.eq(place.write_from),
+                write_to.eq(place.write_to),
+                position.eq(place.position),
+                base.eq(place.base),
+                block.eq(place.block),
+            ]
+        with m.If(start):
+            m.d.sync += [
+                active.eq(~new.patches),
+                fresh.eq(1),
+                read_from.eq(0),
+                read_to.eq(width),
+                skip.eq(0),
+                stride.eq(Mux(new.patches, new.geometry.stride_w, 1)),
+                write_from.eq(0),
+                write_to.eq(width),
+            ]
         return m
 
     def _place(self, m: Module, beat: _Beat) -> None:
         """Two pipeline stages: keep the beat; rotate it and find each bank's address."""
         width, shape = self._width, self._shape
         lane_bits, bank_bits = log2(shape.lanes), log2(shape.banks)
-        high_bits = INNER_BITS - bank_bits
+        high_bits = self._bits - bank_bits
         limit = shape.columns // shape.banks
 
         valid, last = Signal(), Signal()
         kept, mask, lanes_first = Signal(8 * width), Signal(width), Signal()
-        rotation, lane, column = Signal(bank_bits), Signal(len(beat.lane)), Signal(INNER_BITS)
+        rotation, lane, column = Signal(bank_bits), Signal(len(beat.lane)), Signal(self._bits)
         within, base_low = Signal(max(1, lane_bits)), Signal(max(1, lane_bits))
         highs = [Signal(high_bits, name=f"high{i}") for i in range(len(beat.blocks))]
         who = Signal(ErrorReport)

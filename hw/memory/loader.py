@@ -2,8 +2,8 @@
 
 Two halves share a small queue of operations in flight. `LoadRequests` walks the rows and asks;
 `LoadWriter` walks the same rows again when the answers come and puts every byte where it belongs. So
-nothing has to be stored per request, whatever the latency. im2col addressing will be a second walker
-beside the row walker in both halves.
+nothing has to be stored per request, whatever the latency. The loader of buffer B has a second walker
+beside the row walker in both halves, for `load_b_conv`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hw import isa
 from hw.config import MachineConfig
 from hw.interfaces import EngineControl, ReadPort, windows_layout
 from hw.memory.buffer import BankedWrite
-from hw.memory.load_requests import Descriptor, LoadRequests, loader_target
+from hw.memory.load_requests import LoadRequests, descriptor, loader_target
 from hw.memory.load_writer import LoadWriter
 
 
@@ -28,7 +28,7 @@ class Loader(Component):
     """
 
     def __init__(self, config: MachineConfig, port: str):
-        self._config, self._port = config, port
+        self.config, self._port = config, port
         super().__init__(
             {
                 "control": Out(EngineControl(port)),
@@ -41,9 +41,10 @@ class Loader(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         limit = isa.TIMING.in_flight
-        m.submodules.requests = requests = LoadRequests(self._config, self._port)
-        m.submodules.writer = writer = LoadWriter(self._config, self._port)
-        m.submodules.taken = taken = fifo.SyncFIFO(width=Descriptor.size, depth=limit)
+        m.submodules.requests = requests = LoadRequests(self.config, self._port)
+        m.submodules.writer = writer = LoadWriter(self.config, self._port)
+        width = descriptor(self._port).size
+        m.submodules.taken = taken = fifo.SyncFIFO(width=width, depth=limit)
         control = self.control
         connect(m, flipped(control.operation), requests.operation)
         connect(m, requests.request, flipped(self.memory.request))

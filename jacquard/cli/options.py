@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from hw.config import MachineConfig, load, parse_setting
+from hw.config import PORTS, MachineConfig, load, parse_setting
+from hw.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +32,35 @@ def hardware(function: F) -> F:
 def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
     """The machine that `--hw` and `--set` describe."""
     return load(hw, dict(parse_setting(text) for text in settings))
+
+
+def memories(function: F) -> F:
+    """`--latency` and `--bandwidth`; the command gets texts, and `by_port` reads them."""
+    function = click.option(
+        "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable."
+    )(function)
+    return click.option(
+        "--latency", multiple=True, metavar="PORT=N", help="Latency of a port in cycles; repeatable."
+    )(function)
+
+
+def by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
+    """Numbers by memory port out of `PORT=N`."""
+    values = {}
+    for text in texts:
+        port, sign, number = text.partition("=")
+        if not sign or port not in PORTS or not re.fullmatch(r"[0-9]{1,9}", number):
+            raise InputError(f"{option} must be PORT=N with a port of {', '.join(PORTS)}, not {text!r}")
+        values[port] = int(number)
+    return values
+
+
+def sizes(option: str, text: str, count: int | None) -> tuple[int, ...]:
+    """Whole numbers with an x between them, `count` of them."""
+    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or (count and text.count("x") != count - 1):
+        form = "MxKxN" if count else "N or NxN..."
+        raise InputError(f"{option} must be {form} with whole numbers, not {text!r}")
+    return tuple(int(size) for size in text.split("x"))
 
 
 def as_json(function: F) -> F:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from rich.console import Console
 from cosim import trace as chrome
 from cosim.backends import BACKENDS, simulator
 from cosim.settings import MemorySettings
-from hw.config import PORTS, MachineConfig
+from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.cli.options import as_json, by_port, hardware, machine, memories, note, print_json, sizes
 from jacquard.execute import Report, Task, execute, outputs
 from jacquard.files import atomic, check_writable
 from jacquard.report.table import print_report
@@ -65,8 +64,7 @@ class _Files:
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
-@click.option("--latency", multiple=True, metavar="PORT=N", help="Latency of a port in cycles; repeatable.")
-@click.option("--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable.")
+@memories
 @click.option(
     "--refine",
     type=click.IntRange(0),
@@ -101,8 +99,8 @@ def command(
     config = machine(hw, settings)
     memory = MemorySettings.of(
         config,
-        latency=_ports("--latency", latency),
-        bandwidth=_ports("--bandwidth", bandwidth),
+        latency=by_port("--latency", latency),
+        bandwidth=by_port("--bandwidth", bandwidth),
         stall_seed=stall,
     )
     for path in (files.outputs, files.waves, files.trace):
@@ -141,28 +139,11 @@ def command(
     return 0 if report.proven else 1
 
 
-def _ports(option: str, texts: tuple[str, ...]) -> dict[str, int]:
-    values = {}
-    for text in texts:
-        port, sign, number = text.partition("=")
-        if not sign or port not in PORTS or not re.fullmatch(r"[0-9]{1,9}", number):
-            raise InputError(f"{option} must be PORT=N with a port of {', '.join(PORTS)}, not {text!r}")
-        values[port] = int(number)
-    return values
-
-
-def _sizes(option: str, text: str, count: int | None) -> tuple[int, ...]:
-    if not re.fullmatch(r"[0-9]{1,9}(x[0-9]{1,9})*", text) or (count and text.count("x") != count - 1):
-        form = "MxKxN" if count else "N or NxN..."
-        raise InputError(f"{option} must be {form} with whole numbers, not {text!r}")
-    return tuple(int(size) for size in text.split("x"))
-
-
 def _shape_tasks(
     config: MachineConfig, text: str, shape: dict[str, Any], inputs: Path | None, seed: int
 ) -> list[Task]:
-    m, k, n = _sizes("--matmul", text, 3)
-    batch = _sizes("--batch", shape["batch"], None) if shape["batch"] is not None else ()
+    m, k, n = sizes("--matmul", text, 3)
+    batch = sizes("--batch", shape["batch"], None) if shape["batch"] is not None else ()
     problem = Product(
         m,
         k,

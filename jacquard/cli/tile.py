@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +14,154 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cosim.settings import MemorySettings
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_json
+from jacquard.cli.options import as_json, by_port, machine, memories, note, print_json, sizes
+from jacquard.files import atomic, check_writable
+from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
+from sw.convolution import Convolution
+from sw.problem import Product
 from sw.tiling.plan import Plan, plan
 from sw.tiling.problem import TilingProblem, shown_name
 
 _STDIN = "-"
+#: What a machine gives to a problem.
+_MACHINE = (
+    "elem_bytes",
+    "acc_elem_bytes",
+    "bw_a",
+    "bw_b",
+    "buf_a",
+    "buf_b",
+    "acc_max",
+    "macs_per_cycle",
+    "block_m",
+    "block_n",
+    "sync_granularity",
+)
 #: Digits of a whole number; Python itself stops at 4300.
 _LONGEST = 4000
 
 
 @click.command("tile")
-@click.argument("problem", metavar="PROBLEM.json|-")
+@click.argument("problem", required=False, metavar="[PROBLEM.json|-]")
+@click.option("--matmul", metavar="MxKxN", help="Plan one product of this shape instead of a file.")
+@click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
+@click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
+@click.option(
+    "--hw",
+    metavar="PRESET|FILE.toml",
+    help="The machine; a file then holds a shape only.  [with --matmul: default]",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one field of the machine; repeatable.",
+)
+@memories
+@click.option(
+    "--refine",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Put the best N plans through the exact cycle model and take the quickest.",
+)
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the plan.")
 @as_json
-def command(problem: str, json_: bool) -> None:
-    """Plan piece sizes and loop order of a matrix product or convolution described by a JSON object.
+def command(
+    problem: str | None,
+    matmul: str | None,
+    hw: str | None,
+    settings: tuple[str, ...],
+    plot: Path | None,
+    json_: bool,
+    **rest: Any,
+) -> None:
+    """Plan piece sizes and loop order of a matrix product or convolution.
 
-    Its names are m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad, dilation), elem_bytes,
-    acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m, block_n, sync_granularity,
-    and if wanted write_b and halo. - reads it from standard input.
+    PROBLEM.json (- is standard input) names m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
+    dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,
+    block_n, sync_granularity, and if wanted write_b and halo. With --hw or --matmul the machine is a
+    configuration, and the plan is the one that `jacquard run` uses.
     """
-    given = problem_of(problem)
-    planned = plan_of(given, problem)
-    if json_:
-        print_json(planned.as_dict())
+    if (problem is None) == (matmul is None):
+        raise InputError("tile must be given either a problem file or --matmul MxKxN")
+    if plot is not None:
+        check_writable(plot)
+    console = Console()
+    console = console if console.is_terminal else Console(width=120)
+    if matmul is None and hw is None:
+        assert problem is not None
+        for name, value in (("set", settings), *rest.items()):
+            if value:
+                raise InputError(f"--{name.replace('_', '-')} goes with --hw or --matmul")
+        given = problem_of(problem)
+        planned = plan_of(given, problem)
+        _draw(plot, given, planned, str(given), None)
+        if json_:
+            print_json(planned.as_dict())
+        else:
+            render(given, planned, console)
+        return
+    config = machine(hw or "default", settings)
+    memory = MemorySettings.of(
+        config,
+        latency=by_port("--latency", rest["latency"]),
+        bandwidth=by_port("--bandwidth", rest["bandwidth"]),
+    )
+    if matmul is not None:
+        m, k, n = sizes("--matmul", matmul, 3)
+        shape: Product | Convolution = Product(
+            m, k, n, transposed_a=rest["transpose_a"], transposed_b=rest["transpose_b"]
+        )
     else:
-        console = Console()
-        render(given, planned, console if console.is_terminal else Console(width=120))
+        assert problem is not None
+        shape = shape_of(problem)
+    made = plan_for_machine(shape, config, memory, rest["refine"], _progress(rest["refine"]))
+    _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", (made.cycles, made.utilization))
+    if json_:
+        print_json(made.as_dict())
+    else:
+        render(made.tiling, made.plan, console)
+        _render_machine(made, console)
+
+
+def _progress(count: int) -> Callable[[int], None]:
+    return lambda done: note(f"cycle model: candidate {done + 1} of {count}")
+
+
+def _draw(
+    file: Path | None,
+    problem: TilingProblem,
+    planned: Plan,
+    title: str,
+    predicted: tuple[float, float] | None,
+) -> None:
+    if file is None:
+        return
+    from jacquard.report.tiling_plot import draw
+
+    with atomic(file) as part:
+        draw(problem, planned, part, title=title, predicted=predicted)
+
+
+def shape_of(name: str) -> Product | Convolution:
+    """The shape in a JSON file: m, k and n, or conv."""
+    values = _read(name)
+    place = _place(name)
+    for key in values:
+        if key not in ("m", "k", "n", "conv"):
+            raise InputError(
+                f"{place}: {shown_name(key)} comes from the machine with --hw; the file holds m, k, n or conv"
+            )
+    # A machine that any shape fits: only the shape is read.
+    filler = dict.fromkeys(_MACHINE, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
+    given = TilingProblem.from_dict(values | filler, place)
+    if given.conv is None:
+        return Product(given.m, given.k, given.n)
+    return convolution_of(given.conv)
 
 
 def problem_of(name: str) -> TilingProblem:
@@ -79,6 +201,28 @@ def render(problem: TilingProblem, planned: Plan, console: Console) -> None:
     console.print(Text(f"loops: {', '.join(planned.loop_order)} ({split})"))
     console.print()
     console.print(Text(planned.reason))
+
+
+def _render_machine(made: MachinePlan, console: Console) -> None:
+    """What the machine makes of the plan."""
+    e, c = made.estimate, made.config
+    console.print()
+    kind = "exactly" if made.exact else "about"
+    console.print(
+        f"on [bold]{c.name}[/]: {kind} {made.cycles:,.0f} cycles, {100 * made.utilization:.1f} % of the "
+        "array's peak",
+        highlight=False,
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("multiplying", "ragged edges", "fill", "drain", "waits", "port A", "port B", "store"):
+        table.add_column(title, justify="right", no_wrap=True)
+    parts = (e.ideal, e.ragged, e.fill, e.drain, e.waits, e.loads_a, e.loads_b, e.stores)
+    table.add_row(*(f"{part:,.0f}" for part in parts))
+    console.print(table)
+    if made.exact:
+        slowest = max(candidate.cycles for candidate in made.exact)
+        text = f"the quickest of {len(made.exact)} by the cycle model; the slowest takes {slowest:,}"
+        console.print(Text(text), style="dim")
 
 
 def _place(name: str) -> str:

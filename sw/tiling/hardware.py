@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hw.config import MachineConfig
+from sw.patches import Axis, Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.cost import times
 from sw.tiling.estimate import Estimate, loads
@@ -16,15 +17,21 @@ ELEMENT, ACCUMULATED = 1, 4
 
 
 def tiling_problem(
-    extent: Extent, config: MachineConfig, rate: Mapping[str, float] | None = None, tiles: int = 4
+    extent: Extent,
+    config: MachineConfig,
+    rate: Mapping[str, float] | None = None,
+    blocking: Blocking | None = None,
 ) -> TilingProblem:
     """The tiling problem of a product on a machine: half of each buffer, the other half being filled.
 
-    `rate` are bytes per cycle by port, where less than its width; `tiles` blocks are handed on at once.
+    `rate` are bytes per cycle by port, where less than its width; `blocking` tells how much is handed on at
+    once and what tiles of a convolution read again.
     """
     rates = {port: (rate or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b")}
     p = extent.patches
-    conv = None
+    conv, tiles = None, 1
+    if blocking is not None:
+        tiles = -(-blocking.tile_m // config.rows) * -(-blocking.tile_n // config.cols)
     shape = {"m": extent.m, "k": extent.k, "n": extent.n}
     square = p is not None and (p.rows.stride, p.rows.dilation) == (p.cols.stride, p.cols.dilation)
     if p is not None and square and len({p.rows.before, p.rows.after, p.cols.before, p.cols.after}) == 1:
@@ -54,9 +61,26 @@ def tiling_problem(
         block_m=config.rows,
         block_n=config.cols,
         sync_granularity=2 * ELEMENT * tiles,
+        halo=0 if conv is None or p is None or blocking is None else _halo(p, blocking) * extent.images,
         write_b=None if conv is None else config.load_b_bytes,
         conv=conv,
     )
+
+
+def _halo(p: Patches, t: Blocking) -> int:
+    """Pixels of an image that its tiles of outputs read more than once, all channels together."""
+    rows, cols = _read(p.rows, t.out_rows), _read(p.cols, t.out_cols)
+    return max(0, rows * cols - p.rows.size * p.cols.size) * p.channels
+
+
+def _read(axis: Axis, tile: int) -> int:
+    """Pixels along an axis that all tiles of so many outputs read."""
+    read = 0
+    for first in range(0, axis.outputs, tile):
+        start = first * axis.stride - axis.before
+        end = start + axis.span(min(tile, axis.outputs - first))
+        read += max(0, min(end, axis.size) - max(start, 0))
+    return read
 
 
 def described(problem: TilingProblem, extent: Extent, t: Blocking, estimate: Estimate) -> Plan:
@@ -100,7 +124,7 @@ def _reason(
     depth_a, depth_b = (min(t.partition_m, extent.m), extent.k), (extent.k, t.partition_n)
     if t.partition_k == extent.k:
         why = (
-            f"K stays whole: pieces of {depth_a[0]:,} rows of A and {depth_b[1]:,} columns of B with all of K "
+            f"K stays whole: {depth_a[0]:,} rows of A and {depth_b[1]:,} columns of B with all of K "
             "fit half of their buffers."
         )
     else:

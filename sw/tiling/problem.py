@@ -162,7 +162,7 @@ class TilingProblem:
             if not isinstance(conv, Mapping):
                 raise InputError(f"conv must be an object of names and numbers, not {_shown(conv)}")
             _check_names("", values, _names(cls), _names(cls, required=True))
-            _check_names("conv.", conv, _names(Convolution), _names(Convolution, required=True))
+            _check_names("conv.", conv, _names(Convolution), _names(Convolution))
             values["conv"] = Convolution(**conv)
         return cls(**values)
 

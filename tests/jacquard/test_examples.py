@@ -77,6 +77,30 @@ def test_the_commands_of_example_2(
     assert ended.code == 0, ended.err
 
 
+@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "04_tiling/README.md").read_text()))
+def test_the_commands_of_example_4(
+    jacquard: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "problem.json").write_text((EXAMPLES / "04_tiling/problem.json").read_text())
+    ended = jacquard(*shlex.split(line))
+    assert ended.code == 0, ended.err
+    assert ("--plot" in line) == (tmp_path / "plan.svg").exists()
+
+
+def test_the_convolutions_of_example_5_are_proven(jacquard: Any, tmp_path: Path) -> None:
+    path = tmp_path / "convolutions.onnx"
+    make = module(EXAMPLES / "05_convolutions/make_model.py")
+    path.write_bytes(make.network(size=10, channels=8, seed=0).SerializeToString())
+    ended = jacquard("run", path, "--hw", "test", "--json")
+    assert ended.code == 0, ended.err
+    run = json.loads(ended.out)
+    assert run["correct"]
+    assert run["first_divergence"] is None
+    assert [o["op"] for o in run["operators"]] == ["ConvInteger"] * 6
+    assert all(o["memory_words"]["load_b"] > 0 for o in run["operators"])
+
+
 def test_the_program_of_example_3() -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "03_hand_written_program/run.py")],

@@ -83,7 +83,8 @@ def test_the_table_shows_sizes_loads_loops_and_reason(jacquard: Any, file: Path)
 
 def test_a_convolution(jacquard: Any, tmp_path: Path) -> None:
     values = {name: value for name, value in PROBLEM.items() if name not in "mkn"}
-    values["conv"] = {"sn": 1, "ic": 64, "h": 56, "w": 56, "oc": 64, "kh": 3, "kw": 3, "pad": 1}
+    values["conv"] = {"sn": 1, "ic": 64, "h": 56, "w": 56, "oc": 64, "kh": 3, "kw": 3}
+    values["conv"] |= {"stride": 1, "pad": 1, "dilation": 1}
     (tmp_path / "c").write_text(json.dumps(values))
     ended = jacquard("tile", tmp_path / "c")
     assert ended.code == 0

@@ -31,7 +31,7 @@ CONV: dict[str, Any] = {"sn": 2, "ic": 3, "h": 224, "w": 100, "oc": 64, "kh": 7,
 
 def with_conv(**changes: Any) -> dict[str, Any]:
     values = {name: value for name, value in GOOD.items() if name not in "mkn"}
-    return values | {"conv": CONV | changes}
+    return values | {"conv": CONV | {"stride": 1, "pad": 0, "dilation": 1} | changes}
 
 
 def test_a_product_from_a_file() -> None:

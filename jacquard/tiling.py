@@ -1,0 +1,123 @@
+"""Plans a product or convolution for a machine: the blocking of `jacquard run`, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cosim.refine import Candidate, refine
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.convolution import Convolution
+from sw.lowering import extent_of, make_nest
+from sw.patches import Axis
+from sw.problem import Product
+from sw.tiling import problem as page
+from sw.tiling.blocking import Blocking, Extent
+from sw.tiling.estimate import Estimate, Ports, refined
+from sw.tiling.hardware import described, tiling_problem
+from sw.tiling.plan import Plan
+from sw.tiling.problem import TilingProblem
+
+
+@dataclass(frozen=True)
+class MachinePlan:
+    """A plan for a machine.
+
+    `plan` tells the blocking by the page's names and cost, `estimate` what is predicted of the machine,
+    `exact` the candidates that went through the cycle model, the one taken first (none without refinement).
+    """
+
+    config: MachineConfig
+    tiling: TilingProblem
+    plan: Plan
+    blocking: Blocking
+    estimate: Estimate
+    exact: tuple[Candidate, ...] = ()
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of the machine: exact if refined, else predicted."""
+        return self.exact[0].cycles if self.exact else self.estimate.cycles
+
+    @property
+    def utilization(self) -> float:
+        """Fraction of the array's peak that the machine reaches: exact if refined, else predicted."""
+        return self.estimate.ideal / self.cycles
+
+    def as_dict(self) -> dict[str, Any]:
+        """The page's outputs with what is predicted of the machine.
+
+        `utilization` is the machine's. `cycles` are the page's maximum, or, refined, the machine's exactly.
+        """
+        e = self.estimate
+        values = self.plan.as_dict() | {
+            "utilization": self.utilization,
+            "page_cycles": self.plan.cycles,
+            "page_utilization": self.plan.utilization,
+            "predicted_cycles": self.cycles if self.exact else round(e.cycles),
+            "predicted_utilization": self.utilization,
+            "parts": {name: getattr(e, name) for name in ("ideal", "ragged", "fill", "drain", "waits")},
+            "ports": {"load_a": e.loads_a, "load_b": e.loads_b, "store": e.stores},
+            "resident_a": self.blocking.resident_a.value,
+            "resident_b": self.blocking.resident_b.value,
+            "hw": self.config.hash,
+        }
+        if self.blocking.out_rows:
+            values |= {"out_rows": self.blocking.out_rows, "out_cols": self.blocking.out_cols}
+        if self.exact:
+            values["cycles"] = self.exact[0].cycles
+            values["candidates"] = [
+                {
+                    "cycles": c.cycles,
+                    "estimated_cycles": round(c.choice.estimate.cycles),
+                    **{
+                        name: getattr(c.choice.blocking, name)
+                        for name in ("partition_m", "partition_n", "partition_k", "tile_m", "tile_n")
+                    },
+                    "m_outermost": c.choice.blocking.m_outermost,
+                }
+                for c in self.exact
+            ]
+        return values
+
+
+def plan_for_machine(
+    problem: Product | Convolution,
+    config: MachineConfig,
+    settings: MemorySettings,
+    candidates: int = 0,
+    progress: Callable[[int], None] = lambda done: None,
+) -> MachinePlan:
+    """The plan of a problem on a machine with such memories, refined by so many candidates.
+
+    Raises `InputError` for what the machine cannot take.
+    """
+    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
+    rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
+    extent: Extent = extent_of(problem)
+    exact: tuple[Candidate, ...] = ()
+    if candidates:
+        exact = tuple(refine(problem, config, settings, candidates, progress=progress))
+        blocking = exact[0].choice.blocking
+    else:
+        try:
+            blocking = make_nest(problem, config, bandwidth).blocking
+        except InputError as error:
+            raise InputError(f"{problem} on {config.name}: {error}") from None
+    estimate = refined(Ports(extent, config, rate), blocking)
+    tiling = tiling_problem(extent, config, rate, blocking)
+    return MachinePlan(
+        config, tiling, described(tiling, extent, blocking, estimate), blocking, estimate, exact
+    )
+
+
+def convolution_of(conv: page.Convolution) -> Convolution:
+    """The convolution that the page's numbers describe."""
+    rows, cols = (
+        Axis(size, kernel, conv.stride, conv.pad, conv.pad, conv.dilation)
+        for size, kernel in ((conv.h, conv.kh), (conv.w, conv.kw))
+    )
+    return Convolution(conv.sn, conv.ic, rows, cols, conv.oc)
