@@ -1,4 +1,4 @@
-"""Random products and convolutions on several machines: bit-exact, and every event in the cycle that was predicted.
+"""Random products and convolutions: bit-exact, and every event in the cycle that was predicted.
 
 The budget is fixed here; `bench/random_products.py` goes on for as long as it is let.
 """
