@@ -1,7 +1,8 @@
 """Reads ONNX models of MatMulInteger and ConvInteger nodes by the `onnx` package.
 
-Supported are any number of these nodes on inputs and constants, with per-tensor zero points, and on the
-way to them Identity and, for products, a Transpose of the last two axes, which becomes the operand's layout.
+Supported are any number of these nodes on inputs and constants, with zero points for the tensor, for rows
+of A, columns of B or output channels, and on the way to them Identity and, for products, a Transpose of the
+last two axes, which becomes the operand's layout.
 Everything else is refused with the node's name.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.convolution import Convolution
+from sw.frontend.zero_points import common_zero, deepened
 from sw.layout import MEMORY_BYTES
 from sw.patches import Axis
 from sw.problem import TYPES, Product
@@ -236,13 +238,6 @@ def random_inputs(model: Model, rng: np.random.Generator) -> dict[str, np.ndarra
             raise InputError(f"input {name!r} must be of a whole-number type, not {dtype}")
         limits = np.iinfo(dtype)
         arrays[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    # One zero point serves the whole tensor, so one drawn for a row or column serves them all.
-    for node in model.nodes:
-        for zero in (
-            (node.zero_a, node.zero_b) if isinstance(node, MatMulNode) else (node.zero_x, node.zero_w)
-        ):
-            if zero and zero.name in arrays:
-                arrays[zero.name] = np.full_like(arrays[zero.name], arrays[zero.name].flat[0])
     return arrays
 
 
@@ -285,23 +280,30 @@ def _bind(node: MatMulNode, values: Mapping[str, np.ndarray]) -> Bound:
     depth, n = b.shape[-2:][:: -1 if swapped_b else 1]
     if depth != k:
         raise InputError(f"{what}: depths of A and B must be equal, not {k} and {depth}")
+    zeros_a = _zero_points(node.zero_a, values, a.dtype, f"{what}: a_zero_point", (*a.shape[:-2], m, 1), -2)
+    zeros_b = _zero_points(node.zero_b, values, b.dtype, f"{what}: b_zero_point", (*b.shape[:-2], 1, n), -1)
+    (zero_a, fills_a), (zero_b, fills_b) = common_zero(zeros_a, a.dtype), common_zero(zeros_b, b.dtype)
+    if fills_a or fills_b:
+        a, b = (a.swapaxes(-1, -2) if swapped_a else a), (b.swapaxes(-1, -2) if swapped_b else b)
+        swapped_a = swapped_b = False
+        a, b = deepened(a, -1, b, -2, fills_a)
+        b, a = deepened(b, -2, a, -1, fills_b)
     try:
         problem = Product(
             int(m),
-            int(k),
+            a.shape[-2 if swapped_a else -1],
             int(n),
             str(a.dtype),
             str(b.dtype),
-            _zero_point(node.zero_a, values, a.dtype, f"{what}: a_zero_point", "row"),
-            _zero_point(node.zero_b, values, b.dtype, f"{what}: b_zero_point", "column"),
+            zero_a,
+            zero_b,
             swapped_a,
             swapped_b,
             a.shape[:-2],
             b.shape[:-2],
         )
     except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(what) else f"{what}: {text}") from None
+        raise InputError(f"{what}: {error}") from None
     core = ((m,) if not vector_a else ()) + ((n,) if not vector_b else ())
     return Bound(node.name, "MatMulInteger", node.output, problem, a, b, (*problem.batch, *core))
 
@@ -329,22 +331,29 @@ def _bind_convolution(node: ConvNode, values: Mapping[str, np.ndarray]) -> Bound
             f"{what}: channels of x must be group ({groups}) times those of w ({w.shape[1]}), "
             f"not {x.shape[1]}"
         )
+    out = w.shape[0]
+    zeros_w = _zero_points(node.zero_w, values, w.dtype, f"{what}: w_zero_point", (out, 1, 1, 1), 0)
+    zeros_x = _zero_points(node.zero_x, values, x.dtype, f"{what}: x_zero_point", (1, 1, 1, 1), None)
+    zero_w, fills = common_zero(zeros_w, w.dtype)
+    if fills:
+        apart = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+        w, apart = deepened(w, 1, apart, 2, fills)
+        x = apart.reshape(x.shape[0], -1, *x.shape[2:])
     try:
         problem = Convolution(
             x.shape[0],
             x.shape[1],
             axes[0],
             axes[1],
-            w.shape[0],
+            out,
             str(w.dtype),
             str(x.dtype),
-            _zero_point(node.zero_w, values, w.dtype, f"{what}: w_zero_point", "output channel"),
-            _zero_point(node.zero_x, values, x.dtype, f"{what}: x_zero_point", "channel"),
+            zero_w,
+            int(zeros_x.flat[0]),
             groups,
         )
     except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(what) else f"{what}: {text}") from None
+        raise InputError(f"{what}: {error}") from None
     return Bound(node.name, "ConvInteger", node.output, problem, w, x, (x.shape[0], w.shape[0], *shape))
 
 
@@ -375,17 +384,27 @@ def _axis(attributes: Mapping[str, Any], i: int, count: int, size: int, kernel: 
     return Axis(size, kernel, stride, before, after, dilation)
 
 
-def _zero_point(
-    source: Source | None, values: Mapping[str, np.ndarray], dtype: np.dtype, what: str, per: str
-) -> int:
+def _zero_points(
+    source: Source | None,
+    values: Mapping[str, np.ndarray],
+    dtype: np.dtype,
+    what: str,
+    shape: tuple[int, ...],
+    axis: int | None,
+) -> np.ndarray:
+    """The zero points of an operand, of that shape or one for all; a vector lies along `axis`."""
     if source is None:
-        return 0
+        return np.zeros(1, dtype)
     array = values[source.name]
     if array.dtype != dtype:
         raise InputError(f"{what} must be {dtype} like its operand, not {array.dtype}")
-    if array.size == 0 or (array != array.flat[0]).any():
+    if array.size == 1:
+        return array.reshape(1)
+    if array.shape == shape:
+        return array
+    if axis is None or array.shape != (shape[axis],):
+        vector = f", a vector of {shape[axis]}" if axis is not None else ""
         raise InputError(
-            f"{what} must be one value for the whole tensor, not {array.size} unequal ones per {per}: "
-            "zero points per row or column are not supported"
+            f"{what} must be one value{vector} or of shape {list(shape)}, not {list(array.shape)}"
         )
-    return int(array.flat[0])
+    return array.reshape([-1 if i == axis % len(shape) else 1 for i in range(len(shape))])

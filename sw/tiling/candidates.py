@@ -1,4 +1,8 @@
-"""Blockings of a problem that are worth estimating on a machine."""
+"""Blockings of a problem that are worth estimating on a machine.
+
+A tile takes half of its buffer, so that the next is loaded meanwhile; what is loaded once, or the only
+partition of C, may fill it (single buffering).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,12 @@ _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 def candidates(extent: Extent, config: MachineConfig) -> Iterator[Blocking]:
     """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible."""
-    half_words = config.derived.acc_words // 2
+    words = config.derived.acc_words
     seen = set()
     for n, out_rows, out_cols in _widths(extent, config):
         for m in _sizes(extent.m, config.rows):
-            if min(m, extent.m) * -(-n // config.cols) > half_words:
+            only = extent.batch == 1 and m >= extent.m and n >= extent.n
+            if min(m, extent.m) * -(-n // config.cols) > (words if only else words // 2):
                 continue
             for k, resident_a, resident_b, m_outermost in _depths(extent, config, m, n):
                 rows = min(m, extent.m)
@@ -79,23 +84,24 @@ def _depths(
     unit = extent.patches.kernel if extent.patches else 1
     align = max(config.load_a_bytes, config.load_b_bytes) if unit == 1 else unit
     a_first, b_first = extent.transposed_a, extent.patches is not None or not extent.transposed_b
-    most_a = _depth(d.buffer_a, a_first, m, False)
-    most_b = _depth(d.buffer_b, b_first, n, extent.patches is not None)
-    whole_a = _depth(d.buffer_a, a_first, extent.m, False) >= extent.k
+    pitched = extent.patches is not None
+    most_a, most_b = _depth(d.buffer_a, a_first, m, False, 2), _depth(d.buffer_b, b_first, n, pitched, 2)
+    parts_a, parts_b = (1 if extent.batch == extent.images else 2), (1 if extent.batch == 1 else 2)
+    whole_a = _depth(d.buffer_a, a_first, extent.m, False, parts_a) >= extent.k
     whole_b = (
         extent.n <= _LARGEST_SIZE
-        and _depth(d.buffer_b, b_first, extent.n, extent.patches is not None) >= extent.k
+        and _depth(d.buffer_b, b_first, extent.n, pitched, parts_b) >= extent.k
         and (extent.patches is None or (n % config.cols == 0 and extent.images == 1 and n > 0))
         and not (extent.patches and n < extent.patches.cols.outputs)
     )
     tile, depth, whole = Resident.TILE, Resident.DEPTH, Resident.WHOLE
     for m_outermost in (True, False):
         stay_a, stay_b = tile, tile
-        if whole_a and m < extent.m and not m_outermost:
+        if whole_a and (m >= extent.m or not m_outermost):
             stay_a = whole
         elif most_a >= extent.k and m_outermost:
             stay_a = depth
-        if whole_b and n < extent.n and m_outermost:
+        if whole_b and (n >= extent.n or m_outermost):
             stay_b = whole
         elif most_b >= extent.k and not m_outermost:
             stay_b = depth
@@ -129,15 +135,16 @@ def _even(size: int, most: int, align: int) -> int:
     return min(most, round_up(-(-size // steps), align))
 
 
-def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool) -> int:
-    """The largest depth of a tile of that many lanes in half of a buffer."""
-    half = shape.columns // 2
-    blocks = -(-lanes // shape.lanes)
-    if not (lanes_first and blocks > 1) and not always:
-        return half // blocks
+def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool, parts: int) -> int:
+    """The largest depth of a tile of that many lanes in one of so many parts of a buffer.
+
+    With `always` blocks have the pitch that patches need, even a single one.
+    """
+    most = shape.columns // parts // -(-lanes // shape.lanes)
+    if not (lanes_first and lanes > shape.lanes) and not always:
+        return most
     # The last block need not be a whole pitch, but a pitch that fits for all blocks is simpler.
-    spare = (half // blocks - shape.lanes) % shape.banks
-    return max(half // blocks - spare, 0)
+    return max(most - (most - shape.lanes) % shape.banks, 0)
 
 
 def inner_cuts(config: MachineConfig, t: Blocking) -> Iterator[Blocking]:

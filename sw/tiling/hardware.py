@@ -125,12 +125,12 @@ def _reason(
     if t.partition_k == extent.k:
         why = (
             f"K stays whole: {depth_a[0]:,} rows of A and {depth_b[1]:,} columns of B with all of K "
-            "fit half of their buffers."
+            "fit their buffers."
         )
     else:
         why = (
             f"K is split into steps of {t.partition_k:,}, while a piece of C of {depth_a[0]:,} x "
-            f"{depth_b[1]:,} stays in half of the accumulator."
+            f"{depth_b[1]:,} stays in the accumulator."
         )
     stays = [
         f"{'all' if resident is Resident.WHOLE else 'a piece'} of {name} stays in its buffer"

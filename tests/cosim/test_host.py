@@ -62,9 +62,9 @@ def test_a_job_may_give_a_wrong_check_word(small: MachineConfig) -> None:
 
 def test_counters_are_those_of_warps_and_engines(small: MachineConfig) -> None:
     names = counter_names(small)
-    assert len(names) == 3 * small.warps + 4 * 6
+    assert len(names) == 3 * small.warps + 5 * 6
     assert names[0] == "WARP0_INSTRUCTIONS"
-    assert names[-1] == "STORE_STALL_BANK"
+    assert names[-1] == "STORE_WORDS"
 
 
 def test_the_longest_script_fits(small: MachineConfig) -> None:

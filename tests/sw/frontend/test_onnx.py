@@ -59,19 +59,50 @@ def test_zero_points_are_scalars_or_one_element(tmp_path: Path, shape: tuple[int
     assert (bound.problem.zero_a, bound.problem.zero_b) == (7, -3)
 
 
-def test_zero_points_per_column_are_taken_only_if_all_are_equal(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for values, good in (([4] * 6, True), ([4, 4, 4, 5, 4, 4], False)):
-        zeros = {"za": np.array(0, np.uint8), "zb": np.array(values, np.int8)}
-        path = save(tmp_path, matmul_integer((4, 5), (5, 6), constants=zeros, zero_points=("za", "zb")))
-        parsed = onnx.read(path)
-        if good:
-            assert onnx.bind(parsed, onnx.random_inputs(parsed, rng))[0].problem.zero_b == 4
-        else:
-            with pytest.raises(
-                InputError, match=r"node product0 .* b_zero_point .* per column: .* not supported"
-            ):
-                onnx.bind(parsed, onnx.random_inputs(parsed, rng))
+ROWS, COLUMNS = [0, 255, 7, 128], [-128, 127, 3, 0, -1, 5]
+
+
+@pytest.mark.parametrize(
+    ("batch", "za", "zb"),
+    [
+        ((), np.array(9), np.array(COLUMNS)),
+        ((), np.array(ROWS), np.array(-2)),
+        ((), np.array(ROWS), np.array(COLUMNS)),
+        ((), np.array([1, 2, 3, 3]), np.array([[4] * 6])),
+        ((3,), np.arange(12).reshape(3, 4, 1), np.array(COLUMNS)),
+        ((3,), np.array(0), np.arange(18).reshape(3, 1, 6)),
+    ],
+    ids=str,
+)
+def test_zero_points_per_row_and_column(
+    tmp_path: Path, batch: tuple[int, ...], za: np.ndarray, zb: np.ndarray
+) -> None:
+    zeros = {"za": za.astype(np.uint8), "zb": zb.astype(np.int8)}
+    proto = matmul_integer((*batch, 4, 5), (*batch, 5, 6), constants=zeros, zero_points=("za", "zb"))
+    parsed = onnx.read(save(tmp_path, proto))
+    arrays = onnx.random_inputs(parsed, np.random.default_rng(1))
+    (bound,) = onnx.bind(parsed, arrays)
+    rows = za.reshape(-1, 1) if za.ndim == 1 else za
+    want = np.matmul(arrays["a0"].astype(np.int64) - rows, arrays["b0"].astype(np.int64) - zb)
+    assert np.array_equal(bound.problem.reference(bound.a, bound.b), want)
+
+
+def test_zero_points_that_are_equal_do_not_deepen_the_product(tmp_path: Path) -> None:
+    zeros = {"za": np.array([3] * 4, np.uint8), "zb": np.array([4] * 6, np.int8)}
+    proto = matmul_integer((4, 5), (5, 6), constants=zeros, zero_points=("za", "zb"))
+    parsed = onnx.read(save(tmp_path, proto))
+    (bound,) = onnx.bind(parsed, onnx.random_inputs(parsed, np.random.default_rng(0)))
+    assert (bound.problem.k, bound.problem.zero_a, bound.problem.zero_b) == (5, 3, 4)
+
+
+def test_zero_points_of_a_wrong_shape_are_refused(tmp_path: Path) -> None:
+    zeros = {"za": np.array(0, np.uint8), "zb": np.arange(5, dtype=np.int8)}
+    proto = matmul_integer((4, 5), (5, 6), constants=zeros, zero_points=("za", "zb"))
+    parsed = onnx.read(save(tmp_path, proto))
+    with pytest.raises(
+        InputError, match=r"node product0 .* b_zero_point must be one value, a vector of 6 or"
+    ):
+        onnx.bind(parsed, onnx.random_inputs(parsed, np.random.default_rng(0)))
 
 
 def test_a_transpose_of_the_last_axes_becomes_the_layout(tmp_path: Path) -> None:

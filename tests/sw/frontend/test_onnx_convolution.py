@@ -47,6 +47,32 @@ def test_a_node_means_what_onnx_says(
     assert np.array_equal(got, want)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("zeros", [[5, -6, 7, 8], [-128, 127, 0, 1]], ids=str)
+def test_zero_points_per_output_channel(groups: int, zeros: list[int]) -> None:
+    constants = {"x0": ZERO["x0"], "w0": np.array(zeros, np.int8)}
+    proto = models.conv_integer(
+        (2, 4, 5, 6),
+        (4, 4 // groups, 3, 2),
+        constants=constants,
+        zero_points=("x0", "w0"),
+        group=groups,
+        pads=[1, 0, 1, 2],
+    )
+    parsed = onnx.from_proto(proto)
+    arrays = onnx.random_inputs(parsed, np.random.default_rng(3))
+    (bound,) = onnx.bind(parsed, arrays)
+    assert isinstance(bound.problem, Convolution)
+    plain = Convolution(
+        2, 4, bound.problem.rows, bound.problem.cols, 4, "int8", "uint8", 0, 130, groups=groups
+    )
+    x, w = arrays["x"], arrays["w"]
+    # Subtracting a zero point from all weights of a channel takes so many sums of its patches away.
+    sums = plain.reference(np.ones_like(w), x)
+    want = plain.reference(w, x) - np.array(zeros).reshape(1, -1, 1, 1) * sums
+    assert np.array_equal(bound.problem.reference(bound.a, bound.b), want)
+
+
 @pytest.mark.parametrize(
     ("made", "text"),
     [
@@ -58,10 +84,10 @@ def test_a_node_means_what_onnx_says(
             lambda: models.conv_integer(
                 (1, 1, 4, 4),
                 (2, 1, 2, 2),
-                constants={"x0": ZERO["x0"], "w0": np.array([1, 2], np.int8)},
+                constants={"x0": ZERO["x0"], "w0": np.array([1, 2, 3], np.int8)},
                 zero_points=("x0", "w0"),
             ),
-            "w_zero_point must be one value for the whole tensor",
+            "w_zero_point must be one value, a vector of 2 or of shape",
         ),
         (lambda: models.conv_integer((1, 1, 2, 2), (1, 1, 3, 3)), "conv"),
         (lambda: models.conv_integer((1, 4, 4, 4), (3, 2, 2, 2), group=2), "conv"),
