@@ -13,6 +13,7 @@ from cosim.toolchain import find
 from hw.config import load
 from hw.emit import LINT_OFF, TOP
 from jacquard.report.package import ports
+from tests.hw.latches import latches
 
 
 def lint(text: str, folder: Path) -> str:
@@ -43,6 +44,16 @@ def test_the_linter_still_sees_what_matters(tmp_path: Path) -> None:
     assert "LATCH" in said
     assert "UNDRIVEN" in said
     assert not {"LATCH", "UNDRIVEN", "UNOPTFLAT", "MULTIDRIVEN", "IMPLICIT", "PINMISSING"} & set(LINT_OFF)
+
+
+def test_no_latch_hides_behind_full_case() -> None:
+    """Where only part of a signal is assigned the generator writes no default, and tells linters so."""
+    text, _ = verilog(load("test"))
+    assert latches(text) == []
+    planted = (
+        "  always @* begin\n    (* full_case = 32'd1 *)\n    casez (c)\n      1'h1:\n          q[3] = d;\n"
+    )
+    assert latches(text + planted + "    endcase\n  end\n") == ["q"]
 
 
 def test_the_top_has_the_documented_ports() -> None:
