@@ -3,30 +3,32 @@
 Every warp runs the same nest of hardware loops (batches, partitions in the plan's order, steps of K), without
 the loops inside of which its tile stays the same. Halves of the buffers and of the accumulator change hands
 over pairs of channels: `full` tells that a tile is there, `free` that its place may be used again. The
-array hands a partition of C over in inner tiles, so that the storer need not wait for the whole.
+array hands a partition of C over in inner tiles, so that the storer need not wait for the whole. A partition
+that fills the accumulator alone is released in inner tiles too: places change hands one by one. Tokens stand
+for places, so a tile that is not there at the edge takes its turn all the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.builder import Builder
+from sw.builder import Builder, Register
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.layout import MEMORY_BYTES, Placement, coalesce, place, place_convolution
 from sw.nest import (
     HALVES,
-    Await,
-    Count,
     Loop,
     Multiple,
     Offset,
     Parameter,
+    Part,
     Pointer,
     Size,
     Steps,
@@ -305,37 +307,17 @@ def _patches(plan: Nest) -> list[int]:
     )
 
 
-class _Result(Walk):
-    """Hands an inner tile to the storer when the last step of K is done."""
-
-    def __init__(self, b: Builder, depth: int, steps: Steps, channel: int):
-        self.b, self.depth, self.steps, self.channel = b, depth, steps, channel
-
-    def end(self, depth: int) -> None:
-        """The tile is complete."""
-        if depth == self.depth:
-            if self.steps.left is None:
-                self.b.signal(self.channel)
-            else:
-                with self.b.when(self.steps.left, sense=False):
-                    self.b.signal(self.channel)
-
-
-def _inner(b: Builder, plan: Nest, size_m: Size, size_n: Size) -> Count | None:
+def _inner(plan: Nest) -> Loop | None:
     """The loop over inner tiles of a partition, if there is one."""
-    t = plan.blocking
-    if t.tile_n < t.partition_n:
-        return Count(b, INNER, size_n, t.tile_n)
-    if t.tile_m < t.partition_m:
-        return Count(b, INNER, size_m, t.tile_m)
-    return None
+    count = plan.blocking.parts
+    return Loop(INNER, count) if count > 1 else None
 
 
 def _places(plan: Nest) -> dict[str, dict[str, int]]:
     """Columns or words that a place in the buffers moves on with every step of a loop."""
     t, c = plan.blocking, plan.config
     blocks_m, blocks_n = t.partition_m // c.rows, t.partition_n // c.cols
-    moves = {
+    moves: dict[str, dict[str, int]] = {
         "a": {"m": blocks_m * plan.pitch("a"), "k": t.partition_k},
         "b": {"n": blocks_n * plan.pitch("b"), "k": t.partition_k},
         "c": {},
@@ -347,6 +329,25 @@ def _places(plan: Nest) -> dict[str, dict[str, int]]:
         moves["a"][INNER] = t.tile_m // c.rows * plan.pitch("a")
         moves["c"][INNER] = t.tile_m * plan.c_pitch
     return moves
+
+
+def _half_of_accumulator(plan: Nest) -> int:
+    """Words from one partition to the next; 0 where each takes the place of the one before."""
+    return 0 if plan.blocking.single_c else plan.config.derived.acc_words // HALVES
+
+
+def _parted(
+    b: Builder, plan: Nest, loops: Sequence[Loop], m: Size, n: Size
+) -> tuple[Size | Part, Size | Part, Part | None]:
+    """Rows and columns of the present inner tile, and which of them the inner loop cuts."""
+    t = plan.blocking
+    if t.tile_n < t.partition_n:
+        part = Part(b, "n", loops, INNER, n, t.tile_n)
+        return m, part, part
+    if t.tile_m < t.partition_m:
+        part = Part(b, "m", loops, INNER, m, t.tile_m)
+        return part, n, part
+    return m, n, None
 
 
 def _gemm(plan: Nest) -> list[int]:
@@ -361,46 +362,62 @@ def _gemm(plan: Nest) -> list[int]:
     b.param("gemm_zero_a", p.zero_a & 0xFF)
     b.param("gemm_zero_b", p.zero_b & 0xFF)
     b.param("gemm_signed", (p.type_a == "int8") | (p.type_b == "int8") << 1)
-    outer = plan.loops
-    m = Size(b, "m", outer, "m", plan.extent.m, t.partition_m, keep=False)
-    n = Size(b, "n", outer, "n", plan.extent.n, t.partition_n, keep=False)
-    k = Size(b, "k", outer, "k", plan.extent.k, t.partition_k)
-    count = _inner(b, plan, m, n)
-    loops = [*outer, count.loop] if count else list(outer)
-    walks: list[Walk] = [m, n, k]
-    for size, tile, name in ((m, t.tile_m, "m"), (n, t.tile_n, "n")):
-        if count is not None and size is count.size:
-            whole = size.register if size.ragged else size.tile
-            walks += [count, Size(b, f"{name}_inner", loops, INNER, whole, tile, f"gemm_{name}")]
-        else:
-            walks.append(Parameter(b, size, f"gemm_{name}"))
-    c_full, c_free = CHANNELS["c"]
-    depth_c = plan.depth("c")
+    inner = _inner(plan)
+    loops = [*plan.loops, *([inner] if inner else [])]
+    m = Size(b, "m", plan.loops, "m", plan.extent.m, t.partition_m, keep=False)
+    n = Size(b, "n", plan.loops, "n", plan.extent.n, t.partition_n, keep=False)
+    k = Size(b, "k", plan.loops, "k", plan.extent.k, t.partition_k)
+    rows, columns, part = _parted(b, plan, loops, m, n)
     steps = Steps(b, loops, "k", last=True)
+    free = CHANNELS["c"][1]
     # The result's half is waited for first: it was free long ago when operands arrive.
-    turn_c = Turn(b, "c", depth_c, c_free, None, d.acc_words // HALVES)
-    turn_a = Turn(b, "a", plan.depth("a"), *CHANNELS["a"], d.buffer_a.columns // HALVES)
-    turn_b = Turn(b, "b", plan.depth("b"), *CHANNELS["b"], d.buffer_b.columns // HALVES)
-    moves = _places(plan)
-    at = {
-        name: Offset(b, f"at_{name}", turn, depth, loops, moves[name])
-        for name, turn, depth in (
-            ("a", turn_a, plan.depth("a")),
-            ("b", turn_b, plan.depth("b")),
-            ("c", turn_c, depth_c),
-        )
+    turns = {
+        "c": Turn(b, "c", plan.depth("c"), None if t.single_c else free, None, _half_of_accumulator(plan)),
+        "a": Turn(b, "a", plan.depth("a"), *CHANNELS["a"], d.buffer_a.columns // HALVES),
+        "b": Turn(b, "b", plan.depth("b"), *CHANNELS["b"], d.buffer_b.columns // HALVES),
     }
-    walks += [turn_c, steps, turn_a, turn_b, *at.values(), _Result(b, len(loops), steps, c_full)]
+    moves = _places(plan)
+    at = {x: Offset(b, f"at_{x}", turn, turn.depth, loops, moves[x]) for x, turn in turns.items()}
+    walks: list[Walk] = [m, n, k, *([part] if part else [])]
+    walks += [Parameter(b, rows, "gemm_m"), Parameter(b, columns, "gemm_n"), steps]
+    walks += [*turns.values(), *at.values()]
     operands = {name: walk.register for name, walk in at.items()} | {"k": k.register}
     with nest(b, loops, walks):
-        if steps.later is None:
-            b.engine("gemm", **operands)
-        else:
-            with b.when(steps.later, sense=False):
-                b.engine("gemm", **operands)
-            with b.when(steps.later):
-                b.engine("gemm_acc", **operands)
+        if t.single_c:
+            with _when(b, steps.later, False):
+                b.wait(free)
+        _multiply(b, steps, part.present if part else None, operands)
+        with _when(b, steps.left, False):
+            b.signal(CHANNELS["c"][0])
     return b.words()
+
+
+def _multiply(b: Builder, steps: Steps, present: Register | None, operands: dict[str, Register]) -> None:
+    """One inner tile, if it is present: a product with the first step of K, added to with later ones."""
+    first, later = steps.later, steps.later
+    sense = False
+    if present is not None and steps.later is not None:
+        # first: present in the first step of K; later: present in another one.
+        first, later, sense = b.register("start"), b.register("go_on"), True
+        b.op("and", later, present, steps.later)
+        b.op("xor", first, present, later)
+    elif present is not None:
+        first, sense = present, True
+    with _when(b, first, sense):
+        b.engine("gemm", **operands)
+    if later is not None:
+        with b.when(later):
+            b.engine("gemm_acc", **operands)
+
+
+@contextlib.contextmanager
+def _when(b: Builder, register: Register | None, sense: bool) -> Iterator[None]:
+    """Predicated by a register, or always where there is none."""
+    if register is None:
+        yield
+    else:
+        with b.when(register, sense):
+            yield
 
 
 def _store(plan: Nest) -> list[int]:
@@ -409,34 +426,31 @@ def _store(plan: Nest) -> list[int]:
     t, depth, c = plan.blocking, plan.depth("c"), plan.places["c"]
     outer = plan.loops[:depth]
     full, free = CHANNELS["c"]
-    b.signal(free, HALVES)
+    b.signal(free, t.parts if t.single_c else HALVES)
     b.param("store_stride", c.pitch)
     b.param("store_pitch", plan.c_pitch)
-    m = Size(b, "m", outer, "m", plan.extent.m, t.partition_m)
-    n = Size(b, "n", outer, "n", plan.extent.n, t.partition_n)
-    count = _inner(b, plan, m, n)
-    loops = [*outer, count.loop] if count else list(outer)
-    walks: list[Walk] = [m, n]
-    rows, columns = m, n
-    move = _bytes(plan, "c", outer)
-    if count is not None:
-        walks.append(count)
-        size, tile, name = (n, t.tile_n, "n") if count.size is n else (m, t.tile_m, "m")
-        part = Size(b, f"{name}_inner", loops, INNER, size.register if size.ragged else size.tile, tile)
-        walks.append(part)
-        rows, columns = (m, part) if count.size is n else (part, n)
-        move[INNER] = 4 * t.tile_n if count.size is n else t.tile_m * c.pitch
+    inner = _inner(plan)
+    loops = [*outer, *([inner] if inner else [])]
+    m = Size(b, "m", outer, "m", plan.extent.m, t.partition_m, keep=t.tile_m == t.partition_m)
+    n = Size(b, "n", outer, "n", plan.extent.n, t.partition_n, keep=False)
+    rows, columns, part = _parted(b, plan, loops, m, n)
+    move = {loop.name: plan.steps["c"].get(loop.name, 0) for loop in outer}
+    move[INNER] = 4 * t.tile_n if t.tile_n < t.partition_n else t.tile_m * c.pitch
     width = Multiple(b, "bytes", columns, 4)
     pointer = Pointer(b, "memory", c.address, loops, move)
-    turn = Turn(b, "c", depth, None, free, plan.config.derived.acc_words // HALVES)
+    turn = Turn(b, "c", depth, None, None if t.single_c else free, _half_of_accumulator(plan))
     source = Offset(b, "at_c", turn, depth, loops, _places(plan)["c"])
-    ready = Await(b, len(loops), full)
-    with nest(b, loops, [pointer, *walks, width, turn, source, ready]):
-        b.engine(
-            "store",
-            memory=pointer.register,
-            source=source.register,
-            rows=rows.register,
-            bytes=width.register,
-        )
+    walks: list[Walk] = [pointer, m, n, *([part] if part else []), width, turn, source]
+    with nest(b, loops, walks):
+        b.wait(full)
+        with _when(b, part.present if part else None, True):
+            b.engine(
+                "store",
+                memory=pointer.register,
+                source=source.register,
+                rows=rows.register,
+                bytes=width.register,
+            )
+        if t.single_c:
+            b.signal(free)
     return b.words()

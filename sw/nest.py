@@ -17,10 +17,10 @@ HALVES = 2
 
 @dataclass(frozen=True)
 class Loop:
-    """One level of the nest: its name, and how often it runs (a register where that changes)."""
+    """One level of the nest: its name, and how often it runs."""
 
     name: str
-    count: Value
+    count: int
 
 
 Loops = Sequence[Loop]
@@ -64,44 +64,24 @@ def depth_of(loops: Loops, name: str) -> int:
 class Pointer(Walk):
     """Keeps a number that moves on by a constant with every step of each loop.
 
-    One register, moved on and back by constants; loops whose count is a register must be innermost, and the
-    number is then kept a second time for them.
+    One register, moved on and back by constants.
     """
 
     def __init__(self, b: Builder, name: str, start: Value, loops: Loops, steps: Mapping[str, int]):
-        self.b = b
-        self.loops = list(loops)
+        self.b, self.loops = b, list(loops)
         self.steps = [steps.get(loop.name, 0) for loop in loops]
-        self.base = b.register(name)
-        self.register = self.base
+        self.register = b.register(name)
         if isinstance(start, int):
-            b.set(self.base, start)
-        self.inner: Loop | None = None
-        if self.loops and isinstance(self.loops[-1].count, Register):
-            if self.steps[-1]:
-                self.inner = self.loops[-1]
-                self.inner_step = b.constant(self.steps[-1])
-                self.register = b.register(f"{name}_inner")
-            self.loops.pop()
-            self.steps.pop()
+            b.set(self.register, start)
         self.step = b.constant(self.steps[-1]) if self.loops else 0
-
-    def enter(self, loop: Loop) -> None:
-        """The innermost loop starts from where the outer ones are."""
-        if loop is self.inner:
-            self.b.set(self.register, self.base)
 
     def end(self, depth: int) -> None:
         """Move on by this loop's step, after taking back what the loop inside went."""
-        if depth > len(self.loops):
-            if self.inner is not None:
-                self.b.add(self.register, self.inner_step)
-        elif depth == len(self.loops):
-            self.b.add(self.base, self.step)
+        if depth == len(self.loops):
+            self.b.add(self.register, self.step)
         elif depth:
-            inner = self.loops[depth].count
-            assert isinstance(inner, int)
-            self.b.add(self.base, self.steps[depth - 1] - inner * self.steps[depth])
+            back = self.loops[depth].count * self.steps[depth]
+            self.b.add(self.register, self.steps[depth - 1] - back)
 
 
 class Offset(Pointer):
@@ -110,19 +90,17 @@ class Offset(Pointer):
     def __init__(
         self, b: Builder, name: str, turn: Turn, outside: int, loops: Loops, steps: Mapping[str, int]
     ):
-        moving = any(steps.get(loop.name) for loop in loops[outside:])
         self.origin, self.outside = turn.register, outside
-        if moving:
+        self.moving = any(steps.get(loop.name) for loop in loops[outside:])
+        if self.moving:
             super().__init__(b, name, self.origin, loops[outside:], steps)
         else:
-            self.b, self.loops, self.steps, self.inner = b, [], [], None
-            self.base = self.register = self.origin
-        self.moving = moving
+            self.register = self.origin
 
     def start(self, depth: int) -> None:
         """A new tile has its turn."""
         if self.moving and depth == self.outside:
-            self.b.set(self.base, self.origin)
+            self.b.set(self.register, self.origin)
 
     def end(self, depth: int) -> None:
         """Move on inside the tile."""
@@ -131,35 +109,24 @@ class Offset(Pointer):
 
 
 class Size(Walk):
-    """Keeps the size of the present tile along an axis: in a register, or a parameter register.
+    """Keeps the size of the present tile along an axis in a register.
 
-    `total` is cut into tiles by the loop of that name; it may be the register of a larger tile. `value` is
-    the size as far as it is known; without `keep` there is only a register where there must be.
+    `total` is cut into tiles by the loop of that name. `value` is the size as far as it is known; without
+    `keep` there is only a register where there must be.
     """
 
     def __init__(
-        self,
-        b: Builder,
-        name: str,
-        loops: Loops,
-        loop: str,
-        total: Value,
-        tile: int,
-        parameter: str | None = None,
-        *,
-        keep: bool = True,
+        self, b: Builder, name: str, loops: Loops, loop: str, total: int, tile: int, *, keep: bool = True
     ):
-        self.b, self.loop, self.total, self.parameter = b, loop, total, parameter
+        self.b, self.loop, self.total = b, loop, total
         self.depth = depth_of(loops, loop)
-        self.tile = tile if isinstance(total, Register) else min(tile, total)
-        self.ragged = self.depth > 0 and (isinstance(total, Register) or total % tile != 0)
+        self.tile = min(tile, total)
+        self.ragged = self.depth > 0 and total % tile != 0
         self.value: Value = self.tile
         if self.ragged:
-            self.register = b.scratch if parameter else b.register(f"size_{name}")
+            self.register = b.register(f"size_{name}")
             self.left = b.register(f"left_{name}")
             self.value = self.register
-        elif parameter:
-            b.param(parameter, self.tile)
         elif keep:
             self.register = b.register(f"size_{name}")
             b.set(self.register, self.tile)
@@ -173,8 +140,6 @@ class Size(Walk):
         """The tile is as large as all tiles are, or what is left."""
         if self.ragged and depth == self.depth:
             self.b.op("min", self.register, self.left, self.tile)
-            if self.parameter:
-                self.b.param(self.parameter, self.register)
 
     def end(self, depth: int) -> None:
         """One tile less is left."""
@@ -182,10 +147,51 @@ class Size(Walk):
             self.b.add(self.left, -self.tile)
 
 
+class Part(Walk):
+    """Keeps the size of the present part of a tile that the named loop cuts into parts.
+
+    The loop runs as often for a tile cut off at the edge: `present` is then 0 in steps for which no part is
+    left, and the size 1. It is None where every step has a part.
+    """
+
+    def __init__(self, b: Builder, name: str, loops: Loops, loop: str, whole: Size, tile: int):
+        self.b, self.loop, self.whole, self.tile = b, loop, whole, tile
+        self.depth = depth_of(loops, loop)
+        self.value: Value = tile
+        self.register = b.register(f"part_{name}")
+        self.present: Register | None = b.register(f"present_{name}") if whole.ragged else None
+        self.ragged = whole.ragged or whole.tile % tile != 0
+        if self.ragged:
+            self.left = b.register(f"left_{name}_parts")
+            self.value = self.register
+        else:
+            b.set(self.register, tile)
+
+    def enter(self, loop: Loop) -> None:
+        """All of the tile is left before the loop."""
+        if self.ragged and loop.name == self.loop:
+            self.b.set(self.left, self.whole.value)
+
+    def start(self, depth: int) -> None:
+        """The part is as large as all parts are, or what is left."""
+        if not self.ragged or depth != self.depth:
+            return
+        self.b.op("min", self.register, self.left, self.tile)
+        if self.present:
+            self.b.op("max", self.present, self.register, 0)
+            self.b.op("min", self.present, self.present, 1)
+            self.b.op("max", self.register, self.register, 1)
+
+    def end(self, depth: int) -> None:
+        """One part less is left."""
+        if self.ragged and depth == self.depth:
+            self.b.add(self.left, -self.tile)
+
+
 class Parameter(Walk):
     """Copies a size into a parameter register at each step at which it changes (`size` comes before it)."""
 
-    def __init__(self, b: Builder, size: Size, parameter: str):
+    def __init__(self, b: Builder, size: Size | Part, parameter: str):
         self.b, self.size, self.parameter = b, size, parameter
         if isinstance(size.value, int):
             b.param(parameter, size.value)
@@ -196,30 +202,10 @@ class Parameter(Walk):
             self.b.param(self.parameter, self.size.value)
 
 
-class Count(Walk):
-    """How many inner tiles the tile has: in a register where that changes (`size` comes before it)."""
-
-    def __init__(self, b: Builder, name: str, size: Size, tile: int):
-        self.b, self.size, self.tile = b, size, tile
-        self.loop = Loop(name, -(-size.tile // tile))
-        if size.ragged:
-            self.loop = Loop(name, b.register(f"count_{name}"))
-
-    def start(self, depth: int) -> None:
-        """Counts when the size has changed."""
-        count = self.loop.count
-        if isinstance(count, Register) and depth == self.size.depth:
-            self.b.op("add", count, self.size.register, self.tile - 1)
-            if self.tile & self.tile - 1:
-                self.b.op("div", count, count, self.tile)
-            else:
-                self.b.op("shr", count, count, self.tile.bit_length() - 1)
-
-
 class Multiple(Walk):
     """Keeps a multiple of a size in a register (`size` must come before it)."""
 
-    def __init__(self, b: Builder, name: str, size: Size, factor: int):
+    def __init__(self, b: Builder, name: str, size: Size | Part, factor: int):
         self.b, self.size, self.factor = b, size, factor
         self.register = b.register(name)
         if isinstance(size.value, int):
@@ -232,18 +218,6 @@ class Multiple(Walk):
                 self.b.op("mul", self.register, self.size.value, self.factor)
             else:
                 self.b.op("shl", self.register, self.size.value, self.factor.bit_length() - 1)
-
-
-class Await(Walk):
-    """Waits for a token at the start of each step."""
-
-    def __init__(self, b: Builder, depth: int, channel: int):
-        self.b, self.depth, self.channel = b, depth, channel
-
-    def start(self, depth: int) -> None:
-        """Wait."""
-        if depth == self.depth:
-            self.b.wait(self.channel)
 
 
 class Turn(Walk):
@@ -268,7 +242,8 @@ class Turn(Walk):
         if depth == self.depth:
             if self.give is not None:
                 self.b.signal(self.give)
-            self.b.op("xor", self.register, self.register, self.half)
+            if self.half != 0:
+                self.b.op("xor", self.register, self.register, self.half)
 
 
 class Steps(Walk):
@@ -290,7 +265,6 @@ class Steps(Walk):
             if self.later:
                 self.b.set(self.later, 0)
             if self.left:
-                assert isinstance(self.count, int)
                 self.b.set(self.left, self.count - 1)
 
     def end(self, depth: int) -> None:

@@ -40,8 +40,9 @@ class Blocking:
     """Tiles of a program: partitions, inner tiles, order, what stays.
 
     `partition_*` are the outer steps, `tile_m` and `tile_n` what the array hands to the storer at once (one
-    of them is the whole partition's), `m_outermost` the order of the outer loops. For a convolution
-    `out_rows` x `out_cols` outputs make `partition_n`.
+    of them is the whole partition's), `m_outermost` the order of the outer loops. Partitions of C take turns
+    in the halves of the accumulator, or, `single_c`, each takes the place of the one before, inner tile by
+    inner tile. For a convolution `out_rows` x `out_cols` outputs make `partition_n`.
     """
 
     partition_m: int
@@ -54,6 +55,12 @@ class Blocking:
     resident_b: Resident = Resident.TILE
     out_rows: int = 0
     out_cols: int = 0
+    single_c: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Inner tiles of a partition."""
+        return -(-self.partition_m // self.tile_m) * -(-self.partition_n // self.tile_n)
 
 
 def pitch(shape: BufferShape, lanes_first: bool, blocks: int, depth: int) -> int:

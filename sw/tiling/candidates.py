@@ -7,7 +7,7 @@ partition of C, may fill it (single buffering).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hw.config import BufferShape, MachineConfig
 from hw.isa import SIZE_BITS
@@ -25,15 +25,29 @@ def candidates(extent: Extent, config: MachineConfig) -> Iterator[Blocking]:
     seen = set()
     for n, out_rows, out_cols in _widths(extent, config):
         for m in _sizes(extent.m, config.rows):
-            only = extent.batch == 1 and m >= extent.m and n >= extent.n
-            if min(m, extent.m) * -(-n // config.cols) > (words if only else words // 2):
+            rows = min(m, extent.m)
+            needed = rows * -(-n // config.cols)
+            if needed > words:
                 continue
             for k, resident_a, resident_b, m_outermost in _depths(extent, config, m, n):
-                rows = min(m, extent.m)
-                made = Blocking(rows, n, k, rows, n, m_outermost, resident_a, resident_b, out_rows, out_cols)
-                if made not in seen:
-                    seen.add(made)
-                    yield made
+                made = Blocking(
+                    rows,
+                    n,
+                    k,
+                    rows,
+                    n,
+                    m_outermost,
+                    resident_a,
+                    resident_b,
+                    out_rows,
+                    out_cols,
+                    single_c=2 * needed > words,
+                )
+                if made in seen:
+                    continue
+                seen.add(made)
+                # A partition that fills the accumulator must be cut: the next one waits for its tiles.
+                yield next(inner_cuts(config, made, (4, 2)), made) if made.single_c else made
 
 
 def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, int]]:
@@ -147,18 +161,18 @@ def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool, part
     return max(most - (most - shape.lanes) % shape.banks, 0)
 
 
-def inner_cuts(config: MachineConfig, t: Blocking) -> Iterator[Blocking]:
+def inner_cuts(config: MachineConfig, t: Blocking, parts: Sequence[int] = (2, 4, 8)) -> Iterator[Blocking]:
     """Blockings that cut the partitions of one into inner tiles, as many as there may be tokens for."""
     blocks_m, blocks_n = -(-t.partition_m // config.rows), -(-t.partition_n // config.cols)
     depth = max(t.partition_k, config.rows)
-    for parts in (2, 4):
-        if parts > config.channel_depth // 2:
-            return
-        if blocks_n >= parts:
-            tile = -(-blocks_n // parts)
+    for count in parts:
+        if count * (1 if t.single_c else 2) > config.channel_depth:
+            continue
+        if blocks_n >= count:
+            tile = -(-blocks_n // count)
             if tile * blocks_m * depth >= SHORTEST:
-                yield dataclasses.replace(t, tile_n=tile * config.cols)
-        elif blocks_n == 1 and blocks_m >= parts:
-            tile = -(-blocks_m // parts)
+                yield dataclasses.replace(t, tile_m=t.partition_m, tile_n=tile * config.cols)
+        elif blocks_n == 1 and blocks_m >= count:
+            tile = -(-blocks_m // count)
             if tile * depth >= SHORTEST:
-                yield dataclasses.replace(t, tile_m=tile * config.rows)
+                yield dataclasses.replace(t, tile_m=tile * config.rows, tile_n=t.partition_n)

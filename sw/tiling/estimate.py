@@ -155,7 +155,7 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
     )
     rows = min(m, c.rows)
     blocks = -(-m // c.rows) * -(-n // c.cols)
-    inner = max(-(-t.partition_m // t.tile_m) * -(-t.partition_n // t.tile_n), 1)
+    inner = t.parts
     step = blocks * max(k, rows)
     tile_m, tile_n = min(m, t.tile_m), min(n, t.tile_n)
     last, whole_c = ports.store(tile_m, tile_n, t), ports.store(m, n, t)
@@ -182,6 +182,10 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
     multiply += operations * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
 
+    if t.single_c:
+        # The storer reads where the array writes, which comes first.
+        stored += multiply * min(1, c.rows / k) / c.acc_banks
+
     # What passes before the array starts and after it ends, and the rounds of the halves: two tiles take
     # turns, so that a tile's time in the buffer and the loading of the next but one follow each other.
     wait = max(c.load_a_latency, c.load_b_latency)
@@ -192,10 +196,17 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
     hand_b = tiles_b * (load_b + c.load_b_latency + ROUND) / 2 + multiply / 2 if tiles_b > 2 else 0
     late = max(last, whole_c - step * (1 - 1 / inner))
     hand_c = (partitions * (late + c.store_latency + ROUND) + multiply) / 2 if partitions > 2 else 0
+    if t.single_c:
+        # An inner tile is stored while others of its partition, and those of the next before it, multiply.
+        begin, end = last + c.store_latency + ROUND, inner * last + c.store_latency + ROUND
+        stall = max(0, begin - step * (inner - 1) / inner, end - step * (2 * inner - 2) / inner)
+        # Where loads are the bottleneck, those of two steps go on meanwhile.
+        still = max(0, stall - 2 * max(load_a, load_b))
+        hand_c = max(multiply + partitions * stall, max(total_a, total_b) + partitions * still)
     first_tile = step * (steps_k - 1) + step / inner
     cycles = max(
         max(total_a, total_b) + wait + ROUND / 2 + step + drain,
-        fill + max(multiply, hand_a, hand_b, hand_c) + drain,
+        fill + max(groups * _together(ports, t), hand_a, hand_b, hand_c) + drain,
         fill + first_tile + stored + c.store_latency + ROUND / 2,
     )
     ideal = e.batch * e.m * e.n * e.k / c.macs_per_cycle
@@ -210,6 +221,26 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
         total_b,
         stored,
     )
+
+
+def _together(ports: Ports, t: Blocking) -> float:
+    """Cycles of one group's partitions, each as long as its slowest engine takes: none runs far ahead.
+
+    Partitions at the edges have less to multiply, but often as much to load.
+    """
+    e, c = ports.extent, ports.config
+    columns, depths, rows = widths(e, t), cut(e.k, t.partition_k), cut(e.m, t.partition_m)
+    again_a, again_b = loads(e, t)
+    count_m, count_n = sum(x for _, x in rows), sum(x for _, x in columns)
+    cycles = 0.0
+    for m, times_m in rows:
+        full, rest = divmod(m, c.rows)
+        down = sum(x * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, x in depths)
+        load_a = sum(x * ports.load_a(m, d, t) for d, x in depths) * again_a / count_n
+        for n, times_n in columns:
+            load_b = sum(x * ports.load_b(n, d, t) for d, x in depths) * again_b / count_m
+            cycles += times_m * times_n * max(down * -(-n // c.cols), load_a, load_b)
+    return cycles
 
 
 def refined(ports: Ports, t: Blocking) -> Estimate:
@@ -257,7 +288,13 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
     loops = sum(x > 1 for x in (groups, len(ms), len(ns), len(ks)))
     latencies = config.load_a_latency, config.load_b_latency, config.store_latency
     cycles, fill, drain = follow(
-        steps, parts, latencies, loops=loops, banks=config.acc_banks, patches=e.patches is not None
+        steps,
+        parts,
+        latencies,
+        loops=loops,
+        banks=config.acc_banks,
+        single=t.single_c,
+        patches=e.patches is not None,
     )
     multiply = estimate.ideal + estimate.ragged
     return dataclasses.replace(

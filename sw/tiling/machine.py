@@ -22,6 +22,9 @@ from sw.tiling.estimate import Estimate, Ports, estimated, refined, widths
 #: What a step counts beyond its time when blockings are compared: large tiles ask less of warps and memory
 #: when memory stalls.
 STEP_PENALTY, INNER_PENALTY, TRAFFIC_PENALTY = 16, 2, 1 / 32
+#: Share of its time that a partition which fills the accumulator must save, for storer and array are then in
+#: each other's way.
+SINGLE_PENALTY = 0.02
 #: Partitions for which inner tiles are tried, and blockings that are estimated more closely.
 FINALISTS = 6
 _LARGEST_SIZE = (1 << SIZE_BITS) - 1
@@ -103,6 +106,6 @@ def _penalty(extent: Extent, t: Blocking, estimate: Estimate) -> float:
     """What steps, operations of the array and traffic count when blockings are compared."""
     partitions = -(-extent.m // t.partition_m) * sum(count for _, count in widths(extent, t))
     steps = extent.batch // extent.images * partitions * -(-extent.k // t.partition_k)
-    inner = -(-t.partition_m // t.tile_m) * -(-t.partition_n // t.tile_n)
     traffic = estimate.loads_a + estimate.loads_b
-    return STEP_PENALTY * steps + INNER_PENALTY * steps * (inner - 1) + TRAFFIC_PENALTY * traffic
+    risk = SINGLE_PENALTY * estimate.cycles if t.single_c else 0
+    return risk + STEP_PENALTY * steps + INNER_PENALTY * steps * (t.parts - 1) + TRAFFIC_PENALTY * traffic

@@ -8,6 +8,7 @@ a steady state, where a formula of averages would be off.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from hw.isa import TIMING
@@ -67,20 +68,23 @@ def follow(
     *,
     loops: int,
     banks: int,
+    single: bool = False,
     patches: bool = False,
 ) -> tuple[float, float, float]:
     """Cycles of the whole, of those before the first product and of those after the last.
 
     `stores` are the cycles that storing takes, by partition and inner tile; `latencies` those of the ports
     of A, B and C; programs have `loops`; the accumulator has `banks`, half of them for each of two
-    partitions, so that the storer waits for the array where both are in the same partition; with `patches` B
-    is loaded as the patches of a convolution.
+    partitions, so that the storer waits for the array where both are in the same partition, or, `single`, all
+    for one, so that it waits wherever both are in the same bank; with `patches` B is loaded as the patches of
+    a convolution.
     """
     first_issue = START + START_LOOP * loops + ISSUED
     a = Lane(first_issue, latencies[0])
     b = Lane(first_issue + START_PATCHES * patches, latencies[1])
     array = array_done = 0.0
-    halves_c, turn_c = [0.0, 0.0], 0
+    turns: list[dict[int, float]] = [{}] if single else [{}, {}]
+    turn = 0
     store = stored = 0.0
     first = -1.0
     partition, fresh = 0, True
@@ -89,11 +93,14 @@ def follow(
             a.load(step.load_a, array_done)
         if step.load_b:
             b.load(step.load_b, array_done)
-        begin = max(a.ready, b.ready, halves_c[turn_c] if fresh else 0.0)
-        fresh = False
-        end = max(array, begin) + sum(time for time, _ in step.products)
-        share = 1 - step.writes / (banks // 2)
+        begin = max(a.ready, b.ready)
+        if fresh and not single:
+            begin = max(begin, *turns[turn].values(), 0.0)
+        end = inf if single else max(array, begin) + sum(time for time, _ in step.products)
+        share = 1 - step.writes / (banks if single else banks // 2)
         for i, (time, rows) in enumerate(step.products):
+            if single and fresh:
+                begin = max(begin, turns[turn].get(i, 0.0))
             start = max(array, begin)
             first = start if first < 0 else first
             array = start + time
@@ -101,9 +108,10 @@ def follow(
             if step.last:
                 store = _stored(max(store, array_done + ISSUED), stores[partition][i], end, share)
                 stored = store + latencies[2] + STORED
+                turns[turn][i] = stored + BETWEEN
+        fresh = step.last
         if step.last:
-            halves_c[turn_c] = stored + BETWEEN
-            turn_c, partition, fresh = 1 - turn_c, partition + 1, True
+            turn, partition = (turn + 1) % len(turns), partition + 1
     return stored, first, stored - array
 
 
