@@ -19,15 +19,18 @@ SHORTEST = 48
 _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 
-def candidates(extent: Extent, config: MachineConfig) -> Iterator[Blocking]:
-    """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible."""
+def candidates(extent: Extent, config: MachineConfig, *, single: bool | None = None) -> Iterator[Blocking]:
+    """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible.
+
+    With `single` only those whose partitions fill the accumulator, or only the others.
+    """
     words = config.derived.acc_words
     seen = set()
     for n, out_rows, out_cols in _widths(extent, config):
         for m in _sizes(extent.m, config.rows):
             rows = min(m, extent.m)
             needed = rows * -(-n // config.cols)
-            if needed > words:
+            if needed > words or single not in (None, 2 * needed > words):
                 continue
             for k, resident_a, resident_b, m_outermost in _depths(extent, config, m, n):
                 made = Blocking(

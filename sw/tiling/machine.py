@@ -56,7 +56,11 @@ def best(
     }
     _check_geometry(extent)
     ports = Ports(extent, config, rate)
-    choices = [_judged(ports, t) for t in candidates(extent, config)]
+    choices = [_judged(ports, t) for t in candidates(extent, config, single=False)]
+    # Partitions that fill the accumulator save loads: only where the array waits for them.
+    first = min(choices, key=lambda c: c.score, default=None)
+    if first is None or first.estimate.waits > SINGLE_PENALTY * first.estimate.cycles:
+        choices += [_judged(ports, t) for t in candidates(extent, config, single=True)]
     if not choices:
         raise InputError(_nothing_fits(extent, config))
     choices.sort(key=lambda c: c.score)
