@@ -8,7 +8,7 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.patches import Axis, Patches
-from sw.problem import TYPES, Product
+from sw.problem import Product, check_operand, drawn
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,8 @@ class Convolution:
 
     def check(self, a: np.ndarray, b: np.ndarray) -> None:
         """Raise `InputError` unless the arrays have the shapes and types of weights and images."""
-        for name, array, kind, shape in (
-            ("W", a, self.type_a, self.shape_a),
-            ("X", b, self.type_b, self.shape_b),
-        ):
-            if array.dtype != TYPES[kind] or array.shape != shape:
-                raise InputError(
-                    f"{name} must be {kind} of shape {list(shape)}, not {array.dtype} of {list(array.shape)}"
-                )
+        check_operand("W", a, self.type_a, self.shape_a)
+        check_operand("X", b, self.type_b, self.shape_b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The convolution by NumPy, int32; sums wrap at 32 bits as the machine's do.
@@ -159,8 +153,4 @@ class Convolution:
 
     def random(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Weights and images over the whole range of their types."""
-        arrays = []
-        for kind, shape in ((self.type_a, self.shape_a), (self.type_b, self.shape_b)):
-            limits = np.iinfo(TYPES[kind])
-            arrays.append(rng.integers(limits.min, limits.max, shape, TYPES[kind], endpoint=True))
-        return arrays[0], arrays[1]
+        return drawn(rng, self.type_a, self.shape_a), drawn(rng, self.type_b, self.shape_b)

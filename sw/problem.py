@@ -88,14 +88,8 @@ class Product:
 
     def check(self, a: np.ndarray, b: np.ndarray) -> None:
         """Raise `InputError` unless the arrays have the shapes and types of the operands as stored."""
-        for name, array, kind, shape in (
-            ("A", a, self.type_a, self.shape_a),
-            ("B", b, self.type_b, self.shape_b),
-        ):
-            if array.dtype != TYPES[kind] or array.shape != shape:
-                raise InputError(
-                    f"{name} must be {kind} of shape {list(shape)}, not {array.dtype} of {list(array.shape)}"
-                )
+        check_operand("A", a, self.type_a, self.shape_a)
+        check_operand("B", b, self.type_b, self.shape_b)
 
     def reference(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The product by NumPy, int32, from operands as stored; sums wrap at 32 bits as the machine's do.
@@ -110,8 +104,18 @@ class Product:
 
     def random(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Operands over the whole range of their types."""
-        arrays = []
-        for kind, shape in ((self.type_a, self.shape_a), (self.type_b, self.shape_b)):
-            limits = np.iinfo(TYPES[kind])
-            arrays.append(rng.integers(limits.min, limits.max, shape, TYPES[kind], endpoint=True))
-        return arrays[0], arrays[1]
+        return drawn(rng, self.type_a, self.shape_a), drawn(rng, self.type_b, self.shape_b)
+
+
+def check_operand(name: str, array: np.ndarray, kind: str, shape: tuple[int, ...]) -> None:
+    """Raise `InputError` unless the array has that type and shape."""
+    if array.dtype != TYPES[kind] or array.shape != shape:
+        raise InputError(
+            f"{name} must be {kind} of shape {list(shape)}, not {array.dtype} of {list(array.shape)}"
+        )
+
+
+def drawn(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """An array over the whole range of its type."""
+    limits = np.iinfo(TYPES[kind])
+    return rng.integers(limits.min, limits.max, shape, TYPES[kind], endpoint=True)

@@ -14,6 +14,11 @@ import numpy as np
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import BufferShape, MachineConfig
+from sw.convolution import Convolution
+from sw.layout import GARBAGE
+from sw.lowering import CHANNELS, lower
+from sw.problem import Product
+from sw.tiling.blocking import Blocking
 
 MASK = 0xFFFFFFFF
 
@@ -282,3 +287,27 @@ class Machine:
             words = -(-p["bytes"] // self.config.derived.acc_word_bytes)
             row = self.acc[first : first + words].reshape(-1).view(np.uint8)[: p["bytes"]]
             self.memory[at : at + p["bytes"]] = row
+
+
+def execute(
+    problem: Product | Convolution, config: MachineConfig, seed: int = 0, blocking: Blocking | None = None
+) -> tuple[np.ndarray, np.ndarray, Machine]:
+    """Result, NumPy's result and the machine after a run in an order drawn from the seed."""
+    kernel = lower(problem, config, blocking=blocking)
+    a, b = problem.random(np.random.default_rng(seed))
+    size = max(last for _, last, _, _ in kernel.windows) + 4097
+    memory = np.full(size, GARBAGE, np.uint8)
+    for address, data in kernel.memory(a, b):
+        memory[address : address + len(data)] = data
+    before = memory.copy()
+    machine = Machine(config, kernel.programs, memory, seed)
+    machine.run()
+    places = kernel.blocking.parts if kernel.blocking.single_c else 2
+    for (full, free), tokens in zip(CHANNELS.values(), (2, 2, places), strict=True):
+        assert machine.channels[full] == 0, "a tile was loaded or made that nobody took"
+        assert machine.channels[free] == tokens, "all places are free in the end"
+    address, count = kernel.output
+    got = kernel.extract(memory[address : address + count])
+    before[address : address + count] = memory[address : address + count]
+    assert np.array_equal(before, memory), "memory outside the result changed"
+    return got, problem.reference(a, b), machine
