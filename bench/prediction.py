@@ -27,7 +27,7 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.model import predict
 from cosim.settings import MemorySettings
-from hw.config import MachineConfig, load
+from hw.config import PORTS, MachineConfig, load
 from jacquard.execute import make_job
 from jacquard.tiling import MachinePlan, plan_for_machine
 from sw.convolution import Convolution
@@ -118,9 +118,16 @@ def draw(config: MachineConfig, seed: str) -> Product:
             return Product(m, k, n, transposed_a=r.random() < 0.25, transposed_b=r.random() < 0.4)
 
 
-def measure(config: MachineConfig, problems: Sequence[Problem], sim: str, candidates: int = 0) -> list[Row]:
-    """Plan, compile, run and compare the problems on one machine."""
-    settings = MemorySettings.of(config)
+def measure(
+    config: MachineConfig,
+    problems: Sequence[Problem],
+    sim: str,
+    candidates: int = 0,
+    bandwidth: int | None = None,
+) -> list[Row]:
+    """Plan, compile, run and compare the problems on one machine, its ports perhaps slowed down."""
+    rate = {port: min(bandwidth or 1 << 10, config.port_bytes(port)) for port in PORTS}
+    settings = MemorySettings.of(config, bandwidth=rate)
     machine = simulator(config, sim)
     rows = []
     for problem in problems:
@@ -132,7 +139,7 @@ def measure(config: MachineConfig, problems: Sequence[Problem], sim: str, candid
         fine = compare(config, job, predict(config, job), outcome) is None and np.array_equal(
             kernel.extract(outcome.outputs[0]), problem.reference(a, b)
         )
-        rows.append(Row(problem, plan, outcome.cycles, kernel.bound_cycles(), fine))
+        rows.append(Row(problem, plan, outcome.cycles, kernel.bound_cycles(rate), fine))
     return rows
 
 
@@ -162,8 +169,11 @@ def table(config: MachineConfig, rows: Sequence[Row]) -> Table:
 @click.option("--hw", "machines", multiple=True, help="Machines; default: tiny, lean and default.")
 @click.option("--set", "name", type=click.Choice(["random", "bert", "resnet"]), default="random")
 @click.option("--refine", "candidates", default=0, show_default=True)
+@click.option("--bandwidth", type=int, help="Bytes per cycle of every port, where less than its width.")
 @click.option("--sim", default="cpp", show_default=True, type=click.Choice(["cpp", "verilator"]))
-def main(count: int, machines: tuple[str, ...], name: str, candidates: int, sim: str) -> None:
+def main(
+    count: int, machines: tuple[str, ...], name: str, candidates: int, bandwidth: int | None, sim: str
+) -> None:
     """Print a table per machine, then median and worst error of all; exit code 1 if a result was wrong."""
     console = Console(width=150)
     every: list[Row] = []
@@ -172,7 +182,7 @@ def main(count: int, machines: tuple[str, ...], name: str, candidates: int, sim:
         problems: list[Problem] = {"bert": bert, "resnet": resnet}.get(name, list)()
         if name == "random":
             problems = [draw(config, f"{hw}/{i}") for i in range(count)]
-        rows = measure(config, problems, sim, candidates)
+        rows = measure(config, problems, sim, candidates, bandwidth)
         console.print(table(config, rows))
         every += rows
     errors = sorted(abs(row.error) for row in every)
