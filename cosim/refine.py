@@ -32,19 +32,20 @@ def refine(
     count: int,
     *,
     name: str = "matmul",
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Candidate]:
     """The `count` best blockings by estimate with their exact cycles, quickest first.
 
-    Ties keep the order of the estimates. `progress` is told how many are done. Raises `InputError` for
-    problems that the machine cannot take.
+    Ties keep the order of the estimates. `progress` is told how many of how many are done. Raises
+    `InputError` for problems that the machine cannot take.
     """
-    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
+    config = settings.behind(config)
     # Refuses what does not fit memory, and names the problem in what else is refused.
-    lower(problem, config, name=name, bandwidth=bandwidth)
+    lower(problem, config, name=name, bandwidth=settings.bandwidth)
     found = []
-    for done, choice in enumerate(best(extent_of(problem), config, bandwidth, count)):
-        progress(done)
+    choices = best(extent_of(problem), config, settings.bandwidth, count)
+    for done, choice in enumerate(choices):
+        progress(done, len(choices))
         kernel = lower(problem, config, name=name, blocking=choice.blocking)
         found.append(Candidate(choice, kernel, exact_cycles(kernel, settings)))
     return sorted(found, key=lambda c: c.cycles)

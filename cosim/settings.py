@@ -37,6 +37,15 @@ class MemorySettings:
     stall_seed: int = 0
     stall_rate: int = 0
 
+    @property
+    def bandwidth(self) -> dict[str, int]:
+        """Bytes per cycle by port."""
+        return {name: port.bandwidth for name, port in self.ports.items()}
+
+    def behind(self, config: MachineConfig) -> MachineConfig:
+        """The machine with these latencies as its own, for what is planned and estimated."""
+        return config.replace(**{f"{name}_latency": port.latency for name, port in self.ports.items()})
+
     @staticmethod
     def of(
         config: MachineConfig,

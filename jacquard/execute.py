@@ -16,12 +16,11 @@ from cosim.refine import refine
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
+from jacquard.tiling import plan_of_kernel
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.lowering import lower
 from sw.problem import Product
-from sw.tiling.estimate import Ports, refined
-from sw.tiling.hardware import described, tiling_problem
 
 
 @dataclass(frozen=True)
@@ -71,12 +70,12 @@ class Result:
     @property
     def plan(self) -> dict[str, Any]:
         """The blocking that the program was made from, with what was predicted of it."""
-        kernel = self.kernel
-        rate = {port: self.bandwidth[port] for port in ("load_a", "load_b", "store")}
-        estimate = refined(Ports(kernel.extent, kernel.config, rate), kernel.blocking)
-        problem = tiling_problem(kernel.extent, kernel.config, rate, kernel.blocking)
-        plan = described(problem, kernel.extent, kernel.blocking, estimate).as_dict()
-        return plan | {"page_cycles": plan.pop("cycles"), "predicted_cycles": round(estimate.cycles)}
+        made = plan_of_kernel(self.kernel, self.bandwidth)
+        plan = made.plan.as_dict()
+        page = {f"page_{name}": plan.pop(name) for name in ("cycles", "utilization")}
+        return (
+            plan | page | {"predicted_cycles": round(made.cycles), "predicted_utilization": made.utilization}
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run."""
@@ -202,7 +201,7 @@ def compile_tasks(
 
     With `candidates`, the best of so many blockings by the exact cycle model, else the best by estimate.
     """
-    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
+    config = settings.behind(config)
     made: dict[Product | Convolution, Kernel] = {}
     for task in tasks:
         if task.problem not in made:
@@ -210,7 +209,7 @@ def compile_tasks(
                 found = refine(task.problem, config, settings, candidates, name=task.name)
                 made[task.problem] = found[0].kernel
             else:
-                made[task.problem] = lower(task.problem, config, name=task.name, bandwidth=bandwidth)
+                made[task.problem] = lower(task.problem, config, name=task.name, bandwidth=settings.bandwidth)
     return [made[task.problem] for task in tasks]
 
 
@@ -230,7 +229,6 @@ def execute(
     `InputError` for products that the
     machine cannot take, and missing tools.
     """
-    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
     begin = time.perf_counter()
     kernels = compile_tasks(tasks, config, settings, candidates)
     jobs = [make_job(k, t.a, t.b, settings, t.name) for k, t in zip(kernels, tasks, strict=True)]
@@ -244,7 +242,8 @@ def execute(
     progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running {total:,} cycles")
     observed = machine.run(jobs)
     results = [
-        _result(*parts, bandwidth) for parts in zip(tasks, kernels, jobs, predicted, observed, strict=True)
+        _result(*parts, settings.bandwidth)
+        for parts in zip(tasks, kernels, jobs, predicted, observed, strict=True)
     ]
     return Report(
         config,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cosim.refine import Candidate, refine
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
-from hw.errors import InputError
 from sw.convolution import Convolution
-from sw.lowering import extent_of, make_nest
+from sw.kernel import Kernel
+from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling import problem as page
-from sw.tiling.blocking import Blocking, Extent
+from sw.tiling.blocking import Blocking
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.hardware import described, tiling_problem
 from sw.tiling.plan import Plan
@@ -89,29 +89,31 @@ def plan_for_machine(
     config: MachineConfig,
     settings: MemorySettings,
     candidates: int = 0,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> MachinePlan:
     """The plan of a problem on a machine with such memories, refined by so many candidates.
 
     Raises `InputError` for what the machine cannot take.
     """
-    bandwidth = {port: p.bandwidth for port, p in settings.ports.items()}
-    rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
-    extent: Extent = extent_of(problem)
     exact: tuple[Candidate, ...] = ()
     if candidates:
         exact = tuple(refine(problem, config, settings, candidates, progress=progress))
-        blocking = exact[0].choice.blocking
+        kernel = exact[0].kernel
     else:
-        try:
-            blocking = make_nest(problem, config, bandwidth).blocking
-        except InputError as error:
-            raise InputError(f"{problem} on {config.name}: {error}") from None
+        kernel = lower(problem, settings.behind(config), bandwidth=settings.bandwidth)
+    return plan_of_kernel(kernel, settings.bandwidth, exact)
+
+
+def plan_of_kernel(
+    kernel: Kernel, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
+) -> MachinePlan:
+    """The plan that a kernel was made from, on ports of that many bytes per cycle."""
+    extent, config, blocking = kernel.extent, kernel.config, kernel.blocking
+    rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
     estimate = refined(Ports(extent, config, rate), blocking)
     tiling = tiling_problem(extent, config, rate, blocking)
-    return MachinePlan(
-        config, tiling, described(tiling, extent, blocking, estimate), blocking, estimate, exact
-    )
+    plan = described(tiling, config, extent, blocking, estimate)
+    return MachinePlan(config, tiling, plan, blocking, estimate, exact)
 
 
 def convolution_of(conv: page.Convolution) -> Convolution:

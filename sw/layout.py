@@ -102,8 +102,7 @@ def _fitting(
     if end > memory_bytes:
         sizes = ", ".join(f"{p.name} {p.size}" for p in placements)
         raise InputError(
-            f"{problem}: operands and result must fit {memory_bytes} bytes of memory, "
-            f"{end} are needed ({sizes})"
+            f"operands and result must fit {memory_bytes} bytes of memory, {end} are needed ({sizes})"
         )
     a, b, c = placements
     return a, b, c

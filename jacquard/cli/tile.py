@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +104,8 @@ def command(
         else:
             render(given, planned, console)
         return
+    if matmul is None and (rest["transpose_a"] or rest["transpose_b"]):
+        raise InputError("--transpose-a and --transpose-b go with --matmul, not with a file")
     config = machine(hw or "default", settings)
     memory = MemorySettings.of(
         config,
@@ -119,7 +120,7 @@ def command(
     else:
         assert problem is not None
         shape = shape_of(problem)
-    made = plan_for_machine(shape, config, memory, rest["refine"], _progress(rest["refine"]))
+    made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
     _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", (made.cycles, made.utilization))
     if json_:
         print_json(made.as_dict())
@@ -128,8 +129,8 @@ def command(
         _render_machine(made, console)
 
 
-def _progress(count: int) -> Callable[[int], None]:
-    return lambda done: note(f"cycle model: candidate {done + 1} of {count}")
+def _progress(done: int, of: int) -> None:
+    note(f"cycle model: candidate {done + 1} of {of}")
 
 
 def _draw(

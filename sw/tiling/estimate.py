@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.isa import TIMING
-from sw.patches import Patches
+from sw.patches import Axis, Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.pipeline import Step, follow
 
@@ -105,16 +106,25 @@ class Ports:
         return self._patches[key]
 
     def _load_patches(self, p: Patches, rows: int, cols: int, channels: int) -> float:
-        """Patches of a tile of outputs: as many steps as writes, or as many beats as memory gives."""
-        width = self._width["load_b"]
-        beats = -(-p.cols.span(cols) // width)
-        height = p.rows.span(rows)
-        steps = TIMING.conv_setup + height * p.rows.kernel + channels * beats * rows * p.kernel
-        return max(steps, channels * min(height, p.rows.size) * beats * self._cycles["load_b"])
+        """Patches of a tile of outputs: of every beat as many steps as writes, or the time that it takes.
+
+        Only tiles of whole output rows start at a word of the port.
+        """
+        width, span = self._width["load_b"], p.cols.span(cols)
+        step = cols * p.cols.stride % width if cols < p.cols.outputs else 0
+        beats = _beats(span, step, width) if step else -(-span // width)
+        uses = _uses(p.rows, rows)
+        turn = self._cycles["load_b"]  # a slow port takes the next beat at its own turn
+        steps = sum(n * math.ceil(use * p.cols.kernel / turn) * turn for use, n in uses)
+        return TIMING.conv_setup + p.rows.span(rows) * p.rows.kernel + channels * beats * steps
 
     def store(self, m: int, n: int, t: Blocking) -> float:
-        """A part of C."""
-        return self.beats("store", m, 4 * n, 4 * t.tile_n if n < self.extent.n else 0)
+        """A part of C; partitions, their inner tiles and rows of outputs decide where in a word it starts."""
+        p = self.extent.patches
+        row = p.cols.outputs if p is not None and t.out_cols < p.cols.outputs else 0
+        step = t.partition_n if row or t.partition_n < self.extent.n else 0
+        part = t.tile_n if n <= t.tile_n < t.partition_n else 0
+        return self.beats("store", m, 4 * n, 4 * math.gcd(step, part, row))
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -122,6 +132,13 @@ def _beats(size: int, step: int, width: int) -> float:
     """Words that a row of `size` bytes touches on average, when it starts at any multiple of `step`."""
     offsets = range(0, width, math.gcd(step, width))
     return sum(-(-(offset + size) // width) for offset in offsets) / len(offsets)
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _uses(axis: Axis, outputs: int) -> list[tuple[int, int]]:
+    """How many kernel rows use an image row of a tile of so many output rows, and of how many rows."""
+    rows = Counter(i * axis.dilation + r * axis.stride for i in range(axis.kernel) for r in range(outputs))
+    return sorted(Counter(rows.values()).items())
 
 
 def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
@@ -310,12 +327,12 @@ def _each(sizes: list[tuple[int, int]]) -> list[int]:
     return [size for size, count in sizes for _ in range(count)]
 
 
-def _product(config: MachineConfig, m: int, n: int, k: int) -> tuple[float, int]:
-    """Cycles of a product of the array, and the rows of its last block."""
+def _product(config: MachineConfig, m: int, n: int, k: int) -> tuple[float, int, int]:
+    """A product of the array: cycles to its last read, rows of its last block, and until the next product."""
     full, rest = divmod(m, config.rows)
     time = -(-n // config.cols) * (full * max(k, config.rows) + (max(k, rest) if rest else 0))
     rows = rest or config.rows
-    return time + max(0, rows + TIMING.gemm_turn - k), rows
+    return time - max(k, rows) + k, rows, max(0, rows + TIMING.gemm_turn - k)
 
 
 def _repeats(resident: Resident, partitions: int, steps_k: int, inside: bool) -> int:

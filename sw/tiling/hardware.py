@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from hw.config import MachineConfig
 from sw.patches import Axis, Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
-from sw.tiling.cost import times
 from sw.tiling.estimate import Estimate, loads
 from sw.tiling.plan import BOUNDS, LOOPS, Plan
 from sw.tiling.problem import Convolution, TilingProblem
@@ -22,17 +21,18 @@ def tiling_problem(
     rate: Mapping[str, float] | None = None,
     blocking: Blocking | None = None,
 ) -> TilingProblem:
-    """The tiling problem of a product on a machine: half of each buffer, the other half being filled.
+    """The tiling problem of one product on a machine: half of each buffer, the other half being filled.
 
-    `rate` are bytes per cycle by port, where less than its width; `blocking` tells how much is handed on at
-    once and what tiles of a convolution read again.
+    A convolution whose axes are not alike is told as a plain product, which the page's terms have no other
+    words for. `rate` are bytes per cycle by port, where less than its width; `blocking` tells how much is
+    handed on at once and what tiles of a convolution read again.
     """
     rates = {port: (rate or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b")}
     p = extent.patches
     conv, tiles = None, 1
     if blocking is not None:
         tiles = -(-blocking.tile_m // config.rows) * -(-blocking.tile_n // config.cols)
-    shape = {"m": extent.m, "k": extent.k, "n": extent.n}
+    shape = {"m": extent.m, "k": extent.k, "n": extent.n * extent.images}
     square = p is not None and (p.rows.stride, p.rows.dilation) == (p.cols.stride, p.cols.dilation)
     if p is not None and square and len({p.rows.before, p.rows.after, p.cols.before, p.cols.after}) == 1:
         conv = Convolution(
@@ -83,16 +83,26 @@ def _read(axis: Axis, tile: int) -> int:
     return read
 
 
-def described(problem: TilingProblem, extent: Extent, t: Blocking, estimate: Estimate) -> Plan:
-    """A blocking by the names of the page, with the page's cost and why it is predicted to be the best."""
+def described(
+    problem: TilingProblem, config: MachineConfig, extent: Extent, t: Blocking, estimate: Estimate
+) -> Plan:
+    """A blocking by the names of the page, with the page's cost and what is predicted of the machine.
+
+    Sizes are those of one product, loads how often each product loads its operands; cycles and bytes are
+    those of all products.
+    """
     loads_a, loads_b = loads(extent, t)
-    time = times(problem)
-    load_a, load_b = loads_a * time.load_a, loads_b * time.load_b
-    ticks = max(time.gemm, load_a, load_b)
+    count, p = extent.batch // extent.images, extent.patches
+    pixels = problem.k * problem.n if p is None else (p.pixels + _halo(p, t)) * extent.images
+    gemm = problem.m * problem.n * problem.k / problem.macs_per_cycle
+    load_a, load_b = loads_a * problem.m * problem.k / problem.bw_a, loads_b * pixels / problem.bw_b
+    if p is not None:
+        load_b = max(load_b, loads_b * problem.k * problem.n / config.load_b_bytes)
+    longest = max(gemm, load_a, load_b)
     rows, columns = min(t.partition_m, extent.m), t.partition_n
     split = t.partition_k < extent.k
     acc = rows * -(-columns // problem.block_n) * problem.block_n * ACCUMULATED
-    bound = "gemm" if ticks == time.gemm else "load_a" if ticks == load_a else "load_b"
+    bound = "gemm" if longest == gemm else "load_a" if longest == load_a else "load_b"
     return Plan(
         partition_m=rows,
         partition_n=columns,
@@ -104,10 +114,10 @@ def described(problem: TilingProblem, extent: Extent, t: Blocking, estimate: Est
         acc_needed=acc if split else 0,
         loads_a=loads_a,
         loads_b=loads_b,
-        utilization=time.gemm / ticks,
-        cycles=ticks / time.unit,
-        bytes_a=loads_a * problem.m * problem.k * ELEMENT,
-        bytes_b=loads_b * problem.pixels * ELEMENT,
+        utilization=gemm / longest,
+        cycles=count * longest,
+        bytes_a=count * loads_a * problem.m * problem.k * ELEMENT,
+        bytes_b=count * loads_b * pixels * ELEMENT,
         reason=_reason(problem, extent, t, estimate, (loads_a, loads_b), bound),
     )
 
@@ -138,6 +148,7 @@ def _reason(
         if resident is not Resident.TILE
     ]
     order = f"With {outer} outside {inner}, A is loaded {_times(loaded[0])} and B {_times(loaded[1])}"
+    order += " by each product" if extent.batch > extent.images else ""
     order += f"; {' and '.join(stays)}." if stays else "."
     e = estimate
     lost = [

@@ -49,14 +49,14 @@ class Lane:
 class Step(NamedTuple):
     """One step of K of a partition.
 
-    Cycles of loading A and B (0: what is there stays), the products of its inner tiles with the rows of their
-    last block, the share of cycles in which the array writes to the accumulator, and whether it is the
-    partition's last step.
+    Cycles of loading A and B (0: what is there stays); the products of its inner tiles (cycles to the last
+    read, rows of the last block, cycles until the next may start); the share of cycles in which the array
+    writes to the accumulator; whether it is the partition's last step.
     """
 
     load_a: float
     load_b: float
-    products: Sequence[tuple[float, int]]
+    products: Sequence[tuple[float, int, int]]
     writes: float
     last: bool
 
@@ -96,15 +96,15 @@ def follow(
         begin = max(a.ready, b.ready)
         if fresh and not single:
             begin = max(begin, *turns[turn].values(), 0.0)
-        end = inf if single else max(array, begin) + sum(time for time, _ in step.products)
+        end = inf if single else max(array, begin) + sum(time + gap for time, _, gap in step.products)
         share = 1 - step.writes / (banks if single else banks // 2)
-        for i, (time, rows) in enumerate(step.products):
+        for i, (time, rows, gap) in enumerate(step.products):
             if single and fresh:
                 begin = max(begin, turns[turn].get(i, 0.0))
             start = max(array, begin)
             first = start if first < 0 else first
-            array = start + time
-            array_done = array + rows + MULTIPLIED
+            array_done = start + time + rows + MULTIPLIED
+            array = start + time + gap
             if step.last:
                 store = _stored(max(store, array_done + ISSUED), stores[partition][i], end, share)
                 stored = store + latencies[2] + STORED

@@ -349,7 +349,8 @@ def _why_split(
     column = p.k * p.elem_bytes
     if whole is None:
         names = [
-            f"{block} {what} of {name} ({block * column:,} bytes, there are {room:,})"
+            f"{block} {what if block > 1 else what[:-1]} of {name} "
+            f"({block * column:,} bytes, there are {room:,})"
             for name, what, block, room in (
                 ("A", "rows", min(p.block_m, p.m), p.buf_a),
                 ("B", "columns", min(p.block_n, p.n), p.buf_b),
@@ -376,6 +377,10 @@ def _why_split(
     )
     return (
         f"{why} A piece of C, {rows:,} x {columns:,}, stays in the accumulator, of which {acc:,} of "
-        f"{p.acc_max:,} bytes suffice, while K passes in parts of {depth:,}; A is loaded {chosen.loads_a:,} "
-        f"times, B {chosen.loads_b:,} times. {stays}.{inside}"
+        f"{p.acc_max:,} bytes suffice, while K passes in parts of {depth:,}; A is loaded "
+        f"{_often(chosen.loads_a)}, B {_often(chosen.loads_b)}. {stays}.{inside}"
     )
+
+
+def _often(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
