@@ -3,7 +3,8 @@
     python -m bench.prediction [--count N] [--hw PRESET ...] [--sim cpp|verilator]
     python -m bench.prediction --set bert|resnet [--hw default]
 
-Default: 24 products on each of three machines, from a few blocks to some hundred, in all layouts. Columns are
+Default: 24 products and 8 convolutions on each of three machines, from a few blocks to some hundred, in all
+layouts. Columns are
 shares of the RTL's cycles: multiplying at the peak (what the page's cost predicts where the array bounds it),
 and what is lost at ragged edges, while the pipeline fills (first loads and latency), drains (last store and
 latency), and waits (ports and hands that the array waits for); `error` is what is left unexplained.
@@ -118,6 +119,21 @@ def draw(config: MachineConfig, seed: str) -> Product:
             return Product(m, k, n, transposed_a=r.random() < 0.25, transposed_b=r.random() < 0.4)
 
 
+def draw_convolution(config: MachineConfig, seed: str) -> Convolution:
+    """A random convolution of the same size."""
+    r = random.Random(seed)
+    while True:
+        rows, cols = (
+            Axis(r.choice([r.randint(7, 64), r.randint(14, 200)]), k, r.choice([1, 1, 2]), k // 2, k // 2)
+            for k in (r.choice([1, 3, 3, 5, 7]), r.choice([1, 3, 3, 5, 7]))
+        )
+        made = Convolution(
+            r.choice([1, 1, 4]), r.choice([3, 8, 16, 64]), rows, cols, r.choice([8, 16, 64, 128])
+        )
+        if 2000 <= made.macs / config.macs_per_cycle <= LARGEST:
+            return made
+
+
 def measure(
     config: MachineConfig,
     problems: Sequence[Problem],
@@ -165,7 +181,12 @@ def table(config: MachineConfig, rows: Sequence[Row]) -> Table:
 
 
 @click.command()
-@click.option("--count", default=24, show_default=True, help="Random products per machine.")
+@click.option(
+    "--count",
+    default=24,
+    show_default=True,
+    help="Random products per machine, and a third as many convolutions.",
+)
 @click.option("--hw", "machines", multiple=True, help="Machines; default: tiny, lean and default.")
 @click.option("--set", "name", type=click.Choice(["random", "bert", "resnet"]), default="random")
 @click.option("--refine", "candidates", default=0, show_default=True)
@@ -182,6 +203,7 @@ def main(
         problems: list[Problem] = {"bert": bert, "resnet": resnet}.get(name, list)()
         if name == "random":
             problems = [draw(config, f"{hw}/{i}") for i in range(count)]
+            problems += [draw_convolution(config, f"{hw}/{i}") for i in range(count // 3)]
         rows = measure(config, problems, sim, candidates, bandwidth)
         console.print(table(config, rows))
         every += rows

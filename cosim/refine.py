@@ -9,9 +9,10 @@ from cosim.job import Job, Window
 from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from sw.arrangement import extent_of
 from sw.convolution import Convolution
 from sw.kernel import Kernel
-from sw.lowering import extent_of, lower
+from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.machine import Choice, best
 

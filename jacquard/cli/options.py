@@ -15,15 +15,20 @@ from hw.errors import InputError
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def hardware(function: F) -> F:
-    """`--hw` and `--set`; the command gets them as `hw` and `settings` and calls `machine`."""
-    function = click.option(
+def changes(function: F) -> F:
+    """`--set`; the command gets it as `settings`."""
+    return click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="KEY=VALUE",
         help="Change one field of the machine; repeatable.",
     )(function)
+
+
+def hardware(function: F) -> F:
+    """`--hw` and `--set`; the command gets them as `hw` and `settings` and calls `machine`."""
+    function = changes(function)
     return click.option(
         "--hw", default="default", show_default=True, metavar="PRESET|FILE.toml", help="The machine."
     )(function)

@@ -15,29 +15,15 @@ from rich.text import Text
 
 from cosim.settings import MemorySettings
 from hw.errors import InputError
-from jacquard.cli.options import as_json, by_port, machine, memories, note, print_json, sizes
+from jacquard.cli.options import as_json, by_port, changes, machine, memories, note, print_json, sizes
 from jacquard.files import atomic, check_writable
 from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
 from sw.convolution import Convolution
 from sw.problem import Product
 from sw.tiling.plan import Plan, plan
-from sw.tiling.problem import TilingProblem, shown_name
+from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
 
 _STDIN = "-"
-#: What a machine gives to a problem.
-_MACHINE = (
-    "elem_bytes",
-    "acc_elem_bytes",
-    "bw_a",
-    "bw_b",
-    "buf_a",
-    "buf_b",
-    "acc_max",
-    "macs_per_cycle",
-    "block_m",
-    "block_n",
-    "sync_granularity",
-)
 #: Digits of a whole number; Python itself stops at 4300.
 _LONGEST = 4000
 
@@ -52,13 +38,7 @@ _LONGEST = 4000
     metavar="PRESET|FILE.toml",
     help="The machine; a file then holds a shape only.  [with --matmul: default]",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change one field of the machine; repeatable.",
-)
+@changes
 @memories
 @click.option(
     "--refine",
@@ -158,7 +138,7 @@ def shape_of(name: str) -> Product | Convolution:
                 f"{place}: {shown_name(key)} comes from the machine with --hw; the file holds m, k, n or conv"
             )
     # A machine that any shape fits: only the shape is read.
-    filler = dict.fromkeys(_MACHINE, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
+    filler = dict.fromkeys(REQUIRED, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
     given = TilingProblem.from_dict(values | filler, place)
     if given.conv is None:
         return Product(given.m, given.k, given.n)

@@ -121,7 +121,7 @@ class Matrices:
         self._matrix("B", self.right, self.upper, self.k, self.n)
         self._matrix("C", self.right, self.lower, self.m, self.n)
         self._tiles()
-        _walk(sheet, self.right, self.lower, self.m, self.n, plan.order == "m")
+        walk(sheet, self.right, self.lower, self.m, self.n, plan.order == "m")
         if split:
             self._along_k()
         self._measures(sizes, steps, side)
@@ -170,9 +170,9 @@ class Matrices:
         if kept:
             sheet.box(x, y, width, height, facecolor="none", edgecolor=strong, hatch="////")
         sheet.box(x, y, first_column.end, first_row.end, facecolor=strong, alpha=0.4)
-        sheet.strokes(_cuts(x, y, rows, columns), strong, 0.6)
+        sheet.strokes(cut_lines(x, y, rows, columns), strong, 0.6)
         sheet.box(x, y, first_column.end, first_row.end, facecolor="none", edgecolor=strong, linewidth=1.5)
-        _dots(sheet, x, y, rows, columns, strong)
+        dots(sheet, x, y, rows, columns, strong)
 
     def _tiles(self) -> None:
         """The inner tiles of the first piece of C, along axes where they are large enough to be seen."""
@@ -241,7 +241,7 @@ class Matrices:
             )
         else:
             notes.append("K whole: the array accumulates by itself")
-        y = self.lower + m.length + (30 if _last_is_outside(m, n) else 22)
+        y = self.lower + m.length + (30 if last_is_outside(m, n) else 22)
         y = self._name("C", self.right, y) + LINE
         width = LEFT_END - self.right
         y = self.sheet.lines(self.right, y, [line for note in notes for line in wrap(note, width)])
@@ -261,7 +261,7 @@ class Matrices:
         return self.sheet.lines(MARGIN, y + 24, lines, SMALL, color=GREY, style="italic") if lines else y
 
 
-def _walk(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, by_row: bool) -> None:
+def walk(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, by_row: bool) -> None:
     """The order in which pieces are worked on: an arrow per row or column, numbers at both ends."""
     if rows.count * columns.count == 1:
         return
@@ -287,7 +287,7 @@ def _walk(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, by_row: b
     numbers = {number: pair for number, pair in numbers.items() if number <= 3 and number < total}
     numbers[total] = outer.pieces[-1], inner.pieces[-1]
     for number, (a, b) in numbers.items():
-        if _holds(number, *((b, a) if by_row else (a, b))):
+        if holds(number, *((b, a) if by_row else (a, b))):
             where = point(b.middle, a.middle)
             back_ground = {
                 "boxstyle": "round,pad=0.12",
@@ -301,23 +301,24 @@ def _walk(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, by_row: b
             sheet.text(*where, f"last: {number:,}", SMALL, ha="right")
 
 
-def _holds(number: int, column: Piece, row: Piece) -> bool:
+def holds(number: int, column: Piece, row: Piece) -> bool:
     """Whether a number has room in a piece, with a little of the arrow beside it."""
     return column.end - column.start > text_width(f"{number:,}", SMALL) + 8 and row.end - row.start > 16
 
 
-def _last_is_outside(rows: Edge, columns: Edge) -> bool:
+def last_is_outside(rows: Edge, columns: Edge) -> bool:
+    """Whether the number of the last piece stands beside it."""
     total = rows.count * columns.count
-    return total > 1 and not _holds(total, columns.pieces[-1], rows.pieces[-1])
+    return total > 1 and not holds(total, columns.pieces[-1], rows.pieces[-1])
 
 
-def _cuts(x: float, y: float, rows: Edge, columns: Edge) -> list[list[tuple[float, float]]]:
+def cut_lines(x: float, y: float, rows: Edge, columns: Edge) -> list[list[tuple[float, float]]]:
     """The lines between pieces and around them."""
     across = [[(x + a, y + e), (x + b, y + e)] for e in rows.edges for a, b in columns.runs]
     return across + [[(x + e, y + a), (x + e, y + b)] for e in columns.edges for a, b in rows.runs]
 
 
-def _dots(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, color: str) -> None:
+def dots(sheet: Sheet, x: float, y: float, rows: Edge, columns: Edge, color: str) -> None:
     """Three dots where pieces are left out."""
     how: dict[str, Any] = {"ha": "center", "va": "center", "color": color}
     if columns.gap:

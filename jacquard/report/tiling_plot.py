@@ -15,7 +15,7 @@ import matplotlib
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from jacquard.report.matrices import PIECE_OF_C, Edge, Matrices, _cuts, _dots, _last_is_outside, _walk
+from jacquard.report.matrices import PIECE_OF_C, Edge, Matrices, cut_lines, dots, last_is_outside, walk
 from jacquard.report.page import (
     COLOURS,
     GREY,
@@ -189,10 +189,10 @@ def _below(sheet: Sheet, plan: Plan, problem: TilingProblem, top: float) -> floa
     for low, high in m.runs:
         for start, stop in n.runs:
             sheet.box(x + start, y + 32 + low, stop - start, high - low, facecolor=PIECE_OF_C)
-    sheet.strokes(_cuts(x, y + 32, m, n), strong)
-    _dots(sheet, x, y + 32, m, n, strong)
-    _walk(sheet, x, y + 32, m, n, by_row=False)
-    end = max(end, y + 32 + m.length + (16 if _last_is_outside(m, n) else 0))
+    sheet.strokes(cut_lines(x, y + 32, m, n), strong)
+    dots(sheet, x, y + 32, m, n, strong)
+    walk(sheet, x, y + 32, m, n, by_row=False)
+    end = max(end, y + 32 + m.length + (16 if last_is_outside(m, n) else 0))
 
     sheet.text(RIGHT, y, "Why this plan", 13, weight="bold")
     reason = wrap(printable(plan.reason), WIDTH - MARGIN - RIGHT)

@@ -67,7 +67,10 @@ def times(problem: TilingProblem, cuts: int = 1) -> Times:
 
 
 def kernel_cuts(problem: TilingProblem, partition_k: int) -> int:
-    """How often one load of B reads each pixel: once, unless K is cut inside kernels."""
+    """How often one load of B reads each pixel: once, unless K is cut inside kernels.
+
+    Pieces then begin anew with each channel, so that every kernel is cut alike.
+    """
     kernel = problem.kernel
     if partition_k >= problem.k or partition_k % kernel == 0:
         return 1

@@ -186,6 +186,10 @@ def _names(cls: type[TilingProblem | Convolution], required: bool = False) -> fr
     return frozenset(f.name for f in fields if not required or f.default is dataclasses.MISSING)
 
 
+#: What a problem must name beside its shape.
+REQUIRED = _names(TilingProblem, required=True)
+
+
 def _check_names(
     prefix: str, values: Mapping[str, Any], known: frozenset[str], required: frozenset[str]
 ) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import BufferShape, MachineConfig
+from sw.arrangement import CHANNELS
 from sw.convolution import Convolution
 from sw.layout import GARBAGE
-from sw.lowering import CHANNELS, lower
+from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
 

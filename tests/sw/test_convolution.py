@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from hw.config import MachineConfig, load
 from hw.errors import InputError
+from sw.arrangement import extent_of
 from sw.convolution import Convolution
-from sw.lowering import extent_of, lower
+from sw.lowering import lower
 from sw.patches import Axis
 from sw.tiling.candidates import candidates, inner_cuts
 from tests.sw.functional import execute

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from sw.lowering import CHANNELS, extent_of, lower
+from sw.arrangement import CHANNELS, extent_of
+from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
