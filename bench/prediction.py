@@ -6,8 +6,9 @@
 Default: 24 products and 8 convolutions on each of three machines, from a few blocks to some hundred, in all
 layouts. Columns are
 shares of the RTL's cycles: multiplying at the peak (what the page's cost predicts where the array bounds it),
-and what is lost at ragged edges, while the pipeline fills (first loads and latency), drains (last store and
-latency), and waits (ports and hands that the array waits for); `error` is what is left unexplained.
+and what is lost at ragged edges, while the pipeline fills (first loads) and drains (last store), to the latency of
+memory before and after, and while the array waits for ports and for halves changing hands; `error` is what is left
+unexplained.
 With --refine N the plan is the quickest of N by the cycle model, whose prediction must be exact.
 """
 
@@ -163,11 +164,26 @@ def table(config: MachineConfig, rows: Sequence[Row]) -> Table:
     """One row per problem."""
     made = Table(title=f"{config.name}: {config.rows}×{config.cols}", box=None, header_style="dim")
     made.add_column("problem", no_wrap=True)
-    for name in ("cycles", "bound", "peak", "ragged", "fill", "drain", "waits", "predicted", "RTL", "error"):
+    for name in (
+        "cycles",
+        "bound",
+        "peak",
+        "ragged",
+        "fill",
+        "drain",
+        "latency",
+        "waits",
+        "predicted",
+        "RTL",
+        "error",
+    ):
         made.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         e = row.plan.estimate
-        parts = [100 * part / row.cycles for part in (e.ideal, e.ragged, e.fill, e.drain, e.waits)]
+        before, after = max(config.load_a_latency, config.load_b_latency), config.store_latency
+        fill, drain = e.fill - before, e.drain - after
+        every = (e.ideal, e.ragged, fill, drain, before + after, e.waits)
+        parts = [100 * part / row.cycles for part in every]
         made.add_row(
             str(row.problem) + ("" if row.fine else "  WRONG"),
             f"{row.cycles:,}",

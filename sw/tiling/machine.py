@@ -3,8 +3,8 @@
 The page's planner (`sw.tiling.plan`) minimises the time of array and loads alone. A machine also stores,
 fills and drains its pipeline, cuts blocks at edges, and hands tiles from engine to engine; the estimate
 (`sw.tiling.estimate`) counts these, so that it can be compared with the machine and the best blocking is the
-best there. Half of each buffer and of the accumulator hold one tile, so that the next is loaded, multiplied
-or stored meanwhile.
+best there. As a rule half of each buffer and of the accumulator hold one tile, so that the next is loaded,
+multiplied or stored meanwhile (`sw.tiling.candidates`).
 """
 
 from __future__ import annotations
