@@ -6,9 +6,9 @@
 Default: 24 products and 8 convolutions on each of three machines, from a few blocks to some hundred, in all
 layouts. Columns are
 shares of the RTL's cycles: multiplying at the peak (what the page's cost predicts where the array bounds it),
-and what is lost at ragged edges, while the pipeline fills (first loads) and drains (last store), to the latency of
-memory before and after, and while the array waits for ports and for halves changing hands; `error` is what is left
-unexplained.
+and what is lost at ragged edges, while the pipeline fills (first loads) and drains (last store), to the
+latency of memory before and after, and while the array waits for ports and for halves changing hands; `error`
+is what is left unexplained.
 With --refine N the plan is the quickest of N by the cycle model, whose prediction must be exact.
 """
 

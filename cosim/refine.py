@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,20 +10,22 @@ from cosim.job import Job, Window
 from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.arrangement import extent_of
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.lowering import lower
 from sw.problem import Product
-from sw.tiling.machine import Choice, best
+from sw.tiling.estimate import Estimate, Ports, refined
+from sw.tiling.machine import best
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A blocking, what was estimated of it, its program, and the cycles that this takes."""
+    """A program, what was estimated of its blocking, and the cycles that it takes."""
 
-    choice: Choice
     kernel: Kernel
+    estimate: Estimate
     cycles: int
 
 
@@ -41,14 +44,19 @@ def refine(
     `InputError` for problems that the machine cannot take.
     """
     config = settings.behind(config)
-    # Refuses what does not fit memory, and names the problem in what else is refused.
-    lower(problem, config, name=name, bandwidth=settings.bandwidth)
+    # Refuses what does not fit, in the words that name the problem.
+    plain = lower(problem, config, name=name, bandwidth=settings.bandwidth)
     found = []
     choices = best(extent_of(problem), config, settings.bandwidth, count)
     for done, choice in enumerate(choices):
         progress(done, len(choices))
-        kernel = lower(problem, config, name=name, blocking=choice.blocking)
-        found.append(Candidate(choice, kernel, exact_cycles(kernel, settings)))
+        with contextlib.suppress(InputError):  # more registers than the machine has
+            kernel = lower(problem, config, name=name, blocking=choice.blocking)
+            found.append(Candidate(kernel, choice.estimate, exact_cycles(kernel, settings)))
+    if not found:
+        rate = {port: settings.bandwidth[port] for port in ("load_a", "load_b", "store")}
+        estimate = refined(Ports(plain.extent, config, rate), plain.blocking)
+        found.append(Candidate(plain, estimate, exact_cycles(plain, settings)))
     return sorted(found, key=lambda c: c.cycles)
 
 

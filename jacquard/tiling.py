@@ -72,12 +72,12 @@ class MachinePlan:
             values["candidates"] = [
                 {
                     "cycles": c.cycles,
-                    "estimated_cycles": round(c.choice.estimate.cycles),
+                    "estimated_cycles": round(c.estimate.cycles),
                     **{
-                        name: getattr(c.choice.blocking, name)
+                        name: getattr(c.kernel.blocking, name)
                         for name in ("partition_m", "partition_n", "partition_k", "tile_m", "tile_n")
                     },
-                    "m_outermost": c.choice.blocking.m_outermost,
+                    "m_outermost": c.kernel.blocking.m_outermost,
                 }
                 for c in self.exact
             ]

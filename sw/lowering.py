@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import CHANNELS, GEMM, INNER, LOAD_A, LOAD_B, STORE, Nest, make_nest
+from sw.arrangement import CHANNELS, GEMM, INNER, LOAD_A, LOAD_B, STORE, Nest, extent_of, make_nest
 from sw.builder import Builder, Register
 from sw.convolution import Convolution
 from sw.kernel import Kernel
@@ -37,6 +37,10 @@ from sw.nest import (
 from sw.patch_loader import patch_loader
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Resident
+from sw.tiling.machine import best
+
+#: Blockings that are tried where a machine cannot hold the programs of the best one.
+ALTERNATIVES = 64
 
 
 def lower(
@@ -51,20 +55,42 @@ def lower(
     """Compile a product or convolution for a machine.
 
     `bandwidth` (bytes per cycle by port) tells of ports that will be slower than their width; it only
-    guides the choice of tiles, which `blocking` sets instead. Raises `InputError` when the machine lacks
-    warps, channels, registers, loops, windows, buffer or memory for it.
+    guides the choice of tiles, which `blocking` sets instead. Where registers, loops or instruction memory do
+    not suffice for the best tiles, the next best are tried. Raises `InputError` when the machine lacks warps,
+    channels, registers, loops, windows, buffer or memory for it.
     """
     try:
         plan = make_nest(problem, config, bandwidth, memory_bytes, blocking)
-        programs = {
-            LOAD_A: _loader(plan, "a", "m"),
-            LOAD_B: _loader(plan, "b", "n") if plan.extent.patches is None else _patches(plan),
-            GEMM: _gemm(plan),
-            STORE: _store(plan),
-        }
+        try:
+            programs = _programs(plan)
+        except InputError as error:
+            if blocking is not None:
+                raise
+            plan, programs = _simpler(plan, bandwidth, memory_bytes, error)
     except InputError as error:
         raise InputError(f"{name} ({problem}) on {config.name}: {error}") from None
     return Kernel(name, problem, config, programs, plan.places, plan.extent, plan.blocking)
+
+
+def _programs(plan: Nest) -> dict[int, list[int]]:
+    """The words of every warp."""
+    return {
+        LOAD_A: _loader(plan, "a", "m"),
+        LOAD_B: _loader(plan, "b", "n") if plan.extent.patches is None else _patches(plan),
+        GEMM: _gemm(plan),
+        STORE: _store(plan),
+    }
+
+
+def _simpler(
+    plan: Nest, bandwidth: Mapping[str, int] | None, memory_bytes: int, error: InputError
+) -> tuple[Nest, dict[int, list[int]]]:
+    """The best blocking whose programs the machine can hold; raises the first error if there is none."""
+    for choice in best(extent_of(plan.problem), plan.config, bandwidth, ALTERNATIVES)[1:]:
+        other = make_nest(plan.problem, plan.config, bandwidth, memory_bytes, choice.blocking)
+        with contextlib.suppress(InputError):
+            return other, _programs(other)
+    raise error
 
 
 def _bytes(plan: Nest, tensor: str, loops: Sequence[Loop]) -> dict[str, int]:

@@ -67,10 +67,10 @@ def test_refinement_takes_the_quickest_candidate_by_the_cycle_model() -> None:
     problem = Product(53, 49, 231)
     found = refine(problem, config, settings, 8)
     assert [c.cycles for c in found] == sorted(c.cycles for c in found)
-    assert len({c.choice.blocking for c in found}) == 8
+    assert len({c.kernel.blocking for c in found}) == 8
     assert found[0].cycles <= exact_cycles(lower(problem, config), settings)
     for c in found:
-        assert exact_cycles(lower(problem, config, blocking=c.choice.blocking), settings) == c.cycles
+        assert exact_cycles(lower(problem, config, blocking=c.kernel.blocking), settings) == c.cycles
 
 
 def test_a_refined_plan_is_what_a_refined_run_runs(jacquard: Run, quick: Callable[..., None]) -> None:
@@ -90,6 +90,13 @@ def test_a_plan_is_what_a_run_runs(jacquard: Run, quick: Callable[..., None]) ->
     assert {n: plan[n] for n in names} == {n: ran["plan"][n] for n in names}
     assert plan["cycles"] == ran["plan"]["page_cycles"]
     assert abs(plan["utilization"] / ran["utilization"] - 1) < 0.1
+
+
+def test_latencies_of_the_run_count(jacquard: Run) -> None:
+    shape = ("--matmul", "8x8x8", "--hw", "tiny", "--json")
+    near = json.loads(jacquard("tile", *shape).out)["predicted_cycles"]
+    far = json.loads(jacquard("tile", *shape, "--latency", "store=300").out)["predicted_cycles"]
+    assert far == near + 300 - load("tiny").store_latency
 
 
 def test_words_of_a_run_are_those_that_the_plan_loads(jacquard: Run, quick: Callable[..., None]) -> None:

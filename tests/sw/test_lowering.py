@@ -167,6 +167,14 @@ def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int
         lower(Product(33, 301, 41), TEST.replace(**change))
 
 
+@pytest.mark.parametrize("registers", [14, 16, 18])
+def test_a_machine_with_few_registers_gets_a_simpler_program(registers: int) -> None:
+    config = load("tiny").replace(registers=registers)
+    for problem in (Product(100, 70, 130), Product(45, 300, 77, transposed_b=True)):
+        got, want, _ = execute(problem, config)
+        assert np.array_equal(got, want)
+
+
 def test_a_product_larger_than_memory_is_refused() -> None:
     with pytest.raises(InputError, match="must fit 65536 bytes of memory"):
         lower(Product(300, 300, 300), TEST, memory_bytes=65536)
