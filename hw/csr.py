@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hw.config import ENGINES, MachineConfig
 
 IDENTIFICATION = 0x4A515244  # "JQRD"
-VERSION = 0x0001_0000
+VERSION = 0x0002_0000
 
 #: Bits of CONTROL.
 START, CLEAR = 0, 1

@@ -1,0 +1,49 @@
+"""The distinct convolutions of ResNet-50, smaller, on the RTL: results, cycles, pixels read.
+
+At full size they are run by `python -m bench.prediction --set resnet`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.prediction import RESNET
+from cosim.backends import simulator
+from cosim.compare import compare
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.config import load
+from jacquard.execute import make_job
+from jacquard.tiling import plan_of_kernel
+from sw.convolution import Convolution
+from sw.lowering import lower
+from sw.patches import Axis
+
+TINY = load("tiny")
+
+
+def small(size: int, channels: int, out: int, kernel: int, stride: int, pad: int) -> Convolution:
+    """A layer with an eighth of its channels on a quarter of its image, at most."""
+    axis = Axis(min(size, max(7, size // 4)), kernel, stride, pad, pad)
+    return Convolution(1, -(-channels // 8), axis, axis, -(-out // 8), type_b="uint8", zero_b=128)
+
+
+def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> None:
+    problems = [small(*shape) for shape in RESNET]
+    settings = MemorySettings.of(TINY)
+    kernels = [lower(problem, TINY) for problem in problems]
+    operands = [problem.random(np.random.default_rng(i)) for i, problem in enumerate(problems)]
+    jobs = [make_job(k, *ab, settings) for k, ab in zip(kernels, operands, strict=True)]
+    outcomes = simulator(TINY, "verilator").run(jobs)
+    for problem, kernel, ab, job, outcome in zip(problems, kernels, operands, jobs, outcomes, strict=True):
+        assert compare(TINY, job, predict(TINY, job), outcome) is None, problem
+        assert np.array_equal(kernel.extract(outcome.outputs[0]), problem.reference(*ab)), problem
+        if problem.product is not None:
+            continue
+        # Words of a row: as many as its pixels and padding fill, once per tile and load.
+        plan = plan_of_kernel(kernel, settings.bandwidth).plan
+        blocking, width = kernel.blocking, TINY.load_b_bytes
+        assert blocking.out_cols == problem.cols.outputs
+        words = -(-problem.cols.span(blocking.out_cols) // width)
+        rows_read = plan.bytes_b // problem.cols.size
+        assert 0 < outcome.counters["LOAD_B_WORDS"] <= rows_read * words, problem
