@@ -74,7 +74,7 @@ class Result:
         plan = made.plan.as_dict()
         page = {f"page_{name}": plan.pop(name) for name in ("cycles", "utilization")}
         return (
-            plan | page | {"predicted_cycles": round(made.cycles), "predicted_utilization": made.utilization}
+            plan | page | {"estimated_cycles": round(made.cycles), "estimated_utilization": made.utilization}
         )
 
     def as_dict(self) -> dict[str, Any]:

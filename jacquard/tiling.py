@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cosim.refine import Candidate, refine
@@ -15,7 +15,7 @@ from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling import problem as page
-from sw.tiling.blocking import Blocking
+from sw.tiling.blocking import Blocking, Resident
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.hardware import described, tiling_problem
 from sw.tiling.plan import Plan
@@ -46,6 +46,20 @@ class MachinePlan:
     def utilization(self) -> float:
         """Fraction of the array's peak that the machine reaches: exact if refined, else predicted."""
         return self.estimate.ideal / self.cycles
+
+    @property
+    def stays(self) -> dict[str, str]:
+        """Whether all, a piece or nothing of A and of B stays in its buffer while the other streams by."""
+        p, t, b = self.tiling, self.plan, self.blocking
+        found = {}
+        for name, resident, outermost, size, step in (
+            ("A", b.resident_a, b.m_outermost, p.m, t.partition_m),
+            ("B", b.resident_b, not b.m_outermost, p.n, t.partition_n),
+        ):
+            kept = resident is Resident.DEPTH or (not t.split_k and outermost)
+            whole = resident is Resident.WHOLE or (kept and step >= size)
+            found[name] = "all" if whole else "piece" if kept else ""
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """The page's outputs with what is predicted of the machine.
@@ -111,6 +125,10 @@ def plan_of_kernel(
     extent, config, blocking = kernel.extent, kernel.config, kernel.blocking
     rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
     estimate = refined(Ports(extent, config, rate), blocking)
+    if exact:
+        # What the estimate cannot tell is time that the array waits, or does not.
+        cycles = exact[0].cycles
+        estimate = replace(estimate, cycles=cycles, waits=estimate.waits + cycles - estimate.cycles)
     tiling = tiling_problem(extent, config, rate, blocking)
     plan = described(tiling, config, extent, blocking, estimate)
     return MachinePlan(config, tiling, plan, blocking, estimate, exact)

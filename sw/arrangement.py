@@ -28,6 +28,7 @@ INNER = "inner"
 class Nest:
     """All that the four programs have in common.
 
+    The columns of `extent` are those that the loop n cuts: one row of outputs, where tiles are parts of one.
     `steps` holds, per tensor, the bytes in memory that it moves on with every step of a loop.
     """
 

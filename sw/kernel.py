@@ -63,8 +63,12 @@ class Kernel:
         return found.reshape(self.problem.shape_c)
 
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes that must pass each port at least once."""
-        return {PORT_OF[t]: p.rows * p.row_bytes for t, p in self.places.items()}
+        """Bytes that must pass each port at least once: of images the pixels that any output uses."""
+        moved = {PORT_OF[t]: p.rows * p.row_bytes for t, p in self.places.items()}
+        if isinstance(self.problem, Convolution):
+            c = self.problem
+            moved[PORT_OF["b"]] = c.images * c.channels * c.rows.used * c.cols.used
+        return moved
 
     def bounds(self, bandwidth: Mapping[str, int] | None = None) -> dict[str, int]:
         """Least cycles by what limits them: the array (`gemm`) and every port at its bytes per cycle."""

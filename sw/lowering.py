@@ -69,7 +69,7 @@ def lower(
             plan, programs = _simpler(plan, bandwidth, memory_bytes, error)
     except InputError as error:
         raise InputError(f"{name} ({problem}) on {config.name}: {error}") from None
-    return Kernel(name, problem, config, programs, plan.places, plan.extent, plan.blocking)
+    return Kernel(name, problem, config, programs, plan.places, extent_of(problem), plan.blocking)
 
 
 def _programs(plan: Nest) -> dict[int, list[int]]:

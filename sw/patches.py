@@ -26,6 +26,23 @@ class Axis:
         """Outputs along the axis; below 1 where the kernel does not fit the padded image."""
         return (self.size + self.before + self.after - self.reach) // self.stride + 1
 
+    @property
+    def used(self) -> int:
+        """Pixels along the axis that any output uses."""
+        places = {
+            r * self.stride + i * self.dilation for r in range(self.outputs) for i in range(self.kernel)
+        }
+        return sum(0 <= place - self.before < self.size for place in places)
+
+    def read(self, tile: int) -> int:
+        """Pixels along the axis that tiles of so many outputs span, padding left out, all tiles together."""
+        read = 0
+        for first in range(0, self.outputs, tile):
+            start = first * self.stride - self.before
+            end = start + self.span(min(tile, self.outputs - first))
+            read += max(0, min(end, self.size) - max(start, 0))
+        return read
+
     def span(self, outputs: int) -> int:
         """Pixels, padding included, that so many successive outputs cover."""
         return (outputs - 1) * self.stride + self.reach

@@ -68,6 +68,8 @@ def command(
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")
     if plot is not None:
+        if plot.suffix != ".svg":
+            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
         check_writable(plot)
     console = Console()
     console = console if console.is_terminal else Console(width=120)
@@ -101,7 +103,9 @@ def command(
         assert problem is not None
         shape = shape_of(problem)
     made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
-    _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", (made.cycles, made.utilization))
+    _draw(
+        plot, made.tiling, made.plan, f"{shape} on {config.name}", (made.cycles, made.utilization), made.stays
+    )
     if json_:
         print_json(made.as_dict())
     else:
@@ -119,13 +123,14 @@ def _draw(
     planned: Plan,
     title: str,
     predicted: tuple[float, float] | None,
+    stays: dict[str, str] | None = None,
 ) -> None:
     if file is None:
         return
     from jacquard.report.tiling_plot import draw
 
     with atomic(file) as part:
-        draw(problem, planned, part, title=title, predicted=predicted)
+        draw(problem, planned, part, title=title, predicted=predicted, stays=stays)
 
 
 def shape_of(name: str) -> Product | Convolution:

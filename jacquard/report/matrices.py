@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,8 +98,16 @@ class Edge:
 class Matrices:
     """A, B above and C beside it, as one multiplies by hand; `bottom` is where the drawing ends."""
 
-    def __init__(self, sheet: Sheet, problem: TilingProblem, plan: Plan, top: float) -> None:
+    def __init__(
+        self,
+        sheet: Sheet,
+        problem: TilingProblem,
+        plan: Plan,
+        top: float,
+        stays: Mapping[str, str] | None = None,
+    ) -> None:
         self.sheet, self.problem, self.plan = sheet, problem, plan
+        self.stays = {name: what_stays(problem, plan, name) for name in "ABC"} | dict(stays or {})
         sizes = {"m": problem.m, "k": problem.k, "n": problem.n}
         steps = {"m": plan.partition_m, "k": plan.partition_k, "n": plan.partition_n}
         sides, stretched = _sides(sizes, {axis: -(-sizes[axis] // steps[axis]) for axis in sizes})
@@ -144,7 +153,7 @@ class Matrices:
         if name == "B" and p.conv is not None:
             cuts = kernel_cuts(p, plan.partition_k)
             text = f"pixels {text}" + (f" (each read {times_text(cuts)} in a load)" if cuts > 1 else "")
-        kept = what_stays(p, plan, name)
+        kept = self.stays[name]
         step, what = (plan.partition_m, "rows") if name == "A" else (plan.partition_n, "columns")
         if kept == "all":
             stays = "all of it stays in its buffer (hatched)"
@@ -161,7 +170,7 @@ class Matrices:
         for low, high in rows.runs:
             for start, end in columns.runs:
                 sheet.box(x + start, y + low, end - start, high - low, facecolor=light)
-        kept = what_stays(self.problem, self.plan, name)
+        kept = self.stays[name]
         height, width = rows.length, columns.length
         if name == "C" or (name == "A" and kept == "piece"):
             height = first_row.end

@@ -8,6 +8,7 @@ looks the same everywhere; the same plan gives the same bytes.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,11 +48,13 @@ def draw(
     *,
     title: str,
     predicted: tuple[float, float] | None = None,
+    stays: Mapping[str, str] | None = None,
 ) -> None:
     """Write the picture of a plan as SVG into `file`, whatever its name ends in.
 
-    `predicted` are cycles and utilization on the real machine, a point of its own on the roofline. Characters
-    of the title that the font lacks become question marks.
+    `predicted` are cycles and utilization on the real machine, a point of its own on the roofline; `stays`
+    tells of A and B whether all, a piece or nothing of them stays in its buffer ("all", "piece", ""), where
+    the plan alone does not. Characters of the title that the font lacks become question marks.
     """
     with matplotlib.rc_context():
         # Not the user's settings: the picture depends on the plan alone.
@@ -61,7 +64,7 @@ def draw(
         heading = fitted(printable(title))
         sheet.text(MARGIN, 34, heading, size=18, weight="bold")
         top = sheet.lines(MARGIN, 60, _summary(problem, plan), color=GREY) + 34
-        bottom = max(Matrices(sheet, problem, plan, top).bottom, top + 440)
+        bottom = max(Matrices(sheet, problem, plan, top, stays).bottom, top + 440)
         _roofline(sheet, problem, plan, predicted, (top, bottom))
         height = _below(sheet, plan, problem, bottom + 14)
         sheet.save(file, height, heading)

@@ -46,6 +46,10 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool | None = N
                     out_cols,
                     single_c=2 * needed > words,
                 )
+                # With one partition along an axis the order of the outer loops makes no difference.
+                alone = m >= extent.m or (n >= extent.n and extent.batch == 1)
+                if alone:
+                    made = dataclasses.replace(made, m_outermost=True)
                 if made in seen:
                     continue
                 seen.add(made)

@@ -114,8 +114,15 @@ class Ports:
         step = cols * p.cols.stride % width if cols < p.cols.outputs else 0
         beats = _beats(span, step, width) if step else -(-span // width)
         uses = _uses(p.rows, rows)
-        turn = self._cycles["load_b"]  # a slow port takes the next beat at its own turn
-        steps = sum(n * math.ceil(use * p.cols.kernel / turn) * turn for use, n in uses)
+        # Beats of padding cost their steps; for the others a slow port has its turns.
+        turn = self._cycles["load_b"]
+        spans = sum(p.rows.span(size) * count for size, count in cut(p.rows.outputs, rows))
+        held = -(-(p.cols.before % width + p.cols.size) // width)
+        share = min(1.0, p.rows.read(rows) / spans) * min(1.0, held / beats)
+        steps = 0.0
+        for use, n in uses:
+            least = use * p.cols.kernel
+            steps += n * (share * math.ceil(least / turn) * turn + (1 - share) * least)
         return TIMING.conv_setup + p.rows.span(rows) * p.rows.kernel + channels * beats * steps
 
     def store(self, m: int, n: int, t: Blocking) -> float:

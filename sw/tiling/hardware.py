@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hw.config import MachineConfig
-from sw.patches import Axis, Patches
+from sw.patches import Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.estimate import Estimate, loads
 from sw.tiling.plan import BOUNDS, LOOPS, Plan
@@ -69,18 +69,8 @@ def tiling_problem(
 
 def _halo(p: Patches, t: Blocking) -> int:
     """Pixels of an image that its tiles of outputs read more than once, all channels together."""
-    rows, cols = _read(p.rows, t.out_rows), _read(p.cols, t.out_cols)
+    rows, cols = p.rows.read(t.out_rows), p.cols.read(t.out_cols)
     return max(0, rows * cols - p.rows.size * p.cols.size) * p.channels
-
-
-def _read(axis: Axis, tile: int) -> int:
-    """Pixels along an axis that all tiles of so many outputs read."""
-    read = 0
-    for first in range(0, axis.outputs, tile):
-        start = first * axis.stride - axis.before
-        end = start + axis.span(min(tile, axis.outputs - first))
-        read += max(0, min(end, axis.size) - max(start, 0))
-    return read
 
 
 def described(
@@ -149,6 +139,8 @@ def _reason(
     ]
     order = f"With {outer} outside {inner}, A is loaded {_times(loaded[0])} and B {_times(loaded[1])}"
     order += " by each product" if extent.batch > extent.images else ""
+    if extent.patches is not None and (halo := _halo(extent.patches, t)):
+        order += f" (neighbouring tiles read {halo:,} of {extent.patches.pixels:,} pixels again)"
     order += f"; {' and '.join(stays)}." if stays else "."
     e = estimate
     lost = [
@@ -157,7 +149,7 @@ def _reason(
             (e.ragged, "at ragged edges and short depths"),
             (e.fill, "before the first product"),
             (e.drain, "after the last"),
-            (e.waits, "waiting for loads, stores and hands"),
+            (e.waits, "waiting for loads and stores"),
         )
         if round(cycles) > 0
     ]
