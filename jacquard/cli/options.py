@@ -49,6 +49,17 @@ def memories(function: F) -> F:
     )(function)
 
 
+def refinement(function: F) -> F:
+    """`--refine`, as `refine`."""
+    return click.option(
+        "--refine",
+        type=click.IntRange(0),
+        default=0,
+        metavar="N",
+        help="Put the best N plans through the exact cycle model and take the quickest.",
+    )(function)
+
+
 def by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
     """Numbers by memory port out of `PORT=N`."""
     values = {}

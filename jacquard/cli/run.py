@@ -18,7 +18,17 @@ from cosim.backends import BACKENDS, simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.cli.options import as_json, by_port, hardware, machine, memories, note, print_json, sizes
+from jacquard.cli.options import (
+    as_json,
+    by_port,
+    hardware,
+    machine,
+    memories,
+    note,
+    print_json,
+    refinement,
+    sizes,
+)
 from jacquard.execute import Report, Task, execute, outputs
 from jacquard.files import atomic, check_writable
 from jacquard.report.table import print_report
@@ -65,13 +75,7 @@ class _Files:
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
 @memories
-@click.option(
-    "--refine",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Put the best N plans through the exact cycle model and take the quickest.",
-)
+@refinement
 @click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")

@@ -15,7 +15,17 @@ from rich.text import Text
 
 from cosim.settings import MemorySettings
 from hw.errors import InputError
-from jacquard.cli.options import as_json, by_port, changes, machine, memories, note, print_json, sizes
+from jacquard.cli.options import (
+    as_json,
+    by_port,
+    changes,
+    machine,
+    memories,
+    note,
+    print_json,
+    refinement,
+    sizes,
+)
 from jacquard.files import atomic, check_writable
 from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
 from sw.convolution import Convolution
@@ -40,13 +50,7 @@ _LONGEST = 4000
 )
 @changes
 @memories
-@click.option(
-    "--refine",
-    type=click.IntRange(0),
-    default=0,
-    metavar="N",
-    help="Put the best N plans through the exact cycle model and take the quickest.",
-)
+@refinement
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the plan.")
 @as_json
 def command(

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hw.config import MachineConfig
 from hw.isa import TIMING
@@ -158,93 +159,108 @@ def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
     )
 
 
-def estimated(ports: Ports, t: Blocking) -> Estimate:
-    """The time of a whole program: that of the busiest engine, and what passes before and after it."""
+class _Engines(NamedTuple):
+    """What every engine has to do: cycles of one step or tile, and of all.
+
+    `step` is the array's for one step of K of a partition, `last` and `partition` the storer's for an inner
+    tile and a whole partition; `tiles_a` and `tiles_b` are loads, `partitions` those of all products.
+    """
+
+    load_a: float
+    load_b: float
+    step: float
+    last: float
+    partition: float
+    all_a: float
+    all_b: float
+    multiply: float
+    stored: float
+    tiles_a: int
+    tiles_b: int
+    partitions: int
+
+
+def _engines(ports: Ports, t: Blocking) -> _Engines:
     e, c = ports.extent, ports.config
     groups = e.batch // e.images
     columns, depths = widths(e, t), cut(e.k, t.partition_k)
     count_m, count_n = -(-e.m // t.partition_m), sum(count for _, count in columns)
     m, n, k = min(t.partition_m, e.m), max(size for size, _ in columns), min(t.partition_k, e.k)
-    partitions = groups * count_m * count_n
-    steps_k = -(-e.k // t.partition_k)
-
-    # What one step takes, and what all take.
-    load_a = ports.load_a(
-        e.m if t.resident_a is Resident.WHOLE else m, k if t.resident_a is Resident.TILE else e.k, t
-    )
-    load_b = (
-        ports.load_b(e.n, e.k, t)
-        if t.resident_b is Resident.WHOLE
-        else ports.load_b(n, k if t.resident_b is Resident.TILE else e.k, t)
-    )
+    partitions, steps_k = groups * count_m * count_n, -(-e.k // t.partition_k)
     rows = min(m, c.rows)
-    blocks = -(-m // c.rows) * -(-n // c.cols)
-    inner = t.parts
-    step = blocks * max(k, rows)
-    tile_m, tile_n = min(m, t.tile_m), min(n, t.tile_n)
-    last, whole_c = ports.store(tile_m, tile_n, t), ports.store(m, n, t)
-
+    deep_a = k if t.resident_a is Resident.TILE else e.k
+    deep_b = k if t.resident_b is Resident.TILE else e.k
     again_a, again_b = loads(e, t)
     # Loads of one product without repetition.
-    loads_a = (1 if t.resident_a is Resident.WHOLE else count_m) * (
-        steps_k if t.resident_a is Resident.TILE else 1
-    )
-    loads_b = (1 if t.resident_b is Resident.WHOLE else count_n) * (
-        steps_k if t.resident_b is Resident.TILE else 1
-    )
-    loaded_a = sum(count * ports.load_a(e.m, d, t) for d, count in depths)
-    loaded_b = sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths)
-    total_a, total_b = groups * again_a * loaded_a, groups * again_b * loaded_b
+    loads_a = 1 if t.resident_a is Resident.WHOLE else count_m
+    loads_b = 1 if t.resident_b is Resident.WHOLE else count_n
     full, rest = divmod(e.m, c.rows)
-    across = sum(count * -(-size // c.cols) for size, count in columns)
-    multiply = (
-        groups
-        * across
-        * sum(count * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, count in depths)
-    )
-    operations = partitions * steps_k * inner
-    multiply += operations * max(0, rows + TIMING.gemm_turn - k)
+    down = sum(count * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, count in depths)
+    multiply = groups * down * sum(count * -(-size // c.cols) for size, count in columns)
+    multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
-
     if t.single_c:
         # The storer reads where the array writes, which comes first.
         stored += multiply * min(1, c.rows / k) / c.acc_banks
+    return _Engines(
+        load_a=ports.load_a(e.m if t.resident_a is Resident.WHOLE else m, deep_a, t),
+        load_b=ports.load_b(e.n if t.resident_b is Resident.WHOLE else n, deep_b, t),
+        step=-(-m // c.rows) * -(-n // c.cols) * max(k, rows),
+        last=ports.store(min(m, t.tile_m), min(n, t.tile_n), t),
+        partition=ports.store(m, n, t),
+        all_a=groups * again_a * sum(count * ports.load_a(e.m, d, t) for d, count in depths),
+        all_b=groups
+        * again_b
+        * sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths),
+        multiply=multiply,
+        stored=stored,
+        tiles_a=groups * again_a * loads_a * (steps_k if t.resident_a is Resident.TILE else 1),
+        tiles_b=groups * again_b * loads_b * (steps_k if t.resident_b is Resident.TILE else 1),
+        partitions=partitions,
+    )
 
-    # What passes before the array starts and after it ends, and the rounds of the halves: two tiles take
-    # turns, so that a tile's time in the buffer and the loading of the next but one follow each other.
-    wait = max(c.load_a_latency, c.load_b_latency)
-    fill = max(load_a, load_b) + wait + ROUND / 2
-    drain = last + c.store_latency + ROUND / 2
-    tiles_a, tiles_b = groups * again_a * loads_a, groups * again_b * loads_b
-    hand_a = tiles_a * (load_a + c.load_a_latency + ROUND) / 2 + multiply / 2 if tiles_a > 2 else 0
-    hand_b = tiles_b * (load_b + c.load_b_latency + ROUND) / 2 + multiply / 2 if tiles_b > 2 else 0
-    late = max(last, whole_c - step * (1 - 1 / inner))
-    hand_c = (partitions * (late + c.store_latency + ROUND) + multiply) / 2 if partitions > 2 else 0
+
+def _handing(c: MachineConfig, t: Blocking, x: _Engines) -> float:
+    """Cycles that the rounds of the halves take.
+
+    Two tiles take turns, so a tile's time in the buffer and the load of the next but one follow each other.
+    """
+    by_a = x.tiles_a * (x.load_a + c.load_a_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_a > 2 else 0
+    by_b = x.tiles_b * (x.load_b + c.load_b_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_b > 2 else 0
+    wait = c.store_latency + ROUND
     if t.single_c:
         # An inner tile is stored while others of its partition, and those of the next before it, multiply.
-        begin, end = last + c.store_latency + ROUND, inner * last + c.store_latency + ROUND
-        stall = max(0, begin - step * (inner - 1) / inner, end - step * (2 * inner - 2) / inner)
+        parts = t.parts
+        stall = max(
+            0,
+            x.last + wait - x.step * (parts - 1) / parts,
+            parts * x.last + wait - x.step * (2 * parts - 2) / parts,
+        )
         # Where loads are the bottleneck, those of two steps go on meanwhile.
-        still = max(0, stall - 2 * max(load_a, load_b))
-        hand_c = max(multiply + partitions * stall, max(total_a, total_b) + partitions * still)
-    first_tile = step * (steps_k - 1) + step / inner
+        still = max(0, stall - 2 * max(x.load_a, x.load_b))
+        by_c = max(x.multiply + x.partitions * stall, max(x.all_a, x.all_b) + x.partitions * still)
+    else:
+        late = max(x.last, x.partition - x.step * (1 - 1 / t.parts))
+        by_c = (x.partitions * (late + wait) + x.multiply) / 2 if x.partitions > 2 else 0
+    return max(by_a, by_b, by_c)
+
+
+def estimated(ports: Ports, t: Blocking) -> Estimate:
+    """The time of a whole program: that of the busiest engine, and what passes before and after it."""
+    e, c, x = ports.extent, ports.config, _engines(ports, t)
+    wait = max(c.load_a_latency, c.load_b_latency)
+    fill = max(x.load_a, x.load_b) + wait + ROUND / 2
+    drain = x.last + c.store_latency + ROUND / 2
+    first_tile = x.step * (-(-e.k // t.partition_k) - 1) + x.step / t.parts
+    together = e.batch // e.images * _together(ports, t)
     cycles = max(
-        max(total_a, total_b) + wait + ROUND / 2 + step + drain,
-        fill + max(groups * _together(ports, t), hand_a, hand_b, hand_c) + drain,
-        fill + first_tile + stored + c.store_latency + ROUND / 2,
+        max(x.all_a, x.all_b) + wait + ROUND / 2 + x.step + drain,
+        fill + max(together, _handing(c, t, x)) + drain,
+        fill + first_tile + x.stored + c.store_latency + ROUND / 2,
     )
     ideal = e.batch * e.m * e.n * e.k / c.macs_per_cycle
-    return Estimate(
-        cycles,
-        ideal,
-        multiply - ideal,
-        fill,
-        drain,
-        cycles - multiply - fill - drain,
-        total_a,
-        total_b,
-        stored,
-    )
+    waits = cycles - x.multiply - fill - drain
+    return Estimate(cycles, ideal, x.multiply - ideal, fill, drain, waits, x.all_a, x.all_b, x.stored)
 
 
 def _together(ports: Ports, t: Blocking) -> float:
