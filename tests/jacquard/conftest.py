@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,21 @@ from cosim.model import predict
 from hw.config import MachineConfig
 from jacquard.cli import call
 from tests.sw.functional import Machine
+
+#: What a problem file says beside its shape.
+MACHINE: dict[str, Any] = {
+    "elem_bytes": 1,
+    "acc_elem_bytes": 4,
+    "bw_a": 8,
+    "bw_b": 32,
+    "buf_a": 32768,
+    "buf_b": 32768,
+    "acc_max": 65536,
+    "macs_per_cycle": 4096,
+    "block_m": 16,
+    "block_n": 16,
+    "sync_granularity": 64,
+}
 
 
 @dataclass

@@ -12,23 +12,9 @@ import pytest
 
 from sw.tiling.plan import plan
 from sw.tiling.problem import TilingProblem
+from tests.jacquard.conftest import MACHINE
 
-PROBLEM: dict[str, Any] = {
-    "m": 512,
-    "k": 1024,
-    "n": 4096,
-    "elem_bytes": 1,
-    "acc_elem_bytes": 4,
-    "bw_a": 8,
-    "bw_b": 32,
-    "buf_a": 32768,
-    "buf_b": 32768,
-    "acc_max": 65536,
-    "macs_per_cycle": 4096,
-    "block_m": 16,
-    "block_n": 16,
-    "sync_granularity": 64,
-}
+PROBLEM: dict[str, Any] = {"m": 512, "k": 1024, "n": 4096} | MACHINE
 OUTPUTS = {
     "partition_m",
     "partition_n",

@@ -12,20 +12,8 @@ import pytest
 from jacquard.report.tiling_plot import draw
 from sw.tiling.plan import plan
 from sw.tiling.problem import Convolution, TilingProblem
+from tests.jacquard.conftest import MACHINE
 
-MACHINE: dict[str, Any] = {
-    "elem_bytes": 1,
-    "acc_elem_bytes": 4,
-    "bw_a": 8,
-    "bw_b": 32,
-    "buf_a": 32768,
-    "buf_b": 32768,
-    "acc_max": 65536,
-    "macs_per_cycle": 4096,
-    "block_m": 16,
-    "block_n": 16,
-    "sync_granularity": 64,
-}
 TITLE = "fc1 on small"
 
 
