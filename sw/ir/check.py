@@ -1,0 +1,369 @@
+"""Well-formedness beyond syntax: names, kinds, scalars with a value, regions inside buffers, loops that end.
+
+What is refused is wrong in every run that gets there; what may be legal for some parameters is not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from keyword import iskeyword
+
+from sw.ir.errors import IRError, Location
+from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError, evaluate, substitute
+from sw.ir.intrinsics import INTRINSICS
+from sw.ir.linear import difference_bounds
+from sw.ir.parse import ENTRY, RESERVED
+from sw.ir.print import print_access
+from sw.ir.program import (
+    ELEMENTS,
+    SPACES,
+    Assign,
+    Buffer,
+    For,
+    If,
+    Instruction,
+    Program,
+    Region,
+    Statement,
+    While,
+    statements,
+)
+from sw.ir.ranges import bounds
+from sw.ir.types import HIGH, LOW, Kind
+
+#: Loops of a nest whose first and last iterations are both looked at; of those further in, the first.
+_CORNERS = 6
+#: Nodes of an expression that a scalar is replaced by: sums of a scalar with itself, chained, are huge trees.
+_LARGEST = 64
+
+
+def check(program: Program) -> None:
+    """Raise the first of `problems` as `IRError`, if there is one."""
+    found = problems(program)
+    if found:
+        raise found[0]
+
+
+def problems(program: Program) -> list[IRError]:
+    """Everything that is wrong with a program, in the order of the text (docs/ir.md, "What is refused").
+
+    Types of variables must be up to date (`sw.ir.scope.retype`), as the parser and passes leave them.
+    """
+    checker = _Checker(program)
+    checker.declarations()
+    checker.body(program.body, set(), _Surely((), {}))
+    return checker.found
+
+
+@dataclass(frozen=True)
+class _Surely:
+    """What surely happens where a statement stands.
+
+    `loops` are the loops around it if each of them is entered as often as its bounds say, None behind a
+    condition. `values` are scalars by the expressions of loop variables that they equal.
+    """
+
+    loops: tuple[For, ...] | None
+    values: dict[str, Expr]
+
+
+@dataclass
+class _Checker:
+    """The names of a program, and what was found."""
+
+    program: Program
+    found: list[IRError] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    loops: list[str] = field(default_factory=list)
+    labels: set[str] = field(default_factory=set)
+    once: set[str] = field(default_factory=set)
+
+    def say(self, where: Location | None, found: str, expected: str) -> None:
+        """One problem."""
+        self.found.append(IRError(where, found, expected))
+
+    # Declarations
+
+    def declarations(self) -> None:
+        """Parameters and buffers."""
+        p = self.program
+        self.name(p.name, p.where, "a program")
+        for parameter in p.parameters:
+            self.declare(parameter.name, parameter.type.kind, parameter.where)
+        for b in p.buffers:
+            if b.name in self.buffers or b.name in self.kinds:
+                self.say(b.where, f"the name {b.name!r} a second time", "a name that is not in use")
+            self.name(b.name, b.where, "a buffer")
+            self.buffer(b)
+            self.buffers[b.name] = b
+        counted = Counter(s.target for s in statements(p.body) if isinstance(s, Assign))
+        self.once = {name for name, count in counted.items() if count == 1}
+
+    def name(self, name: str, where: Location | None, what: str) -> None:
+        """A name must be one, and no word of the language."""
+        if not name.isidentifier() or iskeyword(name) or name in RESERVED:
+            self.say(where, f"{name!r} as the name of {what}", "a name that is no word of the language")
+
+    def declare(self, name: str, kind: Kind, where: Location | None) -> None:
+        """A new name for a scalar."""
+        if name in self.kinds or name in self.buffers or name in self.labels:
+            self.say(where, f"the name {name!r} a second time", "a name that is not in use")
+        self.name(name, where, "a scalar")
+        self.kinds[name] = kind
+
+    def buffer(self, b: Buffer) -> None:
+        """Sizes, element type and space."""
+        if not b.shape:
+            self.say(b.where, f"no size of {b.name!r}", "a size for every dimension")
+        for size in b.shape:
+            if any(v.name not in self.kinds for v in size.variables()):
+                self.say(b.where, f"size {size} of {b.name!r}", "a size made of parameters and constants")
+            elif size.kind is not Kind.INT:
+                self.say(b.where, f"size {size} of {b.name!r}", "an integer")
+            else:
+                self.expr(size, set(self.kinds), b.where)
+                if bounds(size)[1] <= 0:
+                    self.say(b.where, f"size {size} of {b.name!r}", "a positive size")
+        if b.element not in ELEMENTS:
+            self.say(b.where, f"element type {b.element!r}", f"one of {', '.join(ELEMENTS)}")
+        if b.space is not None and b.space not in SPACES:
+            self.say(b.where, f"space {b.space!r}", f"one of {', '.join(SPACES)}")
+
+    # Scalars
+
+    def expr(self, expr: Expr, assigned: set[str], where: Location | None, kind: Kind | None = None) -> None:
+        """Every variable has a value and the kind it was declared with; nothing is divided by zero."""
+        if kind is not None and expr.kind is not kind:
+            self.say(where, f"{expr} of kind {expr.kind.value}", f"one of kind {kind.value}")
+        for node in expr.walk():
+            if isinstance(node, Var):
+                if node.name not in self.kinds:
+                    what = "the buffer" if node.name in self.buffers else "unknown name"
+                    self.say(where, f"{what} {node.name!r}", "a parameter, loop variable or scalar")
+                elif node.name not in assigned:
+                    expected = "an assignment on every path that leads here"
+                    self.say(where, f"scalar {node.name!r}, which may have no value", expected)
+                elif node.kind is not self.kinds[node.name]:
+                    self.say(where, f"{node.name!r} of kind {node.kind.value}", self.kinds[node.name].value)
+            elif isinstance(node, Apply) and node.op in (Op.DIV, Op.MOD) and bounds(node.args[1]) == (0, 0):
+                self.say(where, f"a division by zero, {node}", "a divisor other than zero")
+
+    # Statements
+
+    def body(self, body: tuple[Statement, ...], assigned: set[str], surely: _Surely) -> None:
+        """Statements; `assigned`, the names that surely have a value, and `surely.values` grow."""
+        assigned |= {p.name for p in self.program.parameters}
+        for s in body:
+            self.statement(s, assigned, surely)
+
+    def statement(self, s: Statement, assigned: set[str], surely: _Surely) -> None:
+        """One statement."""
+        match s:
+            case Instruction():
+                self.instruction(s, assigned, surely)
+            case Assign(target, value):
+                self.assign(s, assigned)
+                if target in self.once:
+                    value = substitute(value, surely.values)
+                    if sum(1 for _ in itertools.islice(value.walk(), _LARGEST)) < _LARGEST:
+                        surely.values[target] = value
+            case If(condition, body, orelse):
+                self.expr(condition, assigned, s.where, Kind.BOOL)
+                low, high = bounds(condition) if condition.kind is Kind.BOOL else (0, 1)
+                then, other = set(assigned), set(assigned)
+                self.body(body, then, surely if low else _Surely(None, dict(surely.values)))
+                self.body(orelse, other, surely if not high else _Surely(None, dict(surely.values)))
+                assigned |= then if low else other if not high else then & other
+            case While(condition, body):
+                self.expr(condition, assigned, s.where, Kind.BOOL)
+                if _always_holds(condition):
+                    found = f"while {condition}, which always holds"
+                    self.say(s.where, found, "a loop that can end")
+                self.body(body, set(assigned), _Surely(None, dict(surely.values)))
+            case For():
+                self.loop(s, assigned, surely)
+
+    def assign(self, s: Assign, assigned: set[str]) -> None:
+        """A scalar takes a value of its kind."""
+        self.expr(s.value, assigned, s.where)
+        known = self.kinds.get(s.target)
+        if known is None or s.target in self.buffers or s.target in self.labels:
+            self.declare(s.target, s.value.kind, s.where)
+        elif s.target in self.loops or any(p.name == s.target for p in self.program.parameters):
+            what = "the variable of a loop" if s.target in self.loops else "a parameter"
+            self.say(s.where, f"an assignment to {what}, {s.target!r}", "a scalar of its own")
+        elif known is not s.value.kind:
+            self.say(s.where, f"{s.target!r} of kind {s.value.kind.value}", known.value)
+        assigned.add(s.target)
+
+    def loop(self, s: For, assigned: set[str], surely: _Surely) -> None:
+        """A loop with a step that leads to its end."""
+        for e in (s.start, s.stop, s.step):
+            self.expr(e, assigned, s.where, Kind.INT)
+        if bounds(s.step) == (0, 0):
+            found = f"step {s.step} of the loop over {s.variable!r}, which is zero"
+            self.say(s.where, found, "a loop that can end")
+        self.declare(s.variable, Kind.INT, s.where)
+        self.loops.append(s.variable)
+        inside = {*assigned, s.variable}
+        start, stop, step = (substitute(e, surely.values) for e in (s.start, s.stop, s.step))
+        loops = None if surely.loops is None else (*surely.loops, For(s.variable, start, stop, step, ()))
+        self.body(s.body, inside, _Surely(loops, dict(surely.values)))
+        self.loops.pop()
+        self.kinds.pop(s.variable, None)
+        if _runs(s):
+            assigned |= inside - {s.variable}
+
+    def instruction(self, i: Instruction, assigned: set[str], surely: _Surely) -> None:
+        """Names, kinds, and regions."""
+        if i.label in self.labels or i.label in self.kinds or i.label in self.buffers:
+            self.say(i.where, f"the label {i.label!r} of a name that is in use", "a label of its own")
+        elif i.label == ENTRY:
+            self.say(
+                i.where, f"the label {ENTRY!r}, which is what buffers hold at the start", "another label"
+            )
+        self.name(i.label, i.where, "a label")
+        self.name(i.name, i.where, "an instruction")
+        self.labels.add(i.label)
+        if i.warp is not None and i.warp < 0:
+            self.say(i.where, f"warp {i.warp}", "a whole number of at least 0")
+        if i.when is not None:
+            self.expr(i.when, assigned, i.where, Kind.BOOL)
+            surely = _Surely(None, surely.values)
+        intrinsic = INTRINSICS.get(i.name)
+        for name, operand in i.operands:
+            if intrinsic is not None and name not in intrinsic.operands:
+                self.say(i.where, f"{name}= of {i.name}", f"one of {', '.join(intrinsic.operands)}")
+            if isinstance(operand, Region):
+                self.region(operand, i, assigned, surely)
+            else:
+                self.expr(operand, assigned, i.where)
+        for access in (*i.reads, *i.writes):
+            if isinstance(access, Region):
+                self.region(access, i, assigned, surely)
+
+    # Regions
+
+    def region(self, r: Region, i: Instruction, assigned: set[str], surely: _Surely) -> None:
+        """A region has as many dimensions as its buffer, and lies in it."""
+        where, before = r.where or i.where, len(self.found)
+        for interval in r.box:
+            self.expr(interval.start, assigned, where, Kind.INT)
+            self.expr(interval.stop, assigned, where, Kind.INT)
+        buffer = self.buffers.get(r.buffer)
+        if buffer is None:
+            self.say(where, f"{r.buffer!r}, which is no buffer", "a region of a buffer")
+        elif len(r.box) != len(buffer.shape):
+            self.say(where, f"{len(r.box)} intervals of {r.buffer!r}", f"{len(buffer.shape)}")
+        elif len(self.found) == before:
+            found = _always_outside(r, buffer) or _once_outside(r, buffer, surely)
+            if found:
+                self.say(where, found, f"a region inside of {_declared(buffer)}")
+
+
+def _declared(buffer: Buffer) -> str:
+    return f"{buffer.name}[{', '.join(f'0:{size}' for size in buffer.shape)}]"
+
+
+def _runs(loop: For) -> bool:
+    """Whether a loop surely has an iteration."""
+    (low, high), (end_low, end_high), (slow, fast) = bounds(loop.start), bounds(loop.stop), bounds(loop.step)
+    return (slow > 0 and high < end_low) or (fast < 0 and low > end_high)
+
+
+def _always_holds(condition: Expr) -> bool:
+    """Whether a condition holds whatever the variables are, as far as ranges and equal parts tell."""
+    if bounds(condition) == (1, 1):
+        return True
+    if not isinstance(condition, Apply) or condition.op not in COMPARISONS:
+        return False
+    low, high = difference_bounds(*condition.args)
+    match condition.op:
+        case Op.EQ:
+            return low == high == 0
+        case Op.NE:
+            return low > 0 or high < 0
+        case Op.LE:
+            return high <= 0
+        case Op.LT:
+            return high < 0
+        case Op.GE:
+            return low >= 0
+        case Op.GT:
+            return low > 0
+    return False
+
+
+def _last_wraps(start: int, stop: int) -> bool:
+    """Whether an interval is the one element behind which no number is left: its end has wrapped."""
+    return start == HIGH - 1 and stop == LOW
+
+
+def _always_outside(r: Region, buffer: Buffer) -> str | None:
+    """What is wrong with a region that is not empty and lies outside whatever the variables are."""
+    # An index stands for the interval from it to one more.
+    wrapped = [
+        bounds(i.start)[0] == HIGH - 1 and i.stop in (Const(LOW), Apply(Op.ADD, (i.start, Const(1))))
+        for i in r.box
+    ]
+    if any(difference_bounds(i.stop, i.start)[0] <= 0 and not w for i, w in zip(r.box, wrapped, strict=True)):
+        return None
+    for interval, size, wraps in zip(r.box, buffer.shape, wrapped, strict=True):
+        if wraps:
+            # No buffer is so large.
+            return f"{print_access(r)}, which starts at {_span(interval.start)}"
+        if bounds(interval.start)[1] < 0:
+            return f"{print_access(r)}, which starts at {_span(interval.start)}"
+        if difference_bounds(interval.stop, size)[0] > 0:
+            return f"{print_access(r)}, which ends at {_span(interval.stop)}"
+    return None
+
+
+def _span(expr: Expr) -> str:
+    low, high = bounds(expr)
+    if isinstance(expr, Const) or low == high:
+        return str(low)
+    return f"{expr}, from {low} to {high}"
+
+
+def _once_outside(r: Region, buffer: Buffer, surely: _Surely) -> str | None:
+    """What is wrong with a region that is outside in an iteration that surely happens."""
+    if surely.loops is None:
+        return None
+    box = [(substitute(i.start, surely.values), substitute(i.stop, surely.values)) for i in r.box]
+    for values in _corners(surely.loops):
+        try:
+            ends = [(evaluate(a, values), evaluate(b, values)) for a, b in box]
+            ends = [(a, HIGH if _last_wraps(a, b) else b) for a, b in ends]
+            sizes = [evaluate(size, values) for size in buffer.shape]
+        except (KeyError, ZeroDivisorError):
+            continue
+        if all(a < b for a, b in ends) and any(a < 0 or b > n for (a, b), n in zip(ends, sizes, strict=True)):
+            used = {v.name for e in itertools.chain(*box) for v in e.variables()}
+            at = ", ".join(f"{name} = {value}" for name, value in values.items() if name in used)
+            text = f"{r.buffer}[{', '.join(f'{a}:{b}' for a, b in ends)}]"
+            return f"{print_access(r)}, which is {text}{f' where {at}' if at else ''}"
+    return None
+
+
+def _corners(loops: tuple[For, ...], values: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
+    """Iterations of a nest that surely happen: first and last ones of its loops."""
+    values = dict(values or {})
+    if not loops:
+        yield values
+        return
+    loop, inner = loops[0], loops[1:]
+    try:
+        start, stop, step = (evaluate(e, values) for e in (loop.start, loop.stop, loop.step))
+    except (KeyError, ZeroDivisorError):
+        return
+    if step == 0:
+        return
+    numbers = range(start, stop, step)
+    ends = {numbers[0], numbers[-1]} if numbers else set()
+    for value in sorted(ends)[: 2 if len(values) < _CORNERS else 1]:
+        yield from _corners(inner, {**values, loop.variable: value})

@@ -1,0 +1,28 @@
+"""What is wrong with a program text, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw.errors import InputError
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a program text; lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class IRError(InputError):
+    """A program that is not well formed: file, line, column, what was found, what was expected."""
+
+    def __init__(self, where: Location | None, found: str, expected: str):
+        self.where, self.found, self.expected = where, found, expected
+        place = f"{where}: " if where else ""
+        super().__init__(f"{place}found {found}, expected {expected}")

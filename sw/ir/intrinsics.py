@@ -1,0 +1,60 @@
+"""Intrinsics of the machine: which of their operands they read and which they write.
+
+Names that are not listed are generic instructions: they read and write what the text states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw import isa
+from sw.ir.program import Access, Instruction, Region
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """An intrinsic by name.
+
+    `operands` are its operands in the order in which they may be given without names, then its parameter
+    registers. Those in `reads` and `writes` (one may be in both) may be given as regions; an expression
+    stands for the value of the machine's register.
+    """
+
+    name: str
+    operands: tuple[str, ...]
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+
+
+def _engine(name: str) -> Intrinsic:
+    """An operation of the machine: operands in field order, then the parameters that it reads."""
+    spec = isa.INSTRUCTIONS[name]
+    operands = tuple(o.name for o in spec.operands) + tuple(spec.parameters)
+    if name.startswith("load"):
+        return Intrinsic(name, operands, frozenset({"memory"}), frozenset({"target"}))
+    if name.startswith("store"):
+        return Intrinsic(name, operands, frozenset({"source"}), frozenset({"memory"}))
+    if name.startswith("gemm"):
+        reads = {"a", "b", "c"} if name == "gemm_acc" else {"a", "b"}
+        return Intrinsic(name, operands, frozenset(reads), frozenset({"c"}))
+    return Intrinsic(name, operands)
+
+
+INTRINSICS = {name: _engine(name) for name, spec in isa.INSTRUCTIONS.items() if spec.engine}
+#: A load or store whose engine follows from the spaces of its regions.
+INTRINSICS["load"] = Intrinsic("load", ("memory", "target"), frozenset({"memory"}), frozenset({"target"}))
+#: Tokens of a channel.
+INTRINSICS["wait"] = Intrinsic("wait", ("channel",))
+INTRINSICS["signal"] = Intrinsic("signal", ("channel",))
+
+
+def effects(instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
+    """All that an instruction reads and all that it writes, stated or by what its intrinsic declares."""
+    intrinsic = INTRINSICS.get(instruction.name)
+    reads, writes = instruction.reads, instruction.writes
+    if intrinsic is None:
+        return reads, writes
+    regions = [(name, o) for name, o in instruction.operands if isinstance(o, Region)]
+    reads += tuple(o for name, o in regions if name in intrinsic.reads)
+    writes += tuple(o for name, o in regions if name in intrinsic.writes)
+    return reads, writes

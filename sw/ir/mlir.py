@@ -1,0 +1,494 @@
+"""Export to MLIR text: func, scf, arith and memref. One way; nothing reads it back (docs/ir.md, "MLIR").
+
+Parameters and buffers become arguments of one function. An instruction is a call of a private function that
+takes what it reads, what it writes and its other operands, in this order: regions as subviews, and every
+buffer whole for an unknown address. Scalars that change become results of the loops and branches that change
+them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
+from sw.ir.intrinsics import effects
+from sw.ir.program import (
+    ELEMENTS,
+    Access,
+    Assign,
+    Buffer,
+    For,
+    If,
+    Instruction,
+    Program,
+    Region,
+    Statement,
+    While,
+    expressions,
+    statements,
+)
+from sw.ir.ranges import bounds
+from sw.ir.types import BITS, LOW, Kind
+
+_TYPES = {Kind.INT: "i32", Kind.BOOL: "i1"}
+_ARITH = {
+    Op.ADD: "addi",
+    Op.SUB: "subi",
+    Op.MUL: "muli",
+    Op.BIT_AND: "andi",
+    Op.BIT_OR: "ori",
+    Op.BIT_XOR: "xori",
+    Op.SHL: "shli",
+    Op.SHR: "shrsi",
+    Op.MIN: "minsi",
+    Op.MAX: "maxsi",
+    Op.AND: "andi",
+    Op.OR: "ori",
+}
+_PREDICATES = {Op.LT: "slt", Op.LE: "sle", Op.GT: "sgt", Op.GE: "sge", Op.EQ: "eq", Op.NE: "ne"}
+_INDENT = "  "
+
+
+def to_mlir(program: Program) -> str:
+    """The program as an MLIR module, ended by a line break. The program must be well formed (`check`)."""
+    return _Writer(program).module()
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What tells functions apart: the instruction, and how many of its arguments are read and written."""
+
+    name: str
+    reads: int
+    writes: int
+    types: tuple[str, ...]
+
+
+@dataclass
+class _Writer:
+    """The text so far, and the SSA value of every scalar."""
+
+    program: Program
+    lines: list[str] = field(default_factory=list)
+    depth: int = 2
+    count: int = 0
+    values: dict[str, str] = field(default_factory=dict)
+    constants: dict[tuple[int, str], str] = field(default_factory=dict)
+    #: Declared functions, and how many of each name there are.
+    functions: dict[_Signature, str] = field(default_factory=dict)
+    symbols: Counter[str] = field(default_factory=Counter)
+    uses: Counter[str] = field(default_factory=Counter)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+
+    def module(self) -> str:
+        """All of it."""
+        p = self.program
+        self.buffers = {b.name: b for b in p.buffers}
+        self.symbols[p.name] = 1
+        self.uses = _uses(p.body)
+        arguments = []
+        for parameter in p.parameters:
+            self.values[parameter.name] = _ssa(parameter.name)
+            arguments.append(f"{_ssa(parameter.name)}: {_TYPES[parameter.type.kind]}")
+        arguments += [f"{_ssa(b.name)}: {_memref(b)}" for b in p.buffers]
+        self.body(p.body)
+        head = [
+            f"{_INDENT}// reads {f.reads}, writes {f.writes}\n"
+            f"{_INDENT}func.func private {symbol}({', '.join(f.types)})"
+            for f, symbol in self.functions.items()
+        ]
+        head.append(f"{_INDENT}func.func @{_symbol(p.name)}({', '.join(arguments)}) {{")
+        head += [
+            f"{_INDENT * 2}{name} = arith.constant {_literal(value, type_)}"
+            for (value, type_), name in self.constants.items()
+        ]
+        tail = [f"{_INDENT * 2}func.return", f"{_INDENT}}}", "}"]
+        return "\n".join(["module {", *head, *self.lines, *tail]) + "\n"
+
+    # Lines
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self.lines.append(_INDENT * self.depth + text)
+
+    def new(self) -> str:
+        """A fresh SSA name."""
+        self.count += 1
+        return f"%{self.count - 1}"
+
+    def emit(self, text: str) -> str:
+        """One operation with one result."""
+        name = self.new()
+        self.say(f"{name} = {text}")
+        return name
+
+    @contextmanager
+    def block(self, close: str) -> Iterator[None]:
+        """Deeper lines, then the line that closes them."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.say(close)
+
+    def constant(self, value: int, type_: str = "i32") -> str:
+        """A constant; all of them stand at the start of the function. No name of a program has a dot."""
+        minus = "m" if value < 0 else ""
+        name = f"%c.{minus}{abs(value)}_{type_}"
+        return self.constants.setdefault((value, type_), name)
+
+    # Scalars
+
+    def expr(self, e: Expr) -> str:
+        """The value of an expression."""
+        if isinstance(e, Const):
+            return self.constant(e.value, _TYPES[e.type])
+        if isinstance(e, Var):
+            return self.values[e.name]
+        assert isinstance(e, Apply)
+        if e.op is Op.SELECT:
+            return self.select(e)
+        if e.op in (Op.AND, Op.OR) and _traps(e.args[1]):
+            decided = self.constant(int(e.op is Op.OR), "i1")
+            first = self.expr(e.args[0])
+            if e.op is Op.AND:
+                return self.lazy(first, "i1", lambda: self.expr(e.args[1]), lambda: decided)
+            return self.lazy(first, "i1", lambda: decided, lambda: self.expr(e.args[1]))
+        if e.op in (Op.DIV, Op.MOD):
+            return self.division(e)
+        args = [self.expr(a) for a in e.args]
+        if e.op is Op.NOT:
+            return self.emit(f"arith.xori {args[0]}, {self.constant(1, 'i1')} : i1")
+        if e.op in COMPARISONS:
+            type_ = _TYPES[e.args[0].kind]
+            return self.emit(f"arith.cmpi {_PREDICATES[e.op]}, {args[0]}, {args[1]} : {type_}")
+        if e.op in (Op.SHL, Op.SHR):
+            args[1] = self.amount(e.args[1], args[1])
+        return self.emit(f"arith.{_ARITH[e.op]} {args[0]}, {args[1]} : {_TYPES[e.kind]}")
+
+    def amount(self, e: Expr, value: str) -> str:
+        """The amount of a shift, modulo 32."""
+        if isinstance(e, Const):
+            return self.constant(e.value % BITS)
+        low, high = bounds(e)
+        if low >= 0 and high < BITS:
+            return value
+        return self.emit(f"arith.andi {value}, {self.constant(BITS - 1)} : i32")
+
+    def select(self, e: Apply) -> str:
+        """A choice; sides that may divide by zero are evaluated only where they are chosen."""
+        condition, then, other = e.args
+        type_ = _TYPES[e.kind]
+        chosen = self.expr(condition)
+        if _traps(then) or _traps(other):
+            return self.lazy(chosen, type_, lambda: self.expr(then), lambda: self.expr(other))
+        left, right = self.expr(then), self.expr(other)
+        return self.emit(f"arith.select {chosen}, {left}, {right} : {type_}")
+
+    def lazy(self, condition: str, type_: str, then: Callable[[], str], other: Callable[[], str]) -> str:
+        """One of two values, the other of which is not computed."""
+        name = self.new()
+        self.say(f"{name} = scf.if {condition} -> ({type_}) {{")
+        with self.block("} else {"):
+            self.say(f"scf.yield {then()} : {type_}")
+        with self.block("}"):
+            self.say(f"scf.yield {other()} : {type_}")
+        return name
+
+    def division(self, e: Apply) -> str:
+        """Quotient or remainder towards minus infinity, defined for -2^31 by -1 as well."""
+        a, b = (self.expr(x) for x in e.args)
+        (low, _), (small, large) = bounds(e.args[0]), bounds(e.args[1])
+        minus = ""
+        if low == LOW and small <= -1 <= large:
+            # Undefined in arith. -1 gives way to 1: the remainder is 0 as well, the quotient is -a instead.
+            minus = self.emit(f"arith.cmpi eq, {b}, {self.constant(-1)} : i32")
+            b = self.emit(f"arith.select {minus}, {self.constant(1)}, {b} : i32")
+        if e.op is Op.DIV:
+            quotient = self.emit(f"arith.floordivsi {a}, {b} : i32")
+            if not minus:
+                return quotient
+            negated = self.emit(f"arith.subi {self.constant(0)}, {a} : i32")
+            return self.emit(f"arith.select {minus}, {negated}, {quotient} : i32")
+        rest = self.emit(f"arith.remsi {a}, {b} : i32")
+        if low >= 0 and small >= 0:
+            return rest
+        # Its sign is the dividend's; where the divisor's differs, one divisor is missing.
+        mixed = self.emit(f"arith.xori {rest}, {b} : i32")
+        differs = self.emit(f"arith.cmpi slt, {mixed}, {self.constant(0)} : i32")
+        some = self.emit(f"arith.cmpi ne, {rest}, {self.constant(0)} : i32")
+        wrong = self.emit(f"arith.andi {differs}, {some} : i1")
+        moved = self.emit(f"arith.addi {rest}, {b} : i32")
+        return self.emit(f"arith.select {wrong}, {moved}, {rest} : i32")
+
+    def index(self, e: Expr) -> str:
+        """The value of an expression as an index."""
+        if isinstance(e, Const):
+            return self.constant(e.value, "index")
+        return self.emit(f"arith.index_cast {self.expr(e)} : i32 to index")
+
+    # Statements
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        """Statements in order."""
+        for s in body:
+            match s:
+                case Assign(target, value):
+                    self.values[target] = self.expr(value)
+                case Instruction():
+                    self.instruction(s)
+                case If():
+                    self.branch(s)
+                case For():
+                    self.loop(s)
+                case While():
+                    self.while_(s)
+
+    def instruction(self, i: Instruction) -> None:
+        """A call, behind its predicate."""
+        if i.when is None:
+            self.call(i)
+            return
+        self.say(f"scf.if {self.expr(i.when)} {{")
+        with self.block("}"):
+            self.call(i)
+
+    def call(self, i: Instruction) -> None:
+        """A call of the function of this instruction and these types."""
+        reads, writes = effects(i)
+        moved = {id(a) for a in (*reads, *writes)}
+        arguments = [x for access in reads for x in self.access(access)]
+        read = len(arguments)
+        arguments += [x for access in writes for x in self.access(access)]
+        written = len(arguments) - read
+        for _, operand in i.operands:
+            if isinstance(operand, Expr):
+                arguments.append((self.expr(operand), _TYPES[operand.kind]))
+            elif id(operand) not in moved:
+                arguments.append(self.subview(operand))
+        types = tuple(type_ for _, type_ in arguments)
+        signature = _Signature(i.name, read, written, types)
+        symbol = self.functions.get(signature) or self.function(signature)
+        attributes = f'label = "{i.label}"' + ("" if i.warp is None else f", warp = {i.warp} : i32")
+        values = ", ".join(value for value, _ in arguments)
+        self.say(f"func.call {symbol}({values}) {{{attributes}}} : ({', '.join(types)}) -> ()")
+
+    def function(self, signature: _Signature) -> str:
+        """Declare a function; several of one name get numbers."""
+        name = symbol = signature.name
+        while self.symbols[symbol]:
+            symbol = f"{name}.{self.symbols[name]}"
+            self.symbols[name] += 1
+        self.symbols[symbol] += 1
+        return self.functions.setdefault(signature, f"@{_symbol(symbol)}")
+
+    def access(self, access: Access) -> list[tuple[str, str]]:
+        """A subview, or all buffers for an unknown address; values and types."""
+        if isinstance(access, Region):
+            return [self.subview(access)]
+        return [(_ssa(b.name), _memref(b)) for b in self.program.buffers]
+
+    def subview(self, r: Region) -> tuple[str, str]:
+        """A region as a value and its type."""
+        b = self.buffers[r.buffer]
+        offsets, sizes = [], []
+        for interval in r.box:
+            start, stop = interval.start, interval.stop
+            offsets.append(self.index(start))
+            if isinstance(start, Const) and isinstance(stop, Const):
+                sizes.append(self.constant(max(0, stop.value - start.value), "index"))
+                continue
+            size = self.emit(f"arith.subi {self.index(stop)}, {offsets[-1]} : index")
+            sizes.append(self.emit(f"arith.maxsi {size}, {self.constant(0, 'index')} : index"))
+        ones = ", ".join("1" for _ in r.box)
+        type_ = _view(b)
+        made = f"memref.subview {_ssa(b.name)}[{', '.join(offsets)}] [{', '.join(sizes)}] [{ones}]"
+        return self.emit(f"{made} : {_memref(b)} to {type_}"), type_
+
+    # Control; what a body changes and others need becomes a result
+
+    def changed(self, s: If | For | While) -> list[tuple[str, str]]:
+        """Names and types of the scalars that a statement changes for what follows or for its next turn."""
+        bodies = (s.body, s.orelse) if isinstance(s, If) else (s.body,)
+        assigned = {a.target: a.value.kind for b in bodies for a in statements(b) if isinstance(a, Assign)}
+        if not assigned:
+            return []
+        inside: Counter[str] = Counter()
+        for b in bodies:
+            inside += _uses(b)
+        needed = {name for name in assigned if self.uses[name] > inside[name]}
+        if not isinstance(s, If):
+            needed |= _exposed(s.body, set())
+        return [(name, _TYPES[kind]) for name, kind in assigned.items() if name in needed]
+
+    def before(self, changed: list[tuple[str, str]]) -> list[str]:
+        """The values of scalars; one without value gets any, since nothing reads it."""
+        return [self.values.get(name) or self.constant(0, type_) for name, type_ in changed]
+
+    def take(self, changed: list[tuple[str, str]], values: Iterable[str]) -> None:
+        """The scalars have these values from here on."""
+        self.values.update(zip((name for name, _ in changed), values, strict=True))
+
+    def give(self, changed: list[tuple[str, str]]) -> None:
+        """Hand the scalars' values out of a body."""
+        if changed:
+            types = ", ".join(type_ for _, type_ in changed)
+            self.say(f"scf.yield {', '.join(self.before(changed))} : {types}")
+
+    def results(self, changed: list[tuple[str, str]]) -> tuple[str, list[str]]:
+        """Fresh names for results, and the text in front of the operation."""
+        names = [self.new() for _ in changed]
+        return f"{', '.join(names)} = " if names else "", names
+
+    def branch(self, s: If) -> None:
+        """Two bodies."""
+        changed = self.changed(s)
+        condition = self.expr(s.condition)
+        front, names = self.results(changed)
+        types = f" -> ({', '.join(type_ for _, type_ in changed)})" if changed else ""
+        known = dict(self.values)
+        self.say(f"{front}scf.if {condition}{types} {{")
+        two = bool(s.orelse or changed)
+        with self.block("} else {" if two else "}"):
+            self.body(s.body)
+            self.give(changed)
+        if two:
+            self.values = dict(known)
+            with self.block("}"):
+                self.body(s.orelse)
+                self.give(changed)
+        self.values = known
+        self.take(changed, names)
+
+    def loop(self, s: For) -> None:
+        """A loop; scf wants steps above zero, so others count iterations."""
+        changed = self.changed(s)
+        start, stop, step = (self.index(e) for e in (s.start, s.stop, s.step))
+        counted = bounds(s.step)[0] <= 0
+        low, high, by = start, stop, step
+        if counted:
+            zero = self.constant(0, "index")
+            up = self.emit(f"arith.cmpi sgt, {step}, {zero} : index")
+            forth = self.emit(f"arith.subi {stop}, {start} : index")
+            back = self.emit(f"arith.subi {start}, {stop} : index")
+            span = self.emit(f"arith.select {up}, {forth}, {back} : index")
+            opposite = self.emit(f"arith.subi {zero}, {step} : index")
+            size = self.emit(f"arith.select {up}, {step}, {opposite} : index")
+            low, by = zero, self.constant(1, "index")
+            high = self.emit(f"arith.ceildivsi {span}, {size} : index")
+        front, names = self.results(changed)
+        variable = self.new()
+        carried = [self.new() for _ in changed]
+        given = ", ".join(f"{c} = {v}" for c, v in zip(carried, self.before(changed), strict=True))
+        types = ", ".join(type_ for _, type_ in changed)
+        arguments = f" iter_args({given}) -> ({types})" if changed else ""
+        known = dict(self.values)
+        self.take(changed, carried)
+        self.say(f"{front}scf.for {variable} = {low} to {high} step {by}{arguments} {{")
+        with self.block("}"):
+            if counted:
+                moved = self.emit(f"arith.muli {variable}, {step} : index")
+                variable = self.emit(f"arith.addi {start}, {moved} : index")
+            self.values[s.variable] = self.emit(f"arith.index_cast {variable} : index to i32")
+            self.body(s.body)
+            self.give(changed)
+        self.values = known
+        self.take(changed, names)
+
+    def while_(self, s: While) -> None:
+        """A loop with a condition."""
+        changed = self.changed(s)
+        front, names = self.results(changed)
+        tested, carried = [self.new() for _ in changed], [self.new() for _ in changed]
+        given = ", ".join(f"{c} = {v}" for c, v in zip(tested, self.before(changed), strict=True))
+        types = ", ".join(type_ for _, type_ in changed)
+        arguments = f" ({given})" if changed else ""
+        known = dict(self.values)
+        self.say(f"{front}scf.while{arguments} : ({types}) -> ({types}) {{")
+        with self.block("} do {"):
+            self.take(changed, tested)
+            condition = self.expr(s.condition)
+            passed = f" {', '.join(tested)} : {types}" if changed else ""
+            self.say(f"scf.condition({condition}){passed}")
+        if changed:
+            inner = ", ".join(f"{c}: {type_}" for c, (_, type_) in zip(carried, changed, strict=True))
+            self.say(f"^bb0({inner}):")
+        with self.block("}"):
+            self.take(changed, carried)
+            self.body(s.body)
+            self.give(changed)
+            if not changed:
+                self.say("scf.yield")
+        self.values = known
+        self.take(changed, names)
+
+
+def _uses(body: tuple[Statement, ...]) -> Counter[str]:
+    """How often each scalar is read in a body."""
+    return Counter(v.name for s in statements(body) for e in expressions(s) for v in e.variables())
+
+
+def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
+    """Scalars that a body may read before it assigns them; `assigned` grows by what it surely assigns."""
+    found: set[str] = set()
+    for s in body:
+        found |= {v.name for e in expressions(s) for v in e.variables()} - assigned
+        match s:
+            case Assign(target):
+                assigned.add(target)
+            case If():
+                then, other = set(assigned), set(assigned)
+                found |= _exposed(s.body, then) | _exposed(s.orelse, other)
+                assigned |= then & other
+            case For() | While():
+                found |= _exposed(s.body, set(assigned))
+            case _:
+                pass
+    return found
+
+
+def _traps(e: Expr) -> bool:
+    """Whether evaluating an expression can divide by zero."""
+    for node in e.walk():
+        if isinstance(node, Apply) and node.op in (Op.DIV, Op.MOD):
+            low, high = bounds(node.args[1])
+            if low <= 0 <= high:
+                return True
+    return False
+
+
+def _literal(value: int, type_: str) -> str:
+    return ("true" if value else "false") if type_ == "i1" else f"{value} : {type_}"
+
+
+def _ssa(name: str) -> str:
+    """The SSA name of a parameter or buffer; MLIR's names are ASCII."""
+    return f"%{name}" if name.isascii() else "%u." + "_".join(f"{ord(c):x}" for c in name)
+
+
+def _symbol(name: str) -> str:
+    """The name of a function; one that is not ASCII stands in quotes."""
+    return name if name.isascii() else f'"{name}"'
+
+
+def _sizes(b: Buffer) -> list[str]:
+    return [str(size.value) if isinstance(size, Const) else "?" for size in b.shape]
+
+
+def _memref(b: Buffer) -> str:
+    space = f', "{b.space}"' if b.space else ""
+    return f"memref<{'x'.join(_sizes(b))}xi{8 * ELEMENTS[b.element]}{space}>"
+
+
+def _view(b: Buffer) -> str:
+    """The type of a region: unknown sizes and offset, the strides of the buffer as far as they are known."""
+    strides: list[str] = ["1"]
+    for size in reversed(b.shape[1:]):
+        known = strides[0] != "?" and isinstance(size, Const)
+        strides.insert(0, str(int(strides[0]) * size.value) if known and isinstance(size, Const) else "?")
+    sizes = "x".join("?" for _ in b.shape)
+    space = f', "{b.space}"' if b.space else ""
+    layout = f"strided<[{', '.join(strides)}], offset: ?>"
+    return f"memref<{sizes}xi{8 * ELEMENTS[b.element]}, {layout}{space}>"

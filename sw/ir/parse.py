@@ -1,0 +1,498 @@
+"""Reads programs and expressions. The text is valid Python syntax; it is parsed by `ast`, never executed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sw.ir.errors import IRError, Location
+from sw.ir.expression import Apply, Const, Expr, Op, Var, truth, type_of
+from sw.ir.intrinsics import INTRINSICS
+from sw.ir.program import (
+    ANY,
+    ELEMENTS,
+    SPACES,
+    Access,
+    Assign,
+    Buffer,
+    For,
+    If,
+    Instruction,
+    Interval,
+    Parameter,
+    Program,
+    Region,
+    Statement,
+    While,
+)
+from sw.ir.scope import loop_type, retype
+from sw.ir.syntax import (
+    Place,
+    byte_lines,
+    check_depth,
+    is_docstring,
+    paused_collector,
+    python_tree,
+    short,
+    source,
+    whole,
+)
+from sw.ir.types import BITS, BOOL, HIGH, INT, LOW, Kind, Type
+
+_BINARY = {
+    ast.Add: Op.ADD,
+    ast.Sub: Op.SUB,
+    ast.Mult: Op.MUL,
+    ast.FloorDiv: Op.DIV,
+    ast.Mod: Op.MOD,
+    ast.BitAnd: Op.BIT_AND,
+    ast.BitOr: Op.BIT_OR,
+    ast.BitXor: Op.BIT_XOR,
+    ast.LShift: Op.SHL,
+    ast.RShift: Op.SHR,
+}
+_COMPARE = {
+    ast.Lt: Op.LT,
+    ast.LtE: Op.LE,
+    ast.Gt: Op.GT,
+    ast.GtE: Op.GE,
+    ast.Eq: Op.EQ,
+    ast.NotEq: Op.NE,
+}
+_CALLS = {"min": Op.MIN, "max": Op.MAX}
+_TYPE = re.compile(r"(?:(int32|int)|loop(\d{1,6}))(?:\[\s*(-?\d{1,12})\s*,\s*(-?\d{1,12})\s*\])?")
+#: Words of the language, which name nothing else.
+RESERVED = frozenset({"ANY", "Buffer", "int", "bool", "min", "max", "range", "program"} | ELEMENTS.keys())
+#: What buffers hold at the start, among the labels that bytes come from.
+ENTRY = "entry"
+_OPERATORS = "+ - * // % & | ^ << >> min max, comparisons, and, or, not, `v if c else w`"
+
+
+def parse_type(text: str) -> Type:
+    """A type from its name: `int32` or `int`, `bool`, `int[0,64]`, `loop0[0,16]` (depth 0, half open).
+
+    Raises `IRError`.
+    """
+    if text.strip() == "bool":
+        return BOOL
+    match = _TYPE.fullmatch(text.strip())
+    if match is None or (match[2] is not None and match[3] is None):
+        raise IRError(None, f"type {text!r}", "int32, bool, int[low, high] or loop<depth>[low, high]")
+    loop = None if match[2] is None else int(match[2])
+    if match[3] is None:
+        return INT
+    return _ranged(int(match[3]), int(match[4]), loop, None)
+
+
+def _ranged(low: int, high: int, loop: int | None, where: Location | None) -> Type:
+    if not LOW <= low < high <= HIGH:
+        found = f"range [{short(low)}, {short(high)}]"
+        raise IRError(where, found, f"low below high, both within {BITS} bits, half open")
+    return Type(Kind.INT, low, high, loop)
+
+
+def parse_expr(text: str, types: Mapping[str, str | Type]) -> Expr:
+    """Read one expression; `types` gives the type of every name, as `parse_type` reads it.
+
+    Raises `IRError` with line and column in the text.
+    """
+    known = {name: t if isinstance(t, Type) else parse_type(t) for name, t in types.items()}
+    text = text.strip()
+    reader = _Reader("<expression>", byte_lines(text), {n: Var(n, t) for n, t in known.items()})
+    tree = python_tree(text, "<expression>", "eval")
+    assert isinstance(tree, ast.Expression)
+    check_depth(tree.body, "<expression>")
+    return reader.expr(tree.body)
+
+
+def parse_program(text: str, file: str = "<text>") -> Program:
+    """Read a program; names, kinds and forms are checked here, ranges and regions by `sw.ir.check`.
+
+    Raises `IRError` with file, line and column.
+    """
+    with paused_collector():
+        return _parse_program(text, file)
+
+
+def _parse_program(text: str, file: str) -> Program:
+    tree = python_tree(text, file, "exec")
+    assert isinstance(tree, ast.Module)
+    functions = [s for s in tree.body if not is_docstring(s)]
+    if len(functions) != 1 or not isinstance(functions[0], ast.FunctionDef):
+        odd = next((s for s in functions if not isinstance(s, ast.FunctionDef)), None)
+        extra = odd or (functions[1] if functions else None)
+        where = Location(file, extra.lineno, extra.col_offset + 1) if extra else Location(file, 1, 1)
+        found = "nothing" if not functions else "another statement beside it"
+        raise IRError(where, found, "one function with the decorator @program")
+    return retype(_Reader(file, byte_lines(text), {}).program(functions[0]))
+
+
+@dataclass
+class _Reader:
+    """What has been declared so far."""
+
+    file: str
+    #: Lines of the text in UTF-8, None where it is all ASCII.
+    lines: Sequence[bytes] | None
+    names: dict[str, Var]
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    parameters: set[str] = field(default_factory=set)
+    labels: set[str] = field(default_factory=set)
+    loops: list[str] = field(default_factory=list)
+    #: Names that the text uses somewhere, which fresh labels keep off.
+    used: set[str] = field(default_factory=set)
+    #: How many fresh labels of each stem there are.
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def at(self, node: Place) -> Location:
+        """Where something stands."""
+        column = node.col_offset
+        if self.lines is not None and node.lineno <= len(self.lines):
+            column = len(self.lines[node.lineno - 1][:column].decode("utf-8", "replace"))
+        return Location(self.file, node.lineno, column + 1)
+
+    def error(self, node: Place, found: str, expected: str) -> IRError:
+        """An error at this place."""
+        return IRError(self.at(node), found, expected)
+
+    # Declarations
+
+    def program(self, function: ast.FunctionDef) -> Program:
+        """The whole function."""
+        self.used = check_depth(function, self.file)
+        decorators = [source(d) for d in function.decorator_list]
+        if decorators != ["program"]:
+            found = ", ".join(f"@{d}" for d in decorators) or "no decorator"
+            raise self.error(function, found, "the decorator @program")
+        a = function.args
+        if a.vararg or a.kwarg or a.kwonlyargs or a.posonlyargs or a.defaults:
+            raise self.error(function, "a special kind of parameter", "parameters like x: int or p: bool")
+        if function.returns or getattr(function, "type_params", None):
+            raise self.error(function.returns or function, "a type of the program itself", "no type")
+        parameters = tuple(self.parameter(arg) for arg in a.args)
+        body = [s for s in function.body if not is_docstring(s)]
+        count = next((i for i, s in enumerate(body) if not isinstance(s, ast.AnnAssign)), len(body))
+        buffers = tuple(self.buffer(s) for s in body[:count] if isinstance(s, ast.AnnAssign))
+        rest = self.body(body[count:])
+        return Program(function.name, parameters, buffers, rest, self.at(function))
+
+    def fresh(self, node: Place, name: str) -> None:
+        """Check that a name may be declared."""
+        if name in RESERVED:
+            raise self.error(node, f"the name {name!r}, which is a word of the language", "another name")
+        if name in self.names or name in self.buffers or name in self.labels:
+            raise self.error(node, f"the name {name!r} a second time", "a name that is not in use")
+
+    def parameter(self, arg: ast.arg) -> Parameter:
+        """One parameter with its type."""
+        self.fresh(arg, arg.arg)
+        if arg.annotation is None:
+            raise self.error(arg, f"parameter {arg.arg!r} without a type", "int, bool or int[low, high]")
+        kind = self.type(arg.annotation)
+        self.names[arg.arg] = Var(arg.arg, kind)
+        self.parameters.add(arg.arg)
+        return Parameter(arg.arg, kind, self.at(arg))
+
+    def type(self, node: ast.expr) -> Type:
+        """An annotation."""
+        match node:
+            case ast.Name(id="bool"):
+                return BOOL
+            case ast.Name(id="int" | "int32"):
+                return INT
+            case ast.Subscript(value=ast.Name(id="int" | "int32"), slice=ast.Tuple(elts=[low, high])):
+                values = [whole(low), whole(high)]
+                if values[0] is not None and values[1] is not None:
+                    return _ranged(values[0], values[1], None, self.at(node))
+        raise self.error(node, f"type {source(node)}", "int, bool or int[low, high]")
+
+    def buffer(self, s: ast.AnnAssign) -> Buffer:
+        """One buffer: its sizes, then the type of its elements, then its space."""
+        form = "name: Buffer[size, ..., element type, space]"
+        if not isinstance(s.target, ast.Name) or s.value is not None:
+            raise self.error(s, source(s), form)
+        self.fresh(s, s.target.id)
+        match s.annotation:
+            case ast.Subscript(value=ast.Name(id="Buffer"), slice=ast.Tuple(elts=[*items])):
+                inside = items
+            case ast.Subscript(value=ast.Name(id="Buffer"), slice=item):
+                inside = [item]
+            case _:
+                raise self.error(s.annotation, source(s.annotation), form)
+        space, element = None, "int8"
+        if inside and self._word(inside[-1]) in SPACES and self._word(inside[-1]) not in self.names:
+            space = self._word(inside.pop())
+        if inside and self._word(inside[-1]) in ELEMENTS:
+            element = str(self._word(inside.pop()))
+        if not inside:
+            raise self.error(s.annotation, "no size", form)
+        shape = tuple(self.expr(item, Kind.INT) for item in inside)
+        buffer = Buffer(s.target.id, shape, element, space, self.at(s))
+        self.buffers[buffer.name] = buffer
+        return buffer
+
+    @staticmethod
+    def _word(node: ast.expr) -> str | None:
+        return node.id if isinstance(node, ast.Name) else None
+
+    # Statements
+
+    def body(self, body: Sequence[ast.stmt]) -> tuple[Statement, ...]:
+        """Statements; `pass` is none."""
+        found = [self.statement(s) for s in body if not isinstance(s, ast.Pass) and not is_docstring(s)]
+        return tuple(found)
+
+    def statement(self, s: ast.stmt) -> Statement:
+        """One statement."""
+        match s:
+            case ast.For(target=ast.Name(id=variable), iter=ast.Call(func=ast.Name(id="range"))):
+                if s.orelse:
+                    raise self.error(s.orelse[0], "else after a loop", "no else")
+                return self.loop(s, variable)
+            case ast.If():
+                condition = self.expr(s.test, Kind.BOOL)
+                return If(condition, self.body(s.body), self.body(s.orelse), self.at(s))
+            case ast.While(orelse=[]):
+                condition = self.expr(s.test, Kind.BOOL)
+                return While(condition, self.body(s.body), self.at(s))
+            case ast.Expr(value=ast.Call() as call):
+                return self.instruction(s, None, call)
+            case ast.Assign(targets=[ast.Name(id=name) as target], value=value):
+                if isinstance(value, ast.Call) and not self._is_function(value):
+                    return self.instruction(target, name, value)
+                return self.assign(target, name, value)
+            case ast.AnnAssign():
+                raise self.error(s, "a buffer after the first statement", "buffers before everything else")
+        text = source(s)
+        raise self.error(s, text, "label = name(...), scalar = expression, for, if or while")
+
+    @staticmethod
+    def _is_function(call: ast.Call) -> bool:
+        return isinstance(call.func, ast.Name) and call.func.id in _CALLS
+
+    def loop(self, s: ast.For, variable: str) -> For:
+        """A loop over a range."""
+        call = s.iter
+        assert isinstance(call, ast.Call)
+        if call.keywords or not 1 <= len(call.args) <= 3:
+            raise self.error(call, source(call), "range(stop), range(start, stop) or with a step")
+        given = [self.expr(a, Kind.INT) for a in call.args]
+        start, stop = (Const(0), given[0]) if len(given) == 1 else (given[0], given[1])
+        step = given[2] if len(given) == 3 else Const(1)
+        self.fresh(s.target, variable)
+        self.names[variable] = Var(variable, loop_type(start, stop, step, len(self.loops)))
+        self.loops.append(variable)
+        body = self.body(s.body)
+        self.loops.pop()
+        del self.names[variable]
+        return For(variable, start, stop, step, body, self.at(s))
+
+    def assign(self, target: ast.Name, name: str, value: ast.expr) -> Assign:
+        """A scalar takes a value."""
+        expr = self.expr(value)
+        known = self.names.get(name)
+        if known is None:
+            self.fresh(target, name)
+            self.names[name] = Var(name, type_of(expr))
+        elif name in self.parameters or name in self.loops:
+            what = "a parameter" if name in self.parameters else "the variable of a loop"
+            raise self.error(target, f"an assignment to {what}, {name!r}", "a scalar of its own")
+        elif known.kind is not expr.kind:
+            raise self.error(value, f"{name!r} of kind {expr.kind.value}", known.kind.value)
+        return Assign(name, expr, self.at(target))
+
+    def instruction(self, place: ast.stmt | ast.expr, label: str | None, call: ast.Call) -> Instruction:
+        """A call of an intrinsic or of a generic instruction."""
+        if not isinstance(call.func, ast.Name):
+            raise self.error(call.func, source(call.func), "the name of an instruction")
+        name = call.func.id
+        if name in RESERVED:
+            raise self.error(call.func, f"{name!r}, which is no instruction", "the name of an instruction")
+        if label is None:
+            label = self.unused(name)
+        self.fresh(place, label)
+        if label == ENTRY:
+            raise self.error(
+                place, f"the label {ENTRY!r}, which is what buffers hold at the start", "another"
+            )
+        self.labels.add(label)
+        reads: tuple[Access, ...] = ()
+        writes: tuple[Access, ...] = ()
+        warp: int | None = None
+        when: Expr | None = None
+        operands: dict[str, Expr | Region] = {}
+        for key, value in self._arguments(call, name):
+            match key:
+                case "read":
+                    reads = self.accesses(value)
+                case "write":
+                    writes = self.accesses(value)
+                case "warp":
+                    warp = self._number(value, "the number of a warp")
+                case "when":
+                    when = self.expr(value, Kind.BOOL)
+                case _:
+                    operands[key] = self.operand(name, key, value)
+        return Instruction(label, name, reads, writes, warp, when, tuple(operands.items()), self.at(place))
+
+    def unused(self, stem: str) -> str:
+        """A label that the text does not use."""
+        while True:
+            label = f"{stem}{self.counts[stem]}"
+            self.counts[stem] += 1
+            if label not in self.used:
+                self.used.add(label)
+                return label
+
+    def _arguments(self, call: ast.Call, name: str) -> list[tuple[str, ast.expr]]:
+        """The arguments by name; those of an intrinsic may come in its order."""
+        intrinsic = INTRINSICS.get(name)
+        wanted = intrinsic.operands if intrinsic else ()
+        if len(call.args) > len(wanted):
+            raise self.error(call.args[len(wanted)], "an argument without a name", "read=, write=, name=")
+        found: dict[str, ast.expr] = dict(zip(wanted, call.args, strict=False))
+        common = {"read", "write", "warp", "when"}
+        for keyword in call.keywords:
+            if keyword.arg is None:
+                raise self.error(keyword, "**", "arguments by name")
+            if keyword.arg in found:
+                raise self.error(keyword, f"{keyword.arg}= a second time", "every argument once")
+            if intrinsic and keyword.arg not in common and keyword.arg not in wanted:
+                listed = ", ".join((*sorted(common), *wanted))
+                raise self.error(keyword, f"{keyword.arg}= of {name}", f"one of {listed}")
+            found[keyword.arg] = keyword.value
+        return list(found.items())
+
+    def operand(self, name: str, key: str, node: ast.expr) -> Expr | Region:
+        """A further argument: a region of a buffer, or an expression."""
+        base = node.value if isinstance(node, ast.Subscript) else node
+        if isinstance(base, ast.Name) and base.id in self.buffers:
+            intrinsic = INTRINSICS.get(name)
+            if intrinsic is not None and key not in intrinsic.reads | intrinsic.writes:
+                raise self.error(node, f"a region as {key} of {name}", "an expression")
+            return self.region(node)
+        return self.expr(node)
+
+    def _number(self, node: ast.expr, what: str) -> int:
+        expr = self.expr(node, Kind.INT)
+        if not isinstance(expr, Const) or expr.value < 0:
+            raise self.error(node, source(node), f"{what}: a whole number of at least 0")
+        return expr.value
+
+    # Regions
+
+    def accesses(self, node: ast.expr) -> tuple[Access, ...]:
+        """One region, a list of them, or ANY."""
+        if isinstance(node, ast.List | ast.Tuple):
+            return tuple(self.access(item) for item in node.elts)
+        return (self.access(node),)
+
+    def access(self, node: ast.expr) -> Access:
+        """A region or ANY."""
+        return ANY if isinstance(node, ast.Name) and node.id == "ANY" else self.region(node)
+
+    def region(self, node: ast.expr) -> Region:
+        """A region; a missing bound or index is the buffer's own."""
+        base = node.value if isinstance(node, ast.Subscript) else node
+        if not isinstance(base, ast.Name) or base.id not in self.buffers:
+            raise self.error(node, source(node), "a region of a buffer, like a[0:16], or ANY")
+        buffer = self.buffers[base.id]
+        indices: list[ast.expr] = []
+        if isinstance(node, ast.Subscript):
+            indices = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if len(indices) > len(buffer.shape):
+            found = f"{len(indices)} indices of {buffer.name!r}"
+            raise self.error(node, found, f"at most {len(buffer.shape)}")
+        box = [self.interval(index, size) for index, size in zip(indices, buffer.shape, strict=False)]
+        box += [Interval(Const(0), size) for size in buffer.shape[len(indices) :]]
+        return Region(buffer.name, tuple(box), self.at(node))
+
+    def interval(self, node: ast.expr, size: Expr) -> Interval:
+        """One index: a slice, or one element."""
+        if not isinstance(node, ast.Slice):
+            start = self.expr(node, Kind.INT)
+            if isinstance(start, Const) and start.value < HIGH - 1:
+                return Interval(start, Const(start.value + 1))
+            return Interval(start, Apply(Op.ADD, (start, Const(1))))
+        if node.step is not None:
+            raise self.error(node.step, "a step in a slice", "start:stop")
+        start = Const(0) if node.lower is None else self.expr(node.lower, Kind.INT)
+        return Interval(start, size if node.upper is None else self.expr(node.upper, Kind.INT))
+
+    # Expressions
+
+    def expr(self, node: ast.expr, kind: Kind | None = None) -> Expr:
+        """An expression, of this kind if one is asked for."""
+        found = self._expr(node)
+        if kind is not None and found.kind is not kind:
+            raise self.error(node, f"{source(node)} of kind {found.kind.value}", kind.value)
+        return found
+
+    def _expr(self, node: ast.expr) -> Expr:
+        match node:
+            case ast.Constant(value=bool() as value):
+                return truth(value)
+            case ast.Constant(value=int() as value):
+                return self.constant(node, value)
+            case ast.Name(id=name):
+                if name not in self.names:
+                    raise self.error(node, self._what(name), "a parameter, loop variable or scalar")
+                return self.names[name]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+                if not isinstance(value, bool):
+                    return self.constant(node, -value)
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.expr(operand, Kind.INT)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Apply(Op.NOT, (self.expr(operand, Kind.BOOL),))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+                return Apply(_BINARY[type(op)], (self.expr(left, Kind.INT), self.expr(right, Kind.INT)))
+            case ast.BoolOp(op=op, values=values):
+                word = Op.AND if isinstance(op, ast.And) else Op.OR
+                return self._fold(word, [self.expr(v, Kind.BOOL) for v in values])
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition, then = self.expr(test, Kind.BOOL), self.expr(body)
+                return Apply(Op.SELECT, (condition, then, self.expr(orelse, then.kind)))
+            case ast.Call(func=ast.Name(id="min" | "max" as name), args=[_, _, *_] as args, keywords=[]):
+                return self._fold(_CALLS[name], [self.expr(a, Kind.INT) for a in args])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return Apply(Op.SUB, (Const(0), self.expr(node.operand, Kind.INT)))
+        raise self.error(node, source(node), f"an expression of integers, names and {_OPERATORS}")
+
+    def _what(self, name: str) -> str:
+        if name in self.buffers:
+            return f"the buffer {name!r}"
+        return f"the label {name!r}" if name in self.labels else f"unknown name {name!r}"
+
+    def constant(self, node: ast.expr, value: int) -> Const:
+        """A whole number."""
+        if not LOW <= value < HIGH:
+            raise self.error(node, short(value), f"a number of {BITS} bits, {LOW} to {HIGH - 1}")
+        return Const(value)
+
+    @staticmethod
+    def _fold(op: Op, values: list[Expr]) -> Expr:
+        result = values[0]
+        for value in values[1:]:
+            result = Apply(op, (result, value))
+        return result
+
+    def comparison(self, node: ast.Compare) -> Expr:
+        """Comparisons; a chain holds where every link does."""
+        terms = [self.expr(e) for e in (node.left, *node.comparators)]
+        links: list[Expr] = []
+        for i, op in enumerate(node.ops):
+            if type(op) not in _COMPARE:
+                raise self.error(node, source(node), "< <= > >= == !=")
+            word, left, right = _COMPARE[type(op)], terms[i], terms[i + 1]
+            wanted = left.kind if word in (Op.EQ, Op.NE) else Kind.INT
+            for side, place in ((left, [node.left, *node.comparators][i]), (right, node.comparators[i])):
+                if side.kind is not wanted:
+                    raise self.error(place, f"{source(place)} of kind {side.kind.value}", wanted.value)
+            links.append(Apply(word, (left, right)))
+        return self._fold(Op.AND, links)

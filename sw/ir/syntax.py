@@ -1,0 +1,132 @@
+"""Python's syntax, on which the text form stands: reading it safely, and showing pieces of it in messages."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
+
+from sw.ir.errors import IRError, Location
+
+#: How deep expressions and statements may nest: what works on them calls itself as deep.
+DEEPEST = 100
+#: What nests, beside statements.
+_NESTING = (ast.BoolOp, ast.Call, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp)
+#: Characters of a piece of the text in a message.
+_SHOWN = 100
+
+Place = ast.expr | ast.stmt | ast.arg | ast.keyword
+
+
+def python_tree(text: str, file: str, mode: str) -> ast.AST:
+    """The syntax tree of a text; raises `IRError`, whatever the text is."""
+    try:
+        with warnings.catch_warnings():
+            # Python's advice on odd code, such as escapes in strings, is not for this language.
+            warnings.simplefilter("ignore")
+            return ast.parse(text, mode=mode)
+    except SyntaxError as error:
+        where = Location(file, error.lineno or 1, max(1, error.offset or 1))
+        raise IRError(where, f"a syntax error ({error.msg})", "Python syntax") from None
+    except ValueError as error:
+        raise IRError(Location(file, 1, 1), f"unreadable text ({error})", "Python syntax") from None
+    except (RecursionError, MemoryError):
+        raise IRError(Location(file, 1, 1), "a text nested too deep", "less nesting") from None
+
+
+def check_depth(root: ast.stmt | ast.expr, file: str) -> set[str]:
+    """All names under a node; raises `IRError` where expressions and statements nest too deep."""
+    names: set[str] = set()
+    stack: list[tuple[ast.AST, int]] = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        kind = type(node)
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+            continue
+        if kind is ast.Constant:
+            continue
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif kind in _NESTING or isinstance(node, ast.stmt):
+            depth += _weight(node)
+            if depth > DEEPEST:
+                at = node if isinstance(node, ast.stmt | ast.expr) else root
+                where = Location(file, at.lineno, at.col_offset + 1)
+                raise IRError(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
+        for name in node._fields:
+            child = getattr(node, name, None)
+            if isinstance(child, list):
+                stack.extend([(item, depth) for item in child if isinstance(item, ast.AST)])
+            elif isinstance(child, ast.AST) and not isinstance(child, ast.expr_context):
+                stack.append((child, depth))
+    return names
+
+
+def _weight(node: ast.AST) -> int:
+    """How many levels a node becomes: a chain is read as operators with two operands each."""
+    match node:
+        case ast.BoolOp(values=operands) | ast.Call(func=ast.Name(id="min" | "max"), args=operands):
+            return len(operands) - 1
+        case ast.Compare(ops=ops):
+            return len(ops)
+        case ast.Call():
+            return 0
+    return 1
+
+
+@contextlib.contextmanager
+def paused_collector() -> Iterator[None]:
+    """No garbage collection for a while.
+
+    Trees of a hundred thousand nodes and more are all alive while they grow: looking for garbage among them
+    again and again takes longer than making them.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def is_docstring(statement: ast.stmt) -> bool:
+    """Whether a statement is a text that documents what is around it."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def whole(node: ast.expr) -> int | None:
+    """The value of a whole number of the text."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+            return None if isinstance(value, bool) else -value
+        case ast.Constant(value=int() as value):
+            return None if isinstance(value, bool) else value
+    return None
+
+
+def byte_lines(text: str) -> Sequence[bytes] | None:
+    """The lines of a text that has more than ASCII: `ast` counts columns in bytes of UTF-8."""
+    return None if text.isascii() else text.encode("utf-8", "replace").splitlines()
+
+
+def source(node: ast.AST) -> str:
+    """A piece of the program as a message shows it."""
+    try:
+        text = ast.unparse(node).strip().partition("\n")[0]
+    except (ValueError, RecursionError):
+        # Numbers of thousands of digits, and strings within strings that Python itself cannot write.
+        return f"a piece of {type(node).__name__}"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def short(value: int) -> str:
+    """A number as it may stand in a message."""
+    return str(value) if abs(value) < 10**20 else f"a number of {value.bit_length()} bits"
