@@ -1,0 +1,243 @@
+"""Symbolic integers: sums of symbols with factors and a constant, and what their difference can be.
+
+A number that is known is a plain `int`. Arithmetic is modulo 2^32 as in the program, so a sum is a form even
+where it may wrap. What a form says of the number itself follows from `bounds`; what the difference of two
+forms says of two places in a buffer follows from `differences` (docs/dependence.md, "Symbolic bounds").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sw.ir.types import HIGH, LOW, wrap
+
+Bounds = tuple[int, int]
+FULL: Bounds = (LOW, HIGH - 1)
+#: Places in buffers lie below this; differences of places are told apart as far as this.
+PLACES = 1 << 30
+_INFINITE = 1 << 62
+
+
+@dataclass(eq=False)
+class Symbol:
+    """An unknown number that stays the same wherever the symbol occurs.
+
+    `low` and `high` bound it, both included. A remainder or quotient by a constant also says of what: `kind`
+    is "%" or "//", `of` the form that is divided (it does not wrap), `by` the divisor.
+    """
+
+    number: int
+    name: str
+    low: int
+    high: int
+    kind: str = ""
+    of: Value = 0
+    by: int = 0
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+#: Symbols with their factors, ordered by the symbols' numbers.
+Terms = tuple[tuple[Symbol, int], ...]
+#: What is known on top of the symbols' own bounds, by the terms of a form.
+Facts = Mapping[Terms, Bounds]
+NO_FACTS: Facts = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A constant and at least one symbol with a factor other than 0."""
+
+    terms: Terms
+    constant: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{s.name}" if f == 1 else f"{f}*{s.name}" for s, f in self.terms]
+        if self.constant:
+            parts.append(str(self.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+Value = int | Form
+
+
+def symbol_form(symbol: Symbol) -> Form:
+    """The form that is this symbol."""
+    return Form(((symbol, 1),))
+
+
+def add(a: Value, b: Value, factor: int = 1) -> Value:
+    """A + factor·b."""
+    if isinstance(b, int):
+        if isinstance(a, int):
+            return wrap(a + factor * b)
+        return Form(a.terms, wrap(a.constant + factor * b))
+    if factor == 0:
+        return a
+    if isinstance(a, int):
+        if factor == 1:
+            return Form(b.terms, wrap(a + b.constant))
+        return _make({s: wrap(f * factor) for s, f in b.terms}, a + factor * b.constant)
+    factors = dict(a.terms)
+    for symbol, f in b.terms:
+        factors[symbol] = wrap(factors.get(symbol, 0) + factor * f)
+    return _make(factors, a.constant + factor * b.constant)
+
+
+def scale(a: Value, factor: int) -> Value:
+    """factor·a."""
+    return wrap(a * factor) if isinstance(a, int) else add(0, a, factor)
+
+
+def _make(factors: dict[Symbol, int], constant: int) -> Value:
+    terms = tuple(sorted(((s, f) for s, f in factors.items() if f), key=_number))
+    return Form(terms, wrap(constant)) if terms else wrap(constant)
+
+
+def _number(term: tuple[Symbol, int]) -> int:
+    return term[0].number
+
+
+def substitute(value: Value, symbol: Symbol, by: Value) -> Value:
+    """The form with a symbol replaced."""
+    if isinstance(value, int):
+        return value
+    for s, f in value.terms:
+        if s is symbol:
+            return add(_make({t: g for t, g in value.terms if t is not symbol}, value.constant), by, f)
+    return value
+
+
+def factor_of(value: Value, symbol: Symbol) -> int:
+    """The factor of a symbol in a form."""
+    if isinstance(value, int):
+        return 0
+    return next((f for s, f in value.terms if s is symbol), 0)
+
+
+def depends(value: Value, symbol: Symbol) -> bool:
+    """Whether a symbol occurs in a form, also inside of its remainders and quotients."""
+    if isinstance(value, int):
+        return False
+    return any(s is symbol or (s.kind != "" and depends(s.of, symbol)) for s, _ in value.terms)
+
+
+def symbol_bounds(symbol: Symbol, facts: Facts) -> Bounds:
+    """Smallest and largest value of a symbol."""
+    if facts:
+        known = facts.get(((symbol, 1),))
+        if known is not None:
+            return max(symbol.low, known[0]), min(symbol.high, known[1])
+    return symbol.low, symbol.high
+
+
+def whole(value: Value, facts: Facts = NO_FACTS) -> Bounds:
+    """Bounds of a form over the integers, as if nothing wrapped."""
+    if isinstance(value, int):
+        return value, value
+    low = high = value.constant
+    for symbol, f in value.terms:
+        a, b = symbol_bounds(symbol, facts)
+        if f > 0:
+            low, high = low + f * a, high + f * b
+        else:
+            low, high = low + f * b, high + f * a
+    if facts and len(value.terms) > 1:
+        known = facts.get(value.terms)
+        if known is not None:
+            low, high = max(low, known[0] + value.constant), min(high, known[1] + value.constant)
+        negated = tuple((s, -f) for s, f in value.terms)
+        known = facts.get(negated)
+        if known is not None:
+            low, high = max(low, value.constant - known[1]), min(high, value.constant - known[0])
+    return low, high
+
+
+def bounds(value: Value, facts: Facts = NO_FACTS) -> Bounds:
+    """Bounds of the number that a form stands for, which is of 32 bits."""
+    if isinstance(value, int):
+        return value, value
+    low, high = whole(value, facts)
+    return (low, high) if low >= LOW and high < HIGH else FULL
+
+
+def fits(value: Value, facts: Facts = NO_FACTS) -> bool:
+    """Whether a form cannot wrap."""
+    if isinstance(value, int):
+        return True
+    low, high = whole(value, facts)
+    return low >= LOW and high < HIGH
+
+
+def differences(a: Value, b: Value, facts: Facts = NO_FACTS) -> tuple[Bounds, ...]:
+    """What a - b can be for two places within a buffer: intervals, ends included.
+
+    Both places lie in [0, 2^30], so their difference is the only number of that size which is equal to the
+    difference of the forms modulo 2^32. Remainders by one divisor of forms that differ by a constant differ
+    by one of two numbers, quotients likewise. Without knowledge the result is one interval without ends.
+    """
+    rest = add(a, b, -1)
+    if isinstance(rest, int):
+        return ((rest, rest),) if -PLACES <= rest <= PLACES else _UNKNOWN
+    found = _paired(rest, facts) if len(rest.terms) > 1 else (whole(rest, facts),)
+    if any(low < -PLACES or high > PLACES for low, high in found):
+        return _UNKNOWN
+    return found
+
+
+_UNKNOWN: tuple[Bounds, ...] = ((-_INFINITE, _INFINITE),)
+
+
+def _paired(rest: Form, facts: Facts) -> tuple[Bounds, ...]:
+    """Bounds of a form, with its first pair of related remainders or quotients taken together."""
+    for i, (s, f) in enumerate(rest.terms):
+        if not s.kind:
+            continue
+        for j in range(i + 1, len(rest.terms)):
+            t, g = rest.terms[j]
+            if g != -f or t.kind != s.kind or t.by != s.by:
+                continue
+            apart = add(s.of, t.of, -1)
+            if not isinstance(apart, int):
+                continue
+            others = tuple(term for k, term in enumerate(rest.terms) if k not in (i, j))
+            base = whole(Form(others, rest.constant), facts) if others else (rest.constant, rest.constant)
+            # s - t is one of two numbers: floor and ceiling of a quotient, or the remainder below or above 0.
+            if s.kind == "//":
+                choices = sorted({apart // s.by, -(-apart // s.by)})
+            else:
+                choices = sorted({apart % s.by, apart % s.by - s.by} if apart % s.by else {0})
+            return tuple((base[0] + f * c, base[1] + f * c) for c in choices)
+    return (whole(rest, facts),)
+
+
+def at_most(a: Value, b: Value, facts: Facts = NO_FACTS) -> bool:
+    """Whether place a surely is not above place b."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a <= b
+    return all(high <= 0 for _, high in differences(a, b, facts))
+
+
+@dataclass
+class Symbols:
+    """Makes symbols; the same operator on the same arguments gives the same symbol."""
+
+    made: dict[object, Symbol] = field(default_factory=dict)
+    count: int = 0
+
+    def fresh(self, name: str, low: int = LOW, high: int = HIGH - 1) -> Form:
+        """A number of which nothing but bounds is known."""
+        self.count += 1
+        return symbol_form(Symbol(self.count, name, low, max(low, high)))
+
+    def named(
+        self, key: object, name: str, limits: Bounds, kind: str = "", of: Value = 0, by: int = 0
+    ) -> Form:
+        """The symbol of a key, made at its first use."""
+        found = self.made.get(key)
+        if found is None:
+            self.count += 1
+            found = self.made[key] = Symbol(self.count, name, *limits, kind, of, by)
+        return symbol_form(found)

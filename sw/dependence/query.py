@@ -1,0 +1,330 @@
+"""What a read sees: the definitions that are alive in its region (dependence.md, "A use").
+
+First all definitions in the chains of the region's elements are taken. Where one of them is predicated, has
+symbolic bounds or comes from one of two predecessors, the chains are walked from the newest definition on
+with what is known at the read: its predicate, the branches around it, the symbolic bounds. A definition is
+dropped if it cannot overlap the read, if it did not happen whenever the read happens, or if what it shares
+with the read was certainly overwritten. The walk has a budget of steps; beyond it everything counts as seen,
+which is sound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sw.dependence.cells import (
+    Box,
+    Cell,
+    Definition,
+    Phi,
+    Rest,
+    Stacked,
+    SymbolicBox,
+    Top,
+    definitions,
+)
+from sw.dependence.conditions import assume, decide
+from sw.dependence.forms import (
+    PLACES,
+    Bounds,
+    Facts,
+    Terms,
+    Value,
+    add,
+    at_most,
+    differences,
+    symbol_bounds,
+    whole,
+)
+from sw.dependence.region_map import Node, pieces
+
+#: Later certain writes with symbolic bounds that are remembered on a walk.
+_KILLS = 6
+#: Times that a walk comes through the same place with different knowledge.
+_VISITS = 6
+#: Two numbers that are equal modulo 2^32 are equal if one is a difference of places and the other below this.
+UNIQUE = 3 * PLACES
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A read as it happens: its symbolic box (None: unknown address), its hull, and what is known."""
+
+    box: SymbolicBox | None
+    hull: Box
+    facts: Facts
+    #: What follows from overlapping a definition of many iterations, once it was asked for.
+    tight: dict[Definition, Facts | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Budget:
+    """Steps that are left for one read."""
+
+    steps: int
+
+
+def seen(root: Node, extents: Box, use: Use, budget: Budget) -> dict[Definition, list[Box]]:
+    """The definitions that a read may see, with the parts of its region where."""
+    found: dict[Definition, list[Box]] = {}
+    left: list[Cell] = []
+    for part, sections in pieces(root, extents, use.hull):
+        if len(sections) == 1 and type(sections[0]) is Top:
+            d = sections[0].definition
+            if d.plain:
+                found.setdefault(d, []).append(_clip(part, use.hull))
+                continue
+        if budget.steps > 0:
+            area = _clip(part, use.hull)
+            exact = _Walk(use, area).run(sections, budget)
+            if exact is not None:
+                for d in exact:
+                    found.setdefault(d, []).append(area)
+                continue
+        left += sections
+    for d in definitions(left):
+        if d.visible:
+            found.setdefault(d, []).append(_clip(d.hull, use.hull))
+    return found
+
+
+def _clip(part: Box, hull: Box) -> Box:
+    """What two boxes share."""
+    return tuple((max(a, start), min(b, stop)) for (a, b), (start, stop) in zip(part, hull, strict=True))
+
+
+_Kills = tuple[SymbolicBox, ...]
+#: What follows at the end of an unfinished chain, as linked pairs.
+_Below = tuple[Cell, "_Below"] | None
+
+
+class _Walk:
+    """Walks the chain of one part of a read's region."""
+
+    def __init__(self, use: Use, area: Box):
+        self.use, self.area = use, area
+        self.found: dict[Definition, None] = {}
+        self.pending: list[tuple[Cell, _Below, Facts, _Kills]] = []
+        self.links: dict[tuple[int, int], _Below] = {}
+        self.visits: dict[tuple[int, int], int] = {}
+
+    def link(self, cell: Cell, below: _Below) -> _Below:
+        """The pair; the same parts give the same pair."""
+        key = id(cell), id(below)
+        found = self.links.get(key)
+        if found is None:
+            found = self.links[key] = (cell, below)
+        return found
+
+    def run(self, sections: list[Cell], budget: Budget) -> list[Definition] | None:
+        """The definitions seen; None where the budget does not suffice."""
+        below: _Below = None
+        for section in reversed(sections[1:]):
+            below = self.link(section, below)
+        pending = self.pending
+        pending.append((sections[0], below, self.use.facts, ()))
+        while pending:
+            budget.steps -= 1
+            if budget.steps < 0:
+                return None
+            cell, below, facts, kills = pending.pop()
+            kind = type(cell)
+            if kind is Top:
+                self.define(cell.definition, facts, kills)  # type: ignore[union-attr]
+            elif kind is Rest:
+                if below is not None:
+                    pending.append((below[0], below[1], facts, kills))
+            elif kind is Stacked:
+                pending.append((cell.upper, self.link(cell.lower, below), facts, kills))  # type: ignore[union-attr]
+            else:
+                key = id(cell), id(below)
+                count = self.visits[key] = self.visits.get(key, 0) + 1
+                if count > _VISITS:
+                    # Once more with nothing known of the way here, which is what all further ways see at
+                    # most.
+                    if count > _VISITS + 1:
+                        continue
+                    facts, kills = self.use.facts, ()
+                if kind is Phi:
+                    self.phi(cell, below, facts, kills)  # type: ignore[arg-type]
+                else:
+                    after = self.define(cell.definition, facts, kills)  # type: ignore[union-attr]
+                    if after is not None:
+                        pending.append((cell.below, below, *after))  # type: ignore[union-attr]
+        return list(self.found)
+
+    def phi(self, cell: Phi, below: _Below, facts: Facts, kills: _Kills) -> None:
+        """Both ways, each with what is known on it."""
+        for branch, holds in ((cell.second, False), (cell.first, True)):
+            known = facts if cell.condition is None else assume(facts, cell.condition, holds)
+            if known is not None and (known is facts or self.reached(known)):
+                self.pending.append((branch, below, known, kills))
+
+    def reached(self, facts: Facts) -> bool:
+        """Whether the read can touch the area at all, given what is known on a way."""
+        box = self.use.box
+        if box is None or box == self.use.hull:
+            return True
+        return not any(
+            at_most(stop, low, facts) or at_most(high, start, facts)
+            for (start, stop), (low, high) in zip(box, self.area, strict=True)
+        )
+
+    def define(self, d: Definition, facts: Facts, kills: _Kills) -> tuple[Facts, _Kills] | None:
+        """One definition; what is known of those before it, None where none of them can be seen."""
+        happens = decide(d.happens, facts)
+        if happens is False or not (d.exact or touches(d, self.use, self.area, facts)):
+            return facts, kills
+        if d.visible and d not in self.found and not hidden(d, self.use, self.area, kills, facts):
+            self.found[d] = None
+        if not d.sure or d.box is None:
+            return facts, kills
+        if d.exact or covers(d.box, self.use, self.area, facts):
+            known = assume(facts, d.happens, False)
+            return None if known is None else (known, kills)
+        if happens is True and len(kills) < _KILLS:
+            kills = _with(kills, d.box, facts)
+            if any(covers(box, self.use, self.area, facts) for box in kills):
+                return None
+        return facts, kills
+
+
+def touches(d: Definition, use: Use, area: Box, facts: Facts) -> bool:
+    """Whether a definition may overlap a read within an area."""
+    if d.box is None:
+        return True
+    for axis, ((start, stop), (low, high)) in enumerate(zip(d.box, area, strict=True)):
+        if at_most(high, start, facts) or at_most(stop, low, facts):
+            return False
+        if use.box is not None and _apart(start, stop, *use.box[axis], facts):
+            return False
+    return not d.swept or tight_facts(d, use) is not None
+
+
+def _apart(start: Value, stop: Value, low: Value, high: Value, facts: Facts) -> bool:
+    """Whether [start, stop) and [low, high) surely do not overlap."""
+    if isinstance(start, int) and isinstance(stop, int) and isinstance(low, int) and isinstance(high, int):
+        return start >= high or stop <= low
+    if at_most(high, start, facts) or at_most(stop, low, facts):
+        return True
+    shifts = differences(start, low, facts)
+    if len(shifts) == 1:
+        return False
+    length, own = whole(add(high, low, -1), facts)[1], whole(add(stop, start, -1), facts)[1]
+    return all(least >= length or most <= -own for least, most in shifts)
+
+
+def covers(box: SymbolicBox, use: Use, area: Box, facts: Facts) -> bool:
+    """Whether a box surely holds all of a read within an area."""
+    for axis, ((start, stop), (low, high)) in enumerate(zip(box, area, strict=True)):
+        if not at_most(start, low, facts) and not (
+            use.box is not None and at_most(start, use.box[axis][0], facts)
+        ):
+            return False
+        if not at_most(high, stop, facts) and not (
+            use.box is not None and at_most(use.box[axis][1], stop, facts)
+        ):
+            return False
+    return True
+
+
+def hidden(d: Definition, use: Use, area: Box, kills: _Kills, facts: Facts) -> bool:
+    """Whether one of the later writes surely holds all that a definition shares with a read in an area."""
+    return any(_hides(kill, d, use, area, facts) for kill in kills)
+
+
+def _hides(kill: SymbolicBox, d: Definition, use: Use, area: Box, facts: Facts) -> bool:
+    for axis, (start, stop) in enumerate(kill):
+        low, high = area[axis]
+        own = None if d.box is None else d.box[axis]
+        asked = None if use.box is None else use.box[axis]
+        if not (
+            at_most(start, low, facts)
+            or (own is not None and at_most(start, own[0], facts))
+            or (asked is not None and at_most(start, asked[0], facts))
+        ):
+            return False
+        if not (
+            at_most(high, stop, facts)
+            or (own is not None and at_most(own[1], stop, facts))
+            or (asked is not None and at_most(asked[1], stop, facts))
+        ):
+            return False
+    return True
+
+
+def _with(kills: _Kills, box: SymbolicBox, facts: Facts) -> _Kills:
+    """The kills with one more, put together with one that it meets."""
+    for i, other in enumerate(kills):
+        merged = _merged(other, box, facts)
+        if merged is not None:
+            return _with((*kills[:i], *kills[i + 1 :]), merged, facts)
+    return (*kills, box)
+
+
+def _merged(a: SymbolicBox, b: SymbolicBox, facts: Facts) -> SymbolicBox | None:
+    """The union of two boxes that are equal but for one dimension, in which they surely meet."""
+    differing = [axis for axis in range(len(a)) if a[axis] != b[axis]]
+    if len(differing) != 1:
+        return None
+    axis = differing[0]
+    for (start, middle), (other, stop) in ((a[axis], b[axis]), (b[axis], a[axis])):
+        # An empty interval with ends the wrong way round would claim elements that nobody wrote.
+        if at_most(other, middle, facts) and at_most(start, other, facts) and at_most(middle, stop, facts):
+            return (*a[:axis], (start, stop), *a[axis + 1 :])
+    return None
+
+
+def tight_facts(d: Definition, use: Use) -> Facts | None:
+    """What follows from a definition of many iterations overlapping a read; None if it cannot."""
+    if d not in use.tight:
+        use.tight[d] = tighten(d, use, use.hull, use.facts)
+    return use.tight[d]
+
+
+def tighten(d: Definition, use: Use, area: Box, facts: Facts) -> Facts | None:
+    """Facts about the symbols of a definition that follow from its overlapping a read; None if it cannot."""
+    if d.box is None:
+        return facts
+    # Each form is at most 0. Iterations count from 0; places are known modulo 2^32 only.
+    known = dict(facts)
+    counts = [add(0, n, -1) for n in d.iteration]
+    places: list[Value] = []
+    for axis, (start, stop) in enumerate(d.box):
+        for low, high in (area[axis], *((use.box[axis],) if use.box is not None else ())):
+            places += (add(add(start, high, -1), 1), add(add(low, stop, -1), 1))
+    for _ in range(3):
+        before = len(known), tuple(known.values())
+        for form in counts:
+            if not _at_most_zero(form, known):
+                return None
+        for form in places:
+            low, high = whole(form, known)
+            if low > -UNIQUE and high < UNIQUE and not _at_most_zero(form, known):
+                return None
+        if before == (len(known), tuple(known.values())):
+            break
+    return known
+
+
+def _at_most_zero(form: Value, known: dict[Terms, Bounds]) -> bool:
+    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if it cannot be."""
+    if isinstance(form, int):
+        return form <= 0
+    if whole(form, known)[0] > 0:
+        return False
+    # Term by term: what is known of sums of symbols does not say how much one of them leaves to the others.
+    least = form.constant
+    for symbol, f in form.terms:
+        a, b = symbol_bounds(symbol, known)
+        least += f * a if f > 0 else f * b
+    for symbol, f in form.terms:
+        a, b = symbol_bounds(symbol, known)
+        # f·symbol is at most what the others leave at their least.
+        room = (f * a if f > 0 else f * b) - least
+        low, high = (a, min(b, room // f)) if f > 0 else (max(a, -(room // -f)), b)
+        if low > high:
+            return False
+        if (low, high) != (a, b):
+            known[((symbol, 1),)] = (low, high)
+    return True

@@ -1,0 +1,275 @@
+"""A persistent map from the elements of a buffer to their chains, as a binary tree of boxes.
+
+A node stands for a box. A branch cuts it in two at a power of two along one dimension, a leaf has one chain
+for all of its elements. A branch may carry a chain of possible writes over the whole box, which moves down
+only when something below changes; so a write or a phi node costs a few nodes per end of its box, however many
+pieces the box has. Nodes are never changed: versions of the map share what is equal, which is what makes
+taking over the dominator's state and joining two predecessors cheap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sw.dependence.cells import REST, Box, Cell, Definition, Joiner, Maybe, Rest, Top, stack
+
+
+@dataclass(eq=False, slots=True)
+class Leaf:
+    """A box whose elements share a chain."""
+
+    cell: Cell
+
+
+@dataclass(eq=False, slots=True)
+class Branch:
+    """A box cut at `cut` along dimension `axis`; `over` lies on top of both halves."""
+
+    axis: int
+    cut: int
+    left: Node
+    right: Node
+    over: Cell = REST
+
+
+Node = Leaf | Branch
+
+
+def extent(size: int) -> int:
+    """The power of two that a dimension of so many elements is cut in."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+def lay(node: Node, over: Cell) -> Node:
+    """The node under a chain of possible writes."""
+    if type(over) is Rest:
+        return node
+    if type(node) is Leaf:
+        return Leaf(stack(over, node.cell))
+    assert type(node) is Branch
+    return Branch(node.axis, node.cut, node.left, node.right, stack(over, node.over))
+
+
+def _branch(axis: int, cut: int, left: Node, right: Node) -> Node:
+    if type(left) is Leaf and type(right) is Leaf and left.cell is right.cell:
+        return left
+    return Branch(axis, cut, left, right)
+
+
+def put(node: Node, low: int, high: int, start: int, stop: int, leaf: Leaf) -> Node:
+    """The map of one dimension over [low, high) with [start, stop) replaced."""
+    if start <= low and high <= stop:
+        return leaf
+    cut = low + high >> 1
+    if type(node) is Leaf:
+        if node.cell is leaf.cell:
+            return node
+        left: Node = node
+        right: Node = node
+    else:
+        left, right = node.left, node.right  # type: ignore[union-attr]
+        if node.over is not REST:  # type: ignore[union-attr]
+            left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
+    if start < cut:
+        left = put(left, low, cut, start, stop, leaf)
+    if stop > cut:
+        right = put(right, cut, high, start, stop, leaf)
+    if type(left) is Leaf and type(right) is Leaf and left.cell is right.cell:
+        return left
+    return Branch(0, cut, left, right)
+
+
+def put_all(
+    node: Node, low: int, high: int, starts: list[int], stops: list[int], i: int, j: int, leaf: Leaf
+) -> Node:
+    """The map over [low, high) with the intervals i to j - 1, in order and apart, replaced."""
+    if j - i == 1:
+        return put(node, low, high, max(starts[i], low), min(stops[i], high), leaf)
+    cut = low + high >> 1
+    if type(node) is Leaf:
+        left: Node = node
+        right: Node = node
+    else:
+        left, right = node.left, node.right  # type: ignore[union-attr]
+        if node.over is not REST:  # type: ignore[union-attr]
+            left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
+    end, begin = bisect_left(starts, cut, i, j), bisect_right(stops, cut, i, j)
+    if end > i:
+        left = put_all(left, low, cut, starts, stops, i, end, leaf)
+    if begin < j:
+        right = put_all(right, cut, high, starts, stops, begin, j, leaf)
+    return _branch(0, cut, left, right)
+
+
+def tops(
+    node: Node,
+    extents: tuple[int, int],
+    starts: list[int],
+    stops: list[int],
+    found: dict[Definition, None],
+) -> list[tuple[int, int]]:
+    """Find the plain definitions in intervals, in order and apart, of a map of one dimension.
+
+    What is returned are the parts whose chains are longer than one such definition.
+    """
+    long: list[tuple[int, int]] = []
+    pending = [(node, *extents, 0, len(starts))]
+    while pending:
+        node, low, high, i, j = pending.pop()
+        if type(node) is Leaf:
+            cell = node.cell
+            if type(cell) is Top and cell.definition.plain:
+                found[cell.definition] = None
+                continue
+        elif node.over is REST:  # type: ignore[union-attr]
+            cut = low + high >> 1
+            end, begin = bisect_left(starts, cut, i, j), bisect_right(stops, cut, i, j)
+            if end > i:
+                pending.append((node.left, low, cut, i, end))  # type: ignore[union-attr]
+            if begin < j:
+                pending.append((node.right, cut, high, begin, j))  # type: ignore[union-attr]
+            continue
+        long += [(max(starts[n], low), min(stops[n], high)) for n in range(i, j)]
+    return long
+
+
+class _Adder:
+    """Puts a possible write over parts of a map; equal chains below give equal chains."""
+
+    def __init__(self, definition: Definition):
+        self.definition = definition
+        self.made: dict[int, tuple[Cell, Cell]] = {}
+
+    def over(self, node: Node) -> Node:
+        """All of a node."""
+        if type(node) is Leaf:
+            return Leaf(self.cell(node.cell))
+        assert type(node) is Branch
+        return Branch(node.axis, node.cut, node.left, node.right, self.cell(node.over))
+
+    def cell(self, below: Cell) -> Cell:
+        """A chain with the write on top."""
+        found = self.made.get(id(below))
+        if found is None:
+            # The chain below is kept, so that its identity stays its own.
+            found = self.made[id(below)] = Maybe(self.definition, below), below
+        return found[0]
+
+
+def change(node: Node, extents: Box, box: Box, change_to: Leaf | Definition) -> Node:
+    """The map with a box replaced by a leaf, or with a possible write over it.
+
+    `extents` are the node's; `box` is not empty and within them.
+    """
+    if len(box) == 1 and type(change_to) is Leaf:
+        return put(node, *extents[0], *box[0], change_to)
+    adder = _Adder(change_to) if isinstance(change_to, Definition) else None
+    lows, highs = [a for a, _ in extents], [b for _, b in extents]
+
+    def visit(node: Node) -> Node:
+        outside = [d for d, (start, stop) in enumerate(box) if start > lows[d] or stop < highs[d]]
+        if not outside:
+            if adder is None:
+                assert isinstance(change_to, Leaf)
+                return change_to
+            return adder.over(node)
+        if type(node) is Leaf:
+            if adder is None and node.cell is change_to.cell:  # type: ignore[union-attr]
+                return node
+            axis = max(outside, key=lambda d: highs[d] - lows[d])
+            cut = lows[axis] + highs[axis] >> 1
+            left: Node = node
+            right: Node = node
+        else:
+            axis, cut = node.axis, node.cut  # type: ignore[union-attr]
+            left, right = node.left, node.right  # type: ignore[union-attr]
+            if node.over is not REST:  # type: ignore[union-attr]
+                left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
+        start, stop = box[axis]
+        low, high = lows[axis], highs[axis]
+        if start < cut:
+            highs[axis] = cut
+            left = visit(left)
+            highs[axis] = high
+        if stop > cut:
+            lows[axis] = cut
+            right = visit(right)
+            lows[axis] = low
+        return _branch(axis, cut, left, right)
+
+    return visit(node)
+
+
+def pieces(node: Node, extents: Box, box: Box) -> Iterator[tuple[Box, list[Cell]]]:
+    """The parts of a box with one chain each, and the chain in sections, newest first."""
+    pending: list[tuple[Node, Box, list[Cell]]] = [(node, extents, [])]
+    one = len(box) == 1
+    while pending:
+        node, part, above = pending.pop()
+        if type(node) is Leaf:
+            yield part, [*above, node.cell] if above else [node.cell]
+            continue
+        assert type(node) is Branch
+        if node.over is not REST:
+            above = [*above, node.over]
+        axis, cut = node.axis, node.cut
+        start, stop = box[axis]
+        low, high = part[axis]
+        if stop > cut:
+            right = ((cut, high),) if one else (*part[:axis], (cut, high), *part[axis + 1 :])
+            pending.append((node.right, right, above))
+        if start < cut:
+            left = ((low, cut),) if one else (*part[:axis], (low, cut), *part[axis + 1 :])
+            pending.append((node.left, left, above))
+
+
+def join(a: Node, b: Node, joiner: Joiner) -> Node:
+    """The map after a phi node: element by element one of two chains."""
+    if a is b:
+        return a
+    if type(a) is Leaf and type(b) is Leaf:
+        cell = joiner(a.cell, b.cell)
+        return a if cell is a.cell else Leaf(cell)
+    if type(a) is Branch and type(b) is Branch:
+        if a.axis == b.axis and a.cut == b.cut:
+            if a.over is b.over or (a.left is b.left and a.right is b.right):
+                left, right = join(a.left, b.left, joiner), join(a.right, b.right, joiner)
+                return Branch(a.axis, a.cut, left, right, joiner(a.over, b.over))
+            a_left, a_right, b_left, b_right = *_halves(a), *_halves(b)
+            return _branch(a.axis, a.cut, join(a_left, b_left, joiner), join(a_right, b_right, joiner))
+        a_left, a_right = _halves(a)
+        b_left, b_right = (_restrict(b, a.axis, a.cut, lower) for lower in (True, False))
+        return _branch(a.axis, a.cut, join(a_left, b_left, joiner), join(a_right, b_right, joiner))
+    cut = a if type(a) is Branch else b
+    assert type(cut) is Branch
+    a_left, a_right = _halves(a)
+    b_left, b_right = _halves(b)
+    return _branch(cut.axis, cut.cut, join(a_left, b_left, joiner), join(a_right, b_right, joiner))
+
+
+def _halves(node: Node) -> tuple[Node, Node]:
+    if type(node) is Leaf:
+        return node, node
+    assert type(node) is Branch
+    return lay(node.left, node.over), lay(node.right, node.over)
+
+
+def _restrict(node: Node, axis: int, cut: int, lower: bool) -> Node:
+    """The part of a map below or above a cut."""
+    if type(node) is Leaf:
+        return node
+    assert type(node) is Branch
+    if node.axis == axis and node.cut == cut:
+        return lay(node.left if lower else node.right, node.over)
+    if node.axis == axis and (cut < node.cut) == lower:
+        return lay(_restrict(node.left if lower else node.right, axis, cut, lower), node.over)
+    left, right = node.left, node.right
+    if node.axis != axis:
+        left, right = _restrict(left, axis, cut, lower), _restrict(right, axis, cut, lower)
+    elif lower:
+        right = _restrict(right, axis, cut, lower)
+    else:
+        left = _restrict(left, axis, cut, lower)
+    return Branch(node.axis, node.cut, left, right, node.over)

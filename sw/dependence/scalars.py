@@ -1,0 +1,264 @@
+"""Scalar expressions evaluated over symbolic integers and truth values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sw.dependence.conditions import Atom, Condition, Truth, atoms, between, decide, is_true, negate
+from sw.dependence.forms import (
+    Bounds,
+    Facts,
+    Form,
+    Symbols,
+    Value,
+    add,
+    bounds,
+    fits,
+    scale,
+    whole,
+)
+from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError
+from sw.ir.ranges import bounds_of_operator
+from sw.ir.types import BITS, HIGH, LOW, Kind
+
+Scalar = Value | Condition
+_COMMUTES = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.MUL)
+
+
+@dataclass
+class Evaluator:
+    """Evaluates expressions; `values` holds what every variable is now."""
+
+    symbols: Symbols = field(default_factory=Symbols)
+    values: dict[str, Scalar] = field(default_factory=dict)
+
+    def integer(self, expr: Expr, facts: Facts) -> Value:
+        """The value of an integer expression."""
+        found = self.value(expr, facts)
+        assert not isinstance(found, Condition)
+        return found
+
+    def truth(self, expr: Expr, facts: Facts) -> Truth:
+        """The value of a condition; a symbolic one that the facts decide is a number."""
+        found = self.value(expr, facts)
+        if isinstance(found, int):
+            return found
+        assert isinstance(found, Condition)
+        decided = decide(found, facts)
+        return found if decided is None else int(decided)
+
+    def value(self, expr: Expr, facts: Facts) -> Scalar:
+        """The value of an expression."""
+        if isinstance(expr, Const):
+            return expr.value
+        if isinstance(expr, Var):
+            known = self.values.get(expr.name)
+            if known is None:
+                known = self.values[expr.name] = self.unknown(expr)
+            return known
+        assert isinstance(expr, Apply)
+        op = expr.op
+        if op is Op.SELECT:
+            return self._select(expr, facts)
+        if op in (Op.AND, Op.OR, Op.NOT):
+            return self._connective(expr, facts)
+        args = [self.value(a, facts) for a in expr.args]
+        first = args[0]
+        if isinstance(first, int) and isinstance(args[1], int):
+            try:
+                return int(op.value.meaning(first, args[1]))
+            except ZeroDivisorError:
+                # An error at run time, which may be assumed away; any value will do.
+                return self.symbols.fresh("undefined")
+        a, b = first, args[1]
+        if isinstance(a, Condition) or isinstance(b, Condition) or expr.args[0].kind is Kind.BOOL:
+            return self._boolean_equality(op, a, b)
+        if op in COMPARISONS:
+            return self._compare(op, a, b)
+        return self._arithmetic(op, a, b, facts)
+
+    def unknown(self, variable: Var) -> Scalar:
+        """A variable of which only the type is known."""
+        if variable.kind is Kind.BOOL:
+            return is_true(self.symbols.fresh(variable.name, 0, 1))
+        return self.symbols.fresh(variable.name, variable.type.low, variable.type.high - 1)
+
+    def _arithmetic(self, op: Op, a: Value, b: Value, facts: Facts) -> Value:
+        if op is Op.ADD:
+            return add(a, b)
+        if op is Op.SUB:
+            return add(a, b, -1)
+        if op is Op.MUL and (isinstance(a, int) or isinstance(b, int)):
+            return scale(a, b) if isinstance(b, int) else scale(b, int(a))  # type: ignore[arg-type]
+        if op is Op.SHL and isinstance(b, int):
+            return scale(a, 1 << b % BITS)
+        if op in (Op.MIN, Op.MAX):
+            decided = self._pick(op, a, b, facts)
+            if decided is not None:
+                return decided
+        kind = ""
+        if (isinstance(b, int) and b > 0 and op in (Op.DIV, Op.MOD)) or (op is Op.SHR and isinstance(b, int)):
+            if op is Op.SHR:
+                assert isinstance(b, int)
+                op, b = Op.DIV, 1 << b % BITS
+                if b >= HIGH:
+                    b, op = BITS - 1, Op.SHR
+            if op is not Op.SHR and isinstance(a, Form) and isinstance(b, int) and fits(a, facts):
+                if b == 1:
+                    return a if op is Op.DIV else 0
+                split = self._divide(op, a, b, facts)
+                if not isinstance(split, str):
+                    return split
+                kind = split
+        if op in _COMMUTES and _order(b) < _order(a):
+            a, b = b, a
+        limits = bounds_of_operator(op, bounds(a, facts), bounds(b, facts))
+        # Facts hold here only: a symbol that is shared has the bounds that always hold.
+        limits_always = bounds_of_operator(op, bounds(a), bounds(b))
+        if limits[0] == limits[1]:
+            return limits[0]
+        of, by = (a, b) if kind and isinstance(b, int) and fits(a) else (0, 0)
+        name = f"({a} {op.text} {b})"
+        return self.symbols.named((op, a, b), name, limits_always, kind if by else "", of, by)
+
+    def _divide(self, op: Op, a: Form, by: int, facts: Facts) -> Value | str:
+        """Quotient or remainder of a form that does not wrap: its multiples of the divisor stand outside."""
+        inside = {s: f for s, f in a.terms if f % by}
+        outside = tuple((s, f // by) for s, f in a.terms if f % by == 0)
+        constant = a.constant % by
+        multiple = a.constant // by
+        rest: Value = Form(tuple(inside.items()), constant) if inside else constant
+        quotient: Value = Form(outside, multiple) if outside else multiple
+        low, high = whole(rest, facts)
+        if low // by == high // by:
+            turns = low // by
+            return add(quotient, turns) if op is Op.DIV else add(rest, -turns * by)
+        if not fits(rest) or not isinstance(rest, Form):
+            return op.text
+        limits = bounds_of_operator(op, bounds(rest), (by, by))
+        name = f"({rest} {op.text} {by})"
+        found = self.symbols.named((op, rest, by), name, limits, op.text, rest, by)
+        return add(quotient, found) if op is Op.DIV else found
+
+    @staticmethod
+    def _pick(op: Op, a: Value, b: Value, facts: Facts) -> Value | None:
+        """The smaller or larger of two forms where it is known which; neither wraps."""
+        if a == b:
+            return a
+        low_a, high_a = bounds(a, facts)
+        low_b, high_b = bounds(b, facts)
+        if fits(a, facts) and fits(b, facts):
+            rest = _unwrapped_difference(a, b)
+            if rest is not None:
+                low, high = whole(rest, facts)
+                if high <= 0 or low >= 0:
+                    return a if (op is Op.MIN) == (high <= 0) else b
+        if high_a <= low_b:
+            return a if op is Op.MIN else b
+        if high_b <= low_a:
+            return b if op is Op.MIN else a
+        return None
+
+    def _compare(self, op: Op, a: Value, b: Value) -> Truth:
+        """A comparison of two integers."""
+        if op in (Op.GT, Op.LE):
+            found = self._compare(Op.LT, b, a)
+            return found if op is Op.GT else negate(found)
+        if op in (Op.GE, Op.NE):
+            return negate(self._compare(Op.LT if op is Op.GE else Op.EQ, a, b))
+        if a == b:
+            return int(op is Op.EQ)
+        if fits(a) and fits(b):
+            rest = _unwrapped_difference(a, b)
+            if rest is not None:
+                low, high = whole(rest)
+                if op is Op.LT:
+                    if high < 0 or low >= 0:
+                        return int(high < 0)
+                    return between(rest, 4 * LOW, -1)
+                if low > 0 or high < 0:
+                    return 0
+                equal = self.symbols.named(("==", rest), f"({a} == {b})", (0, 1))
+                return between(rest, 0, 0, Atom(equal.terms, 1, 1))
+        if op is Op.EQ and _order(b) < _order(a):
+            a, b = b, a
+        return is_true(self.symbols.named((op, a, b), f"({a} {op.text} {b})", (0, 1)))
+
+    def compared(self, op: Op, a: Value, b: Value, facts: Facts) -> Truth:
+        """A comparison of two numbers that do not wrap; one that the facts decide is a number."""
+        found = self._compare(op, a, b)
+        decided = decide(found, facts)
+        return found if decided is None else int(decided)
+
+    def _boolean_equality(self, op: Op, a: Scalar, b: Scalar) -> Truth:
+        """`==` or `!=` of truth values."""
+        if isinstance(a, int):
+            a, b = b, a
+        if isinstance(b, int):
+            assert not isinstance(a, Form)
+            return a if (op is Op.EQ) == bool(b) else negate(a)
+        if a == b:
+            return int(op is Op.EQ)
+        return is_true(self.symbols.named((op, a, b), "equal", (0, 1)))
+
+    def _connective(self, expr: Apply, facts: Facts) -> Truth:
+        parts = [self.truth(a, facts) for a in expr.args]
+        if expr.op is Op.NOT:
+            return negate(parts[0])
+        a, b = parts
+        absorbing = int(expr.op is Op.OR)
+        if absorbing in (a, b):
+            return absorbing
+        if isinstance(a, int):
+            return b
+        if isinstance(b, int) or a == b:
+            return a
+        word = expr.op.text
+        key = self.symbols.named((word, a, b), word, (0, 1))
+        return Condition(word, (a, b), key=atoms(is_true(key), True)[0])
+
+    def _select(self, expr: Apply, facts: Facts) -> Scalar:
+        condition = self.truth(expr.args[0], facts)
+        if isinstance(condition, int):
+            return self.value(expr.args[1 if condition else 2], facts)
+        a, b = self.value(expr.args[1], facts), self.value(expr.args[2], facts)
+        return self.either(condition, a, b)
+
+    def either(self, condition: Condition | None, a: Scalar, b: Scalar) -> Scalar:
+        """One of two values, as at a phi node; equal choices are one symbol."""
+        if a == b:
+            return a
+        if isinstance(a, Condition) or isinstance(b, Condition):
+            key = ("select", condition, a, b) if condition is not None else object()
+            return is_true(self.symbols.named(key, "phi", (0, 1)))
+        (low, high), (other_low, other_high) = bounds(a), bounds(b)
+        limits: Bounds = min(low, other_low), max(high, other_high)
+        key = ("select", condition, a, b) if condition is not None else object()
+        return self.symbols.named(key, "phi", limits)
+
+
+def _unwrapped_difference(a: Value, b: Value) -> Form | None:
+    """A - b over the integers, for forms that do not wrap; None where its factors wrap."""
+    rest = add(a, b, -1)
+    if isinstance(rest, int):
+        return None
+    constant = _constant(a) - _constant(b)
+    factors = _factors(a)
+    for s, f in _factors(b).items():
+        factors[s] = factors.get(s, 0) - f
+    exact = rest.constant == constant and {s: f for s, f in factors.items() if f} == dict(rest.terms)
+    return rest if exact else None
+
+
+def _constant(a: Value) -> int:
+    return a if isinstance(a, int) else a.constant
+
+
+def _factors(a: Value) -> dict[object, int]:
+    return {} if isinstance(a, int) else dict(a.terms)
+
+
+def _order(a: Value) -> tuple[int, ...]:
+    if isinstance(a, int):
+        return (0, a)
+    return (1, *(n for s, f in a.terms for n in (s.number, f)), a.constant)

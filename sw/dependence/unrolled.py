@@ -1,0 +1,211 @@
+"""An outermost loop whose iterations are all known, run as a whole with arrays.
+
+Every access of every iteration is spread over the cells that it touches; sorted by cell and time, a read sees
+the write before it. What no write of the loop precedes comes from before the loop, and the last writes are
+what it leaves. The result is that of running iteration by iteration.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sw.dependence.cells import Box, Definition, Top
+from sw.dependence.events import (
+    Array,
+    Grids,
+    UnfitError,
+    boxes_of,
+    durations,
+    evaluate,
+    groups,
+    intervals_of,
+    spread,
+)
+from sw.dependence.execute import Executor
+from sw.dependence.forms import fits
+from sw.dependence.nest import Access, Level, Nest
+from sw.dependence.query import Use
+from sw.dependence.region_map import Leaf, put_all, tops
+
+_MOST_KEY = 1 << 62
+
+
+def run_whole(ex: Executor, nest: Nest, cells: int) -> bool:
+    """Run a loop with arrays of at most so many cells; False (and nothing changed) if they do not do."""
+    if not nest.plain or any(n.level.count is None or n.level.carried for n in nest.nests()):
+        return False
+    if sum(math.prod(level.count or 0 for level in a.levels) for a in nest.accesses()) > cells:
+        return False
+    by_buffer: dict[str, list[Access]] = {}
+    for access in nest.accesses():
+        by_buffer.setdefault(access.buffer, []).append(access)
+    slots, rounds, total = durations(nest)
+    grids = Grids()
+    try:
+        parts = [_Part(ex, buffer, found, grids, cells) for buffer, found in by_buffer.items()]
+        for part in parts:
+            part.sort(slots, rounds, total)
+    except UnfitError:
+        return False
+    for part in parts:
+        if ex.recording:
+            part.reads(ex)
+    for part in parts:
+        part.leave(ex)
+    return True
+
+
+class _Part:
+    """The accesses of one buffer."""
+
+    def __init__(self, ex: Executor, buffer: str, accesses: list[Access], grids: Grids, room: int):
+        self.buffer, self.accesses, self.grids = buffer, accesses, grids
+        shape = ex.sizes[buffer]
+        starts: list[list[Array]] = [[] for _ in shape]
+        stops: list[list[Array]] = [[] for _ in shape]
+        self.rows = [grids.of(a.levels).rows for a in accesses]
+        for access, rows in zip(accesses, self.rows, strict=True):
+            assert access.box is not None
+            for axis, (size, ends) in enumerate(zip(shape, access.box, strict=True)):
+                if not isinstance(size, int) or not all(map(fits, ends)):
+                    raise UnfitError
+                for end, into in zip(ends, (starts, stops), strict=True):
+                    low, high = evaluate(end, grids.of(access.levels))
+                    if low is not high:
+                        raise UnfitError
+                    into[axis].append(np.broadcast_to(np.asarray(low, dtype=np.int64), rows))
+        start = np.stack([np.concatenate(s) for s in starts])
+        stop = np.stack([np.concatenate(s) for s in stops])
+        self.owner = np.repeat(np.arange(len(accesses), dtype=np.int64), self.rows)
+        self.row = np.concatenate([np.arange(n, dtype=np.int64) for n in self.rows])
+        filled = (stop > start).all(axis=0)
+        start, stop = start[:, filled], stop[:, filled]
+        self.owner, self.row = self.owner[filled], self.row[filled]
+        if not self.owner.size:
+            self.low, self.unit, self.extents = [0], [1], [1]
+        else:
+            if (start < 0).any() or any((stop[d] > size).any() for d, size in enumerate(shape)):
+                raise UnfitError
+            self.unit = [
+                max(1, math.gcd(int(np.gcd.reduce(start[d])), int(np.gcd.reduce(stop[d]))))
+                for d in range(len(shape))
+            ]
+            unit = np.array(self.unit)[:, None]
+            start, stop = start // unit, stop // unit
+            self.low = start.min(axis=1).tolist()
+            self.extents = (stop.max(axis=1) - start.min(axis=1)).tolist()
+            start -= np.array(self.low)[:, None]
+            stop -= np.array(self.low)[:, None]
+        lengths = stop - start
+        if float(np.prod(lengths.astype(float), axis=0).sum()) > room:
+            raise UnfitError
+        strides = [math.prod(self.extents[d + 1 :]) for d in range(len(self.extents))]
+        self.cells: Array
+        self.box: Array
+        self.cells, self.box = spread(start, lengths, strides)
+
+    def sort(self, slots: dict[int, int], rounds: dict[Level, int], total: int) -> None:
+        """Bring the cells into the order of place and time."""
+        if math.prod(self.extents) * (2 * total + 2) > _MOST_KEY:
+            raise UnfitError
+        times = []
+        for access in self.accesses:
+            grid = self.grids.of(access.levels)
+            time: Array = np.full(grid.rows, slots[access.slot], dtype=np.int64)
+            for level in access.levels:
+                time = time + grid.columns[level.symbol] * rounds[level]
+            times.append(2 * time + access.write)
+        offset = np.cumsum([0, *self.rows])[:-1]
+        time = np.concatenate(times)[offset[self.owner] + self.row]
+        # Of writes of one instruction the last one in the text counts: the sort is stable.
+        order = np.argsort(self.cells * (2 * total + 2) + time[self.box], kind="stable")
+        self.cells, self.box = self.cells[order], self.box[order]
+        writes = np.array([a.write for a in self.accesses], dtype=bool)
+        self.is_write = writes[self.owner[self.box]] if self.box.size else np.zeros(0, dtype=bool)
+        place = np.arange(self.cells.size, dtype=np.int64)
+        self.source = np.maximum.accumulate(np.where(self.is_write, place, -1)) if place.size else place
+        inside = self.source >= 0
+        inside[inside] = self.cells[self.source[inside]] == self.cells[inside]
+        self.inside = inside
+
+    def reads(self, ex: Executor) -> None:
+        """Record what the reads see."""
+        inner = ~self.is_write & self.inside
+        uses, sources = self.box[inner], self.box[self.source[inner]]
+        if uses.size:
+            self.pairs(ex, uses, sources)
+        outer = ~self.is_write & ~self.inside
+        for owner, cells in groups(self.owner[self.box[outer]], self.cells[outer]):
+            access = self.accesses[owner]
+            if len(self.extents) == 1:
+                found: dict[Definition, None] = {}
+                starts, stops = intervals_of(cells, self.low[0], self.unit[0])
+                node = ex.state.maps[self.buffer]
+                boxes: list[Box] = [
+                    (b,) for b in tops(node, ex.extents[self.buffer][0], starts, stops, found)
+                ]
+                served = ex.record.sources[access.instruction.label]
+                for d in found:
+                    served.setdefault(d.label, set())
+            else:
+                boxes = boxes_of(cells, self.low, self.extents, self.unit)
+            for box in boxes:
+                ex.see(access.instruction, access.index, self.buffer, Use(box, box, ex.state.facts))
+
+    def pairs(self, ex: Executor, uses: Array, sources: Array) -> None:
+        """Record the pairs of boxes, with the distances in their common loops."""
+        both = np.unique(uses * self.owner.size + sources)
+        uses, sources = both // self.owner.size, both % self.owner.size
+        depth = max(len(a.levels) for a in self.accesses)
+        numbers = np.full((len(self.accesses), depth), -1, dtype=np.int64)
+        offset = np.cumsum([0, *self.rows])[:-1]
+        columns = np.zeros((depth, sum(self.rows)), dtype=np.int64)
+        for n, access in enumerate(self.accesses):
+            grid = self.grids.of(access.levels)
+            for d, level in enumerate(access.levels):
+                numbers[n, d] = level.number
+                columns[d, offset[n] : offset[n] + self.rows[n]] = grid.columns[level.symbol]
+        use, source = self.owner[uses], self.owner[sources]
+        use_row, source_row = offset[use] + self.row[uses], offset[source] + self.row[sources]
+        table = [use, source]
+        common = np.ones(use.size, dtype=bool)
+        for d in range(depth):
+            common &= (numbers[use, d] == numbers[source, d]) & (numbers[use, d] >= 0)
+            table.append(np.where(common, columns[d, use_row] - columns[d, source_row], _MOST_KEY))
+        for a, b, *apart in _distinct(np.stack(table)).T.tolist():
+            reader, writer = self.accesses[a], self.accesses[b]
+            distances = ex.record.sources[reader.instruction.label].setdefault(
+                writer.instruction.label, set()
+            )
+            distances.add(tuple(n for n in apart if n != _MOST_KEY))
+
+    def leave(self, ex: Executor) -> None:
+        """Put what was written last into the state."""
+        if not self.cells.size:
+            return
+        last = np.concatenate((self.cells[1:] != self.cells[:-1], [True])) & self.inside
+        for owner, cells in groups(self.owner[self.box[self.source[last]]], self.cells[last]):
+            access = self.accesses[owner]
+            label = access.instruction.label
+            if len(self.extents) == 1:
+                starts, stops = intervals_of(cells, self.low[0], self.unit[0])
+                # All of its pieces are one definition: nothing asks for the box of a plain one.
+                hull = ((starts[0], stops[-1]),)
+                d = Definition(label, access.index, (), (), self.buffer, hull, hull=hull)
+                node, (low, high) = ex.state.maps[self.buffer], ex.extents[self.buffer][0]
+                node = put_all(node, low, high, starts, stops, 0, len(starts), Leaf(Top(d)))
+                ex.state.set_map(self.buffer, node)
+                continue
+            boxes = boxes_of(cells, self.low, self.extents, self.unit)
+            for box in boxes:
+                ex.define(Definition(label, access.index, (), (), self.buffer, box), box, box)
+
+
+def _distinct(table: Array) -> Array:
+    """The different columns."""
+    order = np.lexsort(table)
+    table = table[:, order]
+    new = np.concatenate(([True], (table[:, 1:] != table[:, :-1]).any(axis=0)))
+    return table[:, new]

@@ -1,0 +1,129 @@
+"""Removal of dead stores and redundant loads: what memory holds at the end stays the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from sw.dependence.passes import LASTING, DeadStore, RedundantLoad
+from sw.ir import parse_program
+from sw.ir.errors import IRError
+from sw.ir.interpret import run, seeded_choice
+from sw.ir.program import Program, instructions
+from sw.passes import run as run_passes
+from tests.sw.tile_programs import Knobs, random_program, sample_parameters
+
+
+def labels(program: Program) -> list[str]:
+    return [i.label for i in instructions(program)]
+
+
+def test_a_store_that_is_overwritten_before_it_is_read_is_removed() -> None:
+    program = parse_program("""
+@program
+def p():
+    a: Buffer[8]
+    dead = f(write=a)
+    b = f(write=a[0:4])
+    c = f(write=a[4:8])
+""")
+    assert labels(DeadStore()(program)) == ["b", "c"]
+
+
+def test_what_only_dead_stores_read_is_dead_too() -> None:
+    program = parse_program("""
+@program
+def p():
+    a: Buffer[8]
+    s: Buffer[8, int8, scratch]
+    t: Buffer[8, int8, scratch]
+    one = f(write=s)
+    two = f(read=s, write=t)
+    three = f(read=a, write=a)
+    stays = f(read=a)
+""")
+    assert labels(DeadStore()(program)) == ["three", "stays"]
+
+
+def test_a_store_that_is_read_in_a_later_iteration_stays() -> None:
+    program = parse_program("""
+@program
+def p():
+    a: Buffer[16]
+    s: Buffer[16, int8, scratch]
+    for i in range(1000000):
+        r = f(read=s[0:8], write=a[0:8])
+        w = f(write=s[0:8])
+        d = f(write=s[8:16])
+""")
+    assert labels(DeadStore()(program)) == ["r", "w"]
+
+
+@pytest.mark.parametrize(
+    ("between", "removed"),
+    [
+        ("", True),
+        ("m = f(write=a[0:1])", False),
+        ("m = f(write=b[7:8])", False),
+        ("m = f(write=a[8:9])", True),
+        ("m = f(write=ANY)", False),
+        ("m = f(write=a[x:x + 1])", False),
+    ],
+)
+def test_an_equal_instruction_is_removed_if_its_bytes_did_not_change(between: str, removed: bool) -> None:
+    program = parse_program(f"""
+@program
+def p(x: int):
+    a: Buffer[16]
+    b: Buffer[8]
+    one = f(read=a[0:8], write=b)
+    {between or "pass"}
+    two = f(read=a[0:8], write=b)
+""")
+    assert ("two" in labels(RedundantLoad()(program))) is not removed
+
+
+def test_what_may_not_have_happened_makes_nothing_redundant() -> None:
+    program = parse_program("""
+@program
+def p(q: bool, n: int):
+    a: Buffer[16]
+    b: Buffer[8]
+    one = f(read=a[0:8], write=b, when=q)
+    two = f(read=a[0:8], write=b)
+    three = f(read=a[0:8], write=b, when=q)
+    for i in range(n):
+        four = f(read=a[8:16], write=b)
+    five = f(read=a[8:16], write=b)
+    six = f(read=b, write=b)
+    seven = f(read=b, write=b)
+""")
+    assert labels(RedundantLoad()(program)) == ["one", "two", "four", "five", "six", "seven"]
+
+
+@pytest.mark.parametrize("step", [DeadStore(), RedundantLoad()], ids=lambda s: s.name)
+def test_memory_is_the_same(step: Callable[[Program], Program]) -> None:
+    removed = compared = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        program = random_program(rng, Knobs(instructions=8, repeated=0.4))
+        values = sample_parameters(rng, program)
+        if values is None:
+            continue
+        after = run_passes([step], program)  # type: ignore[list-item]
+        removed += len(labels(program)) - len(labels(after))
+        choice = seeded_choice(seed)
+        try:
+            expected = run(program, values, choice=choice, steps=2000)
+        except IRError:
+            continue
+        got = run(after, values, choice=choice, steps=2000)
+        compared += 1
+        for buffer in program.buffers:
+            if buffer.space in LASTING:
+                same = (expected.memory[buffer.name] == got.memory[buffer.name]).all()
+                assert same, f"seed {seed}: {buffer.name}\n{program}\n{after}"
+    assert compared > 90
+    assert removed > 12
