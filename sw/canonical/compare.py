@@ -1,0 +1,296 @@
+"""Core form of comparisons: one orientation, reduced coefficients, tightened constants.
+
+A comparison whose sides cannot wrap says that a sum over the integers is at least 0. That sum is divided by
+the common factor of its coefficients, rounding its constant, and written with positive coefficients on both
+sides. An equality holds modulo 2^32 whether its sides wrap or not.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from sw.canonical.engine import build, builder, rewrite
+from sw.canonical.facts import fits, form_bounds, span
+from sw.canonical.lattice import DUAL
+from sw.canonical.linear import Form, Monomial, difference, exactly, subtract, to_expr, to_form, without
+from sw.canonical.rank import key, may_raise, opaque, small
+from sw.canonical.settle import settle, settled_exactly
+from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, truth
+from sw.ir.types import Kind
+
+#: Comparisons of sums with more minima than this stay whole.
+SPLIT = 3
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A comparison of sums over the integers: `form` at least 0, or equal to 0, or not (`op` LE, EQ, NE)."""
+
+    op: Op
+    form: Form
+
+
+@builder(Op.GT)
+def build_greater(a: Expr, b: Expr) -> Expr:
+    """A > b."""
+    return build(Op.LT, b, a)
+
+
+@builder(Op.GE)
+def build_at_least(a: Expr, b: Expr) -> Expr:
+    """A >= b."""
+    return build(Op.LE, b, a)
+
+
+@builder(Op.LE)
+def build_at_most(a: Expr, b: Expr) -> Expr:
+    """A <= b."""
+    return _ordered(Op.LE, a, b)
+
+
+@builder(Op.LT)
+def build_less(a: Expr, b: Expr) -> Expr:
+    """A < b."""
+    return _ordered(Op.LT, a, b)
+
+
+def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
+    if may_raise(a) or may_raise(b):
+        return apply(op, a, b)
+    forms = to_form(a), to_form(b)
+    if fits(forms[0]) and fits(forms[1]):
+        form = settled_exactly(difference(forms[1], forms[0]))
+        found = at_least_zero(Form(form.const - (op is Op.LT), form.terms))
+        return found if found is not None else apply(op, a, b)
+    low, high = form_bounds(forms[0]), form_bounds(forms[1])
+    if a == b:
+        return truth(op is Op.LE)
+    if low[1] < high[0] or (op is Op.LE and low[1] == high[0]):
+        return TRUE
+    if high[1] < low[0] or (op is Op.LT and high[1] == low[0]):
+        return FALSE
+    return apply(op, a, b)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def at_least_zero(form: Form) -> Expr | None:
+    """0 <= form over the integers, in core form; None if it cannot be written within 32 bits."""
+    form = tightened(form)
+    low, high = span(form)
+    if low >= 0:
+        return TRUE
+    if high < 0:
+        return FALSE
+    if high == 0:
+        return equal_zero(form)
+    if low == -1:
+        found = equal_zero(Form(form.const + 1, form.terms))
+        return None if found is None else build(Op.NOT, found)
+    if form in _ACTIVE or _negated(form) in _ACTIVE:
+        return written(Op.LE, form)
+    _ACTIVE.add(form)
+    try:
+        split = _taken_apart(form)
+    finally:
+        _ACTIVE.remove(form)
+    return split if split is not None else written(Op.LE, form)
+
+
+#: Comparisons that are being taken apart: one that leads back to itself is left whole.
+_ACTIVE: set[Form] = set()
+
+
+def _negated(form: Form) -> Form:
+    """Form < 0 as a sum that is at least 0."""
+    return exactly(-form.const - 1, ((m, -k) for m, k in form.terms))
+
+
+def tightened(form: Form) -> Form:
+    """Divided by the common factor of its products: at least 0 for the same values."""
+    common = form.content()
+    if common <= 1:
+        return form
+    return Form(form.const // common, tuple((m, k // common) for m, k in form.terms))
+
+
+def _isolated(form: Form, ops: tuple[Op, ...]) -> list[tuple[Apply, int, Form]]:
+    """Atoms of these operators with coefficient 1 or -1, their sign, and the other summands.
+
+    An atom that also occurs inside of another one, or a minimum whose maximum does, is none: nothing would be
+    gained, and a choice can bring it back.
+    """
+    found = []
+    for monomial, k in form.terms:
+        first = monomial[0]
+        if k in (1, -1) and len(monomial) == 1 and isinstance(first, Apply) and first.op in ops:
+            rest = without(form, monomial)
+            same = {first, Apply(DUAL[first.op], first.args)} if first.op in DUAL else {first}
+            if all(same.isdisjoint(a.walk()) for m, _ in rest.terms for a in m if opaque(a)):
+                found.append((first, k, rest))
+    return found
+
+
+def _negative(form: Form) -> Form:
+    return exactly(-form.const, ((m, -k) for m, k in form.terms))
+
+
+def _taken_apart(form: Form) -> Expr | None:
+    """0 <= form, without the quotient, minimum or maximum that stands alone in it."""
+    for inner, sign, rest in _isolated(form, (Op.DIV,)):
+        c = inner.args[1]
+        if not isinstance(c, Const) or c.value <= 0 or not fits(to_form(inner.args[0])):
+            continue
+        other = rest if sign < 0 else _negative(rest)
+        if fits(other):
+            name = "quotient at most" if sign < 0 else "quotient at least"
+            found = rewrite(name, x=inner.args[0], c=c, y=to_expr(other))
+            if found is not None:
+                return found
+    extremes = _isolated(form, (Op.MIN, Op.MAX))
+    # Each would double the comparisons.
+    for inner, sign, rest in extremes if len(extremes) <= SPLIT and small(to_expr(form)) else []:
+        other = rest if sign < 0 else _negative(rest)
+        if fits(other):
+            what = "min" if inner.op is Op.MIN else "max"
+            name = f"{what} at most" if sign < 0 else f"at most a {what}"
+            found = rewrite(name, x=inner.args[0], y=inner.args[1], z=to_expr(other))
+            if found is not None:
+                return found
+    return None
+
+
+def sides(form: Form) -> tuple[Form, Form]:
+    """Two sums with positive coefficients whose difference, second minus first, is the form."""
+    first = exactly(max(0, -form.const), ((m, -k) for m, k in form.terms if k < 0))
+    return first, exactly(max(0, form.const), ((m, k) for m, k in form.terms if k >= 0))
+
+
+def written(op: Op, form: Form) -> Expr | None:
+    """0 <= form, form == 0 or form != 0 with two sides of 32 bits; None where they would not fit."""
+    left, right = sides(form) if op is Op.LE else _equation_sides(form)
+    if op is Op.LE and form.const == -1 and left.terms and right.terms:
+        left, op = Form(0, left.terms), Op.LT
+    if not fits(left) or not fits(right):
+        return None
+    return Apply(op, (to_expr(left), to_expr(right)))
+
+
+def _equation_sides(form: Form) -> tuple[Form, Form]:
+    left, right = sides(form)
+    if not right.terms:
+        left, right = right, left
+    # x == 3 and x == y: what is positive on the left, a constant alone on the right.
+    return right, left
+
+
+def signed(form: Form) -> Form:
+    """The form or its negative, so that its first product has a positive coefficient."""
+    return _negative(form) if form.terms and form.terms[0][1] < 0 else form
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def equal_zero(form: Form) -> Expr | None:
+    """Form == 0 over the integers, in core form; None if it cannot be written within 32 bits."""
+    if form.constant is not None:
+        return truth(form.const == 0)
+    common = form.content()
+    if common and form.const % common:
+        return FALSE
+    if common > 1:
+        form = tightened(form)
+    low, high = span(form)
+    if low > 0 or high < 0:
+        return FALSE
+    form = signed(form)
+    if form.const == 0 and len(form.terms) == 1 and len(form.terms[0][0]) > 1:
+        zeros = [build(Op.EQ, a, const(0)) for a in dict.fromkeys(form.terms[0][0])]
+        return functools.reduce(lambda a, b: build(Op.OR, a, b), zeros)
+    quotients = _isolated(form, (Op.DIV,))
+    if len(quotients) == 1 and small(to_expr(form)):
+        inner, sign, rest = quotients[0]
+        other, c = (rest if sign < 0 else _negative(rest)), inner.args[1]
+        if isinstance(c, Const) and c.value > 0 and fits(other) and fits(to_form(inner.args[0])):
+            found = rewrite("quotient equals", x=inner.args[0], c=c, y=to_expr(other))
+            if found is not None:
+                return found
+    return written(Op.EQ, form)
+
+
+@builder(Op.EQ)
+def build_equal(a: Expr, b: Expr) -> Expr:
+    """A == b."""
+    if a.kind is Kind.BOOL:
+        return _equal_truths(a, b)
+    if may_raise(a) or may_raise(b):
+        return apply(Op.EQ, *sorted((a, b), key=key))
+    forms = to_form(a), to_form(b)
+    if fits(forms[0]) and fits(forms[1]):
+        found = equal_zero(settled_exactly(difference(*forms)))
+        if found is not None:
+            return found
+    (a_low, a_high), (b_low, b_high) = map(form_bounds, forms)
+    if a_high < b_low or b_high < a_low:
+        return FALSE
+    form = signed(to_form(settle(subtract(*forms))))
+    if form.constant is not None:
+        return truth(form.const == 0)
+    left, right = _equation_sides(form)
+    return Apply(Op.EQ, (to_expr(_wrapped(left)), to_expr(_wrapped(right))))
+
+
+def _wrapped(form: Form) -> Form:
+    return subtract(form, Form())
+
+
+def _equal_truths(a: Expr, b: Expr) -> Expr:
+    for one, other in ((a, b), (b, a)):
+        if isinstance(other, Const):
+            return one if other.value else build(Op.NOT, one)
+    if may_raise(a) or may_raise(b):
+        return apply(Op.EQ, a, b)
+    if a == b:
+        return TRUE
+    opposites = [build(Op.NOT, x) for x in (a, b)]
+    flipped = [key(n) < key(x) for n, x in zip(opposites, (a, b), strict=True)]
+    args = [n if f else x for n, x, f in zip(opposites, (a, b), flipped, strict=True)]
+    if args[0] == args[1]:
+        return truth(flipped[0] == flipped[1])
+    found = apply(Op.EQ, *sorted(args, key=key))
+    return found if flipped[0] == flipped[1] else apply(Op.NE, *found.args)
+
+
+@builder(Op.NE)
+def build_unequal(a: Expr, b: Expr) -> Expr:
+    """A != b."""
+    return build(Op.NOT, build(Op.EQ, a, b))
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def bound_of(expr: Expr) -> Bound | None:
+    """What a comparison in core form says of a sum over the integers; None where its sides can wrap."""
+    if not isinstance(expr, Apply) or expr.op not in (Op.LT, Op.LE, Op.EQ, Op.NE):
+        return None
+    if expr.args[0].kind is Kind.BOOL or may_raise(expr):
+        return None
+    left, right = (to_form(a) for a in expr.args)
+    if not fits(left) or not fits(right):
+        return None
+    if expr.op in (Op.EQ, Op.NE):
+        return Bound(expr.op, difference(left, right))
+    form = difference(right, left)
+    return Bound(Op.LE, Form(form.const - (expr.op is Op.LT), form.terms))
+
+
+def of_bound(bound: Bound) -> Expr | None:
+    """A comparison in core form; None if it cannot be written within 32 bits."""
+    if bound.op is Op.LE:
+        return at_least_zero(bound.form)
+    found = equal_zero(bound.form)
+    return found if found is None or bound.op is Op.EQ else build(Op.NOT, found)
+
+
+def base_of(form: Form) -> tuple[tuple[tuple[Monomial, int], ...], int]:
+    """The products of a form with a positive first coefficient, and the sign that this takes."""
+    sign = -1 if form.terms[0][1] < 0 else 1
+    return tuple((m, sign * k) for m, k in form.terms), sign

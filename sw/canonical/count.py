@@ -1,0 +1,60 @@
+"""What a program costs on the warp sequencer: instructions, scalar operations executed, registers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from hw import isa
+from sw.codegen.allocate import allocate
+from sw.codegen.lower import GENERIC, lower
+from sw.codegen.virtual import Code, Operation
+from sw.ir.program import Program
+
+_NOT_SCALAR = ("wait", "signal", "halt", GENERIC)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Static and executed counts of a program.
+
+    `instructions` are all that it takes on the sequencer, `scalar_static` those of them that are neither
+    operations of engines nor `wait`, `signal` or `halt`. `scalar_executed` and `scalar_cycles` count these as
+    they are executed: by the number of steps of loops, where it is known, or that which is taken for it
+    (`sw.codegen.loops.expected_trips`, `likelihood`). `registers` includes r0.
+    """
+
+    instructions: int
+    scalar_static: int
+    scalar_executed: float
+    scalar_cycles: float
+    registers: int
+
+    def as_dict(self) -> dict[str, int | float]:
+        """By name; whole numbers without a point."""
+        return {name: _whole(value) for name, value in asdict(self).items()}
+
+
+def count(program: Program) -> Counts:
+    """Count a program as if one warp executed all of it; raises `InputError` for a `while`."""
+    return count_code(lower(program))
+
+
+def count_code(code: Code) -> Counts:
+    """Count operations."""
+    scalar = [o for o in code.operations if is_scalar(o)]
+    return Counts(
+        instructions=len(code.operations),
+        scalar_static=len(scalar),
+        scalar_executed=sum(o.weight for o in scalar),
+        scalar_cycles=sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar),
+        registers=allocate(code).count,
+    )
+
+
+def is_scalar(o: Operation) -> bool:
+    """Whether an operation is work of the scalar unit alone."""
+    return o.name not in _NOT_SCALAR and isa.INSTRUCTIONS[o.name].engine is None
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if value == int(value) else round(value, 3)

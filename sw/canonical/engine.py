@@ -1,0 +1,162 @@
+"""Applies rules: checks their conditions with what is known of the values, and builds the replacement.
+
+Building goes through one constructor per operator (`build`), each of which returns core form, so that a
+replacement is simplified as it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sw.canonical.facts import fits, inside, span, value_bounds
+from sw.canonical.linear import Form, atom, difference, exactly, to_form
+from sw.canonical.rank import key, may_raise
+from sw.canonical.rules import BY_NAME, Condition, Rule, is_constant
+from sw.ir.expression import Apply, Const, Expr, Op, Var, const
+from sw.ir.types import Kind
+
+Bindings = Mapping[str, Expr]
+Builder = Callable[..., Expr]
+BUILDERS: dict[Op, Builder] = {}
+
+
+def builder(*ops: Op) -> Callable[[Builder], Builder]:
+    """Registers the constructor of operators: called with arguments in core form, returns core form."""
+
+    def register(function: Builder) -> Builder:
+        for op in ops:
+            BUILDERS[op] = function
+        return function
+
+    return register
+
+
+def build(op: Op, *args: Expr) -> Expr:
+    """An operator on expressions in core form, in core form."""
+    if all(isinstance(a, Const) for a in args):
+        values = [a.value for a in args if isinstance(a, Const)]
+        if op not in (Op.DIV, Op.MOD) or values[1]:
+            result = op.value.meaning(*values)
+            kind = Apply(op, args).kind
+            return Const(result, kind)
+    return value_known(BUILDERS[op](*args))
+
+
+def value_known(expr: Expr) -> Expr:
+    """The constant that an integer is known to be, or the expression itself."""
+    if isinstance(expr, Const) or expr.kind is Kind.BOOL:
+        return expr
+    low, high = value_bounds(expr)
+    if low != high:
+        return expr
+    found = rewrite("value known", x=expr, k=low)
+    return expr if found is None else found
+
+
+#: Called with every application of a rule: the rule, what its names stand for.
+OBSERVERS: list[Callable[[Rule, Bindings], None]] = []
+
+
+def rewrite(name: str, *, backwards: bool = False, **bindings: Expr | int) -> Expr | None:
+    """The replacement of a rule in core form, None where a condition is not known to hold.
+
+    `backwards` gives the pattern for the replacement: a rule is an equation.
+    """
+    rule = BY_NAME[name]
+    bound = {n: const(b) if isinstance(b, int) else b for n, b in bindings.items()}
+    if not applies(rule, bound):
+        return None
+    for observer in OBSERVERS:
+        observer(rule, bound)
+    return instantiate(rule.left if backwards else rule.right, bound)
+
+
+def applies(rule: Rule, bindings: Bindings) -> bool:
+    """Whether the conditions of a rule hold, and no error in what its names stand for gets lost."""
+    if not all(holds(c, bindings) for c in rule.conditions):
+        return False
+    return rule.strict or rule.lazy or not any(may_raise(b) for b in bindings.values())
+
+
+def instantiate(template: Expr, bindings: Bindings) -> Expr:
+    """A template with its names replaced, in core form."""
+    if isinstance(template, Var):
+        return bindings[template.name]
+    if not isinstance(template, Apply):
+        return template
+    return build(template.op, *(instantiate(a, bindings) for a in template.args))
+
+
+def holds(condition: Condition, bindings: Bindings) -> bool:
+    """Whether a condition is known to hold."""
+    expr = condition.expr
+    if all(is_constant(v.name) for v in expr.variables()):
+        value = exact_value(expr, bindings)
+        return inside((value, value)) if condition.fits else bool(value)
+    if condition.fits:
+        return inside(span(_exact_form(expr, bindings)))
+    assert isinstance(expr, Apply)
+    a, b = (_exact_form(x, bindings) for x in expr.args)
+    low, high = span(difference(b, a))
+    if expr.op is Op.LE:
+        return low >= 0
+    if expr.op is Op.LT:
+        return low > 0
+    if expr.op is Op.NE:
+        return low > 0 or high < 0
+    raise AssertionError(f"no way to decide {expr}")
+
+
+def exact_value(expr: Expr, bindings: Bindings) -> int:
+    """The value of a term of constants over the integers."""
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Var):
+        bound = bindings[expr.name]
+        assert isinstance(bound, Const)
+        return bound.value
+    assert isinstance(expr, Apply)
+    return int(_OVER_INTEGERS[expr.op](*(exact_value(a, bindings) for a in expr.args)))
+
+
+_OVER_INTEGERS: dict[Op, Callable[[int, int], int]] = {
+    Op.ADD: lambda a, b: a + b,
+    Op.SUB: lambda a, b: a - b,
+    Op.MUL: lambda a, b: a * b,
+    Op.MOD: lambda a, b: a % b,
+    Op.BIT_AND: lambda a, b: a & b,
+    Op.SHL: lambda a, b: a << b,
+    Op.LT: lambda a, b: a < b,
+    Op.LE: lambda a, b: a <= b,
+    Op.EQ: lambda a, b: a == b,
+    Op.NE: lambda a, b: a != b,
+}
+
+
+def _exact_form(expr: Expr, bindings: Bindings) -> Form:
+    """A term of a condition as a sum over the integers, of values of 32 bits."""
+    if isinstance(expr, Const):
+        return Form(expr.value)
+    if isinstance(expr, Var):
+        bound = bindings[expr.name]
+        form = to_form(bound)
+        # A sum that may wrap is one value: only that value, not its summands, can be reckoned with.
+        return form if fits(form) else atom(bound)
+    assert isinstance(expr, Apply)
+    a, b = (_exact_form(x, bindings) for x in expr.args)
+    if expr.op is Op.ADD:
+        return exactly(a.const + b.const, (*a.terms, *b.terms))
+    if expr.op is Op.SUB:
+        return difference(a, b)
+    assert expr.op is Op.MUL
+    left, right = ((*f.terms, ((), f.const)) for f in (a, b))
+    products = [((*m, *n), c * d) for m, c in left for n, d in right]
+    return exactly(
+        sum(c for m, c in products if not m),
+        [(tuple(sorted(m, key=key)), c) for m, c in products if m],
+    )
+
+
+def truth_of(expr: Expr) -> int | None:
+    """The value of a constant condition, None of others."""
+    return expr.value if isinstance(expr, Const) and expr.type is Kind.BOOL else None

@@ -1,0 +1,63 @@
+"""Hoisting and strength reduction within a budget of registers (canonical.md, "Hoisting")."""
+
+from __future__ import annotations
+
+import enum
+
+from hw.errors import InputError
+from sw.canonical.placement import Plan
+from sw.canonical.prepare import prepare
+from sw.canonical.search import Result, Search
+from sw.ir.program import Program, While, statements
+from sw.ir.scope import retype
+
+#: More registers than any program needs.
+UNLIMITED = 1 << 16
+
+
+class Strategy(enum.Enum):
+    """What registers keep: nothing but the counters of loops, all until registers run out, or the best."""
+
+    NOTHING = "nothing"
+    EVERYTHING = "everything"
+    BUDGET = "budget"
+
+
+def optimise(program: Program, registers: int, strategy: Strategy = Strategy.BUDGET) -> Program:
+    """The program of one warp with values kept in scalars so that it takes few cycles on the sequencer.
+
+    Invariants are assigned outside of the loops in which they do not change, induction variables are moved on
+    at the ends of loops, and what is used several times is computed once, as far as `registers` (of the
+    machine, r0 included) hold the values; the rest is computed where it is used. The meaning stays the same.
+    Programs with a `while` stay as they are: the sequencer does not run them.
+    """
+    if any(isinstance(s, While) for s in statements(program.body)):
+        return program
+    search = Search(Plan(prepare(program)), registers)
+    match strategy:
+        case Strategy.NOTHING:
+            chosen = search.nothing()
+        case Strategy.EVERYTHING:
+            chosen = search.everything()
+        case Strategy.BUDGET:
+            given = _written(search, program)
+            chosen = search.budget(given)
+            if given and search.rank(given) < search.rank(search.result(chosen)):
+                return given.program
+    return retype(search.result(chosen).program)
+
+
+def _written(search: Search, program: Program) -> Result | None:
+    """What a program comes to as it was written; None where it has no code without being prepared."""
+    try:
+        return search.measured(retype(program), {})
+    except InputError:
+        return None
+
+
+def reduce_strength(program: Program) -> Program:
+    """The program with every induction variable that saves cycles, whatever registers that takes."""
+    if any(isinstance(s, While) for s in statements(program.body)):
+        return program
+    search = Search(Plan(prepare(program), keep=False), UNLIMITED)
+    return retype(search.result(search.climb({})).program)

@@ -1,0 +1,296 @@
+"""Core form of sums, products, quotients, remainders, shifts and bitwise operators."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from sw.canonical.engine import build, builder, rewrite
+from sw.canonical.facts import fits, form_bounds, sum_fits
+from sw.canonical.lattice import DUAL
+from sw.canonical.linear import (
+    ZERO,
+    Form,
+    add,
+    exactly,
+    multiply,
+    number,
+    scale,
+    to_expr,
+    to_form,
+    without,
+)
+from sw.canonical.operands import chain, operands
+from sw.canonical.rank import key, may_raise, small
+from sw.canonical.settle import settle
+from sw.ir.expression import Apply, Const, Expr, Op, apply, const
+from sw.ir.types import BITS
+
+
+def sum_of(forms: Sequence[Form]) -> Expr:
+    """The sum of forms, settled."""
+    return settle(add(*forms)) if len(forms) > 1 else to_expr(forms[0])
+
+
+def product_of(forms: Sequence[Form]) -> Expr:
+    """The product of forms in any order."""
+    ordered = sorted(forms, key=lambda f: (f.count, f.order()))
+    found = ordered[0]
+    for form in ordered[1:]:
+        found = multiply(found, form)
+    return settle(found)
+
+
+@builder(Op.ADD)
+def build_sum(a: Expr, b: Expr) -> Expr:
+    """A + b."""
+    return sum_of([to_form(a), to_form(b)])
+
+
+@builder(Op.SUB)
+def build_difference(a: Expr, b: Expr) -> Expr:
+    """A - b."""
+    return sum_of([to_form(a), scale(to_form(b), -1)])
+
+
+@builder(Op.MUL)
+def build_product(a: Expr, b: Expr) -> Expr:
+    """A * b."""
+    return product_of([to_form(a), to_form(b)])
+
+
+# Quotients and remainders
+
+
+@builder(Op.DIV)
+def build_quotient(a: Expr, b: Expr) -> Expr:
+    """A // b."""
+    c = to_form(b).constant
+    if c is None:
+        return _by_variable(a, b)
+    if c == 0:
+        return apply(Op.DIV, a, b)
+    if c == 1:
+        return a
+    if c == -1:
+        return build(Op.MUL, a, const(-1))
+    if c < 0:
+        found = rewrite("divide by a negative", x=a, c=c)
+        return found if found is not None else apply(Op.DIV, a, b)
+    low, high = form_bounds(to_form(a))
+    if low // c == high // c:
+        found = rewrite("quotient known", x=a, c=c, k=low // c)
+        if found is not None:
+            return found
+    for step in (_multiples, _common_factor, _nested, _upper_half, _divided_min):
+        found = step(a, c)
+        if found is not None:
+            return found
+    return apply(Op.DIV, a, const(c))
+
+
+def _by_variable(a: Expr, b: Expr) -> Expr:
+    """A quotient by what is no constant."""
+    found = rewrite("quotient zero", x=a, y=b)
+    if found is not None:
+        return found
+    parts = _multiple_of(to_form(a), to_form(b))
+    if parts is not None:
+        found = rewrite("multiple of the divisor", x=to_expr(parts[0]), z=b, y=to_expr(parts[1]))
+        if found is not None:
+            return found
+    if a == const(0):
+        found = rewrite("nothing divided", x=b)
+        if found is not None:
+            return found
+    return apply(Op.DIV, a, b)
+
+
+def _multiple_of(form: Form, divisor: Form) -> tuple[Form, Form] | None:
+    """Factor and rest of the summands that are multiples of a divisor of one product; None without any."""
+    if divisor.const or len(divisor.terms) != 1 or divisor.terms[0][1] == 0:
+        if form == divisor:
+            return number(1), ZERO
+        return None
+    (factors, k) = divisor.terms[0]
+    quotient, rest = [], []
+    constant = 0
+    for monomial, coefficient in form.terms:
+        left = list(monomial)
+        for factor in factors:
+            if factor in left:
+                left.remove(factor)
+        if coefficient % k or coefficient == 0 or len(left) != len(monomial) - len(factors):
+            rest.append((monomial, coefficient))
+        elif left:
+            quotient.append((tuple(left), coefficient // k))
+        else:
+            constant += coefficient // k
+    if len(rest) == len(form.terms):
+        return None
+    return exactly(constant, quotient), Form(form.const, tuple(rest))
+
+
+def _multiples(a: Expr, c: int) -> Expr | None:
+    """Takes multiples of the divisor out: coefficients end in (-c/2, c/2], the constant in [0, c)."""
+    form = to_form(a)
+    half = (c - 1) // 2
+    quotients = [(m, (k + half) // c) for m, k in form.terms]
+    whole = exactly(form.const // c, ((m, q) for m, q in quotients if q))
+    if whole == ZERO:
+        return None
+    rest = exactly(
+        form.const % c, ((m, k - q * c) for (m, k), (_, q) in zip(form.terms, quotients, strict=True))
+    )
+    found = _out_of_quotient(whole, rest, c) if small(a) else None
+    if found is not None:
+        return found
+    # Where small coefficients would make the rest wrap, or too long, at least what divides evenly goes.
+    even = exactly(form.const // c, ((m, k // c) for m, k in form.terms if k and k % c == 0))
+    rest = exactly(form.const % c, ((m, k) for m, k in form.terms if k % c or k == 0))
+    return None if even == ZERO else _out_of_quotient(even, rest, c)
+
+
+def _out_of_quotient(whole: Form, rest: Form, c: int) -> Expr | None:
+    if not fits(whole) or not fits(rest):
+        return None
+    return rewrite("multiple of the divisor", x=to_expr(whole), y=to_expr(rest), z=c)
+
+
+def _common_factor(a: Expr, c: int) -> Expr | None:
+    """Divides numerator and divisor by a common factor where the rest is known not to matter."""
+    form = to_form(a)
+    for g in sorted({math.gcd(k, c) for _, k in form.terms if k} - {1, c}, reverse=True):
+        x = exactly(0, ((m, k // g) for m, k in form.terms if k % g == 0))
+        y = exactly(form.const, ((m, k) for m, k in form.terms if k % g))
+        low, high = form_bounds(y)
+        if low // g == high // g:
+            inner = build(Op.DIV, a, const(g))
+            if to_form(inner) == add(x, number(low // g)):
+                return rewrite("nested quotient", backwards=True, x=a, c=g, k=c // g)
+    return None
+
+
+def _nested(a: Expr, c: int) -> Expr | None:
+    """A quotient inside of the numerator."""
+    form = to_form(a)
+    for monomial, k in form.terms:
+        inner = monomial[0]
+        if k == 1 and len(monomial) == 1 and isinstance(inner, Apply) and inner.op is Op.DIV:
+            divisor = inner.args[1]
+            if isinstance(divisor, Const) and divisor.value > 0:
+                rest = to_expr(without(form, monomial))
+                whole = inner.args[0]
+                if rest != const(0):
+                    if not sum_fits((to_form(whole), 1), (to_form(rest), divisor.value)):
+                        continue
+                    whole = build(Op.ADD, whole, build(Op.MUL, rest, divisor))
+                found = rewrite("nested quotient", x=whole, c=divisor, k=c)
+                if found is not None:
+                    return found
+    return None
+
+
+def _upper_half(a: Expr, c: int) -> Expr | None:
+    """(x + 1) // 2."""
+    form = to_form(a)
+    if c != 2 or form.const != 1 or not small(a):
+        return None
+    return rewrite("upper half", x=to_expr(Form(0, form.terms)))
+
+
+def _divided_min(a: Expr, c: int) -> Expr | None:
+    """A multiple of a minimum or maximum, and a constant, divided."""
+    form = to_form(a)
+    single = Form(0, form.terms).single
+    if single is None or not isinstance(single[0], Apply) or single[0].op not in DUAL or not single[1]:
+        return None
+    inner, k = single[0], single[1]
+    sides = [to_form(s) for s in inner.args]
+    whole = [exactly(s.const * k + form.const, ((m, d * k) for m, d in s.terms)) for s in sides]
+    if not all(map(fits, (*sides, *whole))):
+        return None
+    op = inner.op if k > 0 else DUAL[inner.op]
+    name = "min divided" if op is Op.MIN else "max divided"
+    return rewrite(name, x=to_expr(whole[0]), y=to_expr(whole[1]), c=c)
+
+
+@builder(Op.MOD)
+def build_remainder(a: Expr, b: Expr) -> Expr:
+    """A % b."""
+    form, c = to_form(a), to_form(b).constant
+    if c == 1 and not may_raise(a):
+        return const(0)
+    if c is not None and c > 0 and c & (c - 1) == 0 and not fits(form):
+        # A power of two divides 2^32: multiples of it vanish even where the sum wraps.
+        rest = exactly(form.const % c, ((m, k % c) for m, k in form.terms))
+        if not any(may_raise(x) for m, _ in form.terms for x in m):
+            form, a = rest, to_expr(rest)
+    if (c is None or c == 0 or fits(form)) and small(a, b):
+        found = rewrite("remainder", x=a, y=b)
+        if found is not None:
+            return found
+    return apply(Op.MOD, a, b)
+
+
+# Shifts and bits
+
+
+@builder(Op.SHL)
+def build_shift_left(a: Expr, b: Expr) -> Expr:
+    """A << b."""
+    if isinstance(b, Const):
+        found = rewrite("shift left", x=a, c=b)
+        assert found is not None or may_raise(a)
+        return found if found is not None else apply(Op.SHL, a, b)
+    return _shift_of_zero("shift nothing left", Op.SHL, a, b)
+
+
+@builder(Op.SHR)
+def build_shift_right(a: Expr, b: Expr) -> Expr:
+    """A >> b."""
+    if isinstance(b, Const):
+        amount = b.value % BITS
+        found = rewrite("shift right", x=a, c=amount) if amount < BITS - 1 else None
+        return found if found is not None else apply(Op.SHR, a, const(amount))
+    return _shift_of_zero("shift nothing right", Op.SHR, a, b)
+
+
+def _shift_of_zero(name: str, op: Op, a: Expr, b: Expr) -> Expr:
+    found = rewrite(name, x=b) if a == const(0) else None
+    return found if found is not None else apply(op, a, b)
+
+
+_NEUTRAL = {Op.BIT_AND: -1, Op.BIT_OR: 0, Op.BIT_XOR: 0}
+
+
+def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
+    """Bitwise and, or, xor of any number of values."""
+    constant, others = _NEUTRAL[op], []
+    for argument in (x for a in args for x in operands(op, a)):
+        if isinstance(argument, Const):
+            constant = op.value.meaning(constant, argument.value)
+        else:
+            others.append(argument)
+    if op is Op.BIT_XOR:
+        counts = Counter(others)
+        others = [a for a, n in counts.items() for _ in range(n if may_raise(a) else n % 2)]
+    else:
+        others = list(dict.fromkeys(others))
+        dual = Op.BIT_OR if op is Op.BIT_AND else Op.BIT_AND
+        plain = {a for a in others if not (isinstance(a, Apply) and a.op is dual)}
+        others = [a for a in others if a in plain or may_raise(a) or plain.isdisjoint(operands(dual, a))]
+    ends = {Op.BIT_AND: 0, Op.BIT_OR: -1}
+    if not others or (constant == ends.get(op) and not any(map(may_raise, others))):
+        return const(constant)
+    others.sort(key=key)
+    if op is Op.BIT_AND and constant >= 0:
+        found = rewrite("mask", x=chain(op, others), c=constant)
+        if found is not None:
+            return found
+    return chain(op, ([const(constant)] if constant != _NEUTRAL[op] else []) + others)
+
+
+for _op in _NEUTRAL:
+    builder(_op)(lambda *args, _op=_op: build_bits(_op, args))

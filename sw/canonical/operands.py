@@ -1,0 +1,27 @@
+"""Operands of associative operators, however they are grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sw.ir.expression import Apply, Expr, Op
+
+
+def operands(op: Op, expr: Expr) -> list[Expr]:
+    """What an associative operator is applied to, from left to right, however it is grouped."""
+    found, todo = [], [expr]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Apply) and node.op is op:
+            todo.extend(reversed(node.args))
+        else:
+            found.append(node)
+    return found
+
+
+def chain(op: Op, args: Sequence[Expr]) -> Expr:
+    """An associative operator on operands, grouped to the left."""
+    found = args[0]
+    for argument in args[1:]:
+        found = Apply(op, (found, argument))
+    return found

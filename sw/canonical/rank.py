@@ -1,0 +1,64 @@
+"""Ranks of expressions, the fixed order of operands, and which expressions can raise an error.
+
+Source: canonical.md, "Rank" [claims 1-8].
+"""
+
+from __future__ import annotations
+
+import functools
+
+from sw.ir.expression import Apply, Const, Expr, Op, Var
+from sw.ir.ranges import bounds
+
+#: What an operand is sorted by: rank, opaque after arithmetic, size, text.
+Key = tuple[int, int, int, str]
+
+#: Nodes above which an expression is not repeated.
+LARGE = 64
+CONSTANT, NO_LOOP, OUTERMOST = 0, 1, 2
+_ARITHMETIC = frozenset({Op.ADD, Op.SUB, Op.MUL})
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def rank(expr: Expr) -> int:
+    """0 for constants, 1 for what depends on no loop variable, 2 + depth of the deepest loop otherwise."""
+    if isinstance(expr, Const):
+        return CONSTANT
+    if isinstance(expr, Var):
+        return NO_LOOP if expr.type.loop is None else OUTERMOST + expr.type.loop
+    return max(rank(a) for a in expr.arguments)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def opaque(expr: Expr) -> bool:
+    """Whether it is more than sums and products of variables."""
+    return isinstance(expr, Apply) and (expr.op not in _ARITHMETIC or any(map(opaque, expr.args)))
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def size(expr: Expr) -> int:
+    """How many nodes it has."""
+    return 1 + sum(size(a) for a in expr.arguments)
+
+
+def small(*exprs: Expr) -> bool:
+    """Whether expressions may be written a second time: nested, that would double the size every time."""
+    return sum(map(size, exprs)) <= LARGE
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def key(expr: Expr) -> Key:
+    """What operands are sorted by: a total order of expressions whose variables differ by name."""
+    return rank(expr), int(opaque(expr)), size(expr), str(expr)
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def may_raise(expr: Expr) -> bool:
+    """Whether a divisor in it can be zero; the guards of conditionals count for nothing."""
+    if not isinstance(expr, Apply):
+        return False
+    if expr.op in (Op.DIV, Op.MOD):
+        low, high = bounds(expr.args[1])
+        if low <= 0 <= high:
+            return True
+    return any(map(may_raise, expr.args))

@@ -1,0 +1,298 @@
+"""The choice of what to keep in registers: least executed cycles within a number of registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import inf
+from operator import itemgetter
+
+from hw import isa
+from sw.canonical.count import is_scalar
+from sw.canonical.placement import COMPUTE, Carry, Keep, Option, Plan
+from sw.codegen.allocate import allocate, live_out, pressure
+from sw.codegen.lower import lower
+from sw.codegen.virtual import Code
+from sw.ir.expression import Apply, Expr
+from sw.ir.program import If, Program, statements
+
+Chosen = dict[Expr, Option]
+#: Values that are had in another way.
+Move = tuple[tuple[Expr, Option], ...]
+#: The price of a move, its place in the program's order, and the move.
+Priced = tuple[float, int, Move]
+#: Moves whose price is looked at again before one is taken.
+LOOKED_AT = 6
+#: Choices after which no more improvements are looked for, and twice as many until one must fit.
+LIMIT = 250
+#: Operations that all evaluations together lower before a search ends: large programs get fewer evaluations.
+#: Shares of it may be used up when the strategy `EVERYTHING`, then giving up values, end.
+WORK = 20_000
+EVERYTHING_SHARE, RELIEVE_SHARE = 0.4, 0.7
+#: Registers to spare with which allocation surely succeeds, so that choices need not wait for it.
+SLACK = 4
+#: By how much more than another one a cycle before the first operation of an engine counts, and one between a
+#: wait and its operation.
+DELAY, LATE = 2, 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """A choice made into a program: what it costs, and what else could have been chosen.
+
+    `excess` is by how much the registers are exceeded, summed over the instructions where they are; `delay`
+    the cycles before the first wait or operation of an engine, `first` those from there to the first
+    operation, `late` those between any wait and the operation that comes after it.
+    """
+
+    program: Program
+    asked: dict[Expr, tuple[Option, ...]]
+    excess: int
+    cycles: float
+    delay: float
+    first: float
+    late: float
+    registers: int
+    static: int
+
+    @property
+    def cost(self) -> float:
+        """Cycles; those that an engine surely waits for count several times."""
+        return self.cycles + DELAY * (self.delay + self.first) + LATE * self.late
+
+    @property
+    def measures(self) -> tuple[float, float, float, float]:
+        """What must not be worse than with another strategy."""
+        return self.cycles, self.delay, self.first, self.late
+
+    def beyond(self, limits: tuple[float, ...]) -> float:
+        """By how much the measures are above these."""
+        found = self.measures
+        return sum(max(0.0, value - limit) for value, limit in zip(found, limits, strict=True))
+
+
+@dataclass
+class Search:
+    """Evaluates choices for a program and a number of registers, r0 included."""
+
+    plan: Plan
+    registers: int
+    #: Measures of the better one of the other strategies, which the best must not exceed.
+    limits: tuple[float, ...] = (inf, inf, inf, inf)
+    #: Choices that were evaluated.
+    evaluated: int = 0
+    #: Operations that were lowered for that.
+    work: int = 0
+    _known: dict[frozenset[tuple[Expr, Option]], Result] = field(default_factory=dict)
+
+    def result(self, chosen: Chosen) -> Result:
+        """What a choice comes to."""
+        key = frozenset(chosen.items())
+        if key not in self._known:
+            self.evaluated += 1
+            self._known[key] = self._evaluate(chosen)
+        return self._known[key]
+
+    def _evaluate(self, chosen: Chosen) -> Result:
+        return self.measured(*self.plan.build(chosen))
+
+    def measured(self, program: Program, asked: dict[Expr, tuple[Option, ...]]) -> Result:
+        """What a program comes to."""
+        # Branches that have lost their operands may be small enough for predicates.
+        code = lower(program, simple=not any(isinstance(s, If) for s in statements(program.body)))
+        live = live_out(code)
+        needs = pressure(code, live)
+        excess = sum(max(0, n + 1 - self.registers) for n in needs)
+        registers = max(needs) + 1
+        if not excess and registers + SLACK > self.registers:
+            registers = allocate(code, live).count
+            excess = max(0, registers - self.registers)
+        self.work += len(code.operations)
+        scalar = [o for o in code.operations if is_scalar(o)]
+        cycles = sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar)
+        return Result(program, asked, excess, cycles, *delays(code), registers, len(code.operations))
+
+    def key(self, chosen: Chosen) -> tuple[float, ...]:
+        """What choices are compared by: less is better."""
+        return self.rank(self.result(chosen))
+
+    def rank(self, r: Result) -> tuple[float, ...]:
+        """What results are compared by: less is better."""
+        return r.excess, r.beyond(self.limits), r.cost, r.static, r.registers
+
+    # Strategies
+
+    def nothing(self) -> Chosen:
+        """Everything is computed where it is used."""
+        return self.closed({}, lambda options: COMPUTE)
+
+    def everything(self) -> Chosen:
+        """Every value is kept as far outside as possible, in the program's order, while registers last.
+
+        Of large programs several values are tried at a time: twice as many whenever that succeeds, else half
+        as many.
+        """
+        whole = self.closed({}, outermost)
+        if not self.result(whole).excess:
+            return whole
+        chosen = self.nothing()
+        waiting = list(self.result({}).asked.items())
+        seen: set[Expr] = set()
+        large = len(waiting) * self.result(chosen).static > EVERYTHING_SHARE * WORK
+        size = max(1, self.registers // 2) if large else 1
+        while waiting and self.work < EVERYTHING_SHARE * WORK:
+            group = {e: outermost(o) for e, o in waiting[:size] if e not in seen}
+            trial = self.closed(chosen | group, lambda options: COMPUTE) if group else chosen
+            fits = self.result(trial).excess <= self.result(chosen).excess
+            if not fits and size > 1:
+                size //= 2
+                continue
+            del waiting[:size]
+            seen |= group.keys()
+            if fits and group:
+                chosen = trial
+                waiting += [(e, o) for e, o in self.result(trial).asked.items() if e not in seen]
+                size *= 2 if large else 1
+        return chosen
+
+    def closed(self, chosen: Chosen, choose: Callable[[tuple[Option, ...]], Option]) -> Chosen:
+        """A choice for all that is asked for, what it does not name as `choose` has it."""
+        while True:
+            new = {e: choose(o) for e, o in self.result(chosen).asked.items() if e not in chosen}
+            if not new:
+                return chosen
+            chosen = chosen | new
+
+    def budget(self, given: Result | None = None) -> Chosen:
+        """The best that was found from several starts, never worse than the other strategies.
+
+        `given` is what the program comes to as it was written, which limits the measures as well.
+        """
+        others = [self.everything(), self.nothing()]
+        results = [self.result(o) for o in others] + ([given] if given else [])
+        fitting = [r for r in results if not r.excess]
+        if fitting:
+            best = min(fitting, key=lambda r: r.cost).measures
+            self.limits = (min(r.cycles for r in fitting), *best[1:])
+        mine = self.relieve({})
+        for start in others:
+            if self.result(mine).excess:
+                mine = min(mine, self.relieve(start), key=self.key)
+        mine = self.climb(mine)
+        found = min([mine, *others], key=self.key)
+        return found if found is mine else self.climb(found)
+
+    def moves(self, chosen: Chosen) -> list[Move]:
+        """Changes of one value, and of all that are made of one part, which they share if computed."""
+        asked = self.result(chosen).asked
+        present = {e: chosen.get(e, options[0]) for e, options in asked.items()}
+        found: list[Move] = [((e, o),) for e, options in asked.items() for o in options if o != present[e]]
+        made_of: dict[Expr, list[Expr]] = {}
+        for expr, option in present.items():
+            if option != COMPUTE and isinstance(expr, Apply):
+                for part in expr.args:
+                    if isinstance(part, Apply):
+                        made_of.setdefault(part, []).append(expr)
+        found += [tuple((e, COMPUTE) for e in users) for users in made_of.values() if len(users) > 1]
+        return found
+
+    def relieve(self, chosen: Chosen) -> Chosen:
+        """Give up values, those that cost least per register relieved first, until the rest fits.
+
+        What a value costs is looked at again when its turn comes: prices change little with what was given up
+        before, so few have to be looked at.
+        """
+        waiting = self._priced(chosen, self.moves(chosen))
+        while self.result(chosen).excess and self.may_relieve():
+            fresh: list[Priced] = []
+            while waiting and (not fresh or waiting[0][0] < fresh[0][0]) and len(fresh) < LOOKED_AT:
+                _, _, move = waiting.pop(0)
+                fresh = sorted(fresh + self._priced(chosen, [move]), key=itemgetter(0, 1))
+            if not fresh:
+                waiting = self._priced(chosen, self.moves(chosen)) or self._pairs(chosen)
+                if not waiting:
+                    break
+                continue
+            chosen = chosen | dict(fresh[0][2])
+            waiting = sorted(fresh[1:] + waiting, key=itemgetter(0, 1))
+        return chosen
+
+    def may_relieve(self) -> bool:
+        """Whether there is time to look for more values to give up."""
+        return self.evaluated < 2 * LIMIT and self.work < RELIEVE_SHARE * WORK
+
+    def _priced(self, chosen: Chosen, moves: list[Move]) -> list[Priced]:
+        """Moves that relieve registers, with their price in cycles per register, cheapest first."""
+        now = self.result(chosen)
+        found: list[Priced] = []
+        for i, move in enumerate(moves):
+            if self.work >= RELIEVE_SHARE * WORK:
+                break
+            then = self.result(chosen | dict(move))
+            if then.excess < now.excess:
+                price = (then.cost - now.cost) / (now.excess - then.excess)
+                found.append((price, i, move))
+        return sorted(found, key=itemgetter(0, 1))
+
+    def _pairs(self, chosen: Chosen) -> list[Priced]:
+        """The best first moves of two that relieve registers together, where none does alone.
+
+        A first move may make room at one place where another one is tight as well.
+        """
+        found: list[Priced] = []
+        for first in self.moves(chosen):
+            if not self.may_relieve():
+                break
+            trial = chosen | dict(first)
+            for _, i, second in self._priced(trial, self.moves(trial)):
+                both = (*first, *second)
+                found += [(price, i, move) for price, _, move in self._priced(chosen, [both])]
+            if found:
+                break
+        return sorted(found, key=itemgetter(0, 1))
+
+    def climb(self, chosen: Chosen) -> Chosen:
+        """Take every change of one value that is for the better, round after round, until there is none."""
+        waiting = [] if self.result(chosen).excess else self.moves(chosen)
+        last = self.evaluated + LIMIT
+        while waiting and self.evaluated < last and self.work < WORK:
+            trial = chosen | dict(waiting.pop(0))
+            if self.key(trial) < self.key(chosen):
+                chosen = trial
+                known = set(waiting)
+                waiting += [m for m in self.moves(chosen) if m not in known]
+        return chosen
+
+
+def delays(code: Code) -> tuple[float, float, float]:
+    """Scalar cycles before the first wait or operation, from there to the first operation, and late ones.
+
+    Late are those between waits and operations, once per wait: further steps of a loop inside come when the
+    engine has something to do. A predicated operation may not be the one that the wait was for; what comes
+    until the next signal counts.
+    """
+    delay = first = late = waiting = 0.0
+    started = issued = False
+    for o in code.operations:
+        if is_scalar(o):
+            cycles = isa.INSTRUCTIONS[o.name].cycles
+            delay += 0 if started else o.weight * cycles
+            first += cycles if started and not issued else 0
+            late += min(o.weight, waiting) * cycles
+        elif o.name == "wait":
+            started, waiting = True, o.weight
+        elif o.name == "signal":
+            waiting = 0.0
+        else:
+            started = issued = True
+            waiting = waiting if o.predicate else 0.0
+    return delay, first, late
+
+
+def outermost(options: tuple[Option, ...]) -> Option:
+    """The option that does most outside of loops: an induction variable, else a scalar."""
+    carries = [o for o in options if isinstance(o, Carry)]
+    keeps = [o for o in options if isinstance(o, Keep)]
+    if carries:
+        return min(carries, key=lambda o: o.depth)
+    return min(keeps, key=lambda o: o.depth) if keeps else COMPUTE

@@ -1,0 +1,124 @@
+"""The core form of an expression, and the canonical form that is written out.
+
+Core form is what expressions are compared in: sums of products over few operators. The canonical form is core
+form written so that it costs little (`sw.canonical.emit`).
+"""
+
+from __future__ import annotations
+
+import functools
+
+from sw.canonical import compare, conditionals, integers, lattice, logic  # noqa: F401 - register constructors
+from sw.canonical.conditionals import Sides, choice_of_choices
+from sw.canonical.emit import emit
+from sw.canonical.engine import build, value_known
+from sw.canonical.integers import build_bits, product_of, sum_of
+from sw.canonical.lattice import extreme
+from sw.canonical.linear import Form, scale, to_form
+from sw.canonical.logic import conjunction, disjunction
+from sw.canonical.operands import operands
+from sw.canonical.rank import size
+from sw.ir.expression import ASSOCIATIVE, Apply, Expr, Op
+
+#: How often an expression is brought into canonical form again until nothing changes.
+ROUNDS = 6
+_GROUPED = frozenset((*ASSOCIATIVE, Op.SUB))
+
+
+def canonicalize(expr: Expr) -> Expr:
+    """An expression of the same value in canonical form; the same for every spelling that the rules unite.
+
+    Canonicalising twice changes nothing: it is repeated until the text stays, and should it not stay, the
+    smallest of the expressions that it alternates between is taken. An expression nested too deep for
+    Python's stack (some hundred levels) is returned as it is.
+    """
+    try:
+        return _canonical(expr)
+    except RecursionError:
+        return expr
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _canonical(expr: Expr) -> Expr:
+    seen: list[Expr] = []
+    while expr not in seen and len(seen) < ROUNDS:
+        seen.append(expr)
+        expr = emit(core(expr))
+    if expr not in seen:
+        return expr
+    return min(seen[seen.index(expr) :], key=lambda e: (size(e), str(e)))
+
+
+def core(expr: Expr) -> Expr:
+    """The core form of an expression; its parts first, so that nesting is no recursion."""
+    done: set[int] = set()
+    todo: list[tuple[Expr, bool]] = [(expr, False)]
+    while todo:
+        node, ready = todo.pop()
+        if id(node) in done or not isinstance(node, Apply):
+            continue
+        if ready:
+            done.add(id(node))
+            _core(node)
+        else:
+            todo.append((node, True))
+            todo += [(p, False) for p in _parts(node)]
+    return _core(expr)
+
+
+def _parts(node: Apply) -> list[Expr]:
+    """The operands that a node's constructor gets, over all groupings of the operator."""
+    return (
+        [e for e, _ in _terms(node)]
+        if node.op in (Op.ADD, Op.SUB)
+        else operands(node.op, node)
+        if node.op in ASSOCIATIVE
+        else list(node.args)
+    )
+
+
+def _terms(expr: Expr) -> list[tuple[Expr, int]]:
+    """The summands of sums and differences, with their signs."""
+    found, todo = [], [(expr, 1)]
+    while todo:
+        node, sign = todo.pop()
+        if isinstance(node, Apply) and node.op in (Op.ADD, Op.SUB):
+            todo += [(node.args[1], -sign if node.op is Op.SUB else sign), (node.args[0], sign)]
+        else:
+            found.append((node, sign))
+    return found
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _core(expr: Expr) -> Expr:
+    return value_known(_built(expr))
+
+
+def _inside(expr: Expr) -> Sides | None:
+    """Condition and sides of a choice as it was written."""
+    if not isinstance(expr, Apply) or expr.op is not Op.SELECT:
+        return None
+    condition, a, b = (_core(x) for x in expr.args)
+    return condition, a, b
+
+
+def _built(expr: Expr) -> Expr:
+    if not isinstance(expr, Apply):
+        return expr
+    op = expr.op
+    if op in (Op.ADD, Op.SUB):
+        forms: list[Form] = [scale(to_form(_core(e)), sign) for e, sign in _terms(expr)]
+        return sum_of(forms)
+    if op is Op.SELECT:
+        p, a, b = (_core(x) for x in expr.args)
+        return choice_of_choices(p, a, b, (_inside(expr.args[1]), _inside(expr.args[2])))
+    if op not in ASSOCIATIVE:
+        return build(op, *(_core(a) for a in expr.args))
+    args = [_core(a) for a in operands(op, expr)]
+    if op is Op.MUL:
+        return product_of([to_form(a) for a in args])
+    if op is Op.AND:
+        return conjunction(args)
+    if op is Op.OR:
+        return disjunction(args)
+    return extreme(op, args) if op in (Op.MIN, Op.MAX) else build_bits(op, args)
