@@ -11,7 +11,6 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.convolution import Convolution
 from sw.layout import MEMORY_BYTES, Placement, coalesce, place, place_convolution
-from sw.nest import Loop
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 from sw.tiling.machine import choose
@@ -22,6 +21,16 @@ WARPS = {LOAD_A: "load A", LOAD_B: "load B", GEMM: "gemm", STORE: "store"}
 CHANNELS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
 #: Name of the loop over inner tiles.
 INNER = "inner"
+#: Places in each operand's buffer, and, where a partition does not fill it, in the accumulator.
+HALVES = 2
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One level of the nest: its name, and how often it runs."""
+
+    name: str
+    count: int
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,133 @@
+"""Registers for code: which values live where, and the machine's register of each.
+
+No value is ever spilled: there is no memory that scalars could go to. Liveness is exact, along the edges of
+loops and jumps; registers are then given out in the order of the first definition, each value the lowest one
+that nothing alive beside it has, preferably that of a value it is copied from or to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sw.codegen.virtual import ZERO, Code, Operation
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The machine's register of every register of the code, and how many there are, r0 included."""
+
+    registers: tuple[int, ...]
+    count: int
+
+
+def live_out(code: Code) -> list[int]:
+    """For every operation, the registers (as bits) whose values are needed after it."""
+    operations = code.operations
+    count = len(operations)
+    reads = [_bits(o.reads) for o in operations]
+    kills = [0 if o.target is None or o.predicate else 1 << o.target for o in operations]
+    exits = _exits(operations)
+    live_in = [0] * (count + 1)
+    found = [0] * count
+    changed = True
+    while changed:
+        changed = False
+        for i in range(count - 1, -1, -1):
+            out = 0
+            for successor in exits[i]:
+                out |= live_in[successor]
+            out &= ~(1 << ZERO)
+            if out != found[i]:
+                found[i] = out
+                changed = True
+            live_in[i] = reads[i] | out & ~kills[i]
+    return found
+
+
+def _bits(registers: tuple[int, ...]) -> int:
+    bits = 0
+    for register in registers:
+        bits |= 1 << register
+    return bits
+
+
+def _exits(operations: list[Operation]) -> list[list[int]]:
+    """Where control goes from each operation; the index after the last one is the end."""
+    exits = [[i + 1] for i in range(len(operations))]
+    for i, o in enumerate(operations):
+        if o.name == "halt":
+            exits[i] = []
+        elif o.name == "jump":
+            exits[i] = [o.link] if o.predicate is None else [i + 1, o.link]
+        elif o.name == "loop":
+            # From the last instruction back to the first; a loop of no step is left out.
+            exits[o.link].append(i + 1)
+            if not o.certain:
+                exits[i].append(o.link + 1)
+    return exits
+
+
+def pressure(code: Code, live: list[int]) -> list[int]:
+    """How many registers, r0 not counted, hold values at each operation, its result included.
+
+    `live` is `live_out` of the code.
+    """
+    found = []
+    for o, bits in zip(code.operations, live, strict=True):
+        if o.target is not None:
+            bits |= 1 << o.target
+        found.append(bits.bit_count())
+    return found
+
+
+def allocate(code: Code, live: list[int] | None = None) -> Allocation:
+    """Give registers out, as few as the order of definitions leads to; `live` is `live_out`, if known."""
+    operations = code.operations
+    live = live_out(code) if live is None else live
+    beside = [0] * code.registers
+    friends: list[list[int]] = [[] for _ in range(code.registers)]
+    order: list[int] = []
+    seen: set[int] = set()
+    at_start = _bits(tuple(code.given))
+    for register in code.given:
+        beside[register] |= at_start & ~(1 << register)
+        order.append(register)
+        seen.add(register)
+    for o, out in zip(operations, live, strict=True):
+        target = o.target
+        if target is None:
+            continue
+        if target not in seen:
+            seen.add(target)
+            order.append(target)
+        others = out & ~(1 << target)
+        if o.name == "addi" and o.immediate == 0 and o.predicate is None:
+            # A copy may share its source's register.
+            others &= ~(1 << o.sources[0])
+        if o.sources:
+            friends[target].append(o.sources[0])
+            friends[o.sources[0]].append(target)
+        beside[target] |= others
+        while others:
+            low = others & -others
+            beside[low.bit_length() - 1] |= 1 << target
+            others ^= low
+    given = [ZERO] * code.registers
+    done = 0
+    for register in order:
+        taken = {given[x] for x in _members(beside[register] & done)} | {ZERO}
+        wished = [given[f] for f in friends[register] if done >> f & 1 and given[f] not in taken]
+        lowest = next(n for n in range(1, code.registers + 1) if n not in taken)
+        best = wished[0] if wished else lowest
+        given[register] = best
+        done |= 1 << register
+    return Allocation(tuple(given), 1 + max(given, default=0))
+
+
+def _members(bits: int) -> list[int]:
+    found = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found

@@ -1,0 +1,111 @@
+"""From a tile program of one warp to the words of instruction memory."""
+
+from __future__ import annotations
+
+from hw import isa
+from hw.assembly import Code as Instruction
+from hw.assembly import encode
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.codegen.allocate import Allocation, allocate
+from sw.codegen.lower import lower
+from sw.codegen.virtual import Code, Operation
+from sw.ir.expression import Const
+from sw.ir.program import Instruction as Statement
+from sw.ir.program import Program, Region, statements
+
+_LOOP_LIMIT = (1 << isa.layout("loop")["length"].width) - 1
+_JUMP_LIMIT = 1 << isa.layout("jump")["offset"].width - 1
+
+
+def generate(program: Program, config: MachineConfig, name: str) -> list[int]:
+    """The words of a warp's program, ended by `halt`.
+
+    `program` has the instructions of one warp, all of the machine, with expressions as operands, and no
+    parameters; `name` stands before messages. Raises `InputError` when registers, loop depth, channels or
+    instruction memory of the configuration do not suffice, and for what a warp cannot execute.
+    """
+    _check(program, config, name)
+    code = lower(program, exact=True)
+    allocation = allocate(code)
+    if allocation.count > config.registers:
+        raise InputError(f"{name}: registers must be at least {allocation.count}, not {config.registers}")
+    if code.depth > config.loop_depth:
+        raise InputError(f"{name}: loop_depth must be at least {code.depth}, not {config.loop_depth}")
+    if len(code.operations) > config.imem_words:
+        raise InputError(
+            f"{name}: imem_words must be at least {len(code.operations)}, not {config.imem_words}"
+        )
+    return [encode(c) for c in instructions(code, allocation, name)]
+
+
+def instructions(code: Code, allocation: Allocation, name: str = "program") -> list[Instruction]:
+    """The machine's instructions for code and its registers; raises `InputError` for a loop too long."""
+    return [_instruction(o, i, allocation.registers, name) for i, o in enumerate(code.operations)]
+
+
+def _instruction(o: Operation, index: int, registers: tuple[int, ...], name: str) -> Instruction:
+    spec = isa.INSTRUCTIONS[o.name]
+    fields: dict[str, int] = {}
+    sources = [registers[r] for r in o.sources]
+    if o.name == "lih":
+        sources = []
+    for f in spec.fields:
+        match f.kind:
+            case isa.Kind.REGISTER if f.name == "rd":
+                assert o.target is not None
+                fields[f.name] = registers[o.target]
+            case isa.Kind.REGISTER:
+                fields[f.name] = sources.pop(0)
+            case isa.Kind.CHANNEL | isa.Kind.PARAMETER:
+                assert o.number is not None
+                fields[f.name] = o.number
+            case isa.Kind.COUNT:
+                fields[f.name] = _within(o.link - index, 1, _LOOP_LIMIT, f"{name}: instructions of a loop")
+            case isa.Kind.IMMEDIATE if o.name == "jump":
+                limits = -_JUMP_LIMIT, _JUMP_LIMIT - 1
+                fields[f.name] = _within(o.link - index - 1, *limits, f"{name}: distance of a jump")
+            case isa.Kind.IMMEDIATE:
+                assert o.immediate is not None
+                fields[f.name] = o.immediate
+    if o.predicate is None:
+        return Instruction(o.name, fields)
+    return Instruction(o.name, fields, registers[o.predicate[0]], o.predicate[1])
+
+
+def _within(value: int, low: int, high: int, what: str) -> int:
+    if not low <= value <= high:
+        raise InputError(f"{what} must be {low} to {high}, not {value}")
+    return value
+
+
+def _check(program: Program, config: MachineConfig, name: str) -> None:
+    """Raise `InputError` for what no warp of this machine can execute."""
+    if program.parameters:
+        given = ", ".join(p.name for p in program.parameters)
+        raise InputError(f"{name}: a program of the machine must have no parameters, not {given}")
+    for s in statements(program.body):
+        if isinstance(s, Statement):
+            _check_instruction(s, config, f"{name}: {s.label}")
+
+
+def _check_instruction(s: Statement, config: MachineConfig, name: str) -> None:
+    spec = isa.INSTRUCTIONS.get(s.name)
+    if s.name in ("wait", "signal"):
+        channel = dict(s.operands).get("channel")
+        if not isinstance(channel, Const):
+            raise InputError(f"{name}: the channel of {s.name} must be a number, not {channel}")
+        if not 0 <= channel.value < config.channels:
+            raise InputError(f"{name}: channels must be at least {channel.value + 1}, not {config.channels}")
+        return
+    if spec is None or spec.engine is None:
+        raise InputError(f"{name}: must be an operation of the machine, not {s.name}")
+    given = dict(s.operands)
+    for o in spec.operands:
+        value = given.get(o.name)
+        if value is None or isinstance(value, Region):
+            found = "nothing" if value is None else "a region"
+            raise InputError(f"{name}: {o.name} of {s.name} must be an expression, not {found}")
+    others = [n for n in given if n not in spec.parameters and n not in {o.name for o in spec.operands}]
+    if others:
+        raise InputError(f"{name}: {s.name} must have no operand {others[0]}")

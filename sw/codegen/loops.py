@@ -1,0 +1,207 @@
+"""How often loops run and branches are taken, as far as that is known, and what follows for their form."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+
+from hw import isa
+from sw.codegen.operands import evaluated
+from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, substitute
+from sw.ir.program import (
+    Assign,
+    For,
+    If,
+    Instruction,
+    Program,
+    Region,
+    Statement,
+    While,
+    change_expressions,
+)
+from sw.ir.ranges import bounds
+
+#: Iterations of a loop of which nothing is known.
+ASSUMED_TRIPS = 8
+#: Instructions up to which a branch becomes predicates: a jump costs one cycle, and so does each of those.
+PREDICATED = 2
+
+
+def trip_count(loop: For) -> int | None:
+    """How often a loop runs, where its bounds are constants."""
+    start, stop, step = loop.start, loop.stop, loop.step
+    if isinstance(start, Const) and isinstance(stop, Const) and isinstance(step, Const) and step.value:
+        return len(range(start.value, stop.value, step.value))
+    if start == stop and isinstance(step, Const) and step.value:
+        return 0
+    return None
+
+
+def expected_trips(loop: For) -> float:
+    """How often a loop runs: known, or the middle of what the ranges of its bounds allow."""
+    count = trip_count(loop)
+    if count is not None:
+        return count
+    (low, high), (first, last) = bounds(loop.stop), bounds(loop.start)
+    step = loop.step.value if isinstance(loop.step, Const) and loop.step.value else 1
+    ends = sorted((max(0, -(-(low - last) // step)), max(0, -(-(high - first) // step))))
+    return sum(ends) / 2 if ends[1] < 1 << 20 else ASSUMED_TRIPS
+
+
+def likelihood(condition: Expr) -> float:
+    """How likely a condition holds: values in a range are taken as equally frequent."""
+    low, high = bounds(condition)
+    if low == high:
+        return float(low)
+    if not isinstance(condition, Apply):
+        return 0.5
+    args = condition.args
+    match condition.op:
+        case Op.NOT:
+            return 1 - likelihood(args[0])
+        case Op.AND:
+            return likelihood(args[0]) * likelihood(args[1])
+        case Op.OR:
+            return 1 - (1 - likelihood(args[0])) * (1 - likelihood(args[1]))
+        case Op.EQ | Op.NE if args[0].kind is args[1].kind:
+            low, high = bounds(apply(Op.SUB, *args)) if args[0].kind.value == "int" else (0, 1)
+            once = 1 / max(2, min(high - low + 1, 1 << 10)) if high - low < 1 << 31 else 1 / ASSUMED_TRIPS
+            return once if condition.op is Op.EQ else 1 - once
+    return 0.5
+
+
+def simplify(program: Program) -> Program:
+    """The program without loops of no or one step, branches of known conditions, and small branches.
+
+    What a small branch guards is predicated instead.
+    """
+    return dataclasses.replace(program, body=_body(program.body, {}))
+
+
+def _body(body: tuple[Statement, ...], values: dict[str, Expr]) -> tuple[Statement, ...]:
+    made: list[Statement] = []
+    for s in body:
+        made += _statement(s, values)
+    return tuple(made)
+
+
+def _statement(s: Statement, values: dict[str, Expr]) -> list[Statement]:
+    match s:
+        case Instruction():
+            s = substituted(s, values)
+            if s.when is not None and bounds(s.when) == (0, 0):
+                return []
+            return [dataclasses.replace(s, when=None) if s.when and bounds(s.when) == (1, 1) else s]
+        case Assign():
+            return [dataclasses.replace(s, value=substitute(s.value, values))]
+        case For():
+            start, stop, step = (substitute(e, values) for e in (s.start, s.stop, s.step))
+            s = dataclasses.replace(s, start=start, stop=stop, step=step)
+            count = trip_count(s)
+            if count == 0:
+                return []
+            if count == 1:
+                return list(_body(s.body, values | {s.variable: s.start}))
+            return [dataclasses.replace(s, body=_body(s.body, values))]
+        case If():
+            return _branch(s, values)
+        case While():
+            return [
+                dataclasses.replace(s, condition=substitute(s.condition, values), body=_body(s.body, values))
+            ]
+
+
+def _branch(s: If, values: dict[str, Expr]) -> list[Statement]:
+    condition = substitute(s.condition, values)
+    low, high = bounds(condition)
+    if low == high:
+        return list(_body(s.body if low else s.orelse, values))
+    then, other = _body(s.body, values), _body(s.orelse, values)
+    both = (*then, *other)
+    if (
+        len(both) <= PREDICATED
+        and all(isinstance(x, Instruction) for x in both)
+        and _worth(condition, then, other)
+    ):
+        return [_under(condition, x) for x in then] + [_under(apply(Op.NOT, condition), x) for x in other]
+    if other and not then:
+        # One jump instead of two.
+        condition, then, other = apply(Op.NOT, condition), other, then
+    return [dataclasses.replace(s, condition=condition, body=then, orelse=other)]
+
+
+def _worth(condition: Expr, then: tuple[Statement, ...], other: tuple[Statement, ...]) -> bool:
+    """Whether predicates are not dearer than jumps: operands are computed whatever a predicate is."""
+    free = frozenset(_parts((condition,)))
+    mine, others = (frozenset(_parts(_computed(body))) - free for body in (then, other))
+    chance = likelihood(condition)
+    jumps = 1 + (chance if then and other else 0)
+    return (1 - chance) * _cycles(mine - others) + chance * _cycles(others - mine) <= jumps
+
+
+def _computed(body: tuple[Statement, ...]) -> Iterator[Expr]:
+    for s in body:
+        if isinstance(s, Instruction):
+            yield from evaluated(s)
+
+
+def _parts(expressions: Iterable[Expr]) -> Iterator[Apply]:
+    """What is computed for expressions."""
+    return (e for expr in expressions for e in expr.walk() if isinstance(e, Apply))
+
+
+def _cycles(parts: Iterable[Apply]) -> int:
+    """About as many cycles as operators take."""
+    return sum(_operator_cycles(e) for e in parts)
+
+
+def _operator_cycles(expr: Apply) -> int:
+    name = {Op.MUL: "mul", Op.DIV: "div", Op.MOD: "rem"}.get(expr.op)
+    divisor = expr.args[-1]
+    power = isinstance(divisor, Const) and divisor.value > 0 and not divisor.value & (divisor.value - 1)
+    return 1 if name is None or power else isa.INSTRUCTIONS[name].cycles
+
+
+def _under(condition: Expr, s: Statement) -> Statement:
+    assert isinstance(s, Instruction)
+    when = condition if s.when is None else apply(Op.AND, condition, s.when)
+    return dataclasses.replace(s, when=when)
+
+
+def substituted(s: Instruction, values: dict[str, Expr]) -> Instruction:
+    """The instruction with variables replaced by name."""
+    if not values:
+        return s
+    return change_expressions(s, lambda e: substitute(e, values))
+
+
+def is_mutable(variable: Var, assigned: dict[str, int]) -> bool:
+    """Whether several statements assign a scalar, so that its type tells nothing of its values."""
+    return assigned.get(variable.name, 0) > 1
+
+
+def mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
+    """The program with every expression that a warp evaluates changed; regions that only describe are not."""
+    return dataclasses.replace(program, body=_mapped(program.body, change))
+
+
+def _mapped(body: tuple[Statement, ...], change: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
+    made: list[Statement] = []
+    for s in body:
+        match s:
+            case Instruction():
+                operands = tuple((n, o if isinstance(o, Region) else change(o)) for n, o in s.operands)
+                when = None if s.when is None else change(s.when)
+                made.append(dataclasses.replace(s, operands=operands, when=when))
+            case Assign(_, value):
+                made.append(dataclasses.replace(s, value=change(value)))
+            case For(_, start, stop, step, inner):
+                start, stop, step = change(start), change(stop), change(step)
+                inner = _mapped(inner, change)
+                made.append(dataclasses.replace(s, start=start, stop=stop, step=step, body=inner))
+            case If(condition, inner, orelse):
+                then, other = _mapped(inner, change), _mapped(orelse, change)
+                made.append(dataclasses.replace(s, condition=change(condition), body=then, orelse=other))
+            case While():
+                made.append(dataclasses.replace(s, body=_mapped(s.body, change)))
+    return tuple(made)

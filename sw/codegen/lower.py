@@ -1,0 +1,250 @@
+"""Statements of one warp become operations on any number of registers (docs/codegen.md, "Code").
+
+Operands and parameters of an operation are computed before the waits that stand right before it: what is
+between a wait and its operation delays the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hw import isa
+from hw.errors import InputError
+from sw.codegen.loops import expected_trips, likelihood, simplify, trip_count
+from sw.codegen.operands import is_engine, modified, needed, operands, unbounded
+from sw.codegen.parameters import Held, Wanted, check
+from sw.codegen.select import Selector, guarded
+from sw.codegen.virtual import ZERO, Code, Emitter, Predicate, fits_parameter
+from sw.ir.expression import Const, Expr, Op, Var, apply
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While, statements
+from sw.ir.ranges import bounds, may_wrap
+
+Finish = Callable[[], None]
+
+#: Stands for an instruction that the machine does not have, where a program is only counted.
+GENERIC = "generic"
+
+
+def lower(program: Program, *, simple: bool = False, exact: bool = False) -> Code:
+    """The operations of a program; instructions of other names than the machine's count as one each.
+
+    Parameters of the program are taken to be in registers. `simple` tells that `simplify` has nothing to do.
+    Raises `InputError` for a `while`, and, if the code is to be `exact`, for loops whose number of steps may
+    not fit 32 bits.
+    """
+    return _Lowering(program if simple else simplify(program), exact).code()
+
+
+def _nothing() -> None:
+    pass
+
+
+class _Lowering:
+    """State along the program: where variables are, what parameter registers hold."""
+
+    def __init__(self, program: Program, exact: bool):
+        self.program, self.exact = program, exact
+        self.to = Emitter()
+        self.places: dict[str, int] = {}
+        self.select = Selector(self.to, self.places)
+        self.needed = needed(program.body)
+        self.wanted = Wanted(unbounded(program))
+        self.held = Held()
+        self.depth = 0
+        #: Index of the operation where the latest loop ended, and of the farthest that a jump goes to.
+        self.loop_end = self.landing = -1
+
+    def code(self) -> Code:
+        """All of it, ended by halt."""
+        for p in self.program.parameters:
+            if p.name in self.needed:
+                self.places[p.name] = self.to.register()
+                self.to.code.given.append(self.places[p.name])
+        self.body(self.program.body)
+        self.to.emit("halt")
+        return self.to.code
+
+    def body(self, body: tuple[Statement, ...]) -> None:
+        """Statements in order."""
+        i = 0
+        while i < len(body):
+            waits = i
+            while waits < len(body) and _is_wait(body[waits]):
+                waits += 1
+            after = body[waits] if waits < len(body) else None
+            # An assignment may change what the waits' predicates depend on, and it does not hurry.
+            late = after is None or isinstance(after, Assign)
+            finish = _nothing if late or after is None else self.prepare(after)
+            for wait in body[i:waits]:
+                self.prepare(wait)()
+            if late and after is not None:
+                finish = self.prepare(after)
+            finish()
+            i = waits + 1
+
+    def prepare(self, s: Statement) -> Finish:
+        """Emit what can stand before a statement's waits; the rest is emitted by what comes back."""
+        match s:
+            case Assign(target, value):
+                if target in self.needed:
+                    self.assign(target, value)
+                return _nothing
+            case Instruction():
+                return self.instruction(s)
+            case For():
+                return _nothing if self.idle(s) else self.loop(s)
+            case If():
+                return _nothing if self.idle(s) else self.branch(s)
+            case While():
+                raise InputError(f"{self.program.name}: the machine has no loops that depend on data (while)")
+
+    def idle(self, s: Statement) -> bool:
+        """Whether a statement does nothing that an instruction depends on."""
+        nested = statements((s,))
+        return not any(isinstance(x, Instruction) or _target(x) in self.needed for x in nested)
+
+    def assign(self, target: str, value: Expr) -> None:
+        """A scalar takes a value, in the register that it keeps."""
+        if target not in self.places:
+            register = self.to.register()
+            self.select.value(guarded(value), register)
+            self.places[target] = register
+        else:
+            self.select.value(guarded(value), self.places[target])
+        self.held.forget({target})
+
+    def write_parameters(self, s: Statement) -> None:
+        """Write the parameter registers that all of a statement wants to hold the same."""
+        for name, expr in self.wanted.of(s).items():
+            if expr is None or self.held.holds(name, expr):
+                continue
+            check(self.program.name, name, expr)
+            self.held.values[name] = expr
+            number = isa.PARAMETERS[name].index
+            if isinstance(expr, Const) and fits_parameter(expr.value):
+                self.to.emit("parami", immediate=expr.value, number=number)
+            else:
+                self.to.emit("param", sources=(self.select.value(guarded(expr)),), number=number)
+
+    # Instructions
+
+    def instruction(self, s: Instruction) -> Finish:
+        """Operands first; what comes back issues the instruction."""
+        predicate: Predicate | None = None
+        if s.when is not None:
+            low, high = bounds(s.when)
+            if high == 0:
+                return _nothing
+            predicate = None if low else self.select.truth(guarded(s.when))
+        if s.name in ("wait", "signal"):
+            channel = dict(s.operands).get("channel", Const(0))
+            number = channel.value if isinstance(channel, Const) else None
+            return lambda: self._issue(s.name, (), number, predicate)
+        if is_engine(s):
+            self.write_parameters(s)
+        found: dict[Expr, int] = {}
+        for expr in operands(s).values():
+            if expr not in found:
+                found[expr] = self.select.value(guarded(expr, s.when))
+        registers = tuple(found[expr] for expr in operands(s).values())
+        name = s.name if is_engine(s) else GENERIC
+        return lambda: self._issue(name, registers, None, predicate)
+
+    def _issue(
+        self, name: str, registers: tuple[int, ...], number: int | None, predicate: Predicate | None
+    ) -> None:
+        self.to.emit(name, None, registers, None, predicate, number=number)
+
+    # Loops
+
+    def loop(self, s: For) -> Finish:
+        """Count and first value of the variable first; what comes back is the loop."""
+        count = trip_count(s)
+        self.write_parameters(s)
+        used = s.variable in self.needed
+        variable = step = ZERO
+        if used:
+            variable = self.select.value(guarded(s.start), self.to.register())
+            if not isinstance(s.step, Const):
+                step = self.select.value(guarded(s.step))
+        trips = self.to.constant(count) if count is not None else self.trips(s)
+
+        def finish() -> None:
+            if used:
+                self.places[s.variable] = variable
+            head = self.to.emit("loop", None, (trips,))
+            head.certain = (count or 0) > 0
+            self.depth += 1
+            self.to.code.depth = max(self.to.code.depth, self.depth)
+            self.repeat(s, head.certain, variable, step)
+            self.depth -= 1
+            head.link = self.loop_end = self.to.here - 1
+
+        return finish
+
+    def repeat(self, s: For, certain: bool, variable: int, step: int) -> None:
+        """The loop's body, its variable's step, and what the machine asks of a loop's end."""
+        start = self.to.here
+        wants = self.wanted.of(s)
+        before = dict(self.held.values)
+        self.held.forget(modified(s))
+        self.held.values |= {name: None for name, expr in wants.items() if expr is None}
+        with self.to.weighted(expected_trips(s)):
+            self.body(s.body)
+            if s.variable in self.needed:
+                if isinstance(s.step, Const):
+                    self.select.value(apply(Op.ADD, Var(s.variable), s.step), variable)
+                else:
+                    self.to.emit("add", variable, (variable, step))
+            if self.to.here in (start, self.loop_end + 1, self.landing):
+                self.to.emit("nop")
+        self.held.forget({s.variable})
+        if not certain:
+            self.held.merge(before)
+
+    def trips(self, s: For) -> int:
+        """How often a loop runs whose bounds are no constants."""
+        low, high = bounds(s.step)
+        if self.exact and low <= 0 <= high:
+            raise InputError(f"{self.program.name}: the step of a loop must be known to be not 0: {s.step}")
+        length = apply(Op.SUB, s.stop, s.start) if s.start != Const(0) else s.stop
+        if self.exact and may_wrap(length):
+            raise InputError(f"{self.program.name}: a loop must have bounds within 31 bits: {s.stop}")
+        if s.step != Const(1):
+            rounded = apply(Op.SUB, apply(Op.ADD, length, s.step), 1 if low > 0 else -1)
+            length = apply(Op.DIV, rounded, s.step)
+        return self.select.value(guarded(length))
+
+    # Branches
+
+    def branch(self, s: If) -> Finish:
+        """The condition first; what comes back is the branch, with jumps."""
+        self.write_parameters(s)
+        register, sense = self.select.truth(guarded(s.condition))
+        chance = likelihood(s.condition)
+
+        def finish() -> None:
+            wants = self.wanted.of(s)
+            jump = self.to.emit("jump", predicate=(register, not sense))
+            before = dict(self.held.values)
+            with self.to.weighted(chance):
+                self.body(s.body)
+                over = self.to.emit("jump") if s.orelse else None
+            jump.link = self.landing = self.to.here
+            after, self.held.values = self.held.values, before
+            if over is not None:
+                with self.to.weighted(1 - chance):
+                    self.body(s.orelse)
+                over.link = self.landing = self.to.here
+            self.held.merge(after)
+            self.held.values |= {name: None for name, expr in wants.items() if expr is None}
+
+        return finish
+
+
+def _target(s: Statement) -> str | None:
+    return s.target if isinstance(s, Assign) else None
+
+
+def _is_wait(s: Statement) -> bool:
+    return isinstance(s, Instruction) and s.name == "wait"

@@ -1,0 +1,144 @@
+"""What of a program a warp evaluates: operands, parameters, predicates; regions only describe."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from hw import isa
+from sw.codegen.names import names
+from sw.ir.expression import Const, Expr
+from sw.ir.intrinsics import INTRINSICS
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, statements
+
+#: What a parameter register holds where nothing is stated: its value at the start.
+UNSTATED = Const(0)
+
+
+def is_engine(instruction: Instruction) -> bool:
+    """Whether it is an operation of one of the machine's engines."""
+    spec = isa.INSTRUCTIONS.get(instruction.name)
+    return spec is not None and spec.engine is not None
+
+
+def parameters(instruction: Instruction) -> dict[str, Expr]:
+    """The parameter registers that an engine operation reads, with the values it wants there."""
+    if not is_engine(instruction):
+        return {}
+    given = {name: value for name, value in instruction.operands if isinstance(value, Expr)}
+    return {name: given.get(name, UNSTATED) for name in isa.INSTRUCTIONS[instruction.name].parameters}
+
+
+def operands(instruction: Instruction) -> dict[str, Expr]:
+    """Expressions that must be in registers when an instruction is issued.
+
+    Regions beside the operands of the machine's own instructions only describe; for others they are all
+    that is known of addresses, and both ends of every interval count.
+    """
+    intrinsic = INTRINSICS.get(instruction.name)
+    if instruction.name in ("wait", "signal"):
+        return {}
+    spec = isa.INSTRUCTIONS.get(instruction.name) if intrinsic else None
+    skip = spec.parameters if spec else ()
+    found: dict[str, Expr] = {}
+    given = instruction.operands
+    if spec and spec.engine:
+        # In the order of the machine's fields, whatever the order in the text.
+        order = [o.name for o in spec.operands]
+        given = tuple(
+            sorted(given, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
+        )
+    for name, value in given:
+        if isinstance(value, Region):
+            found |= _ends(name, value)
+        elif name not in skip:
+            found[name] = value
+    if intrinsic is None:
+        for kind, accesses in (("read", instruction.reads), ("write", instruction.writes)):
+            for i, access in enumerate(accesses):
+                if isinstance(access, Region):
+                    found |= _ends(f"{kind}{i}", access)
+    return found
+
+
+def _ends(name: str, region: Region) -> dict[str, Expr]:
+    return {
+        f"{name}.{i}.{end}": value
+        for i, interval in enumerate(region.box)
+        for end, value in (("start", interval.start), ("stop", interval.stop))
+        if not isinstance(value, Const)
+    }
+
+
+def evaluated(instruction: Instruction) -> Iterator[Expr]:
+    """All expressions that a warp computes for an instruction."""
+    yield from operands(instruction).values()
+    yield from parameters(instruction).values()
+    if instruction.when is not None:
+        yield instruction.when
+
+
+def modified(statement: Statement) -> set[str]:
+    """Scalars and loop variables that a statement changes."""
+    match statement:
+        case Assign(target):
+            return {target}
+        case For():
+            return {statement.variable}.union(*(modified(s) for s in statement.body))
+        case While():
+            return set().union(*(modified(s) for s in statement.body))
+        case If():
+            return set().union(*(modified(s) for s in (*statement.body, *statement.orelse)))
+    return set()
+
+
+def unbounded(program: Program) -> set[str]:
+    """Scalars that several statements assign, and what depends on them: types tell nothing of them."""
+    count = Counter(s.target for s in statements(program.body) if isinstance(s, Assign))
+    found = {name for name, times in count.items() if times > 1}
+    changed = bool(found)
+    while changed:
+        changed = False
+        for s in statements(program.body):
+            fresh = isinstance(s, Assign) and s.target not in found
+            if isinstance(s, Assign) and fresh and not found.isdisjoint(names(s.value)):
+                found.add(s.target)
+                changed = True
+    return found
+
+
+def needed(body: tuple[Statement, ...]) -> set[str]:
+    """Names whose values reach an instruction, a loop's bounds or a branch."""
+    roots: set[str] = set()
+    sources: dict[str, set[str]] = {}
+    _collect(body, roots, sources)
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(sources.get(name, ()))
+    return found
+
+
+def _collect(body: tuple[Statement, ...], roots: set[str], sources: dict[str, set[str]]) -> None:
+    for s in body:
+        match s:
+            case Instruction():
+                for expr in evaluated(s):
+                    roots.update(names(expr))
+            case Assign(target, value):
+                sources.setdefault(target, set()).update(names(value))
+            case For(variable, start, stop, step, inner):
+                for expr in (start, stop, step):
+                    roots.update(names(expr))
+                sources.setdefault(variable, set())
+                _collect(inner, roots, sources)
+            case If(condition, inner, orelse):
+                roots.update(names(condition))
+                _collect(inner, roots, sources)
+                _collect(orelse, roots, sources)
+            case While(condition, inner):
+                roots.update(names(condition))
+                _collect(inner, roots, sources)

@@ -1,0 +1,130 @@
+"""Where parameter registers are written: as far outside as all operations want the same value.
+
+A parameter register keeps its value, and there is one of each per warp. Writing is worth moving out of a loop
+in which no operation wants another value and nothing changes the value's variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hw import isa
+from hw.errors import InputError
+from sw.codegen.loops import trip_count
+from sw.codegen.names import names as names_of
+from sw.codegen.operands import UNSTATED, modified, parameters
+from sw.ir.expression import Const, Expr, Op, apply
+from sw.ir.program import Assign, For, If, Instruction, Statement, While
+from sw.ir.ranges import bounds
+
+#: By parameter: the value that a statement wants before it, None where it wants several.
+Wants = dict[str, Expr | None]
+
+_MASK = (1 << 32) - 1
+
+
+class Wanted:
+    """What every statement of a program wants parameter registers to hold.
+
+    `mutable` names scalars of whose values nothing is known. A parameter of an operation that may not happen
+    is cut to its width, unless its range shows that it fits: a value too wide is an error even if nothing
+    reads it. Of mutable scalars that is taken for granted.
+    """
+
+    def __init__(self, mutable: set[str]):
+        self.mutable = mutable
+        self._known: dict[int, tuple[Statement, Wants]] = {}
+
+    def of(self, statement: Statement) -> Wants:
+        """What the statement wants; the same for all that is nested in it, or None."""
+        found = self._known.get(id(statement))
+        if found is None:
+            # The statement is kept with its wants, so that its identity stays its own.
+            found = self._known[id(statement)] = statement, self._of(statement)
+        return found[1]
+
+    def _of(self, statement: Statement) -> Wants:
+        match statement:
+            case Instruction():
+                return {name: self._safe(statement, name, e) for name, e in parameters(statement).items()}
+            case For():
+                wants = self._settled(statement, statement.body)
+                certain = (trip_count(statement) or 0) > 0
+                return wants if certain else {n: self._if_fits(n, e) for n, e in wants.items()}
+            case If():
+                both = self._settled(statement, (*statement.body, *statement.orelse))
+                return {n: self._if_fits(n, e) for n, e in both.items()}
+            case While():
+                return dict.fromkeys(self._settled(statement, statement.body))
+            case Assign():
+                return {}
+
+    def _settled(self, around: Statement, body: Iterable[Statement]) -> Wants:
+        """What all statements of a body want, as long as the body does not change it."""
+        found: Wants = {}
+        for s in body:
+            for name, expr in self.of(s).items():
+                found[name] = expr if found.setdefault(name, expr) == expr else None
+        changed = modified(around)
+        return {n: None if e is None or _uses(e, changed) else e for n, e in found.items()}
+
+    def _safe(self, i: Instruction, name: str, expr: Expr) -> Expr:
+        return safe(i, name, expr) if self._if_fits(name, expr) is None else expr
+
+    def _if_fits(self, name: str, expr: Expr | None) -> Expr | None:
+        if expr is None or fits(name, expr) or not self.mutable.isdisjoint(names_of(expr)):
+            return expr
+        return None
+
+
+def fits(name: str, expr: Expr) -> bool:
+    """Whether a parameter register is wide enough for all that an expression may be."""
+    bits = isa.PARAMETERS[name].bits
+    low, high = bounds(expr)
+    return bits >= 32 or (low >= 0 and high < 1 << bits)
+
+
+def safe(i: Instruction, name: str, expr: Expr) -> Expr:
+    """What a parameter is set to for an operation: cut to its width, if it might not fit.
+
+    The same for all operations that want the same, whatever their predicates.
+    """
+    if i.when is None or fits(name, expr):
+        return expr
+    limit = (1 << isa.PARAMETERS[name].bits) - 1
+    return apply(Op.MAX, expr, 0) if bounds(expr)[1] <= limit else apply(Op.BIT_AND, expr, limit)
+
+
+def check(program: str, name: str, expr: Expr) -> None:
+    """Raise `InputError` for a constant that is too wide for a parameter register."""
+    bits = isa.PARAMETERS[name].bits
+    if isinstance(expr, Const) and not 0 <= (value := expr.value & _MASK) < 1 << bits:
+        shown = expr.value if expr.value < 0 else value
+        raise InputError(f"{program}: {name} must be 0 to {(1 << bits) - 1}, not {shown}")
+
+
+class Held:
+    """What the parameter registers hold as code is emitted in order; None where that is not known."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Expr | None] = {}
+
+    def holds(self, name: str, expr: Expr) -> bool:
+        """Whether the register holds that value."""
+        return self.values.get(name, UNSTATED) == expr
+
+    def forget(self, changed: set[str]) -> None:
+        """These variables have another value now."""
+        for name, expr in self.values.items():
+            if not (expr is None or isinstance(expr, Const)) and _uses(expr, changed):
+                self.values[name] = None
+
+    def merge(self, other: dict[str, Expr | None]) -> None:
+        """Control comes from here or from elsewhere."""
+        for name in self.values.keys() | other.keys():
+            if self.values.get(name, UNSTATED) != other.get(name, UNSTATED):
+                self.values[name] = None
+
+
+def _uses(expr: Expr, names: set[str]) -> bool:
+    return not names.isdisjoint(names_of(expr))

@@ -1,0 +1,148 @@
+"""Code with any number of registers: what statements become before registers are given out.
+
+Operations are the machine's instructions, in a line as in instruction memory. Registers are numbers; 0 is the
+machine's r0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from hw import isa
+
+ZERO = 0
+
+#: A predicate: a register, and whether the operation happens where it is not 0 (True) or where it is (False).
+Predicate = tuple[int, bool]
+
+_IMMEDIATE_BITS = isa.layout("addi")["imm"].width
+_LI_BITS = isa.layout("li")["imm"].width
+_PARAMI_BITS = isa.layout("parami")["imm"].width
+
+
+def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
+    """Whether a signed field holds the value; the field of the immediate forms where none is given."""
+    return -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def fits_parameter(value: int) -> bool:
+    """Whether `parami` holds the value."""
+    return fits(value, _PARAMI_BITS)
+
+
+def load_cycles(value: int) -> int:
+    """Instructions, and cycles, that it takes to bring a constant into a register."""
+    return len(pieces(value)) if value else 0
+
+
+def pieces(value: int) -> list[int]:
+    """Immediates of `li`, then of `lih`s, each signed as the field wants it, most significant first."""
+    found: list[int] = []
+    while not fits(value, _LI_BITS):
+        low = value & (1 << _LI_BITS) - 1
+        found.insert(0, low - (1 << _LI_BITS) if low >> _LI_BITS - 1 else low)
+        value >>= _LI_BITS
+    return [value, *found]
+
+
+@dataclass(slots=True)
+class Operation:
+    """One instruction: registers in field order, immediate, number of its channel or parameter, predicate.
+
+    `link` is, for a loop, the index of the last operation of its body; for a jump, that of the operation
+    where it continues. `weight` is how often it is executed, as far as that is known, and `certain` tells of
+    a loop that its body is executed at least once.
+    """
+
+    name: str
+    target: int | None = None
+    sources: tuple[int, ...] = ()
+    immediate: int | None = None
+    number: int | None = None
+    predicate: Predicate | None = None
+    weight: float = 1
+    link: int = -1
+    certain: bool = False
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Registers whose value it needs; a predicated one may leave its target as it is."""
+        if self.predicate is None:
+            return self.sources
+        if self.target is None:
+            return (*self.sources, self.predicate[0])
+        return (*self.sources, self.predicate[0], self.target)
+
+
+@dataclass
+class Code:
+    """A warp's operations, and how many registers they name, ZERO included."""
+
+    operations: list[Operation] = field(default_factory=list)
+    registers: int = 1
+    #: Registers that hold a value before the first operation: the program's parameters.
+    given: list[int] = field(default_factory=list)
+    #: How deep loops nest.
+    depth: int = 0
+
+
+class Emitter:
+    """Appends operations with the weight of the place."""
+
+    def __init__(self) -> None:
+        self.code = Code()
+        self.weight: float = 1
+
+    def register(self) -> int:
+        """A register that nothing uses yet."""
+        self.code.registers += 1
+        return self.code.registers - 1
+
+    def emit(
+        self,
+        name: str,
+        target: int | None = None,
+        sources: tuple[int, ...] = (),
+        immediate: int | None = None,
+        predicate: Predicate | None = None,
+        *,
+        number: int | None = None,
+    ) -> Operation:
+        """Append one operation."""
+        made = Operation(name, target, sources, immediate, number, predicate, self.weight)
+        self.code.operations.append(made)
+        return made
+
+    def constant(self, value: int, target: int | None = None, predicate: Predicate | None = None) -> int:
+        """Bring a constant into a register; 0 is there already where no target is asked for."""
+        if value == 0 and target is None:
+            return ZERO
+        target = self.register() if target is None else target
+        first, *rest = pieces(value)
+        self.emit("li", target, (), first, predicate)
+        for piece in rest:
+            self.emit("lih", target, (target,), piece, predicate)
+        return target
+
+    def copy(self, source: int, target: int | None) -> int:
+        """Bring a register into another one, if another is asked for."""
+        if target is None or target == source:
+            return source
+        self.emit("addi", target, (source,), 0)
+        return target
+
+    @contextmanager
+    def weighted(self, factor: float) -> Iterator[None]:
+        """What is appended inside is executed that many times for each time outside."""
+        before, self.weight = self.weight, self.weight * factor
+        try:
+            yield
+        finally:
+            self.weight = before
+
+    @property
+    def here(self) -> int:
+        """The index of the next operation."""
+        return len(self.code.operations)

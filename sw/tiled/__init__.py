@@ -1,0 +1,1 @@
+"""Products and convolutions as sequential tile programs, operands as closed forms of the loops."""

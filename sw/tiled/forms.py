@@ -1,0 +1,86 @@
+"""Closed forms of the loops around an operation: how often it came before, where it is, how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sw.arrangement import Loop
+from sw.ir.expression import Const, Expr, Op, Var, apply, fold
+from sw.ir.types import Kind, Type
+
+Loops = Sequence[Loop]
+
+
+def index(loops: Loops, name: str) -> Var | None:
+    """The variable of the named loop, None where there is no such loop."""
+    for depth, loop in enumerate(loops):
+        if loop.name == name:
+            return Var(name, Type(Kind.INT, 0, loop.count, depth))
+    return None
+
+
+def linear(loops: Loops, steps: Mapping[str, int], start: int = 0) -> Expr:
+    """What starts at a number and moves on by a constant with every step of each loop."""
+    result: Expr = Const(start)
+    for loop in loops:
+        variable, step = index(loops, loop.name), steps.get(loop.name, 0)
+        if variable is not None and step:
+            result = result + variable * step
+    return result
+
+
+def count(loops: Loops) -> Expr:
+    """How many steps of the nest were before the present one."""
+    steps, step = {}, 1
+    for loop in reversed(loops):
+        steps[loop.name] = step
+        step *= loop.count
+    return linear(loops, steps)
+
+
+def size(loops: Loops, name: str, total: int, tile: int) -> Expr:
+    """Size of the present tile of an axis that the named loop cuts: a whole tile, or what is left."""
+    variable = index(loops, name)
+    if variable is None or total % tile == 0:
+        return Const(min(tile, total))
+    return smaller(total - variable * tile, tile)
+
+
+def part(loops: Loops, name: str, whole: Expr, tile: int) -> Expr:
+    """Size of the present part of a tile that the named loop cuts into parts; 0 where none is left."""
+    variable = index(loops, name)
+    if variable is None:
+        return whole
+    if isinstance(whole, Const) and whole.value % tile == 0:
+        return Const(tile)
+    return larger(smaller(whole - variable * tile, tile), 0)
+
+
+def present(loops: Loops, name: str, whole: Expr, tile: int) -> Expr | None:
+    """Whether a tile has the present part; None where every tile has every part."""
+    variable = index(loops, name)
+    if variable is None or isinstance(whole, Const):
+        return None
+    return apply(Op.LT, variable * tile, whole)
+
+
+def turns(loops: Loops, halves: int, half: int) -> Expr:
+    """Where the place lies that has its turn: places of that size take turns with every step of the nest."""
+    return count(loops) % halves * half
+
+
+def smaller(left: Expr, right: Expr | int) -> Expr:
+    """The smaller of two."""
+    return fold(Op.MIN, left, right)
+
+
+def larger(left: Expr, right: Expr | int) -> Expr:
+    """The larger of two."""
+    return fold(Op.MAX, left, right)
+
+
+def both(left: Expr | None, right: Expr | None) -> Expr | None:
+    """Both conditions, where None always holds."""
+    if left is None or right is None:
+        return left if right is None else right
+    return apply(Op.AND, left, right)

@@ -1,0 +1,172 @@
+"""Emitted tile programs: readable, and operands that mean the same as the regions beside them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from hw.config import load
+from hw.errors import InputError
+from sw.arrangement import GEMM, LOAD_A, LOAD_B, STORE, Nest, extent_of, make_nest
+from sw.convolution import Convolution
+from sw.ir import Expr, For, Instruction, Program, Region, parse_program
+from sw.ir.expression import evaluate
+from sw.ir.program import Statement
+from sw.ir.scope import retype
+from sw.patches import Axis
+from sw.problem import Product
+from sw.tiled.emit import emit
+from sw.tiled.split import share, warps
+from sw.tiling.candidates import candidates, inner_cuts
+
+Box = tuple[tuple[int, int], ...]
+
+
+def draw(r: random.Random) -> Nest | None:
+    """A random product or convolution, on a random machine, with a random blocking."""
+    config = load(r.choice(["test", "lean", "tiny"]))
+    if r.random() < 0.5:
+        a = r.choice([(), (), (3,), (2, 3)])
+        problem: Product | Convolution = Product(
+            r.randint(1, 60),
+            r.randint(1, 300),
+            r.randint(1, 60),
+            transposed_a=r.random() < 0.4,
+            transposed_b=r.random() < 0.4,
+            batch_a=a,
+            batch_b=r.choice([(), (1,), (3,)]),
+        )
+    else:
+        axes = [
+            Axis(r.randint(8, 14), r.randint(1, 3), r.randint(1, 3), r.randint(0, 3), r.randint(0, 3))
+            for _ in "yx"
+        ]
+        g = r.choice([1, 2])
+        problem = Convolution(r.randint(1, 2), g * r.randint(1, 5), *axes, g * r.randint(1, 9), groups=g)
+    t = r.choice(list(candidates(extent_of(problem), config)))
+    t = r.choice([t, *inner_cuts(config, t)])
+    try:
+        return make_nest(problem, config, blocking=t)
+    except InputError:
+        return None
+
+
+def plans(seed: str, count: int) -> Iterator[Nest]:
+    r = random.Random(seed)
+    while count:
+        plan = draw(r)
+        if plan is not None:
+            count -= 1
+            yield plan
+
+
+def executed(
+    body: tuple[Statement, ...], values: dict[str, int]
+) -> Iterator[tuple[Instruction, dict[str, int], dict[str, Box]]]:
+    """Every instruction that happens, with its register operands and its regions in numbers."""
+    for s in body:
+        if isinstance(s, For):
+            for i in range(evaluate(s.start, values), evaluate(s.stop, values), evaluate(s.step, values)):
+                yield from executed(s.body, values | {s.variable: i})
+        elif isinstance(s, Instruction) and (s.when is None or evaluate(s.when, values)):
+            operands = {n: evaluate(e, values) for n, e in s.operands if isinstance(e, Expr)}
+            regions = [a for a in (*s.reads, *s.writes) if isinstance(a, Region)]
+            boxes = {
+                a.buffer: tuple((evaluate(i.start, values), evaluate(i.stop, values)) for i in a.box)
+                for a in regions
+            }
+            yield s, operands, boxes
+
+
+def count(span: tuple[int, int]) -> int:
+    return max(0, span[1] - span[0])
+
+
+def check_operands(plan: Nest, s: Instruction, o: dict[str, int], boxes: dict[str, Box]) -> None:
+    """Registers and regions must tell of the same bytes."""
+    a, b, c = (plan.places[x] for x in "abc")
+    if s.name == "load_b_conv":
+        (ch, _), (row, _), (col, _) = boxes["tensor_b"]
+        assert o["memory"] == b.address + ch * b.matrix_bytes + row * b.pitch + col
+        spans = [count(x) for x in boxes["tensor_b"]]
+        assert spans[0] == o["outer"]
+        if spans[1] * spans[2]:
+            assert spans[1:] == [o["conv_rows"], o["inner"]]
+        else:
+            assert o["conv_rows"] == 0 or spans[1] == 0
+    elif s.name.startswith("load"):
+        place, tensor = (a, "tensor_a") if s.warp == LOAD_A else (b, "tensor_b")
+        (row, _), (col, _) = boxes[tensor]
+        assert o["memory"] == place.address + row * place.pitch + col
+        assert [count(x) for x in boxes[tensor]] == [o["outer"], o["inner"]]
+        assert o["load_stride"] == place.pitch
+    elif s.name == "store":
+        (row, _), (col, _) = boxes["tensor_c"]
+        assert o["memory"] == c.address + row * c.pitch + 4 * col
+        assert [count(x) for x in boxes["tensor_c"]] == [o["rows"], o["bytes"] // 4]
+    if s.name.startswith("load"):
+        assert o["target"] == boxes["buffer_a" if s.warp == LOAD_A else "buffer_b"][0][0]
+    if s.name.startswith("gemm"):
+        assert o["a"] == boxes["buffer_a"][0][0]
+        assert o["b"] == boxes["buffer_b"][0][0]
+        assert [o["gemm_m"], o["gemm_n"]] == [count(x) for x in boxes["accumulator"][1:]]
+    if "accumulator" in boxes:
+        (turn, _), (row, _), (col, _) = boxes["accumulator"]
+        half = plan.config.derived.acc_words // 2
+        word = o["source" if s.name == "store" else "c"]
+        assert word == turn * half + row * plan.c_pitch + col // plan.config.cols
+        assert col % plan.config.cols == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_operands_and_regions_mean_the_same(seed: int) -> None:
+    for plan in plans(f"regions {seed}", 12):
+        program = emit(plan)
+        shape = {b.name: [evaluate(x, {}) for x in b.shape] for b in program.buffers}
+        stored = np.zeros(shape["tensor_c"], int)
+        for s, operands, boxes in executed(program.body, {}):
+            for name, box in boxes.items():
+                inside = all(lo >= 0 and hi <= n for (lo, hi), n in zip(box, shape[name], strict=True))
+                assert inside or any(lo >= hi for lo, hi in box)
+            check_operands(plan, s, operands, boxes)
+            if s.name == "store":
+                stored[tuple(slice(*x) for x in boxes["tensor_c"])] += 1
+        assert (stored == 1).all(), "every element of the result is stored once"
+
+
+def test_the_text_reads_back() -> None:
+    for plan in plans("text", 25):
+        program = retype(emit(plan))
+        assert parse_program(str(program)) == program
+
+
+def test_the_array_reads_what_loads_have_written() -> None:
+    """In program order every column that a product reads was written by the last load into that place."""
+    for plan in plans("order", 25):
+        holds: dict[str, dict[int, Box]] = {"buffer_a": {}, "buffer_b": {}}
+        for s, _, boxes in executed(emit(plan).body, {}):
+            for name in holds.keys() & boxes.keys():
+                columns = range(*boxes[name][0])
+                if s.name.startswith("load"):
+                    holds[name] |= dict.fromkeys(columns, boxes[name])
+                else:
+                    assert len({holds[name][c] for c in columns}) == 1
+
+
+def flat(program: Program) -> list[tuple[str, dict[str, int]]]:
+    return [(s.label, o) for s, o, _ in executed(program.body, {})]
+
+
+def test_shares_of_the_warps_make_the_whole() -> None:
+    for plan in plans("shares", 25):
+        program = emit(plan)
+        assert warps(program) == [LOAD_A, LOAD_B, GEMM, STORE]
+        shares = [flat(share(program, w)) for w in warps(program)]
+        whole = flat(program)
+        assert sorted(map(str, whole)) == sorted(str(x) for part in shares for x in part)
+        for part in shares:
+            labels = {label for label, _ in part}
+            assert part == [x for x in whole if x[0] in labels]
