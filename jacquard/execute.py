@@ -19,7 +19,7 @@ from hw.errors import InputError
 from jacquard.tiling import plan_of_kernel
 from sw.convolution import Convolution
 from sw.kernel import Kernel
-from sw.lowering import lower
+from sw.lowering import Observer, lower
 from sw.problem import Product
 
 
@@ -195,11 +195,16 @@ def make_job(kernel: Kernel, a: np.ndarray, b: np.ndarray, settings: MemorySetti
 
 
 def compile_tasks(
-    tasks: Sequence[Task], config: MachineConfig, settings: MemorySettings, candidates: int = 0
+    tasks: Sequence[Task],
+    config: MachineConfig,
+    settings: MemorySettings,
+    candidates: int = 0,
+    after: Observer | None = None,
 ) -> list[Kernel]:
     """A kernel per task; equal products are compiled once.
 
     With `candidates`, the best of so many blockings by the exact cycle model, else the best by estimate.
+    `after` sees the tile program of each kernel after every step of its lowering.
     """
     config = settings.behind(config)
     made: dict[Product | Convolution, Kernel] = {}
@@ -210,6 +215,9 @@ def compile_tasks(
                 made[task.problem] = found[0].kernel
             else:
                 made[task.problem] = lower(task.problem, config, name=task.name, bandwidth=settings.bandwidth)
+            if after is not None:
+                chosen = made[task.problem].blocking
+                lower(task.problem, config, name=task.name, blocking=chosen, after=after)
     return [made[task.problem] for task in tasks]
 
 
@@ -221,16 +229,16 @@ def execute(
     *,
     sim: str = "",
     candidates: int = 0,
+    after: Observer | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Run the tasks as jobs of one simulation and compare everything.
 
-    `candidates` as in `compile_tasks`. `simulator` is called once all is compiled and predicted. Raises
-    `InputError` for products that the
-    machine cannot take, and missing tools.
+    `candidates` and `after` as in `compile_tasks`. `simulator` is called once all is compiled and predicted.
+    Raises `InputError` for products that the machine cannot take, and missing tools.
     """
     begin = time.perf_counter()
-    kernels = compile_tasks(tasks, config, settings, candidates)
+    kernels = compile_tasks(tasks, config, settings, candidates, after)
     jobs = [make_job(k, t.a, t.b, settings, t.name) for k, t in zip(kernels, tasks, strict=True)]
     compiled = time.perf_counter()
     predicted = [predict(config, job) for job in jobs]

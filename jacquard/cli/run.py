@@ -29,6 +29,7 @@ from jacquard.cli.options import (
     refinement,
     sizes,
 )
+from jacquard.cli.programs import print_after
 from jacquard.execute import Report, Task, execute, outputs
 from jacquard.files import atomic, check_writable
 from jacquard.report.table import print_report
@@ -79,6 +80,7 @@ class _Files:
 @click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
+@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
 @click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
 def command(
@@ -129,6 +131,7 @@ def command(
             lambda: simulator(config, sim, waves),
             sim=sim,
             candidates=rest["refine"],
+            after=print_after if rest["print_after_all"] else None,
             progress=note,
         )
     _write(report, files)

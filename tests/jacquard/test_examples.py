@@ -88,6 +88,17 @@ def test_the_commands_of_example_4(
     assert ("--plot" in line) == (tmp_path / "plan.svg").exists()
 
 
+@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "06_tile_programs/README.md").read_text()))
+def test_the_commands_of_example_6(jacquard: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    ended = jacquard(*shlex.split(line))
+    assert ended.code == 0, ended.err
+    if "--json" in line:
+        told = json.loads(ended.out)
+        assert told["after"]["scalar_executed"] < told["before"]["scalar_executed"]
+    assert ("--print-after-all" in line) == ("# ----- after canonicalize" in ended.err)
+
+
 def test_the_convolutions_of_example_5_are_proven(jacquard: Any, tmp_path: Path) -> None:
     path = tmp_path / "convolutions.onnx"
     make = module(EXAMPLES / "05_convolutions/make_model.py")

@@ -1,0 +1,146 @@
+"""What hoisting within a register budget is worth: scalar instructions, registers and cycles.
+
+    python -m bench.hoisting [--hw default] [--registers R ...] [--set bert|resnet ...] [--rtl] [--sim cpp]
+
+The address code of ResNet-50's convolutions and BERT-large's products, compiled three times with the same
+tiles: `nothing` computes every value where it is used, `everything` hoists each in the order of the program
+until the registers run out, `ours` chooses what saves most. Scalar instructions are those executed by all
+warps that are no engine operation, wait or signal. Cycles are those of the cycle model, which is exact;
+`--rtl` runs every program on the RTL as well, and compares. Exit code 1 if ours is slower than another in
+any problem, or if the RTL differs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import dataclass
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from bench.prediction import Problem, bert, resnet
+from cosim.backends import simulator
+from cosim.compare import compare
+from cosim.job import Simulator
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw import isa
+from hw.assembly import decode
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from jacquard.execute import make_job
+from sw.canonical.hoist import Strategy
+from sw.kernel import Kernel
+from sw.lowering import lower
+
+STRATEGIES = (Strategy.NOTHING, Strategy.EVERYTHING, Strategy.BUDGET)
+SETS = {"bert": bert, "resnet": resnet}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One program of one problem."""
+
+    cycles: int
+    scalars: int
+    registers: int
+    fine: bool
+
+
+def registers(kernel: Kernel) -> int:
+    """The most registers that a warp of the kernel names, r0 included."""
+    highest = 0
+    for words in kernel.programs.values():
+        for word in words:
+            code = decode(word)
+            assert code is not None
+            fields = {f.name: f for f in code.spec.fields}
+            used = [v for n, v in code.fields.items() if fields[n].kind is isa.Kind.REGISTER]
+            highest = max(highest, code.predicate, *used, 0)
+    return highest + 1
+
+
+def measure(kernel: Kernel, settings: MemorySettings, rtl: Simulator | None) -> Measured:
+    """Run one program on the model, and on the RTL if there is one."""
+    config, problem = kernel.config, kernel.problem
+    a, b = problem.random(np.random.default_rng(0))
+    job = make_job(kernel, a, b, settings)
+    outcome = predict(config, job)
+    fine = True
+    if rtl is not None:
+        (observed,) = rtl.run([job])
+        fine = compare(config, job, outcome, observed) is None and np.array_equal(
+            kernel.extract(observed.outputs[0]), problem.reference(a, b)
+        )
+    scalars = sum(count for name, count in outcome.counters.items() if name.endswith("_INSTRUCTIONS"))
+    engines = sum(count for name, count in outcome.counters.items() if name.endswith("_OPERATIONS"))
+    scalars -= engines + sum(e.kind.name in ("WAIT", "SIGNAL") for e in outcome.events)
+    return Measured(outcome.cycles, scalars, registers(kernel), fine)
+
+
+def compiled(problem: Problem, config: MachineConfig) -> list[Kernel | None]:
+    """The problem by every strategy, with the tiles that ours takes; None where registers do not suffice."""
+    ours = lower(problem, config)
+    made: list[Kernel | None] = []
+    for strategy in STRATEGIES:
+        try:
+            made.append(lower(problem, config, blocking=ours.blocking, strategy=strategy))
+        except InputError:
+            made.append(None)
+    return made
+
+
+@click.command()
+@click.option("--hw", default="default", show_default=True)
+@click.option("--registers", "counts", multiple=True, type=int, help="Per warp; default: 8, 16, 32.")
+@click.option("--set", "names", multiple=True, type=click.Choice(list(SETS)), help="Default: both.")
+@click.option("--rtl", is_flag=True, help="Run on the RTL as well, and compare.")
+@click.option("--sim", default="cpp", show_default=True, type=click.Choice(["cpp", "verilator"]))
+def main(hw: str, counts: tuple[int, ...], names: tuple[str, ...], rtl: bool, sim: str) -> None:
+    """Print a table per number of registers."""
+    console = Console(width=150)
+    wrong = slower = total = 0
+    for count in counts or (8, 16, 32):
+        config = load(hw).replace(registers=count)
+        settings = MemorySettings.of(config)
+        machine = simulator(config, sim) if rtl else None
+        table = Table(title=f"{hw}, {count} registers", box=None, header_style="dim")
+        table.add_column("problem", no_wrap=True)
+        for what in ("cycles", "scalars", "registers"):
+            for strategy in STRATEGIES:
+                table.add_column(f"{what} {_name(strategy)}", justify="right")
+        gains: list[float] = []
+        problems = [p for name in (names or SETS) for p in SETS[name]()]
+        for problem in track(problems, f"{count} registers", console=Console(stderr=True), transient=True):
+            found = [k and measure(k, settings, machine) for k in compiled(problem, config)]
+            ours = found[-1]
+            assert ours is not None
+            others = [m for m in found[:-1] if m is not None]
+            late = any(m.cycles < ours.cycles for m in others)
+            bad = not all(m.fine for m in found if m is not None)
+            slower, wrong, total = slower + late, wrong + bad, total + 1
+            gains += [m.scalars / ours.scalars for m in others[:1]]
+            cells = [
+                "-" if m is None else f"{getattr(m, what):,}"
+                for what in ("cycles", "scalars", "registers")
+                for m in found
+            ]
+            table.add_row(str(problem) + "  WRONG" * bad + "  SLOWER" * late, *cells)
+        console.print(table)
+        if gains:
+            console.print(f"scalar instructions, nothing / ours: median {statistics.median(gains):.2f}\n")
+    proof = "on the RTL" if rtl else "by the cycle model"
+    console.print(f"{total} programs: ours slower in {slower}, wrong {wrong} ({proof})")
+    sys.exit(bool(slower or wrong))
+
+
+def _name(strategy: Strategy) -> str:
+    return "ours" if strategy is Strategy.BUDGET else strategy.name.lower()
+
+
+if __name__ == "__main__":
+    main()
