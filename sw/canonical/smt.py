@@ -248,7 +248,7 @@ class _Integers:
         return self.divisions[key]
 
     def product(self, a: Any, factor: Any) -> None:
-        """Say that products with one factor are monotonous in the other, which the solver finds late or never."""
+        """Say that products with one factor are monotonous in the other: no solver finds that soon."""
         others = self.products.setdefault(factor.sexpr(), {})
         if a.sexpr() in others:
             return
