@@ -16,7 +16,7 @@ from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivis
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.linear import difference_bounds
 from sw.ir.parse import ENTRY, RESERVED
-from sw.ir.print import print_access
+from sw.ir.print import nesting, print_access
 from sw.ir.program import (
     ELEMENTS,
     SPACES,
@@ -32,6 +32,7 @@ from sw.ir.program import (
     statements,
 )
 from sw.ir.ranges import bounds
+from sw.ir.syntax import DEEPEST
 from sw.ir.types import HIGH, LOW, Kind
 
 #: Loops of a nest whose first and last iterations are both looked at; of those further in, the first.
@@ -81,10 +82,16 @@ class _Checker:
     loops: list[str] = field(default_factory=list)
     labels: set[str] = field(default_factory=set)
     once: set[str] = field(default_factory=set)
+    #: How many statements, the program itself among them, what is looked at stands in.
+    depth: int = 1
 
     def say(self, where: Location | None, found: str, expected: str) -> None:
         """One problem."""
         self.found.append(IRError(where, found, expected))
+
+    def too_deep(self, where: Location | None) -> None:
+        """What the parser would refuse to read back."""
+        self.say(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
 
     # Declarations
 
@@ -92,6 +99,7 @@ class _Checker:
         """Parameters and buffers."""
         p = self.program
         self.name(p.name, p.where, "a program")
+        self.depth += 1
         for parameter in p.parameters:
             self.declare(parameter.name, parameter.type.kind, parameter.where)
         for b in p.buffers:
@@ -100,6 +108,7 @@ class _Checker:
             self.name(b.name, b.where, "a buffer")
             self.buffer(b)
             self.buffers[b.name] = b
+        self.depth -= 1
         counted = Counter(s.target for s in statements(p.body) if isinstance(s, Assign))
         self.once = {name for name, count in counted.items() if count == 1}
 
@@ -139,6 +148,8 @@ class _Checker:
         """Every variable has a value and the kind it was declared with; nothing is divided by zero."""
         if kind is not None and expr.kind is not kind:
             self.say(where, f"{expr} of kind {expr.kind.value}", f"one of kind {kind.value}")
+        if self.depth + nesting(expr) > DEEPEST:
+            self.too_deep(where)
         for node in expr.walk():
             if isinstance(node, Var):
                 if node.name not in self.kinds:
@@ -157,11 +168,15 @@ class _Checker:
     def body(self, body: tuple[Statement, ...], assigned: set[str], surely: _Surely) -> None:
         """Statements; `assigned`, the names that surely have a value, and `surely.values` grow."""
         assigned |= {p.name for p in self.program.parameters}
+        self.depth += 1
         for s in body:
             self.statement(s, assigned, surely)
+        self.depth -= 1
 
     def statement(self, s: Statement, assigned: set[str], surely: _Surely) -> None:
         """One statement."""
+        if self.depth + isinstance(s, For | While | If) > DEEPEST:
+            self.too_deep(s.where)
         match s:
             case Instruction():
                 self.instruction(s, assigned, surely)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sw.ir.expression import Const
+from sw.ir.expression import Apply, Const, Expr, Op
 from sw.ir.program import (
     Access,
     Assign,
@@ -43,6 +43,26 @@ def print_access(access: Access) -> str:
     if not isinstance(access, Region):
         return "ANY"
     return f"{access.buffer}[{', '.join(_interval(i) for i in access.box)}]"
+
+
+def nesting(expr: Expr) -> int:
+    """How many levels the text of an expression nests, as `sw.ir.syntax.check_depth` counts them."""
+    deepest = 0
+    stack: list[tuple[Expr, int]] = [(expr, 0)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, Apply):
+            inner = list(node.args)
+            depth += 1
+            while node.op in (Op.AND, Op.OR) and isinstance(first := inner[0], Apply) and first.op is node.op:
+                # Without parentheses this is one chain, which counts once per operator for all its operands.
+                inner[:1] = first.args
+                depth += 1
+            stack += [(e, depth) for e in inner]
+        elif isinstance(node, Const) and node.value < 0:
+            depth += 1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _interval(interval: Interval) -> str:
