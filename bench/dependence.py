@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -60,7 +62,7 @@ def soundness(programs: int, first: int, runs: int, every: int, console: Console
     for title in ("programs", "loops", "number", "runs", "missing", "edges", "excess", "distances", "excess"):
         table.add_column(title, justify="left" if title == "programs" else "right")
     plan = sw.dependence.plan
-    settings = {name: getattr(plan, name) for name in _LIMITS}
+    settings: dict[str, int] = {name: getattr(plan, name) for name in _LIMITS}
     good = True
     each = max(1, programs // (3 * len(KINDS)))
     for name, knobs in KINDS.items():
@@ -105,7 +107,8 @@ def _excess(found: int, real: int) -> str:
     return f"{100 * (found / real - 1):.1f} %" if real else ""
 
 
-# Programs whose cost is measured: a function of the random generator and the number of instructions.
+# Programs whose cost is measured: functions of the random generator, instructions, elements of a buffer.
+Kind = Callable[[random.Random, int, int], list[str]]
 
 
 def _access(rng: random.Random, size: int, offset: str = "", length: int = 64) -> str:
@@ -217,14 +220,37 @@ def inner_loops(rng: random.Random, n: int, size: int) -> list[str]:
     return lines
 
 
+def short_loops(rng: random.Random, n: int, size: int) -> list[str]:
+    """Loops of unknown length around three instructions each, one after the other."""
+    lines = []
+    for i in range(0, n, 3):
+        lines.append(f"for i{i} in range(m):")
+        offset = f"4*i{i}"
+        lines += ["    " + _line(rng, i + j, lambda o=offset: _access(rng, size, o, 8)) for j in range(3)]  # type: ignore[misc]
+    return lines
+
+
+def mixed(rng: random.Random, n: int, size: int) -> list[str]:
+    """About 48 instructions of each of the other kinds, in random order."""
+    lines: list[str] = []
+    for first in range(0, n, 48):
+        kind = rng.choice((*COSTS[:-2], short_loops))
+        text = "\n".join(kind(rng, min(48, n - first), size))
+        numbered = re.sub(r"\b([Iij])(\d+)\b", lambda m, by=first: f"{m[1]}{int(m[2]) + by}", text)  # type: ignore[misc]
+        lines += numbered.splitlines()
+    return lines
+
+
 #: Kinds of programs; those of long loops have large buffers.
-COSTS = (straight, branches, predicates, loops, nests, one_loop, tiles, inexact)
+COSTS = (straight, branches, predicates, loops, nests, one_loop, tiles, inexact, short_loops, mixed)
 LONG = (long_loop, long_nest, inner_loops)
+#: Elements of a buffer per instruction.
+_ROOM: dict[Kind, int] = {short_loops: 20, mixed: 4}
 
 
-def program_of(kind: Callable[[random.Random, int, int], list[str]], n: int) -> str:
+def program_of(kind: Kind, n: int) -> str:
     """A program with that many instructions; its buffers grow with it."""
-    size = 10_000_000 if kind in LONG else max(512, n)
+    size = 10_000_000 if kind in LONG else max(512, _ROOM.get(kind, 1) * n)
     body = "\n".join("    " + line for line in kind(random.Random(n), n, size))
     head = f"    a: Buffer[{size}]\n    b: Buffer[{size}]\n    c: Buffer[256, 256]\n"
     given = "p: bool, q: bool, x: int[0, 64], n: int[0, 100000], m: int[0, 100]"
@@ -232,9 +258,12 @@ def program_of(kind: Callable[[random.Random, int, int], list[str]], n: int) -> 
 
 
 def cost(sizes: list[int], console: Console) -> bool:
-    """Measure seconds by number of instructions; whether all fitted exponents are small enough."""
+    """Measure seconds by number of instructions, and the most memory until then.
+
+    Returns whether all fitted exponents are small enough.
+    """
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("seconds for", *(f"{n:,}" for n in sizes), "exponent"):
+    for title in ("seconds for", *(f"{n:,}" for n in sizes), "exponent", "GB"):
         table.add_column(title, justify="left" if title == "seconds for" else "right")
     good = True
     for kind in (*COSTS, *LONG):
@@ -246,7 +275,9 @@ def cost(sizes: list[int], console: Console) -> bool:
             seconds.append(time.process_time() - start)
         slope = _slope([math.log(n) for n in sizes], [math.log(s) for s in seconds])
         good = good and slope <= _MOST_EXPONENT
-        table.add_row(kind.__name__.replace("_", " "), *(f"{s:.2f}" for s in seconds), f"{slope:.2f}")
+        # The most memory so far, that of the programs themselves included.
+        peak = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f}"
+        table.add_row(kind.__name__.replace("_", " "), *(f"{s:.2f}" for s in seconds), f"{slope:.2f}", peak)
     console.print(table)
     return good
 

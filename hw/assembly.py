@@ -1,19 +1,24 @@
 """Assembler and disassembler, driven by the table in `hw.isa`.
 
 One instruction per line: optional predicate (`@r3` when r3 is not 0, `@!r3` when it is), name,
-operands in field order, separated by commas. Parameters are written by name.
+operands in field order, separated by commas. Parameters are written by name. A label stands on a line of
+its own (`L2:`) and names the instruction after it: `loop r1, L2` repeats what stands before the label,
+`jump L2` continues there. Numbers in their place are those of the instruction word.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw import isa
 from hw.config import MachineConfig
 from hw.errors import InputError
 
+_LABEL = re.compile(r"[A-Za-z_]\w*")
+#: Fields that say where a loop ends and where a jump goes.
+_TARGETS = ("length", "offset")
 _LINE = re.compile(r"(?:@(?P<unless>!)?r(?P<predicate>\d+)\s+)?(?P<name>\w+)(?:\s+(?P<rest>.*))?$")
 
 
@@ -94,12 +99,14 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
     return None
 
 
-def disassemble(code: Code) -> str:
-    """The instruction as text that `assemble` reads back."""
+def disassemble(code: Code, label: str | None = None) -> str:
+    """The instruction as text that `assemble` reads back; `label` is where a loop ends or a jump goes."""
     parts = []
     for f in code.spec.fields:
         value = code.fields[f.name]
-        if f.kind is isa.Kind.REGISTER:
+        if label is not None and f.name in _TARGETS:
+            parts.append(label)
+        elif f.kind is isa.Kind.REGISTER:
             parts.append(f"r{value}")
         elif f.kind is isa.Kind.PARAMETER and value in isa.BY_PARAMETER:
             parts.append(isa.BY_PARAMETER[value].name)
@@ -113,11 +120,55 @@ def disassemble(code: Code) -> str:
 
 def disassemble_words(words: Iterable[int]) -> list[str]:
     """Text of a program, a line each; a word that is no instruction becomes `.word 0x...`."""
-    lines = []
-    for word in words:
-        code = decode(word)
-        lines.append(disassemble(code) if code and encode(code) == word else f".word {word:#010x}")
-    return lines
+    return [_text_of_word(word, _exact(word)) for word in words]
+
+
+def listing(words: Iterable[int]) -> str:
+    """Text of a program with labels where loops end and jumps go; `assemble` gives the words again.
+
+    What cannot be a label, a loop or jump that leaves the program, keeps its number.
+    """
+    words = list(words)
+    codes = [_exact(word) for word in words]
+    found = {i: target(code, i) for i, code in enumerate(codes) if code and code.name in ("loop", "jump")}
+    targets = {i: to for i, to in found.items() if 0 <= to <= len(words)}
+    names = labels(targets.values())
+    lines = [
+        _text_of_word(w, c, names.get(targets.get(i, -1)))
+        for i, (w, c) in enumerate(zip(words, codes, strict=True))
+    ]
+    return with_labels(lines, names)
+
+
+def target(code: Code, index: int) -> int:
+    """The index of the instruction after the body of a loop, or of the one where a jump continues."""
+    return index + 1 + code.fields["length" if code.name == "loop" else "offset"]
+
+
+def labels(places: Iterable[int]) -> dict[int, str]:
+    """Labels for indices of instructions, numbered in their order from 1."""
+    return {place: f"L{number}" for number, place in enumerate(sorted(set(places)), 1)}
+
+
+def with_labels(lines: Sequence[str], names: Mapping[int, str]) -> str:
+    """Lines of instructions with labels between them, by the index of the instruction after each."""
+    made: list[str] = []
+    for index, line in enumerate((*lines, None)):
+        if index in names:
+            made.append(f"{names[index]}:")
+        if line is not None:
+            made.append(line)
+    return "".join(f"{line}\n" for line in made)
+
+
+def _exact(word: int) -> Code | None:
+    """The instruction of a word that has no bits beside it."""
+    code = decode(word)
+    return code if code and encode(code) == word else None
+
+
+def _text_of_word(word: int, code: Code | None, label: str | None = None) -> str:
+    return f".word {word:#010x}" if code is None else disassemble(code, label)
 
 
 def assemble(text: str, place: str = "assembly") -> list[int]:
@@ -125,19 +176,33 @@ def assemble(text: str, place: str = "assembly") -> list[int]:
 
     Empty lines are skipped. `.word N` gives a word as it is.
     """
-    words = []
+    lines: list[tuple[int, str]] = []
+    places: dict[str, int] = {}
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
-        if line:
-            try:
-                words.append(_assemble_line(line))
-            except InputError as error:
-                raise InputError(f"{place}:{number}: {error}") from None
+        if line.endswith(":"):
+            _place_label(places, line[:-1].rstrip(), len(lines), f"{place}:{number}")
+        elif line:
+            lines.append((number, line))
+    words = []
+    for index, (number, line) in enumerate(lines):
+        try:
+            words.append(_assemble_line(line, index, places))
+        except InputError as error:
+            raise InputError(f"{place}:{number}: {error}") from None
     _check_loops(words, place)
     return words
 
 
-def _assemble_line(line: str) -> int:
+def _place_label(places: dict[str, int], label: str, index: int, where: str) -> None:
+    if not _LABEL.fullmatch(label):
+        raise InputError(f"{where}: a label must be a name, not {label!r}")
+    if label in places:
+        raise InputError(f"{where}: the label {label} must be there once")
+    places[label] = index
+
+
+def _assemble_line(line: str, index: int, places: Mapping[str, int]) -> int:
     if line.startswith(".word "):
         return _number(".word", line[6:]) & 0xFFFFFFFF
     match = _LINE.match(line)
@@ -148,10 +213,25 @@ def _assemble_line(line: str) -> int:
     if len(given) != len(spec.fields):
         names = ", ".join(f.name for f in spec.fields) or "no operand"
         raise InputError(f"{spec.name} takes {names}, not {line!r}")
-    values = {f.name: _operand(spec.name, f, text) for f, text in zip(spec.fields, given, strict=True)}
+    values = {}
+    for f, text in zip(spec.fields, given, strict=True):
+        if f.name in _TARGETS and _LABEL.fullmatch(text):
+            values[f.name] = _distance(spec.name, text, index, places)
+        else:
+            values[f.name] = _operand(spec.name, f, text)
     guarded = match["predicate"] is not None
     predicate = int(match["predicate"]) if guarded else 0
     return encode(Code(spec.name, values, predicate, guarded and not match["unless"]))
+
+
+def _distance(name: str, label: str, index: int, places: Mapping[str, int]) -> int:
+    """How far the instruction of a label is from the one after this."""
+    if label not in places:
+        raise InputError(f"{name}: there is no label {label}")
+    distance = places[label] - index - 1
+    if name == "loop" and distance < 1:
+        raise InputError(f"loop: the label {label} must stand behind the loop's body")
+    return distance
 
 
 def _operand(name: str, f: isa.Field, text: str) -> int:

@@ -17,8 +17,6 @@ from sw.tiling.machine import choose
 
 LOAD_A, LOAD_B, GEMM, STORE = range(4)
 WARPS = {LOAD_A: "load A", LOAD_B: "load B", GEMM: "gemm", STORE: "store"}
-#: Channels by buffer: (a tile is there, its place is free).
-CHANNELS = {"a": (0, 1), "b": (2, 3), "c": (4, 5)}
 #: Name of the loop over inner tiles.
 INNER = "inner"
 #: Places in each operand's buffer, and, where a partition does not fill it, in the accumulator.
@@ -96,11 +94,7 @@ def make_nest(
     blocking: Blocking | None = None,
 ) -> Nest:
     """Tiles, loops and addresses of a problem."""
-    for field, needed in (
-        ("warps", len(WARPS)),
-        ("channels", 1 + max(c for pair in CHANNELS.values() for c in pair)),
-        ("windows", 3),
-    ):
+    for field, needed in (("warps", len(WARPS)), ("windows", 3)):
         if getattr(config, field) < needed:
             raise InputError(f"{field} must be at least {needed}, not {getattr(config, field)}")
     product = problem.product if isinstance(problem, Convolution) else problem

@@ -22,6 +22,7 @@ from sw.tiled.emit import emit
 from sw.tiled.split import share, warps
 from sw.tiling.blocking import Blocking
 from sw.tiling.machine import best
+from sw.warps.convert import convert
 
 #: Blockings that are tried where a machine cannot hold the programs of the best one.
 ALTERNATIVES = 64
@@ -79,6 +80,8 @@ def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:
     """The words of every warp of an arranged problem."""
     program = retype(emit(plan))
     options.after("emit", program)
+    program = convert(program, plan.config).program
+    options.after("convert to warps", program)
     program = retype(Canonicalize()(program))
     options.after("canonicalize", program)
     words = {}

@@ -16,7 +16,7 @@ import click
 
 from hw.errors import InputError
 from jacquard import __version__
-from jacquard.cli import config, csr, deps, disasm, isa, opt, run, tile, verilog
+from jacquard.cli import check, config, csr, deps, disasm, isa, opt, run, tile, verilog, warps
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 
@@ -36,7 +36,7 @@ def cli(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (run, tile, opt, config, isa, csr, disasm, verilog, deps):
+for _module in (run, tile, opt, check, config, isa, csr, disasm, verilog, deps, warps):
     cli.add_command(_module.command)
 
 

@@ -1,4 +1,4 @@
-"""`jacquard run`: products and convolutions of a model, or a shape, on the RTL, checked."""
+"""`jacquard run`: a model's products and convolutions, a shape, or a tile program on the RTL, checked."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.console import Console
 
 from cosim import trace as chrome
 from cosim.backends import BACKENDS, simulator
+from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -29,10 +30,12 @@ from jacquard.cli.options import (
     refinement,
     sizes,
 )
-from jacquard.cli.programs import print_after
-from jacquard.execute import Report, Task, execute, outputs
+from jacquard.cli.programs import print_after, read
+from jacquard.execute import Task, execute
 from jacquard.files import atomic, check_writable
+from jacquard.program_run import run_program
 from jacquard.report.table import print_report
+from jacquard.results import Report, outputs
 from sw.layout import place
 from sw.problem import TYPES, Product
 
@@ -60,7 +63,7 @@ class _Files:
 
 
 @click.command("run")
-@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx]")
+@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx|PROGRAM.py]")
 @click.option("--matmul", metavar="MxKxN", help="Run one product of this shape instead of a model.")
 @click.option("--type-a", type=click.Choice(list(TYPES)), default="int8", help="Type of A (with --matmul).")
 @click.option("--type-b", type=click.Choice(list(TYPES)), default="int8", help="Type of B (with --matmul).")
@@ -99,7 +102,8 @@ def command(
     """Run the products and convolutions of MODEL.onnx, or --matmul, on the RTL, and prove result and cycles.
 
     Results are compared with NumPy's bit for bit, and the cycle of every event with the cycle model's.
-    Ports are load_a, load_b, load_c and store.
+    A tile program, PROGRAM.py, is compared with its sequential execution; its inputs are buffers in memory,
+    which are random if not given, and parameters. Ports are load_a, load_b, load_c and store.
     """
     files = _Files(rest["inputs"], rest["outputs"], rest["waves"], rest["trace"])
     config = machine(hw, settings)
@@ -115,31 +119,54 @@ def command(
     shape = {name: rest[name] for name in _SHAPE_OPTIONS}
     if (model is None) == (matmul is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
-    if matmul is not None:
-        title, tasks = f"matmul {matmul}", _shape_tasks(config, matmul, shape, files.inputs, seed)
-    else:
-        assert model is not None
+    after = print_after if rest["print_after_all"] else None
+    if matmul is None:
         for name, default in _SHAPE_OPTIONS.items():
             if shape[name] != default:
                 raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
-        title, tasks = str(model), _model_tasks(model, files.inputs, seed)
+    title = f"matmul {matmul}" if model is None else str(model)
     with _wave_file(files.waves) as waves:
-        report = execute(
-            tasks,
-            config,
-            memory,
-            lambda: simulator(config, sim, waves),
-            sim=sim,
-            candidates=rest["refine"],
-            after=print_after if rest["print_after_all"] else None,
-            progress=note,
-        )
+
+        def simulate() -> Simulator:
+            return simulator(config, sim, waves)
+
+        if model is not None and model.suffix == ".py":
+            if rest["refine"]:
+                raise InputError("--refine goes with products and convolutions, not with a tile program")
+            given = {} if files.inputs is None else _read_inputs(files.inputs)
+            report = run_program(
+                read(str(model)),
+                config,
+                memory,
+                simulate,
+                given,
+                seed=seed,
+                sim=sim,
+                after=after,
+                progress=note,
+            )
+        else:
+            if matmul is not None:
+                tasks = _shape_tasks(config, matmul, shape, files.inputs, seed)
+            else:
+                assert model is not None
+                tasks = _model_tasks(model, files.inputs, seed)
+            report = execute(
+                tasks,
+                config,
+                memory,
+                simulate,
+                sim=sim,
+                candidates=rest["refine"],
+                after=after,
+                progress=note,
+            )
     _write(report, files)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
         if first is not None:
-            note(f"{first[0].task.name}: {first[1]}")
+            note(f"{first[0].name}: {first[1]}")
     else:
         console = Console()
         print_report(report, title, console if console.is_terminal else Console(width=140))
@@ -231,7 +258,7 @@ def _trace(report: Report) -> dict[str, Any]:
     """The traces of all products in one document, each with processes of its own."""
     whole: dict[str, Any] = {"traceEvents": []}
     for number, result in enumerate(report.results):
-        name = result.task.name
+        name = result.name
         outcomes = {f"{name} (model)": result.predicted, f"{name} (RTL)": result.observed}
         part = chrome.document(result.job, outcomes)
         for event in part["traceEvents"]:

@@ -6,58 +6,59 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jacquard.execute import Report, Result
+from jacquard.results import Report, Result
 
 #: Names of what bounds a product, for people.
-BOUNDS = {"gemm": "array", "load_a": "load A", "load_b": "load B", "store": "store"}
+BOUNDS = {"gemm": "array", "load_a": "load A", "load_b": "load B", "load_c": "load C", "store": "store"}
 _BAR = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_report(report: Report, title: str, console: Console) -> None:
-    """One row per product, then what was proven and how fast."""
+    """One row per product or program, then what was proven and how fast."""
     c = report.config
+    products = not any(r.op == "program" for r in report.results)
     console.print()
     console.print(
         f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
     )
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=len(report.results) > 1)
-    table.add_column("product", "total", no_wrap=True, max_width=32, overflow="ellipsis")
-    table.add_column("M×K×N", no_wrap=True)
+    table.add_column(
+        "product" if products else "program", "total", no_wrap=True, max_width=32, overflow="ellipsis"
+    )
+    table.add_column("M×K×N" if products else "size", no_wrap=True)
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
-    table.add_column("at least", f"{_least(report):,}", justify="right", no_wrap=True)
+    table.add_column("at least", f"{report.bound_cycles:,}", justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     table.add_column("array busy", _bar(report.utilization), no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
-        table.add_row(*_row(result))
+        table.add_row(*_row(result, report.reference))
     console.print(table)
     console.print()
     for line in _verdict(report):
         console.print(line, highlight=False)
 
 
-def _row(result: Result) -> tuple[str | Text, ...]:
+def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
     error = result.observed.error
-    result_text = Text("= NumPy", "green") if result.correct else Text("WRONG", "bold red")
+    result_text = (
+        Text(f"= {reference.removeprefix('the ')}", "green") if result.correct else Text("WRONG", "bold red")
+    )
     if error is not None:
         result_text = Text(error.cause.name.lower(), "bold red")
     exact = result.divergence is None
     return (
-        Text(result.task.name),
-        str(result.task.problem).replace("x", "×"),
+        Text(result.name),
+        result.shape.replace("x", "×"),
         f"{result.observed.cycles:,}",
-        f"{result.kernel.bound_cycles(result.bandwidth):,}",
+        f"{result.bound_cycles:,}",
         BOUNDS[result.bound],
         _bar(result.utilization),
         result_text,
         Text(f"{len(result.observed.events):,} events", "green") if exact else Text("DIVERGES", "bold red"),
     )
-
-
-def _least(report: Report) -> int:
-    return sum(r.kernel.bound_cycles(r.bandwidth) for r in report.results)
 
 
 def _bar(share: float) -> Text:
@@ -72,14 +73,22 @@ def _verdict(report: Report) -> list[str | Text]:
     first = report.first_divergence
     lines: list[str | Text] = []
     if report.correct:
-        lines.append("[green]✓[/] every result equals NumPy's, bit for bit")
+        lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
     else:
-        wrong = [r.task.name for r in report.results if not r.correct]
+        wrong = [r.name for r in report.results if not r.correct]
         lines.append(Text(f"✗ wrong results: {', '.join(wrong)}", "bold red"))
     if first is None:
         lines.append(f"[green]✓[/] model and RTL agree on the cycle of all {report.events:,} events")
     else:
-        lines.append(Text(f"✗ {first[0].task.name}: {first[1]}", "bold red"))
+        lines.append(Text(f"✗ {first[0].name}: {first[1]}", "bold red"))
+    verdicts = [r.checked for r in report.results if r.checked is not None]
+    if report.rejected is not None:
+        result, verdict = report.rejected
+        lines.append(Text(f"✗ {result.name}: the warps are wrong: {verdict.reason}", "bold red"))
+        lines += [Text(f"  {line}") for line in verdict.schedule]
+    elif verdicts:
+        count = sum(v.dependences for v in verdicts)
+        lines.append(f"[green]✓[/] the warps enforce all {count:,} dependences between them")
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
     lines.append(
         f"[dim]build {report.build_seconds:.1f} s · simulation {report.sim_seconds:.1f} s "

@@ -136,6 +136,9 @@ def _sorted_arguments(expr: Expr) -> Expr:
     if not isinstance(expr, Apply):
         return expr
     args = tuple(sorted_sum(a) for a in expr.args)
+    if expr.op in (Op.DIV, Op.MOD) and args[1] == ZERO:
+        # A divisor that shows to be 0 would be refused when the program is read again.
+        args = (args[0], expr.args[1])
     return expr if args == expr.args else folded(Apply(expr.op, args))
 
 

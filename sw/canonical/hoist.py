@@ -8,6 +8,7 @@ from hw.errors import InputError
 from sw.canonical.placement import Plan
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
+from sw.ir.check import problems
 from sw.ir.program import Program, While, statements
 from sw.ir.scope import retype
 
@@ -29,7 +30,8 @@ def optimise(program: Program, registers: int, strategy: Strategy = Strategy.BUD
     Invariants are assigned outside of the loops in which they do not change, induction variables are moved on
     at the ends of loops, and what is used several times is computed once, as far as `registers` (of the
     machine, r0 included) hold the values; the rest is computed where it is used. The meaning stays the same.
-    Programs with a `while` stay as they are: the sequencer does not run them.
+    Programs with a `while` stay as they are: the sequencer does not run them. So do those of which something
+    surely fails when it is reached, if that shows only now: they would be refused when they are read again.
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
@@ -44,7 +46,7 @@ def optimise(program: Program, registers: int, strategy: Strategy = Strategy.BUD
             chosen = search.budget(given)
             if given and search.rank(given) < search.rank(search.result(chosen)):
                 return given.program
-    return retype(search.result(chosen).program)
+    return _readable(retype(search.result(chosen).program), program)
 
 
 def _written(search: Search, program: Program) -> Result | None:
@@ -60,4 +62,9 @@ def reduce_strength(program: Program) -> Program:
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
     search = Search(Plan(prepare(program), keep=False), UNLIMITED)
-    return retype(search.result(search.climb({})).program)
+    return _readable(retype(search.result(search.climb({})).program), program)
+
+
+def _readable(made: Program, program: Program) -> Program:
+    """What was made of a program, unless only that would be refused by the reader."""
+    return program if problems(made) and not problems(program) else made

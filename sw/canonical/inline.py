@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sw.canonical.affine import sorted_sum
 from sw.codegen.names import names
 from sw.codegen.operands import evaluated, modified
 from sw.codegen.select import may_trap
 from sw.ir.expression import Apply, Expr, Op, Var, substitute
+from sw.ir.print import nesting
 from sw.ir.program import (
     Assign,
     For,
@@ -24,10 +25,13 @@ from sw.ir.program import (
     change_expressions,
     statements,
 )
+from sw.ir.syntax import DEEPEST
 
 #: Nodes up to which a value replaces a scalar that is used once, several times, and several times as a sum or
 #: product (strength reduction needs these): chains of values used twice are huge trees.
 ONCE, SEVERAL, LINEAR = 200, 24, 48
+#: Levels that an expression with values in it may nest: statements around it, and what it becomes, nest too.
+DEEPEST_VALUE = DEEPEST // 2
 _LINEAR = (Op.ADD, Op.SUB, Op.MUL, Op.SHL)
 
 
@@ -107,9 +111,9 @@ class _Inliner:
     def statement(self, s: Statement, values: dict[str, Expr]) -> Statement:
         match s:
             case Instruction():
-                return change_expressions(s, lambda e: substitute(e, values)) if values else s
+                return change_expressions(s, lambda e: _replaced(e, values)) if values else s
             case Assign(target, value):
-                value = sorted_sum(substitute(value, values)) if values else value
+                value = sorted_sum(_replaced(value, values)) if values else value
                 # What is assigned once stays the same as long as this value is in scope.
                 fixed = all(self.assigned[n] < 2 for n in names(value))
                 if self.assigned[target] == 1 and fixed and not may_trap(value):
@@ -119,16 +123,16 @@ class _Inliner:
                         self.large.add(target)
                 return dataclasses.replace(s, value=value)
             case For():
-                start, stop, step = (substitute(e, values) for e in (s.start, s.stop, s.step))
+                start, stop, step = (_replaced(e, values) for e in (s.start, s.stop, s.step))
                 inner = dict(values)
                 made = self.body(s.body, inner)
                 return dataclasses.replace(s, start=start, stop=stop, step=step, body=made)
             case If():
-                condition = substitute(s.condition, values)
+                condition = _replaced(s.condition, values)
                 then, other = self.body(s.body, dict(values)), self.body(s.orelse, dict(values))
                 return dataclasses.replace(s, condition=condition, body=then, orelse=other)
             case While():
-                condition = substitute(s.condition, values)
+                condition = _replaced(s.condition, values)
                 return dataclasses.replace(s, condition=condition, body=self.body(s.body, dict(values)))
 
     def prune(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
@@ -146,6 +150,12 @@ class _Inliner:
                 case _:
                     made.append(s)
         return tuple(made)
+
+
+def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with values in it, as it is where that would nest too deep."""
+    found = substitute(expr, values)
+    return expr if found is not expr and nesting(found) > max(DEEPEST_VALUE, nesting(expr)) else found
 
 
 def _expressions(s: Statement) -> tuple[Expr, ...]:

@@ -8,6 +8,7 @@ their steps. What is not kept is computed where it is used, from the parts that 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -105,6 +106,7 @@ class Plan:
         self.root = self._body(program.body, None, 0, None, 0)
         self._options: dict[tuple[Expr, int, int], tuple[Option, ...]] = {}
         self._inductions: dict[tuple[Expr, int], Induction | None] = {}
+        self._nests: dict[tuple[Expr, int], list[Body]] = {}
         self.taken = _names(program)
 
     def _body(
@@ -118,7 +120,7 @@ class Plan:
         made = Body(parent, index, around, depth)
         self.bodies.append(made)
         for i, s in enumerate(body):
-            made.changes.append(frozenset(modified(s)))
+            made.changes.append(modified(s))
             waits = i and isinstance(before := body[i - 1], Instruction) and before.name == "wait"
             made.first.append(made.first[i - 1] if waits else i)
             inner = (
@@ -173,13 +175,20 @@ class Plan:
         """Depths from which the expression may be carried, outermost first."""
         if loop_depth(expr) is None:
             return []
-        found = [b.parent.depth for b in self._nest(expr, spot) if b.parent and self.induction(expr, spot, b)]
+        found = [b.parent.depth for b in self.nest(expr, spot) if b.parent and self.induction(expr, spot, b)]
         return found[::-1]
 
-    def _nest(self, expr: Expr, spot: Spot) -> list[Body]:
+    def nest(self, expr: Expr, spot: Spot) -> list[Body]:
         """Bodies of the loops that may carry an expression, from the deepest that it depends on outwards."""
+        key = expr, id(spot.body)
+        found = self._nests.get(key)
+        if found is None:
+            found = self._nests[key] = self._nest(expr, spot.body)
+        return found
+
+    def _nest(self, expr: Expr, innermost: Body) -> list[Body]:
         used = names(expr)
-        body: Body | None = spot.body
+        body: Body | None = innermost
         while body is not None and not (isinstance(body.around, For) and body.around.variable in used):
             if isinstance(body.around, While):
                 return []
@@ -200,7 +209,7 @@ class Plan:
         """How the expression is carried by the loops from this one inwards."""
         key = expr, id(outermost)
         if key not in self._inductions:
-            nest = self._nest(expr, spot)
+            nest = self.nest(expr, spot)
             loops = [b.around for b in nest[: nest.index(outermost) + 1][::-1]]
             self._inductions[key] = induction(expr, [x for x in loops if isinstance(x, For)])
         return self._inductions[key]
@@ -276,21 +285,21 @@ class _Builder:
             case Instruction():
                 return self.instruction(s, spot)
             case Assign(target, value):
-                return dataclasses.replace(s, value=self.resolve(value, spot, target, top=True))
+                return Assign(target, self.resolve(value, spot, target, top=True), s.where)
             case For(variable, start, stop, step, inner):
                 start, step = self.resolve(start, spot, variable), self.resolve(step, spot, "step")
-                stop = self.stop(dataclasses.replace(s, start=start, step=step), stop, spot)
+                stop = self.stop(stop, spot)
                 inner = self.body(body.children[spot.index, 0], inner)
-                return dataclasses.replace(s, start=start, stop=stop, step=step, body=inner)
+                return For(variable, start, stop, step, inner, s.where)
             case If(condition, inner, orelse):
                 condition = self.resolve(condition, spot, "condition")
                 inner = self.body(body.children[spot.index, 0], inner)
                 orelse = self.body(body.children[spot.index, 1], orelse)
-                return dataclasses.replace(s, condition=condition, body=inner, orelse=orelse)
+                return If(condition, inner, orelse, s.where)
             case While(condition, inner):
-                return dataclasses.replace(s, body=self.body(body.children[spot.index, 0], inner))
+                return While(condition, self.body(body.children[spot.index, 0], inner), s.where)
 
-    def stop(self, s: For, stop: Expr, spot: Spot) -> Expr:
+    def stop(self, stop: Expr, spot: Spot) -> Expr:
         """The end of a loop; constants stay, so that the number of its steps stays known."""
         return stop if isinstance(stop, Const) else self.resolve(stop, spot, "stop")
 
@@ -322,7 +331,7 @@ class _Builder:
             Interval(self.resolve(i.start, spot, hint), self.resolve(i.stop, spot, f"{hint}_end"))
             for i in region.box
         )
-        return dataclasses.replace(region, box=box)
+        return Region(region.buffer, box, region.where)
 
     # Expressions
 
@@ -389,9 +398,7 @@ class _Builder:
         # As `retype` will have it: what is known of the parts that it is computed from.
         low, high = bounds(value)
         loop = loop_depth(expr)
-        kind = dataclasses.replace(BOOL, loop=loop)
-        if expr.kind is Kind.INT:
-            kind = Type(Kind.INT, low, high + 1, loop)
+        kind = Type(Kind.INT, low, high + 1, loop) if expr.kind is Kind.INT else _kept(BOOL, loop)
         variable = Var(self.name(_hint(expr, hint)), kind)
         home.body.values[expr, version] = variable
         self.add(home, Assign(variable.name, value))
@@ -399,7 +406,7 @@ class _Builder:
 
     def carry(self, expr: Expr, spot: Spot, depth: int, hint: str) -> Expr:
         """The scalar that the loops inside of so many loops move on."""
-        nest = self.plan._nest(expr, spot)
+        nest = self.plan.nest(expr, spot)
         outermost = next(b for b in nest if b.parent is not None and b.parent.depth == depth)
         assert outermost.parent is not None
         known = outermost.values.get((expr, -1))
@@ -408,7 +415,7 @@ class _Builder:
         how = self.plan.induction(expr, spot, outermost)
         assert how is not None
         loop = loop_depth(expr)
-        kind = dataclasses.replace(INT if expr.kind is Kind.INT else BOOL, loop=loop)
+        kind = _kept(INT if expr.kind is Kind.INT else BOOL, loop)
         variable = Var(self.name(_hint(expr, hint)), kind)
         outermost.values[expr, -1] = variable
         before = Spot(outermost.parent, outermost.index)
@@ -424,6 +431,12 @@ class _Builder:
         first = spot.body.first
         index = first[spot.index] if spot.index < len(first) else spot.index
         spot.body.before.setdefault(index, []).append(statement)
+
+
+@functools.cache
+def _kept(kind: Type, loop: int | None) -> Type:
+    """The type of what is kept of a kind, of no known range."""
+    return dataclasses.replace(kind, loop=loop)
 
 
 def _apply(expr: Expr) -> Apply:

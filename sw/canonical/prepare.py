@@ -16,7 +16,19 @@ from sw.codegen.names import depth, names
 from sw.codegen.operands import parameters, unbounded
 from sw.codegen.parameters import safe
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
+from sw.ir.intrinsics import INTRINSICS
+from sw.ir.program import (
+    Access,
+    Assign,
+    For,
+    If,
+    Instruction,
+    Interval,
+    Program,
+    Region,
+    Statement,
+    While,
+)
 from sw.ir.ranges import bounds
 from sw.ir.scope import retype
 from sw.ir.types import HIGH, LOW, Kind
@@ -55,7 +67,7 @@ def _safe(body: tuple[Statement, ...], unknown: set[str]) -> tuple[Statement, ..
                     (n, safe(s, n, wanted[n]) if n in wanted and names(wanted[n]).isdisjoint(unknown) else o)
                     for n, o in s.operands
                 )
-                made.append(dataclasses.replace(s, operands=found))
+                made.append(_from_starts(dataclasses.replace(s, operands=found)))
             case For() | While():
                 made.append(dataclasses.replace(s, body=_safe(s.body, unknown)))
             case If():
@@ -64,6 +76,31 @@ def _safe(body: tuple[Statement, ...], unknown: set[str]) -> tuple[Statement, ..
             case Assign():
                 made.append(s)
     return tuple(made)
+
+
+def _from_starts(s: Instruction) -> Instruction:
+    """The instruction with ends of intervals that it evaluates as start and length, where that is constant.
+
+    In canonical form both are sums, `a[4 - i : 7 - i]`, of which the search would move on two, not one.
+    """
+
+    def access(a: Access) -> Access:
+        return _from_start(a) if isinstance(a, Region) else a
+
+    operands = tuple((n, _from_start(o) if isinstance(o, Region) else o) for n, o in s.operands)
+    if s.name in INTRINSICS:
+        return dataclasses.replace(s, operands=operands)
+    reads, writes = tuple(map(access, s.reads)), tuple(map(access, s.writes))
+    return dataclasses.replace(s, reads=reads, writes=writes, operands=operands)
+
+
+def _from_start(region: Region) -> Region:
+    box = []
+    for i in region.box:
+        length = sorted_sum(apply(Op.SUB, i.stop, i.start)) if isinstance(i.start, Apply) else None
+        fixed = isinstance(length, Const) and length.value != 0
+        box.append(Interval(i.start, apply(Op.ADD, i.start, length)) if fixed and length else i)
+    return dataclasses.replace(region, box=tuple(box))
 
 
 @functools.lru_cache(maxsize=1 << 14)

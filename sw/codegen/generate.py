@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hw import isa
 from hw.assembly import Code as Instruction
 from hw.assembly import encode
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.codegen.allocate import Allocation, allocate
+from sw.codegen.allocate import Allocation, allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code, Operation
 from sw.ir.expression import Const
+from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Instruction as Statement
 from sw.ir.program import Program, Region, statements
 
@@ -25,26 +28,63 @@ def generate(program: Program, config: MachineConfig, name: str) -> list[int]:
     parameters; `name` stands before messages. Raises `InputError` when registers, loop depth, channels or
     instruction memory of the configuration do not suffice, and for what a warp cannot execute.
     """
-    _check(program, config, name)
+    if program.parameters:
+        given = ", ".join(p.name for p in program.parameters)
+        raise InputError(f"{name}: a program of the machine must have no parameters, not {given}")
+    code, allocation = compiled(program, config, name)
+    return [encode(c) for c in instructions(code, allocation, name)]
+
+
+def compiled(
+    program: Program, config: MachineConfig, name: str, *, generic: bool = False
+) -> tuple[Code, Allocation]:
+    """A warp's operations and their registers, checked against what the machine has.
+
+    Parameters of the program take registers. `generic` permits instructions that the machine does not have.
+    Raises `InputError` as `generate` does.
+    """
+    for s in statements(program.body):
+        if isinstance(s, Statement):
+            _check_instruction(s, config, f"{name}: {s.label}", generic=generic)
     code = lower(program, exact=True)
     allocation = allocate(code)
-    if allocation.count > config.registers:
-        raise InputError(f"{name}: registers must be at least {allocation.count}, not {config.registers}")
-    if code.depth > config.loop_depth:
-        raise InputError(f"{name}: loop_depth must be at least {code.depth}, not {config.loop_depth}")
-    if len(code.operations) > config.imem_words:
-        raise InputError(
-            f"{name}: imem_words must be at least {len(code.operations)}, not {config.imem_words}"
-        )
-    return [encode(c) for c in instructions(code, allocation, name)]
+    _check_resources(code, allocation, config, name)
+    return code, allocation
+
+
+def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, name: str) -> None:
+    """Raise `InputError` for more than the machine has, naming where it is needed."""
+
+    def refuse(resource: str, needed: int, there: int, index: int) -> None:
+        if needed > there:
+            at = next((o.label for o in code.operations[index:] if o.label), "")
+            where = f" ({at} needs them)" if at else ""
+            raise InputError(f"{name}: {resource} must be at least {needed}, not {there}{where}")
+
+    alive = pressure(code, live_out(code))
+    refuse("registers", allocation.count, config.registers, alive.index(max(alive, default=0)))
+    refuse("loop_depth", code.depth, config.loop_depth, _deepest(code))
+    refuse("imem_words", len(code.operations), config.imem_words, config.imem_words)
+
+
+def _deepest(code: Code) -> int:
+    """The index of the first operation inside of most loops."""
+    depths = [0] * (len(code.operations) + 1)
+    for i, o in enumerate(code.operations):
+        if o.name == "loop":
+            depths[i + 1] += 1
+            depths[o.link + 1] -= 1
+    around = list(itertools.accumulate(depths))
+    return around.index(max(around))
 
 
 def instructions(code: Code, allocation: Allocation, name: str = "program") -> list[Instruction]:
     """The machine's instructions for code and its registers; raises `InputError` for a loop too long."""
-    return [_instruction(o, i, allocation.registers, name) for i, o in enumerate(code.operations)]
+    return [instruction(o, i, allocation.registers, name) for i, o in enumerate(code.operations)]
 
 
-def _instruction(o: Operation, index: int, registers: tuple[int, ...], name: str) -> Instruction:
+def instruction(o: Operation, index: int, registers: tuple[int, ...], name: str = "program") -> Instruction:
+    """The machine's instruction of the operation at an index; raises `InputError` for a loop too long."""
     spec = isa.INSTRUCTIONS[o.name]
     fields: dict[str, int] = {}
     sources = [registers[r] for r in o.sources]
@@ -79,17 +119,8 @@ def _within(value: int, low: int, high: int, what: str) -> int:
     return value
 
 
-def _check(program: Program, config: MachineConfig, name: str) -> None:
+def _check_instruction(s: Statement, config: MachineConfig, name: str, *, generic: bool) -> None:
     """Raise `InputError` for what no warp of this machine can execute."""
-    if program.parameters:
-        given = ", ".join(p.name for p in program.parameters)
-        raise InputError(f"{name}: a program of the machine must have no parameters, not {given}")
-    for s in statements(program.body):
-        if isinstance(s, Statement):
-            _check_instruction(s, config, f"{name}: {s.label}")
-
-
-def _check_instruction(s: Statement, config: MachineConfig, name: str) -> None:
     spec = isa.INSTRUCTIONS.get(s.name)
     if s.name in ("wait", "signal"):
         channel = dict(s.operands).get("channel")
@@ -97,6 +128,8 @@ def _check_instruction(s: Statement, config: MachineConfig, name: str) -> None:
             raise InputError(f"{name}: the channel of {s.name} must be a number, not {channel}")
         if not 0 <= channel.value < config.channels:
             raise InputError(f"{name}: channels must be at least {channel.value + 1}, not {config.channels}")
+        return
+    if spec is None and s.name not in INTRINSICS and generic:
         return
     if spec is None or spec.engine is None:
         raise InputError(f"{name}: must be an operation of the machine, not {s.name}")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hw import isa
 from hw.errors import InputError
 from sw.codegen.loops import expected_trips, likelihood, simplify, trip_count
-from sw.codegen.operands import is_engine, modified, needed, operands, unbounded
+from sw.codegen.operands import is_engine, needed, operands, unbounded
 from sw.codegen.parameters import Held, Wanted, check
 from sw.codegen.select import Selector, guarded
 from sw.codegen.virtual import ZERO, Code, Emitter, Predicate, fits_parameter
@@ -59,7 +59,7 @@ class _Lowering:
         for p in self.program.parameters:
             if p.name in self.needed:
                 self.places[p.name] = self.to.register()
-                self.to.code.given.append(self.places[p.name])
+                self.to.code.given[self.places[p.name]] = p.name
         self.body(self.program.body)
         self.to.emit("halt")
         return self.to.code
@@ -139,21 +139,27 @@ class _Lowering:
         if s.name in ("wait", "signal"):
             channel = dict(s.operands).get("channel", Const(0))
             number = channel.value if isinstance(channel, Const) else None
-            return lambda: self._issue(s.name, (), number, predicate)
+            return lambda: self._issue(s.name, s.label, (), number, predicate)
         if is_engine(s):
             self.write_parameters(s)
         found: dict[Expr, int] = {}
-        for expr in operands(s).values():
+        wanted = operands(s).values()
+        for expr in wanted:
             if expr not in found:
                 found[expr] = self.select.value(guarded(expr, s.when))
-        registers = tuple(found[expr] for expr in operands(s).values())
+        registers = tuple(found[expr] for expr in wanted)
         name = s.name if is_engine(s) else GENERIC
-        return lambda: self._issue(name, registers, None, predicate)
+        return lambda: self._issue(name, s.label, registers, None, predicate)
 
     def _issue(
-        self, name: str, registers: tuple[int, ...], number: int | None, predicate: Predicate | None
+        self,
+        name: str,
+        label: str,
+        registers: tuple[int, ...],
+        number: int | None,
+        predicate: Predicate | None,
     ) -> None:
-        self.to.emit(name, None, registers, None, predicate, number=number)
+        self.to.emit(name, None, registers, None, predicate, number=number).label = label
 
     # Loops
 
@@ -187,7 +193,7 @@ class _Lowering:
         start = self.to.here
         wants = self.wanted.of(s)
         before = dict(self.held.values)
-        self.held.forget(modified(s))
+        self.held.forget(self.wanted.changes(s))
         self.held.values |= {name: None for name, expr in wants.items() if expr is None}
         with self.to.weighted(expected_trips(s)):
             self.body(s.body)

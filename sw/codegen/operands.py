@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hw import isa
 from sw.codegen.names import names
@@ -78,18 +78,21 @@ def evaluated(instruction: Instruction) -> Iterator[Expr]:
         yield instruction.when
 
 
-def modified(statement: Statement) -> set[str]:
-    """Scalars and loop variables that a statement changes."""
+def modified(
+    statement: Statement, nested: Callable[[Statement], frozenset[str]] | None = None
+) -> frozenset[str]:
+    """Scalars and loop variables that a statement changes; `nested` tells it of those in it, if known."""
+    inner = nested or modified
     match statement:
         case Assign(target):
-            return {target}
+            return frozenset((target,))
         case For():
-            return {statement.variable}.union(*(modified(s) for s in statement.body))
+            return frozenset((statement.variable,)).union(*map(inner, statement.body))
         case While():
-            return set().union(*(modified(s) for s in statement.body))
+            return frozenset().union(*map(inner, statement.body))
         case If():
-            return set().union(*(modified(s) for s in (*statement.body, *statement.orelse)))
-    return set()
+            return frozenset().union(*map(inner, (*statement.body, *statement.orelse)))
+    return frozenset()
 
 
 def unbounded(program: Program) -> set[str]:

@@ -7,6 +7,7 @@ in which no operation wants another value and nothing changes the value's variab
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 from hw import isa
 from hw.errors import InputError
@@ -34,6 +35,7 @@ class Wanted:
     def __init__(self, mutable: set[str]):
         self.mutable = mutable
         self._known: dict[int, tuple[Statement, Wants]] = {}
+        self._changes: dict[int, tuple[Statement, frozenset[str]]] = {}
 
     def of(self, statement: Statement) -> Wants:
         """What the statement wants; the same for all that is nested in it, or None."""
@@ -41,6 +43,13 @@ class Wanted:
         if found is None:
             # The statement is kept with its wants, so that its identity stays its own.
             found = self._known[id(statement)] = statement, self._of(statement)
+        return found[1]
+
+    def changes(self, statement: Statement) -> frozenset[str]:
+        """What the statement and all that is nested in it change, as `modified` has it."""
+        found = self._changes.get(id(statement))
+        if found is None:
+            found = self._changes[id(statement)] = statement, modified(statement, self.changes)
         return found[1]
 
     def _of(self, statement: Statement) -> Wants:
@@ -65,7 +74,7 @@ class Wanted:
         for s in body:
             for name, expr in self.of(s).items():
                 found[name] = expr if found.setdefault(name, expr) == expr else None
-        changed = modified(around)
+        changed = self.changes(around)
         return {n: None if e is None or _uses(e, changed) else e for n, e in found.items()}
 
     def _safe(self, i: Instruction, name: str, expr: Expr) -> Expr:
@@ -113,7 +122,7 @@ class Held:
         """Whether the register holds that value."""
         return self.values.get(name, UNSTATED) == expr
 
-    def forget(self, changed: set[str]) -> None:
+    def forget(self, changed: AbstractSet[str]) -> None:
         """These variables have another value now."""
         for name, expr in self.values.items():
             if not (expr is None or isinstance(expr, Const)) and _uses(expr, changed):
@@ -126,5 +135,5 @@ class Held:
                 self.values[name] = None
 
 
-def _uses(expr: Expr, names: set[str]) -> bool:
+def _uses(expr: Expr, names: AbstractSet[str]) -> bool:
     return not names.isdisjoint(names_of(expr))

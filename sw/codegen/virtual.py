@@ -53,7 +53,8 @@ class Operation:
 
     `link` is, for a loop, the index of the last operation of its body; for a jump, that of the operation
     where it continues. `weight` is how often it is executed, as far as that is known, and `certain` tells of
-    a loop that its body is executed at least once.
+    a loop that its body is executed at least once. `label` is that of the tile program's instruction, if it
+    is one.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Operation:
     weight: float = 1
     link: int = -1
     certain: bool = False
+    label: str = ""
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -82,8 +84,8 @@ class Code:
 
     operations: list[Operation] = field(default_factory=list)
     registers: int = 1
-    #: Registers that hold a value before the first operation: the program's parameters.
-    given: list[int] = field(default_factory=list)
+    #: Registers that hold a value before the first operation: the program's parameters, by name.
+    given: dict[int, str] = field(default_factory=dict)
     #: How deep loops nest.
     depth: int = 0
 

@@ -43,6 +43,8 @@ class Definition:
     hull: Box = ()
     #: The hull is the box: known numbers.
     exact: bool = False
+    #: Of many iterations: the least length of what cannot fall between them, and of which dimension.
+    gap: tuple[int, int] | None = None
 
     @property
     def plain(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sw.dependence.cells import Box
-from sw.dependence.forms import Form, Symbol, Value
+from sw.dependence.conditions import Condition
+from sw.dependence.forms import Form, Symbol, Value, fits
 from sw.dependence.nest import Access, Level, Nest
 from sw.dependence.tables import merge
+from sw.ir.expression import Op
 
 Array = npt.NDArray[np.int64]
+Truths = npt.NDArray[np.bool_]
 
 
 class UnfitError(Exception):
@@ -75,7 +79,28 @@ def _symbol(symbol: Symbol, grid: Grid) -> tuple[Array | int, Array | int]:
         if low is high:
             exact = low % symbol.by if symbol.kind == "%" else low // symbol.by
             return exact, exact
+    if isinstance(symbol.key, tuple) and symbol.key[0] in (Op.MIN, Op.MAX):
+        op, a, b = symbol.key
+        if fits(a) and fits(b):
+            (low, high), (low_b, high_b) = evaluate(a, grid), evaluate(b, grid)
+            pick = np.minimum if op is Op.MIN else np.maximum
+            least = pick(low, low_b)
+            return least, least if low is high and low_b is high_b else pick(high, high_b)
     return symbol.low, symbol.high
+
+
+def holds(truth: Condition, grid: Grid) -> npt.ArrayLike:
+    """Where a condition holds; raises `UnfitError` where that does not follow from the iterations."""
+    if truth.atom is not None:
+        low, high = evaluate(Form(truth.atom.terms), grid)
+        if low is not high:
+            raise UnfitError
+        return (truth.atom.low <= low) & (low <= truth.atom.high)
+    parts = [holds(part, grid) for part in truth.parts]
+    if truth.word == "not":
+        return np.logical_not(parts[0])
+    either = np.logical_and if truth.word == "and" else np.logical_or
+    return functools.reduce(either, parts)
 
 
 def durations(nest: Nest) -> tuple[dict[int, int], dict[Level, int], int]:
@@ -116,20 +141,23 @@ def spread(starts: Array, lengths: Array, strides: Sequence[int]) -> tuple[Array
     return cells, box
 
 
-def intervals_of(cells: Array, low: int, unit: int) -> tuple[list[int], list[int]]:
-    """Sorted distinct cells of one dimension as intervals of elements: where they start and stop."""
+def intervals_of(cells: Array, ends: Array) -> tuple[list[int], list[int]]:
+    """Sorted distinct cells of one dimension as intervals of elements: where they start and stop.
+
+    Cell n lies between the n-th and the next one of `ends`.
+    """
     breaks = np.flatnonzero(np.diff(cells) != 1)
     starts = np.concatenate((cells[:1], cells[breaks + 1]))
     stops = np.concatenate((cells[breaks], cells[-1:])) + 1
-    return ((starts + low) * unit).tolist(), ((stops + low) * unit).tolist()
+    return ends[starts].tolist(), ends[stops].tolist()
 
 
-def boxes_of(cells: Array, low: Sequence[int], extents: Sequence[int], unit: Sequence[int]) -> list[Box]:
-    """Sorted distinct linear cells of a window as boxes of elements."""
+def boxes_of(cells: Array, ends: Sequence[Array]) -> list[Box]:
+    """Sorted distinct linear cells of a window as boxes of elements; cells as in `intervals_of`."""
+    extents = [e.size - 1 for e in ends]
     breaks = np.flatnonzero(np.diff(cells) != 1) + 1
-    if len(extents) > 1:
-        ends = np.flatnonzero((cells[1:] % extents[-1]) == 0) + 1
-        breaks = np.union1d(breaks, ends)
+    rows = np.flatnonzero((cells[1:] % extents[-1]) == 0) + 1
+    breaks = np.union1d(breaks, rows)
     firsts = np.concatenate(([0], breaks)).astype(np.int64)
     lasts = np.concatenate((breaks, [cells.size])).astype(np.int64) - 1
     found = []
@@ -137,10 +165,10 @@ def boxes_of(cells: Array, low: Sequence[int], extents: Sequence[int], unit: Seq
         box, length = [], last - first + 1
         for axis in reversed(range(len(extents))):
             first, place = divmod(first, extents[axis])
-            box.append(((place + low[axis]) * unit[axis], (place + length + low[axis]) * unit[axis]))
+            box.append((int(ends[axis][place]), int(ends[axis][place + length])))
             length = 1
         found.append(tuple(reversed(box)))
-    return found if len(extents) == 1 else merge(found)
+    return merge(found)
 
 
 def groups(owners: Array, cells: Array) -> list[tuple[int, Array]]:
@@ -160,11 +188,13 @@ __all__ = [
     "Array",
     "Grid",
     "Grids",
+    "Truths",
     "UnfitError",
     "boxes_of",
     "durations",
     "evaluate",
     "groups",
+    "holds",
     "intervals_of",
     "spread",
 ]

@@ -12,18 +12,19 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from sw.dependence.cells import Box, Definition, SymbolicBox, Top
+from sw.dependence.cells import Box, Definition, Top
 from sw.dependence.conditions import Condition, Truth, assume, between
 from sw.dependence.forms import Facts, Value, add, bounds, whole
+from sw.dependence.places import Place, Places
 from sw.dependence.plan import Plan, make_plan
-from sw.dependence.query import UNIQUE, Budget, Use, seen, tight_facts
+from sw.dependence.query import UNIQUE, Budget, Use, meets, seen, tight_facts
 from sw.dependence.region_map import Leaf, change, extent
 from sw.dependence.scalars import Evaluator
 from sw.dependence.state import Branched, State, unchanged
-from sw.ir.expression import Apply, Const, Expr, Op, Var
+from sw.ir.expression import Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import ANY, Access, Assign, If, Instruction, Program, Region, Statement
-from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.types import Kind
 
 ENTRY = "entry"
 #: Stands for distances that are not constant or not bounded.
@@ -41,17 +42,6 @@ _PART = 50
 
 #: Calls within each other.
 _DEEPEST = 20_000
-
-
-@dataclass(slots=True)
-class Place:
-    """A region now: its symbolic box, what it may and what it surely touches (None: maybe nothing)."""
-
-    box: SymbolicBox
-    hull: Box | None
-    sure: Box | None
-    #: It is not empty and certainly not inside of its buffer, so no run gets here.
-    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +66,6 @@ class Record:
     details: list[Seen] | None = None
 
 
-#: A constant, and names with factors.
-_Sum = tuple[int, tuple[tuple[str, int], ...]]
-_LOW, _HIGH = LOW, HIGH
 _Step = Callable[["Executor", Instruction], None]
 Watch = tuple[_Step, _Step, Callable[["Executor", Definition, Box | None], None]]
 
@@ -95,8 +82,8 @@ class Executor:
     state: State
     plan: Plan
     record: Record
+    places: Places
     extents: dict[str, Box] = field(default_factory=dict)
-    sizes: dict[str, tuple[Value, ...]] = field(default_factory=dict)
     order: dict[str, int] = field(default_factory=dict)
     loops: tuple[int, ...] = ()
     iteration: tuple[Value, ...] = ()
@@ -108,8 +95,8 @@ class Executor:
     #: Steps, definitions and distances so far, and what they may be in the present outermost loop.
     work: int = 0
     limit: int = 1 << 60
-    known_places: dict[int, Place] = field(default_factory=dict)
-    sums: dict[int, list[tuple[_Sum, _Sum]]] = field(default_factory=dict)
+    #: Outermost loops that cost too much, less those that did not.
+    failures: int = 0
     #: Called before and after every instruction, and after every definition.
     watch: Watch | None = None
     effects: dict[int, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
@@ -187,7 +174,7 @@ class Executor:
         if found is None:
             found = self.effects[id(s)] = effects(s)
         reads, writes = found
-        places = [self.place(a, facts) if isinstance(a, Region) else None for a in (*reads, *writes)]
+        places = [self.places.place(a, facts) if isinstance(a, Region) else None for a in (*reads, *writes)]
         if any(p is not None and p.outside for p in places):
             if happens == 1:
                 state.dead = True
@@ -199,86 +186,6 @@ class Executor:
             self.write(s, index, access, place, happens, facts)
 
     # Accesses
-
-    def place(self, region: Region, facts: Facts) -> Place:
-        """Where a region is now."""
-        known = self.known_places.get(id(region))
-        if known is not None:
-            return known
-        sums = self.sums.get(id(region))
-        if sums is None:
-            sums = self.sums[id(region)] = _sums(region)
-        if sums:
-            fast = self.fast_place(region.buffer, sums)
-            if fast is not None:
-                return fast
-        integer = self.state.evaluator.integer
-        box = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in region.box)
-        place = self.placed(region.buffer, box, facts)
-        if all(isinstance(i.start, Const) and isinstance(i.stop, Const) for i in region.box):
-            self.known_places[id(region)] = place
-        return place
-
-    def fast_place(self, buffer: str, sums: list[tuple[_Sum, _Sum]]) -> Place | None:
-        """A place where all numbers are known; None where they are not."""
-        values = self.state.evaluator.values
-        box = []
-        outside = empty = False
-        for (start, start_terms), (stop, stop_terms), size in (
-            (*pair, size) for pair, size in zip(sums, self.sizes[buffer], strict=True)
-        ):
-            for name, factor in start_terms:
-                value = values.get(name)
-                if type(value) is not int:
-                    return None
-                start += factor * value
-            for name, factor in stop_terms:
-                value = values.get(name)
-                if type(value) is not int:
-                    return None
-                stop += factor * value
-            if type(size) is not int or not (_LOW <= start < _HIGH and _LOW <= stop < _HIGH):
-                return None
-            empty = empty or stop <= start
-            outside = outside or start < 0 or stop > size
-            box.append((start, stop))
-        if empty:
-            return Place((), None, None)
-        if outside:
-            return Place((), None, None, outside=True)
-        hull = tuple(box)
-        return Place(hull, hull, hull)
-
-    def placed(self, buffer: str, box: SymbolicBox, facts: Facts) -> Place:
-        """Where a symbolic box of a buffer is."""
-        hull, sure = [], []
-        outside, filled = False, True
-        for (start, stop), size in zip(box, self.sizes[buffer], strict=True):
-            if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
-                if stop <= start:
-                    return Place(box, None, None)
-                if start < 0 or stop > size:
-                    outside = True
-                low, high = max(start, 0), min(stop, size)
-                hull.append((low, high))
-                sure.append((low, high))
-                continue
-            (start_low, start_high), (stop_low, stop_high) = bounds(start, facts), bounds(stop, facts)
-            size_high = bounds(size, facts)[1]
-            apart = add(stop, start, -1)
-            if stop_high <= start_low or (isinstance(apart, int) and apart <= 0):
-                return Place(box, None, None)
-            filled = filled and (start_high < stop_low or _longer(start, stop, facts))
-            if start_high < 0 or stop_low > size_high:
-                outside = True
-            hull.append((max(start_low, 0), min(stop_high, size_high)))
-            sure.append((max(start_high, 0), min(stop_low, size_high)))
-        if outside and filled:
-            return Place(box, None, None, outside=True)
-        if any(low >= high for low, high in hull):
-            return Place(box, None, None)
-        whole_sure = all(low < high for low, high in sure)
-        return Place(box, tuple(hull), tuple(sure) if whole_sure else None)
 
     def read(self, s: Instruction, index: int, access: Access, place: Place | None, facts: Facts) -> None:
         """Record what a read sees."""
@@ -297,7 +204,7 @@ class Executor:
     def inside(self, access: Region, place: Place, facts: Facts) -> Facts | None:
         """What follows from a region not being empty and lying inside of its buffer; None if it cannot."""
         known: Facts | None = facts
-        for (start, stop), size in zip(place.box, self.sizes[access.buffer], strict=True):
+        for (start, stop), size in zip(place.box, self.places.sizes[access.buffer], strict=True):
             limit = bounds(size)[1]
             for form, low in ((add(stop, start, -1), 1), (start, 0), (stop, 1)):
                 if isinstance(form, int) or known is None:
@@ -310,11 +217,16 @@ class Executor:
 
     def whole_hull(self, buffer: str) -> Box:
         """All of a buffer."""
-        return tuple((0, max(1, bounds(size)[1])) for size in self.sizes[buffer])
+        return tuple((0, max(1, bounds(size)[1])) for size in self.places.sizes[buffer])
 
-    def see(self, s: Instruction, index: int, buffer: str, use: Use, part: int = _PART) -> None:
-        """Record what is alive for a use of one buffer; its walk may take one `part`-th of the steps left."""
-        allowed = self.plan.least_steps + (self.steps // part if part else 0)
+    def see(
+        self, s: Instruction, index: int, buffer: str, use: Use, part: int = _PART, more: bool = False
+    ) -> None:
+        """Record what is alive for a use of one buffer; its walk may take one `part`-th of the steps left.
+
+        `more`: this is a further part of a read, which has had the few steps of its own.
+        """
+        allowed = (0 if more else self.plan.least_steps) + (self.steps // part if part else 0)
         budget = Budget(allowed)
         found = seen(self.state.maps[buffer], self.extents[buffer], use, budget)
         self.steps = max(0, self.steps - (allowed - max(0, budget.steps)))
@@ -324,14 +236,18 @@ class Executor:
         sources = self.record.sources[s.label]
         for d, areas in found.items():
             facts = use.facts
+            common = d.loops and self.loops and d.loops[0] == self.loops[0]
             if d.swept:
-                tight = tight_facts(d, use)
-                if tight is None:
+                if common:
+                    tight = tight_facts(d, use)
+                    if tight is None:
+                        continue
+                    facts = tight
+                elif not meets(d, use):
                     continue
-                facts = tight
                 self.swept_seen.append(d)
             distances = sources.setdefault(d.label, set())
-            if d.loops and self.loops:
+            if common:
                 listed = self.distances(s, d, facts)
                 self.work += len(listed)
                 distances.update(listed)
@@ -397,46 +313,6 @@ class Executor:
             self.watch[2](self, d, sure)
 
 
-def _sums(region: Region) -> list[tuple[_Sum, _Sum]]:
-    """The ends of a region as sums of variables; nothing where they are not sums."""
-    found = []
-    for interval in region.box:
-        start, stop = _sum(interval.start), _sum(interval.stop)
-        if start is None or stop is None:
-            return []
-        found.append((start, stop))
-    return found
-
-
-def _sum(expr: Expr) -> _Sum | None:
-    """A constant and names with factors; a value of it within 32 bits is that of the expression."""
-    if isinstance(expr, Const):
-        return expr.value, ()
-    if isinstance(expr, Var):
-        return 0, ((expr.name, 1),)
-    assert isinstance(expr, Apply)
-    if expr.op not in (Op.ADD, Op.SUB, Op.MUL):
-        return None
-    a, b = _sum(expr.args[0]), _sum(expr.args[1])
-    if a is None or b is None:
-        return None
-    if expr.op is not Op.MUL:
-        sign = 1 if expr.op is Op.ADD else -1
-        return a[0] + sign * b[0], a[1] + tuple((name, sign * f) for name, f in b[1])
-    if a[1]:
-        a, b = b, a
-    return None if a[1] else (a[0] * b[0], tuple((name, a[0] * f) for name, f in b[1]))
-
-
-def _longer(start: Value, stop: Value, facts: Facts) -> bool:
-    """Whether an interval surely is not empty."""
-    length = add(stop, start, -1)
-    if not isinstance(length, int) or length <= 0:
-        return False
-    (low, high), (stop_low, stop_high) = whole(start, facts), whole(stop, facts)
-    return low >= -(1 << 31) and high < 1 << 31 and stop_low >= -(1 << 31) and stop_high < 1 << 31
-
-
 def _forward(distance: Distance, earlier: bool) -> bool:
     """Whether a distance goes forward in time; `earlier`: the write stands before the read in the text."""
     for n in distance:
@@ -449,6 +325,23 @@ def _forward(distance: Distance, earlier: bool) -> bool:
 
 def execute(program: Program, details: bool = False, watch: Watch | None = None) -> Record:
     """Run the analysis over a program."""
+    # Maps and chains have no cycles; looking for some among millions of nodes costs a third of the time.
+    collecting, depth = gc.isenabled(), sys.getrecursionlimit()
+    gc.disable()
+    # A chain of `elif` is as deep as it is long.
+    sys.setrecursionlimit(max(depth, _DEEPEST))
+    try:
+        machine = _machine(program, details, watch)
+        machine.body(program.body)
+        return machine.record
+    finally:
+        sys.setrecursionlimit(depth)
+        if collecting:
+            gc.enable()
+
+
+def _machine(program: Program, details: bool, watch: Watch | None) -> Executor:
+    """The state before a program: every buffer holds what it held on entry."""
     evaluator = Evaluator()
     for p in program.parameters:
         if p.type.kind is not Kind.BOOL and p.type.high - p.type.low == 1:
@@ -458,23 +351,14 @@ def execute(program: Program, details: bool = False, watch: Watch | None = None)
     state = State(evaluator)
     plan = make_plan(program)
     record = Record({label: {} for label in plan.order}, [] if details else None)
-    machine = Executor(program, state, plan, record, order=plan.order, steps=plan.steps, watch=watch)
+    machine = Executor(
+        program, state, plan, record, Places(evaluator), order=plan.order, steps=plan.steps, watch=watch
+    )
     for buffer in program.buffers:
         sizes = tuple(evaluator.integer(size, state.facts) for size in buffer.shape)
-        machine.sizes[buffer.name] = sizes
+        machine.places.sizes[buffer.name] = sizes
         machine.extents[buffer.name] = tuple((0, extent(max(1, bounds(size)[1]))) for size in sizes)
         entry = Definition(ENTRY, 0, (), (), buffer.name, None)
         entry.hull = machine.whole_hull(buffer.name)
         state.maps[buffer.name] = Leaf(Top(entry))
-    # Maps and chains have no cycles; looking for some among millions of nodes costs a third of the time.
-    collecting, depth = gc.isenabled(), sys.getrecursionlimit()
-    gc.disable()
-    # A chain of `elif` is as deep as it is long.
-    sys.setrecursionlimit(max(depth, _DEEPEST))
-    try:
-        machine.body(program.body)
-    finally:
-        sys.setrecursionlimit(depth)
-        if collecting:
-            gc.enable()
-    return record
+    return machine

@@ -34,6 +34,8 @@ class Symbol:
     kind: str = ""
     of: Value = 0
     by: int = 0
+    #: What it was made of: an operator with its arguments, where it is one.
+    key: object = None
 
     def __repr__(self) -> str:
         return self.name
@@ -79,11 +81,13 @@ def add(a: Value, b: Value, factor: int = 1) -> Value:
     if isinstance(a, int):
         if factor == 1:
             return Form(b.terms, wrap(a + b.constant))
-        return _make({s: wrap(f * factor) for s, f in b.terms}, a + factor * b.constant)
+        return make({s: f * factor for s, f in b.terms}, a + factor * b.constant)
+    if factor == -1 and a.terms == b.terms:
+        return wrap(a.constant - b.constant)
     factors = dict(a.terms)
     for symbol, f in b.terms:
-        factors[symbol] = wrap(factors.get(symbol, 0) + factor * f)
-    return _make(factors, a.constant + factor * b.constant)
+        factors[symbol] = factors.get(symbol, 0) + factor * f
+    return make(factors, a.constant + factor * b.constant)
 
 
 def scale(a: Value, factor: int) -> Value:
@@ -91,9 +95,13 @@ def scale(a: Value, factor: int) -> Value:
     return wrap(a * factor) if isinstance(a, int) else add(0, a, factor)
 
 
-def _make(factors: dict[Symbol, int], constant: int) -> Value:
-    terms = tuple(sorted(((s, f) for s, f in factors.items() if f), key=_number))
-    return Form(terms, wrap(constant)) if terms else wrap(constant)
+def make(factors: dict[Symbol, int], constant: int) -> Value:
+    """The form with these factors, modulo 2^32."""
+    terms = [(s, wrap(f)) for s, f in factors.items() if f]
+    if len(terms) > 1:
+        terms.sort(key=_number)
+    terms = [t for t in terms if t[1]]
+    return Form(tuple(terms), wrap(constant)) if terms else wrap(constant)
 
 
 def _number(term: tuple[Symbol, int]) -> int:
@@ -106,7 +114,7 @@ def substitute(value: Value, symbol: Symbol, by: Value) -> Value:
         return value
     for s, f in value.terms:
         if s is symbol:
-            return add(_make({t: g for t, g in value.terms if t is not symbol}, value.constant), by, f)
+            return add(make({t: g for t, g in value.terms if t is not symbol}, value.constant), by, f)
     return value
 
 
@@ -217,6 +225,12 @@ def at_most(a: Value, b: Value, facts: Facts = NO_FACTS) -> bool:
     """Whether place a surely is not above place b."""
     if isinstance(a, int) and isinstance(b, int):
         return a <= b
+    if isinstance(b, int) and isinstance(a, Form) and len(a.terms) == 1:
+        low, high = whole(a, facts)
+        return low - b >= -PLACES and high <= b
+    if isinstance(a, int) and isinstance(b, Form) and len(b.terms) == 1:
+        low, high = whole(b, facts)
+        return high - a <= PLACES and a <= low
     return all(high <= 0 for _, high in differences(a, b, facts))
 
 
@@ -239,5 +253,5 @@ class Symbols:
         found = self.made.get(key)
         if found is None:
             self.count += 1
-            found = self.made[key] = Symbol(self.count, name, *limits, kind, of, by)
+            found = self.made[key] = Symbol(self.count, name, *limits, kind, of, by, key)
         return symbol_form(found)

@@ -222,76 +222,108 @@ class Frame:
         if self.loose:
             self._loosely(np.flatnonzero(~self.writes), self, record)
             return
-        self._pairs(self.read_box, self.begin, self.until, 0, record)
+        self._pairs(self.read_box, self.begin, self.until, np.zeros_like(self.begin), record)
         most = self.level.symbol.high
-        if most < 1 or not self.left.size:
+        if most < 1 or not self.left.size or not self.write_key.size:
             return
         cells, boxes = self.read_cell[self.left], self.read_box[self.left]
         if not any(self.step):
             begin, until, served = self._tail((cells + 1) * self.turn, cells)
-            self._pairs(boxes[served], begin[served], until[served], 1, record)
-            self._pairs(boxes[~served], begin[~served], until[~served], 1 if most == 1 else _ANY, record)
-            return
-        places = self.places(cells)
-        for apart in range(1, min(most, _MOST_STEPS) + 1):
-            places = [p + c for p, c in zip(places, self.step, strict=True)]
-            inside = np.ones(boxes.size, dtype=bool)
-            for p, n in zip(places, self.shape, strict=True):
-                inside &= (p >= 0) & (p < n)
-            places, boxes = [p[inside] for p in places], boxes[inside]
-            if not boxes.size:
-                return
-            cells = sum(p * s for p, s in zip(places, self.strides, strict=True))
-            begin, until, served = self._tail((cells + 1) * self.turn, cells)
+            apart = np.where(served | (most == 1), 1, _ANY)
             self._pairs(boxes, begin, until, apart, record)
-            places, boxes = [p[~served] for p in places], boxes[~served]
-            if not boxes.size:
-                return
-        if most > _MOST_STEPS:
+        elif not self._follow(boxes, cells, most, record):
             self._loosely(np.unique(self.owner[boxes]), self, record)
 
-    def _pairs(self, boxes: Array, begin: Array, until: Array, apart: int, record: Recorder) -> None:
-        """Record reads with ranges of writes."""
+    def _follow(self, boxes: Array, cells: Array, most: int, record: Recorder) -> bool:
+        """Record what reads see of iterations before, going from cell to cell along the step.
+
+        False if that takes too long.
+        """
+        written = np.unique(self.write_key // self.turn)
+        begin, until, served = self._tail((written + 1) * self.turn, written)
+        lines, rounds = self._lines(np.concatenate((written, cells)))
+        # One more round than there is keeps what is past the end of a line apart from the next one.
+        turn = int(rounds.max()) + 2
+        if (int(lines.max()) + 1) * turn > _FAR:
+            return False
+        keys = lines * turn + rounds
+        order = np.argsort(keys[: written.size])
+        table, begin, until, served = keys[order], begin[order], until[order], served[order]
+        keys = keys[written.size :]
+        at = np.searchsorted(table, keys, side="right")
+        for _ in range(_MOST_STEPS):
+            inside = at < table.size
+            at, keys, boxes = at[inside], keys[inside], boxes[inside]
+            apart = table[at] - keys
+            near = (table[at] // turn == keys // turn) & (apart <= most)
+            at, keys, boxes, apart = at[near], keys[near], boxes[near], apart[near]
+            if not boxes.size:
+                return True
+            self._pairs(boxes, begin[at], until[at], apart, record)
+            on = ~served[at]
+            at, keys, boxes = at[on] + 1, keys[on], boxes[on]
+        return not boxes.size
+
+    def _lines(self, cells: Array) -> tuple[Array, Array]:
+        """Cells by the line along the step that they are on, and how many steps along it."""
+        places = self.places(cells)
+        first = next(d for d, c in enumerate(self.step) if c)
+        rounds = places[first] // self.step[first]
+        rounds -= rounds.min()
+        lines: Array = np.zeros(cells.size, dtype=np.int64)
+        for place, c in zip(places, self.step, strict=True):
+            start = place - rounds * c
+            start -= start.min()
+            lines = np.unique(lines * (int(start.max()) + 1) + start, return_inverse=True)[1].reshape(-1)
+        return lines, rounds
+
+    def _pairs(self, boxes: Array, begin: Array, until: Array, apart: Array, record: Recorder) -> None:
+        """Record reads with ranges of writes so many iterations before."""
         counts = until - begin
         some = counts > 0
-        boxes, begin, counts = boxes[some], begin[some], counts[some]
+        boxes, begin, counts, apart = boxes[some], begin[some], counts[some], apart[some]
         if not boxes.size:
             return
         total = np.cumsum(counts)
         if int(total[-1]) > max(_MIN_PAIRS, _PAIRS * len(self.events)):
             self._loosely(np.unique(self.owner[boxes]), self, record)
             return
+        # Distances are few: their numbers go into the keys.
+        distances, number = np.unique(apart, return_inverse=True)
+        reads_key = (boxes * distances.size + number.reshape(-1)) * self.owner.size
         found: list[Array] = []
         at = 0
         while at < boxes.size:
             base = int(total[at - 1]) if at else 0
             end = max(at + 1, int(np.searchsorted(total, base + _CHUNK)))
             part = counts[at:end]
-            reads = np.repeat(boxes[at:end], part)
-            place = np.arange(reads.size, dtype=np.int64) - np.repeat(np.cumsum(part) - part, part)
+            place = np.arange(int(part.sum()), dtype=np.int64) - np.repeat(np.cumsum(part) - part, part)
             writes = self.write_box[np.repeat(begin[at:end], part) + place]
-            found.append(np.unique(reads * self.owner.size + writes))
+            found.append(np.unique(np.repeat(reads_key[at:end], part) + writes))
             at = end
-        both = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
-        self._emit(both // self.owner.size, both % self.owner.size, apart, record)
+        keys = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+        reads, writes = keys // self.owner.size, keys % self.owner.size
+        self._emit(reads // distances.size, writes, distances[reads % distances.size], record)
 
-    def _emit(self, reads: Array, writes: Array, apart: int, record: Recorder) -> None:
+    def _emit(self, reads: Array, writes: Array, apart: Array, record: Recorder) -> None:
         events = self.events
-        distance = None if apart == _ANY else apart
-        pairs: dict[tuple[int, int, tuple[int, ...]], None] = {}
+        pairs: dict[tuple[int, int, int, tuple[int, ...]], None] = {}
         rows = zip(
             self.owner[reads].tolist(),
             self.owner[writes].tolist(),
+            apart.tolist(),
             self.row[reads].tolist(),
             self.row[writes].tolist(),
             strict=True,
         )
-        for a, b, i, j in rows:
+        for a, b, n, i, j in rows:
             inner: tuple[int, ...] = ()
             if events[a].levels and events[b].levels:
                 inner = _inner(events[a], i, events[b], j)
-            pairs[a, b, inner] = None
-        record((events[a].access, events[b].access, distance, inner) for a, b, inner in pairs)
+            pairs[a, b, n, inner] = None
+        record(
+            (events[a].access, events[b].access, None if n == _ANY else n, inner) for a, b, n, inner in pairs
+        )
 
     def across(self, other: Frame, record: Recorder) -> None:
         """Record reads with writes of another frame whose extents they overlap."""

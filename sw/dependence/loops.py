@@ -8,55 +8,27 @@ have fewer before them, run with their own numbers (docs/dependence.md, "Loops")
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sw.dependence.conditions import Condition, Truth, assume, is_true
+from sw.dependence.conditions import Condition, Truth, assume
 from sw.dependence.execute import Distance, Executor, Record, TooMuchWorkError
-from sw.dependence.forms import Value, add, fits, scale, whole
+from sw.dependence.forms import Value, add, fits
+from sw.dependence.heads import ENDLESS, Head, goes_on, head_of, value_at
 from sw.dependence.plan import LoopPlan
 from sw.dependence.region_map import Node
 from sw.dependence.state import Branched, unchanged
-from sw.dependence.sweep import Summary, apply_summary, summarise
-from sw.ir.expression import Op, Var
+from sw.dependence.sweep import Summary, apply_summary, exact_count, summarise
+from sw.ir.expression import Var
 from sw.ir.program import For, While
 from sw.ir.types import BOOL, INT, Kind
 
-#: More iterations than any loop has.
-ENDLESS = 1 << 40
 #: Iterations of a `while` that are tried one by one.
 _TRIED = 16
-#: Iterations of a loop with one round before the one that stands for all, and the least work of an instance.
-_FEWEST, _INSTANCE_WORK = 5, 3
+#: Work of an instance at least, and of an instruction where one iteration stands for all of a body larger
+#: than that.
+_INSTANCE_WORK, _SYMBOLIC_WORK, _LARGE = 3, 60, 100
+#: Loops whose work was taken back, less those where it was not, before no other one is tried.
+_FAILURES = 20
 #: Loops of fewer iterations by their bounds are not asked for other limits.
 _SHORT = 1024
-
-
-@dataclass
-class Head:
-    """The bounds of a loop, evaluated once before it; `step` is None where unknown, and for `while`."""
-
-    s: For | While
-    start: Value = 0
-    stop: Value = 0
-    step: int | None = None
-
-    @property
-    def most(self) -> int:
-        """The most iterations it can have."""
-        if self.step is None:
-            return ENDLESS
-        span = add(self.stop, self.start, -1) if self.step > 0 else add(self.start, self.stop, -1)
-        high = whole(span)[1]
-        return max(0, -(-high // abs(self.step)))
-
-
-def head_of(ex: Executor, s: For | While) -> Head:
-    """Evaluate the bounds of a loop."""
-    if isinstance(s, While):
-        return Head(s)
-    integer, facts = ex.state.evaluator.integer, ex.state.facts
-    start, stop, step = integer(s.start, facts), integer(s.stop, facts), integer(s.step, facts)
-    return Head(s, start, stop, step if isinstance(step, int) and step != 0 else None)
 
 
 def loop(ex: Executor, s: For | While) -> None:
@@ -76,11 +48,14 @@ def _outermost(ex: Executor, head: Head, plan: LoopPlan) -> None:
     from sw.dependence.nest import collect
     from sw.dependence.unrolled import run_whole
 
-    fits_arrays = ex.simple and isinstance(head.s, For) and 0 < head.most <= plan.cells
+    fits_arrays = ex.simple and isinstance(exact_count(head), int) and 0 < head.most <= plan.cells
     if fits_arrays and run_whole(ex, collect(ex, head, head.most), plan.cells):
         return
-    iterations = head.most if head.most <= plan.limit else _FEWEST
-    if iterations * plan.instructions * _INSTANCE_WORK > plan.work:
+    if head.most <= plan.limit:
+        least = head.most * _INSTANCE_WORK
+    else:
+        least = _SYMBOLIC_WORK if plan.instructions > _LARGE else 5 * _INSTANCE_WORK
+    if least * plan.instructions > plan.work or ex.failures > _FAILURES:
         _steadily(ex, head, plan)
         return
     ex.state.open()
@@ -94,10 +69,12 @@ def _outermost(ex: Executor, head: Head, plan: LoopPlan) -> None:
         while len(ex.state.journals) >= depth:
             ex.state.undo()
         ex.loops, ex.iteration, ex.recording, ex.record = (), (), recording, record
+        ex.failures += 1
     found, ex.record, ex.limit = ex.record, record, ENDLESS
     if after is not None:
         _merge_records(record, found)
         ex.state.take(after)
+        ex.failures = max(0, ex.failures - 1)
     else:
         _steadily(ex, head, plan)
 
@@ -131,31 +108,6 @@ def _steadily(ex: Executor, head: Head, plan: LoopPlan) -> None:
         else:
             state.dead = True
     _close(ex, conditions)
-
-
-def value_at(ex: Executor, head: Head, number: Value) -> Value:
-    """The loop's variable in an iteration."""
-    assert isinstance(head.s, For)
-    if head.step is None:
-        return ex.state.evaluator.symbols.fresh(head.s.variable)
-    return add(head.start, scale(number, head.step))
-
-
-def goes_on(ex: Executor, head: Head, number: Value) -> Truth:
-    """Whether the loop has an iteration of this number, given that it had all before."""
-    evaluator, facts = ex.state.evaluator, ex.state.facts
-    if isinstance(head.s, While):
-        return evaluator.truth(head.s.condition, facts)
-    if head.step is None:
-        return is_true(evaluator.symbols.fresh("goes on", 0, 1))
-    value = add(head.start, scale(number, head.step))
-    if isinstance(value, int) and isinstance(head.stop, int) and isinstance(head.start, int):
-        exact = head.start + number * head.step  # type: ignore[operator]
-        return int(exact < head.stop if head.step > 0 else exact > head.stop)
-    if not (fits(value) and fits(head.stop)):
-        # The comparison is one of whole numbers, that of the program one modulo 2^32.
-        return is_true(evaluator.symbols.fresh("goes on", 0, 1))
-    return evaluator.compared(Op.LT if head.step > 0 else Op.GT, value, head.stop, facts)
 
 
 def iterate(ex: Executor, head: Head, plan: LoopPlan, number: Value) -> None:

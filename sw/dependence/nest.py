@@ -1,7 +1,7 @@
 """An outermost loop as data: its accesses with their symbolic places, in a tree of loops.
 
-This is what the analysis of whole loops works on (`sw.dependence.whole`, `sw.dependence.steady`): the body is
-walked once, with a symbol for the number of the iteration of every loop, and memory is not touched.
+This is what the analysis of whole loops works on (`sw.dependence.unrolled`, `sw.dependence.steady`): the
+body is walked once, with a symbol for the number of the iteration of every loop, and memory is not touched.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sw.dependence.cells import Box, SymbolicBox
-from sw.dependence.conditions import Truth, assume
+from sw.dependence.conditions import Condition, Truth, assume
 from sw.dependence.execute import Executor
 from sw.dependence.forms import Symbol
-from sw.dependence.loops import ENDLESS, Head, head_of, restart, value_at
+from sw.dependence.heads import ENDLESS, Head, head_of, value_at
+from sw.dependence.loops import restart
 from sw.dependence.sweep import exact_count
 from sw.ir.intrinsics import effects
 from sw.ir.program import Assign, For, If, Instruction, Region, Statement
@@ -49,6 +50,8 @@ class Access:
     certain: int
     levels: tuple[Level, ...]
     slot: int
+    #: What it stands under, and whether that holds or does not where it happens.
+    conditions: tuple[tuple[Condition, bool], ...] = ()
 
 
 @dataclass(eq=False)
@@ -58,7 +61,7 @@ class Nest:
     level: Level
     children: list[Access | Nest] = field(default_factory=list)
     size: int = 0
-    #: Nothing stands under a condition.
+    #: All regions are sums and inside of their buffers.
     plain: bool = True
 
     def accesses(self) -> Iterator[Access]:
@@ -97,6 +100,7 @@ class _Collector:
     slot: int = 0
     size: int = 0
     plain: bool = True
+    conditions: tuple[tuple[Condition, bool], ...] = ()
 
     def loop(self, head: Head, most: int, certain: int) -> Nest:
         ex, s = self.ex, head.s
@@ -142,17 +146,17 @@ class _Collector:
         if isinstance(condition, int):
             self.body(s.body if condition else s.orelse, certain)
             return
-        self.plain = False
-        ends = []
+        ends, outer = [], self.conditions
         for body, holds in ((s.body, True), (s.orelse, False)):
             state.open()
             facts = assume(state.facts, condition, holds)
             if facts is None:
                 state.dead = True
             else:
-                state.facts = facts
+                state.facts, self.conditions = facts, (*outer, (condition, holds))
                 self.body(body, NEVER)
             ends.append(state.undo())
+        self.conditions = outer
         if not (ends[0].dead and ends[1].dead):
             state.merge(condition, *ends)
 
@@ -160,12 +164,13 @@ class _Collector:
         ex = self.ex
         facts = ex.state.facts
         happens: Truth = 1
+        conditions = self.conditions
         if s.when is not None:
             happens = ex.state.evaluator.truth(s.when, facts)
             if happens == 0:
                 return
-            if happens != 1:
-                self.plain, certain = False, NEVER
+            if isinstance(happens, Condition):
+                certain, conditions = NEVER, (*conditions, (happens, True))
         reads, writes = effects(s)
         self.size += 1
         self.slot += 1
@@ -179,14 +184,23 @@ class _Collector:
                     continue
                 integer = ex.state.evaluator.integer
                 ends = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in access.box)
-                place = ex.placed(access.buffer, ends, facts)
+                place = ex.places.placed(access.buffer, ends, facts)
                 if place.outside:
                     self.plain = False
                 if place.hull is not None:
                     box = place.box
                     self.add(
                         Access(
-                            s, index, write, access.buffer, box, place.hull, certain, self.levels, self.slot
+                            s,
+                            index,
+                            write,
+                            access.buffer,
+                            box,
+                            place.hull,
+                            certain,
+                            self.levels,
+                            self.slot,
+                            conditions,
                         )
                     )
 

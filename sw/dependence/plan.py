@@ -13,7 +13,8 @@ from sw.ir.ranges import bounds
 from sw.ir.types import Kind
 
 #: Instances that a program may always take, and per instruction of its text.
-_INSTANCES, _PER_INSTRUCTION = 20_000, 16
+_INSTANCES = 20_000
+_PER_INSTRUCTION: float = 16
 #: Cells that whole loops may be spread over in any program, and per instruction of its text.
 _CELLS, _CELLS_PER_INSTRUCTION = 1_000_000, 2_000
 #: Steps of reads and writes in outermost loops of any program, and per instruction of its text.

@@ -28,6 +28,7 @@ from sw.dependence.forms import (
     PLACES,
     Bounds,
     Facts,
+    Form,
     Terms,
     Value,
     add,
@@ -53,8 +54,13 @@ class Use:
     box: SymbolicBox | None
     hull: Box
     facts: Facts
+    #: The box if its ends are not known numbers, which then say more than an area of the hull.
+    inexact: SymbolicBox | None = field(init=False)
     #: What follows from overlapping a definition of many iterations, once it was asked for.
     tight: dict[Definition, Facts | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "inexact", None if self.box == self.hull else self.box)
 
 
 @dataclass(slots=True)
@@ -162,8 +168,8 @@ class _Walk:
 
     def reached(self, facts: Facts) -> bool:
         """Whether the read can touch the area at all, given what is known on a way."""
-        box = self.use.box
-        if box is None or box == self.use.hull:
+        box = self.use.inexact
+        if box is None:
             return True
         return not any(
             at_most(stop, low, facts) or at_most(high, start, facts)
@@ -196,9 +202,33 @@ def touches(d: Definition, use: Use, area: Box, facts: Facts) -> bool:
     for axis, ((start, stop), (low, high)) in enumerate(zip(d.box, area, strict=True)):
         if at_most(high, start, facts) or at_most(stop, low, facts):
             return False
-        if use.box is not None and _apart(start, stop, *use.box[axis], facts):
+        if use.inexact is not None and _apart(start, stop, *use.inexact[axis], facts):
             return False
-    return not d.swept or tight_facts(d, use) is not None
+    return not d.swept or meets(d, use)
+
+
+def meets(d: Definition, use: Use) -> bool:
+    """Whether a definition of many iterations may overlap a read, of whose hull it has a part."""
+    if d.gap is None:
+        d.gap = _gap(d)
+    if use.inexact is None:
+        low, high = use.hull[d.gap[1]]
+        if high - low >= d.gap[0]:
+            # Too long to fall between two iterations.
+            return True
+    return tight_facts(d, use) is not None
+
+
+def _gap(d: Definition) -> tuple[int, int]:
+    """The least length of a read that cannot fall between the iterations, and of which dimension."""
+    moving = [axis for axis, (start, _) in enumerate(d.box or ()) if not isinstance(start, int)]
+    if d.box is None or not moving:
+        return 0, 0
+    (start, stop), axis = d.box[moving[0]], moving[0]
+    length = add(stop, start, -1)
+    if len(moving) > 1 or not isinstance(length, int) or not isinstance(start, Form):
+        return 1 << 62, 0
+    return max(0, max(abs(f) for _, f in start.terms) - length + 1), axis
 
 
 def _apart(start: Value, stop: Value, low: Value, high: Value, facts: Facts) -> bool:
@@ -218,11 +248,11 @@ def covers(box: SymbolicBox, use: Use, area: Box, facts: Facts) -> bool:
     """Whether a box surely holds all of a read within an area."""
     for axis, ((start, stop), (low, high)) in enumerate(zip(box, area, strict=True)):
         if not at_most(start, low, facts) and not (
-            use.box is not None and at_most(start, use.box[axis][0], facts)
+            use.inexact is not None and at_most(start, use.inexact[axis][0], facts)
         ):
             return False
         if not at_most(high, stop, facts) and not (
-            use.box is not None and at_most(use.box[axis][1], stop, facts)
+            use.inexact is not None and at_most(use.inexact[axis][1], stop, facts)
         ):
             return False
     return True
@@ -237,7 +267,7 @@ def _hides(kill: SymbolicBox, d: Definition, use: Use, area: Box, facts: Facts) 
     for axis, (start, stop) in enumerate(kill):
         low, high = area[axis]
         own = None if d.box is None else d.box[axis]
-        asked = None if use.box is None else use.box[axis]
+        asked = None if use.inexact is None else use.inexact[axis]
         if not (
             at_most(start, low, facts)
             or (own is not None and at_most(start, own[0], facts))

@@ -9,19 +9,24 @@ from sw.dependence.forms import (
     Bounds,
     Facts,
     Form,
+    Symbol,
     Symbols,
     Value,
     add,
     bounds,
     fits,
+    make,
     scale,
     whole,
 )
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError
 from sw.ir.ranges import bounds_of_operator
-from sw.ir.types import BITS, HIGH, LOW, Kind
+from sw.ir.types import BITS, HIGH, LOW, Kind, wrap
 
 Scalar = Value | Condition
+#: A constant and expressions with factors; a sum of them within 32 bits is what they stand for.
+Sum = tuple[int, tuple[tuple[Expr, int], ...]]
+_SUMS = (Op.ADD, Op.SUB, Op.MUL)
 _COMMUTES = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.MUL)
 
 
@@ -31,6 +36,8 @@ class Evaluator:
 
     symbols: Symbols = field(default_factory=Symbols)
     values: dict[str, Scalar] = field(default_factory=dict)
+    #: By identity of an expression, which is kept with it.
+    sums: dict[int, tuple[Expr, Sum]] = field(default_factory=dict)
 
     def integer(self, expr: Expr, facts: Facts) -> Value:
         """The value of an integer expression."""
@@ -58,6 +65,8 @@ class Evaluator:
             return known
         assert isinstance(expr, Apply)
         op = expr.op
+        if op in _SUMS:
+            return self._sum(expr, facts)
         if op is Op.SELECT:
             return self._select(expr, facts)
         if op in (Op.AND, Op.OR, Op.NOT):
@@ -77,6 +86,32 @@ class Evaluator:
             return self._compare(op, a, b)
         return self._arithmetic(op, a, b, facts)
 
+    def sum_of(self, expr: Expr) -> Sum:
+        """An expression as a sum of variables, and of operators that are not sums."""
+        found = self.sums.get(id(expr))
+        if found is None:
+            found = self.sums[id(expr)] = expr, _sum_of(expr)
+        return found[1]
+
+    def _sum(self, expr: Apply, facts: Facts) -> Value:
+        """The value of a sum, all at once."""
+        constant, terms = self.sum_of(expr)
+        if terms and terms[0][0] is expr:
+            # A product of two numbers that are not constants.
+            a, b = (self.integer(arg, facts) for arg in expr.args)
+            return self._arithmetic(expr.op, a, b, facts)
+        factors: dict[Symbol, int] = {}
+        for atom, factor in terms:
+            value = self.value(atom, facts)
+            if isinstance(value, int):
+                constant += factor * value
+                continue
+            assert isinstance(value, Form)
+            constant += factor * value.constant
+            for symbol, f in value.terms:
+                factors[symbol] = factors.get(symbol, 0) + factor * f
+        return make(factors, constant) if factors else wrap(constant)
+
     def unknown(self, variable: Var) -> Scalar:
         """A variable of which only the type is known."""
         if variable.kind is Kind.BOOL:
@@ -84,10 +119,6 @@ class Evaluator:
         return self.symbols.fresh(variable.name, variable.type.low, variable.type.high - 1)
 
     def _arithmetic(self, op: Op, a: Value, b: Value, facts: Facts) -> Value:
-        if op is Op.ADD:
-            return add(a, b)
-        if op is Op.SUB:
-            return add(a, b, -1)
         if op is Op.MUL and (isinstance(a, int) or isinstance(b, int)):
             return scale(a, b) if isinstance(b, int) else scale(b, int(a))  # type: ignore[arg-type]
         if op is Op.SHL and isinstance(b, int):
@@ -235,6 +266,20 @@ class Evaluator:
         limits: Bounds = min(low, other_low), max(high, other_high)
         key = ("select", condition, a, b) if condition is not None else object()
         return self.symbols.named(key, "phi", limits)
+
+
+def _sum_of(expr: Expr) -> Sum:
+    if isinstance(expr, Const):
+        return expr.value, ()
+    if not isinstance(expr, Apply) or expr.op not in _SUMS:
+        return 0, ((expr, 1),)
+    a, b = _sum_of(expr.args[0]), _sum_of(expr.args[1])
+    if expr.op is not Op.MUL:
+        sign = 1 if expr.op is Op.ADD else -1
+        return a[0] + sign * b[0], a[1] + tuple((atom, sign * f) for atom, f in b[1])
+    if a[1]:
+        a, b = b, a
+    return (0, ((expr, 1),)) if a[1] else (a[0] * b[0], tuple((atom, a[0] * f) for atom, f in b[1]))
 
 
 def _unwrapped_difference(a: Value, b: Value) -> Form | None:

@@ -115,7 +115,8 @@ class _Level:
             else:
                 time += 1
                 for found in _Level(self.ex, child, self.depth + 1).run():
-                    for access in found:
+                    # All at one time: what is alive after the last iteration is so in the order of the text.
+                    for access in sorted(found, key=lambda a: (a.slot, a.index)):
                         self.add(access, time, ())
         if levels:
             level = levels[-1]

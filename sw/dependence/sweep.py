@@ -9,6 +9,7 @@ from sw.dependence.cells import Definition, SymbolicBox
 from sw.dependence.conditions import Truth, assume
 from sw.dependence.forms import (
     PLACES,
+    Facts,
     Form,
     Symbol,
     Value,
@@ -23,8 +24,9 @@ from sw.ir.intrinsics import effects
 from sw.ir.program import ANY, Assign, For, If, Instruction, Region, Statement, While
 
 if TYPE_CHECKING:
-    from sw.dependence.execute import Executor, Place
-    from sw.dependence.loops import Head
+    from sw.dependence.execute import Executor
+    from sw.dependence.heads import Head
+    from sw.dependence.places import Place
     from sw.dependence.plan import LoopPlan
 
 ENDLESS = 1 << 40
@@ -63,7 +65,7 @@ class _Walker:
     number: Symbol | None = None
 
     def iteration(self, head: Head, plan: LoopPlan, number: Value, certain: bool) -> None:
-        from sw.dependence.loops import value_at
+        from sw.dependence.heads import value_at
 
         ex, s = self.ex, head.s
         if isinstance(s, For):
@@ -106,7 +108,8 @@ class _Walker:
         state.dead = False if not dead else state.dead
 
     def loop(self, s: For | While, certain: bool) -> None:
-        from sw.dependence.loops import head_of, restart
+        from sw.dependence.heads import head_of
+        from sw.dependence.loops import restart
 
         ex = self.ex
         head = head_of(ex, s)
@@ -139,6 +142,7 @@ class _Walker:
             if happens == 0:
                 return
         reads, writes = effects(s)
+        surely = certain and happens == 1
         for index, access in enumerate(writes):
             if access is ANY:
                 for buffer in ex.state.maps:
@@ -149,47 +153,44 @@ class _Walker:
                     self.summary.writes.append(Write(d, None))
                 continue
             assert isinstance(access, Region)
-            place = ex.place(access, facts)
+            place = ex.places.place(access, facts)
+            if surely:
+                self.limit(access.buffer, place, facts)
             if place.hull is None:
                 continue
             d = Definition(
                 s.label, index, ex.loops, ex.iteration, access.buffer, place.box, happens, False, swept=True
             )
             d.hull = place.hull
-            self.summary.writes.append(Write(d, place.box if certain and happens == 1 else None))
-        if certain and happens == 1:
-            for access in (*reads, *writes):
-                if isinstance(access, Region):
-                    self.limit(access)
+            self.summary.writes.append(Write(d, place.box if surely else None))
+        if surely:
+            for access in reads:
+                if isinstance(access, Region) and len(access.box) == 1:
+                    self.limit(access.buffer, ex.places.place(access, facts), facts)
 
-    def limit(self, access: Region) -> None:
-        """No iteration gets past the one whose region certainly leaves its buffer."""
+    def limit(self, buffer: str, place: Place, facts: Facts) -> None:
+        """No iteration gets past the one whose region of one dimension certainly leaves its buffer."""
         ex = self.ex
         numbers = ex.iteration[-1]
-        if isinstance(numbers, int) or len(numbers.terms) != 1:
+        if len(place.box) != 1 or isinstance(numbers, int) or len(numbers.terms) != 1:
             return
         symbol, own = numbers.terms[0]
-        if own != 1:
+        (start, stop), size = place.box[0], bounds(ex.places.sizes[buffer][0])[1]
+        length = add(stop, start, -1)
+        if own != 1 or not isinstance(length, int) or length <= 0 or isinstance(start, int):
             return
-        for axis, interval in enumerate(access.box):
-            integer, facts = ex.state.evaluator.integer, ex.state.facts
-            start, stop = integer(interval.start, facts), integer(interval.stop, facts)
-            length = add(stop, start, -1)
-            if not isinstance(length, int) or length <= 0 or isinstance(start, int) or len(access.box) > 1:
-                continue
-            f = factor_of(start, symbol)
-            size = bounds(ex.sizes[access.buffer][axis])[1]
-            rest = substitute(start, symbol, 0)
-            if depends(rest, symbol) or abs(f) > _NEAR >> 3 or size > _NEAR:
-                continue
-            low, high = whole(rest, facts)
-            if low < -_NEAR or high > _NEAR:
-                continue
-            # Every iteration before it stayed inside, so none of its numbers has wrapped.
-            if f > 0:
-                self.summary.most = min(self.summary.most, max(0, (size - length - low) // f + 1))
-            elif f < 0:
-                self.summary.most = min(self.summary.most, max(0, high // -f + 1))
+        f = factor_of(start, symbol)
+        rest = substitute(start, symbol, 0)
+        if depends(rest, symbol) or abs(f) > _NEAR >> 3 or size > _NEAR:
+            return
+        low, high = whole(rest, facts)
+        if low < -_NEAR or high > _NEAR:
+            return
+        # Every iteration before it stayed inside, so none of its numbers has wrapped.
+        if f > 0:
+            self.summary.most = min(self.summary.most, max(0, (size - length - low) // f + 1))
+        elif f < 0:
+            self.summary.most = min(self.summary.most, max(0, high // -f + 1))
 
 
 def exact_count(head: Head) -> Value | None:
@@ -243,6 +244,7 @@ def apply_summary(ex: Executor, summary: Summary, back: Form, last: Value, skip:
     symbol = back.terms[0][0]
     count = add(add(last, -skip), 1)
     counter = ex.state.evaluator.symbols.fresh("j", 0, symbol.high)
+    forward = add(last, counter, -1)
     writes = _at_the_end(summary.writes)
     again: list[tuple[Definition, Place]] = []
     others: list[Definition] = []
@@ -254,13 +256,8 @@ def apply_summary(ex: Executor, summary: Summary, back: Form, last: Value, skip:
         fixed = d.box == write.sure and not any(depends(v, symbol) for pair in write.sure for v in pair)
         if fixed:
             d.iteration = tuple(substitute(n, symbol, skip) for n in d.iteration)
-        forward = add(last, counter, -1)
-        box = tuple(
-            (substitute(start, symbol, forward), substitute(stop, symbol, forward))
-            for start, stop in write.sure
-        )
-        together = swept(box, counter.terms[0][0], count, ex)
-        place = None if together is None else ex.placed(d.buffer, together, ex.state.facts)
+        together = swept(_replaced(write.sure, symbol, forward), counter.terms[0][0], count, ex)
+        place = None if together is None else ex.places.placed(d.buffer, together, ex.state.facts)
         if fixed and place is not None and place.hull is not None:
             d.swept, d.sure = False, True
             again.append((d, place))
@@ -273,7 +270,21 @@ def apply_summary(ex: Executor, summary: Summary, back: Form, last: Value, skip:
         assert place.hull is not None
         ex.define(d, place.hull, place.sure)
     for d in others:
+        if d.box is not None:
+            # Counted from the first iteration the bounds are closer than counted from the last one.
+            hull = ex.places.placed(d.buffer, _replaced(d.box, symbol, forward), ex.state.facts).hull
+            both = (
+                ()
+                if hull is None
+                else tuple((max(a, p), min(b, q)) for (a, b), (p, q) in zip(d.hull, hull, strict=True))
+            )
+            if both and all(a < b for a, b in both):
+                d.hull = both
         ex.define(d, d.hull, None)
+
+
+def _replaced(box: SymbolicBox, symbol: Symbol, by: Value) -> SymbolicBox:
+    return tuple((substitute(start, symbol, by), substitute(stop, symbol, by)) for start, stop in box)
 
 
 def _at_the_end(writes: list[Write]) -> list[Write]:

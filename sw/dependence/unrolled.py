@@ -15,11 +15,13 @@ from sw.dependence.cells import Box, Definition, Top
 from sw.dependence.events import (
     Array,
     Grids,
+    Truths,
     UnfitError,
     boxes_of,
     durations,
     evaluate,
     groups,
+    holds,
     intervals_of,
     spread,
 )
@@ -62,7 +64,7 @@ class _Part:
 
     def __init__(self, ex: Executor, buffer: str, accesses: list[Access], grids: Grids, room: int):
         self.buffer, self.accesses, self.grids = buffer, accesses, grids
-        shape = ex.sizes[buffer]
+        shape = ex.places.sizes[buffer]
         starts: list[list[Array]] = [[] for _ in shape]
         stops: list[list[Array]] = [[] for _ in shape]
         self.rows = [grids.of(a.levels).rows for a in accesses]
@@ -80,24 +82,16 @@ class _Part:
         stop = np.stack([np.concatenate(s) for s in stops])
         self.owner = np.repeat(np.arange(len(accesses), dtype=np.int64), self.rows)
         self.row = np.concatenate([np.arange(n, dtype=np.int64) for n in self.rows])
-        filled = (stop > start).all(axis=0)
+        filled = (stop > start).all(axis=0) & self.happens()
         start, stop = start[:, filled], stop[:, filled]
         self.owner, self.row = self.owner[filled], self.row[filled]
-        if not self.owner.size:
-            self.low, self.unit, self.extents = [0], [1], [1]
-        else:
-            if (start < 0).any() or any((stop[d] > size).any() for d, size in enumerate(shape)):
-                raise UnfitError
-            self.unit = [
-                max(1, math.gcd(int(np.gcd.reduce(start[d])), int(np.gcd.reduce(stop[d]))))
-                for d in range(len(shape))
-            ]
-            unit = np.array(self.unit)[:, None]
-            start, stop = start // unit, stop // unit
-            self.low = start.min(axis=1).tolist()
-            self.extents = (stop.max(axis=1) - start.min(axis=1)).tolist()
-            start -= np.array(self.low)[:, None]
-            stop -= np.array(self.low)[:, None]
+        if (start < 0).any() or any((stop[d] > size).any() for d, size in enumerate(shape)):
+            raise UnfitError
+        #: Where cells end, by dimension: wherever an access does.
+        self.ends = [np.unique(np.concatenate(pair)) for pair in zip(start, stop, strict=True)]
+        self.extents = [max(1, e.size - 1) for e in self.ends]
+        start = np.stack([np.searchsorted(e, s) for e, s in zip(self.ends, start, strict=True)])
+        stop = np.stack([np.searchsorted(e, s) for e, s in zip(self.ends, stop, strict=True)])
         lengths = stop - start
         if float(np.prod(lengths.astype(float), axis=0).sum()) > room:
             raise UnfitError
@@ -105,6 +99,16 @@ class _Part:
         self.cells: Array
         self.box: Array
         self.cells, self.box = spread(start, lengths, strides)
+
+    def happens(self) -> Truths:
+        """Which rows of which accesses happen."""
+        found = []
+        for access, rows in zip(self.accesses, self.rows, strict=True):
+            truth = np.ones(rows, dtype=bool)
+            for condition, wanted in access.conditions:
+                truth &= np.equal(holds(condition, self.grids.of(access.levels)), wanted)
+            found.append(truth)
+        return np.concatenate(found)
 
     def sort(self, slots: dict[int, int], rounds: dict[Level, int], total: int) -> None:
         """Bring the cells into the order of place and time."""
@@ -141,7 +145,7 @@ class _Part:
             access = self.accesses[owner]
             if len(self.extents) == 1:
                 found: dict[Definition, None] = {}
-                starts, stops = intervals_of(cells, self.low[0], self.unit[0])
+                starts, stops = intervals_of(cells, self.ends[0])
                 node = ex.state.maps[self.buffer]
                 boxes: list[Box] = [
                     (b,) for b in tops(node, ex.extents[self.buffer][0], starts, stops, found)
@@ -150,9 +154,10 @@ class _Part:
                 for d in found:
                     served.setdefault(d.label, set())
             else:
-                boxes = boxes_of(cells, self.low, self.extents, self.unit)
-            for box in boxes:
-                ex.see(access.instruction, access.index, self.buffer, Use(box, box, ex.state.facts))
+                boxes = boxes_of(cells, self.ends)
+            for n, box in enumerate(boxes):
+                use = Use(box, box, ex.state.facts)
+                ex.see(access.instruction, access.index, self.buffer, use, more=n > 0)
 
     def pairs(self, ex: Executor, uses: Array, sources: Array) -> None:
         """Record the pairs of boxes, with the distances in their common loops."""
@@ -190,7 +195,7 @@ class _Part:
             access = self.accesses[owner]
             label = access.instruction.label
             if len(self.extents) == 1:
-                starts, stops = intervals_of(cells, self.low[0], self.unit[0])
+                starts, stops = intervals_of(cells, self.ends[0])
                 # All of its pieces are one definition: nothing asks for the box of a plain one.
                 hull = ((starts[0], stops[-1]),)
                 d = Definition(label, access.index, (), (), self.buffer, hull, hull=hull)
@@ -198,7 +203,7 @@ class _Part:
                 node = put_all(node, low, high, starts, stops, 0, len(starts), Leaf(Top(d)))
                 ex.state.set_map(self.buffer, node)
                 continue
-            boxes = boxes_of(cells, self.low, self.extents, self.unit)
+            boxes = boxes_of(cells, self.ends)
             for box in boxes:
                 ex.define(Definition(label, access.index, (), (), self.buffer, box), box, box)
 

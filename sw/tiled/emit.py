@@ -2,14 +2,14 @@
 
 Loads stand where their tile changes, the product in the innermost loop, the store behind the loop over K.
 Every operand is a closed form of the loop variables; making cheap code of it is the business of the
-passes. `wait` and `signal` hand tiles from warp to warp (docs/lowering.md, "Channels").
+passes. What warps must wait for follows from the regions (`sw.warps`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sw.arrangement import CHANNELS, GEMM, HALVES, INNER, LOAD_A, LOAD_B, STORE, Loop, Nest
+from sw.arrangement import GEMM, HALVES, INNER, LOAD_A, LOAD_B, STORE, Loop, Nest
 from sw.convolution import Convolution
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Buffer, For, Instruction, Interval, Program, Region, Statement
@@ -40,16 +40,12 @@ class _Emitter:
         self.all = (*plan.loops, *inner)
         self.stored = (*plan.loops[: self.depths["c"]], *inner)
         self.inner = inner
-        self.labels: dict[str, int] = {}
 
     # Buffers
 
     def program(self, name: str) -> Program:
         """All of it."""
-        signals = [self.sync("signal", GEMM, CHANNELS[x][1]) for x in "ab" for _ in range(HALVES)]
-        places = self.t.parts if self.t.single_c else HALVES
-        signals += [self.sync("signal", STORE, CHANNELS["c"][1]) for _ in range(places)]
-        return Program(name, (), self.buffers(), (*signals, *self.step(0)))
+        return Program(name, (), self.buffers(), tuple(self.step(0)))
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Tensors in memory, a row of elements per row of memory, and what they pass through."""
@@ -74,43 +70,23 @@ class _Emitter:
     def step(self, depth: int) -> list[Statement]:
         """What one step inside `depth` loops does."""
         body: list[Statement] = []
-        if self.depths["c"] == depth and not self.t.single_c:
-            body.append(self.sync("wait", GEMM, CHANNELS["c"][1]))
         for x in "ab":
             if self.depths[x] == depth:
-                body += self.load(x)
-                body.append(self.sync("wait", GEMM, CHANNELS[x][0]))
+                body.append(self.load(x))
         if depth < len(self.loops):
             body.append(_loop(self.loops[depth], self.step(depth + 1)))
         elif self.inner:
             body.append(_loop(self.inner[0], self.multiply()))
         else:
             body += self.multiply()
-        for x in "ba":
-            if self.depths[x] == depth:
-                body.append(self.sync("signal", GEMM, CHANNELS[x][1]))
         if self.depths["c"] == depth:
-            body += [_loop(self.inner[0], self.store())] if self.inner else self.store()
-            if not self.t.single_c:
-                body.append(self.sync("signal", STORE, CHANNELS["c"][1]))
+            body += [_loop(self.inner[0], [self.store()])] if self.inner else [self.store()]
         return body
-
-    def sync(self, name: str, warp: int, channel: int, when: Expr | None = None) -> Instruction:
-        """A wait or signal."""
-        operands = (("channel", Const(channel)),)
-        return Instruction(self.label(f"{name}_{warp}"), name, warp=warp, when=when, operands=operands)
-
-    def label(self, name: str) -> str:
-        """A label that is not in use."""
-        number = self.labels[name] = self.labels.get(name, -1) + 1
-        return f"{name}_{number}"
 
     # Loads
 
-    def load(self, x: str) -> list[Statement]:
-        """Taking a half of the buffer, loading the tile, handing it on."""
-        warp = LOAD_A if x == "a" else LOAD_B
-        full, free = CHANNELS[x]
+    def load(self, x: str) -> Instruction:
+        """Loading the tile into the half of the buffer that has its turn."""
         loops = self.loops[: self.depths[x]]
         patches = x == "b" and self.plan.extent.patches is not None
         name, operands, box = self.load_patches(loops) if patches else self.load_rows(x, loops)
@@ -124,15 +100,14 @@ class _Emitter:
             ),
         )
         operands |= {"target": target, "load_pitch": Const(self.plan.pitch(x))}
-        load = Instruction(
+        return Instruction(
             "LA" if x == "a" else "LB",
             name,
             (Region(f"tensor_{x}", box),),
             (place,),
-            warp,
+            LOAD_A if x == "a" else LOAD_B,
             operands=tuple(operands.items()),
         )
-        return [self.sync("wait", warp, free), load, self.sync("signal", warp, full)]
 
     def blocks(self, x: str, tile: int) -> int:
         """Blocks of lanes of a tile of A or B."""
@@ -237,7 +212,6 @@ class _Emitter:
     def multiply(self) -> list[Statement]:
         """One inner tile: a product with the first step of K, added to with later ones."""
         p, t = self.plan.problem, self.t
-        full, free = CHANNELS["c"]
         rows, columns, there = self.parted(self.all)
         k = size(self.loops, "k", self.plan.extent.k, t.partition_k)
         a, region_a = self.operand("a", rows, k)
@@ -254,28 +228,22 @@ class _Emitter:
         }
         operands |= {n: Const(value) for n, value in constants.items()}
         steps = index(self.loops, "k")
-        first = last = later = None
+        first = later = None
         if steps is not None:
             first, later = apply(Op.EQ, steps, 0), apply(Op.NE, steps, 0)
-            last = apply(Op.EQ, steps, steps.type.high - 1)
-        made: list[Statement] = []
-        if t.single_c:
-            made.append(self.sync("wait", GEMM, free, first))
         rest = tuple(operands.items())
         reads, writes = (region_a, region_b), (region_c,)
-        made.append(Instruction("G", "gemm", reads, writes, GEMM, both(first, there), rest))
+        made: list[Statement] = [Instruction("G", "gemm", reads, writes, GEMM, both(first, there), rest)]
         if later is not None:
             when = both(later, there)
             made.append(Instruction("GA", "gemm_acc", (*reads, region_c), writes, GEMM, when, rest))
-        made.append(self.sync("signal", GEMM, full, last))
         return made
 
     # The store
 
-    def store(self) -> list[Statement]:
+    def store(self) -> Instruction:
         """Storing one inner tile."""
         loops, place, t = self.stored, self.plan.places["c"], self.t
-        full, free = CHANNELS["c"]
         rows, columns, there = self.parted(loops)
         move = dict(self.plan.steps["c"])
         corner = list(self.coordinates("c", loops))
@@ -295,14 +263,7 @@ class _Emitter:
             "store_pitch": Const(self.plan.c_pitch),
         }
         target = Region("tensor_c", (_interval(corner[0], rows), _interval(corner[1], columns)))
-        rest = tuple(operands.items())
-        made: list[Statement] = [
-            self.sync("wait", STORE, full),
-            Instruction("S", "store", (region,), (target,), STORE, there, rest),
-        ]
-        if t.single_c:
-            made.append(self.sync("signal", STORE, free))
-        return made
+        return Instruction("S", "store", (region,), (target,), STORE, there, tuple(operands.items()))
 
 
 _AXIS = {"a": "m", "b": "n"}

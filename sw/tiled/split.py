@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable
 
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While, statements
 
@@ -15,25 +16,33 @@ def warps(program: Program) -> list[int]:
 
 def share(program: Program, warp: int) -> Program:
     """The program of one warp: what runs on it, and all scalars."""
-    return dataclasses.replace(program, name=f"{program.name}_{warp}", body=tuple(_body(program.body, warp)))
+    body = replaced(program.body, lambda s: (s,) if s.warp == warp else ())
+    return dataclasses.replace(program, name=f"{program.name}_{warp}", body=body)
 
 
-def _body(body: tuple[Statement, ...], warp: int) -> list[Statement]:
+def without_syncs(program: Program) -> Program:
+    """The program without `wait` and `signal`."""
+    body = replaced(program.body, lambda s: () if s.name in ("wait", "signal") else (s,))
+    return dataclasses.replace(program, body=body)
+
+
+def replaced(
+    body: tuple[Statement, ...], change: Callable[[Instruction], Iterable[Statement]]
+) -> tuple[Statement, ...]:
+    """A body with every instruction replaced by statements; loops and branches that become empty go."""
     made: list[Statement] = []
     for s in body:
         match s:
-            case Instruction() if s.warp == warp:
-                made.append(s)
+            case Instruction():
+                made += change(s)
+            case If():
+                then, other = replaced(s.body, change), replaced(s.orelse, change)
+                if then or other:
+                    made.append(dataclasses.replace(s, body=then, orelse=other))
+            case For() | While():
+                inner = replaced(s.body, change)
+                if inner:
+                    made.append(dataclasses.replace(s, body=inner))
             case Assign():
                 made.append(s)
-            case If():
-                then, other = _body(s.body, warp), _body(s.orelse, warp)
-                if then or other:
-                    made.append(dataclasses.replace(s, body=tuple(then), orelse=tuple(other)))
-            case For() | While():
-                inner = _body(s.body, warp)
-                if inner:
-                    made.append(dataclasses.replace(s, body=tuple(inner)))
-            case _:
-                pass
-    return made
+    return tuple(made)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw import csr, isa
-from hw.assembly import Code, assemble, decode, disassemble, disassemble_words, encode, illegal
+from hw.assembly import Code, assemble, decode, disassemble, disassemble_words, encode, illegal, listing
 from hw.config import load
 from hw.errors import InputError
 
@@ -34,6 +34,41 @@ def test_words_and_text_are_inverse(code: Code) -> None:
 @given(st.lists(st.integers(0, 0xFFFFFFFF), max_size=20))
 def test_any_words_disassemble_to_text_of_as_many_lines(words: list[int]) -> None:
     assert len(disassemble_words(words)) == len(words)
+
+
+def test_labels_stand_behind_bodies_and_before_what_jumps_lead_to() -> None:
+    text = "loop r1, L3\n@r2 jump L1\nnop\nL1:\nloop r2, L2\nnop\nL2:\njump L1\nL3:\nhalt\n"
+    words = assemble(text)
+    numbers = "loop r1, 5\n@r2 jump 1\nnop\nloop r2, 1\nnop\njump -3\nhalt"
+    assert words == assemble(numbers)
+    assert listing(words) == text
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[int]:
+    """Words with jumps and loops that the assembler takes: loops do not share their ends."""
+    count = draw(st.integers(1, 12))
+    words = [encode(Code("nop"))] * count
+    ends = {count}
+    for pc in draw(st.lists(st.integers(0, count - 1), unique=True)):
+        if draw(st.booleans()):
+            words[pc] = encode(Code("jump", {"offset": draw(st.integers(-pc - 1, count - 2 - pc))}))
+        elif (end := draw(st.integers(pc, count))) not in ends and end > pc:
+            ends.add(end)
+            words[pc] = encode(Code("loop", {"rs1": 1, "length": end - pc}))
+    return [*words, draw(st.integers(0, 0xFFFFFFFF))]
+
+
+@given(programs())
+def test_a_listing_reads_back_as_the_same_words(words: list[int]) -> None:
+    text = listing(words)
+    try:
+        numbers = assemble("\n".join(disassemble_words(words)))
+    except InputError:
+        with pytest.raises(InputError):
+            assemble(text)
+        return
+    assert assemble(text) == numbers == words
 
 
 def test_fields_do_not_overlap_and_opcodes_differ() -> None:
@@ -67,6 +102,10 @@ def test_register_offsets_differ_on_the_largest_machine() -> None:
         ("loop r1, 5\nnop", "loop body must hold 1 to 1 instructions"),
         ("loop r1, 2\nloop r1, 1\nnop", "loop must end before the loop around it ends"),
         ("loop r1, 2\nnop\njump 1\nhalt", "jump must stay in its loop, pc 1 to 2"),
+        ("jump L1\nnop", "p.s:1: jump: there is no label L1"),
+        ("L1:\nnop\nL1:", "p.s:3: the label L1 must be there once"),
+        ("2:\nnop", "p.s:1: a label must be a name, not '2'"),
+        ("L1:\nloop r1, L1\nnop", "p.s:2: loop: the label L1 must stand behind the loop's body"),
     ],
 )
 def test_wrong_assembly_names_line_and_reason(text: str, message: str) -> None:

@@ -106,18 +106,24 @@ async def play(ctx: Any, loader: Loader, ops: list[dict[str, int]], r: random.Ra
     assert count == sum(len(step.writes) for operation in steps for step in operation), name
 
 
-def run(config: MachineConfig, cases: list[tuple[str, int, list[dict[str, int]]]]) -> None:
-    """Play cases (name, seed of all else, operations) one after the other on one loader."""
+def run(config: MachineConfig, cases: list[tuple[str, int, list[dict[str, int]]]]) -> list[str]:
+    """Play cases (name, seed of all else, operations) one after the other on one loader.
+
+    The names of those that went as they should; the first that does not raises `AssertionError`.
+    """
     loader = Loader(config, "load_b")
+    played: list[str] = []
 
     async def bench(ctx: Any) -> None:
         for name, seed, ops in cases:
             await play(ctx, loader, ops, random.Random(seed), name)
+            played.append(name)
 
     simulator = Simulator(loader)
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+    return played
 
 
 def random_case(seed: int, config: MachineConfig) -> tuple[str, int, list[dict[str, int]]]:
@@ -134,7 +140,8 @@ def random_case(seed: int, config: MachineConfig) -> tuple[str, int, list[dict[s
 @pytest.mark.parametrize("shape", MACHINES, ids=str)
 def test_random_patches(shape: tuple[int, int, int]) -> None:
     config = machine(*shape)
-    run(config, [random_case(seed, config) for seed in range(15)])
+    cases = [random_case(seed, config) for seed in range(15)]
+    assert run(config, cases) == [name for name, _, _ in cases]
 
 
 def small(**changes: int) -> dict[str, int]:
@@ -158,8 +165,12 @@ def first_fault(
     return None
 
 
-def provoke(config: MachineConfig, cases: list[tuple[dict[str, int], tuple[int, int], Any]]) -> None:
-    """Run operations that fail on a loader that is reset before each: cases of operation, window, fault."""
+def provoke(config: MachineConfig, cases: list[tuple[dict[str, int], tuple[int, int], Any]]) -> list[Any]:
+    """Run operations that fail on a loader that is reset before each: cases of operation, window, fault.
+
+    The faults that were found; the first in another cycle or of another cause raises `AssertionError`.
+    """
+    faults: list[Any] = []
     loader, clear, latency = Loader(config, "load_b"), Signal(), 3
     control, memory = loader.control, loader.memory
 
@@ -182,12 +193,14 @@ def provoke(config: MachineConfig, cases: list[tuple[dict[str, int], tuple[int, 
                 assert found[0] == (now == expected[0]), f"{op}: {found} in {now}, not {expected}"
                 if found[0]:
                     assert found[1] == expected[1], f"{op}: {found} in {now}, not {expected}"
+                    faults.append((now, found[1]))
                 await ctx.tick()
 
     simulator = Simulator(ResetInserter(clear)(loader))
     simulator.add_clock(1e-6)
     simulator.add_testbench(bench)
     simulator.run()
+    return faults
 
 
 OPEN = (0, 2**32 - 1)
@@ -212,7 +225,8 @@ def test_operands_that_are_refused() -> None:
     large += [{"conv_kernel_h": 255, "conv_kernel_w": 255, "outer": 65535}]
     cases = [(small(**change), OPEN, (2, Cause.OPERAND)) for change in wrong]
     late = 2 + TIMING.conv_setup
-    provoke(config, cases + [(small(**change), OPEN, (late, Cause.OPERAND)) for change in large])
+    cases += [(small(**change), OPEN, (late, Cause.OPERAND)) for change in large]
+    assert provoke(config, cases) == [fault for _, _, fault in cases]
 
 
 def test_rows_outside_windows() -> None:
@@ -241,7 +255,7 @@ def test_columns_outside_the_buffer(shape: tuple[int, int, int]) -> None:
         case = reached(op, config)
         if case and case[2][0] < 500:
             cases.append(case)
-    provoke(config, cases)
+    assert provoke(config, cases) == [fault for _, _, fault in cases]
 
 
 def test_products_that_wrap_into_the_buffer() -> None:

@@ -13,6 +13,7 @@ from cosim.job import Job, Outcome
 from cosim.model import predict
 from hw.config import MachineConfig
 from jacquard.cli import call
+from sw.functional import Memories
 from tests.sw.functional import Machine
 
 #: What a problem file says beside its shape.
@@ -55,11 +56,12 @@ def jacquard(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
 @dataclass
 class Quick:
-    """A simulator without RTL; `spoil` changes outcomes."""
+    """A simulator without RTL; `spoil` changes outcomes. Buffers keep what one job leaves to the next."""
 
     config: MachineConfig
     build_seconds: float = 0.0
     spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome
+    memories: Memories | None = None
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Outcomes as the RTL would give them."""
@@ -68,7 +70,8 @@ class Quick:
             memory = np.zeros(1 << 20, np.uint8)
             for address, data in job.memory:
                 memory[address : address + len(data)] = data
-            Machine(self.config, job.programs, memory).run()
+            self.memories = self.memories or Memories(self.config, memory)
+            Machine(self.config, job.programs, memory, memories=self.memories).run()
             outputs = [memory[r.address : r.address + r.size].copy() for r in job.outputs]
             outcomes.append(self.spoil(replace(predict(self.config, job), outputs=outputs, seconds=0.001)))
         return outcomes

@@ -99,6 +99,22 @@ def test_the_commands_of_example_6(jacquard: Any, line: str, monkeypatch: pytest
     assert ("--print-after-all" in line) == ("# ----- after canonicalize" in ended.err)
 
 
+@pytest.mark.parametrize("line", COMMAND.findall((EXAMPLES / "07_tile_program_on_rtl/README.md").read_text()))
+def test_the_commands_of_example_7(
+    jacquard: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((24, 40), (40, 32)))
+    np.savez("operands.npz", A=a, B=b)
+    np.savez("last.npz", last=50)
+    ended = jacquard(*shlex.split(line.replace("examples/", f"{EXAMPLES}/")))
+    assert ended.code == 0, ended.err
+    if "--outputs" in line:
+        with np.load("result.npz") as found:
+            assert np.array_equal(found["C"], a.astype(np.int32) @ b.astype(np.int32))
+
+
 def test_the_convolutions_of_example_5_are_proven(jacquard: Any, tmp_path: Path) -> None:
     path = tmp_path / "convolutions.onnx"
     make = module(EXAMPLES / "05_convolutions/make_model.py")

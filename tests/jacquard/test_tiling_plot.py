@@ -136,11 +136,13 @@ HUGE = (1 << 31) - 1
     ids=str,
 )
 def test_extremes(tmp_path: Path, given: dict[str, Any]) -> None:
-    picture(tmp_path, predicted=(1e12, 1e-9), **given)
+    text = labels(picture(tmp_path, predicted=(1e12, 1e-9), **given))
+    assert "{m:,} × {k:,} × {n:,} (m × k × n)".format(**given) in text
 
 
 @pytest.mark.parametrize(
     "title", ["", " ", "$x^2$ & <b>--\\frac{", "漢字 🧵\x00\n\ud800 ü", "long " * 300, "x" * 5000]
 )
 def test_any_title(tmp_path: Path, title: str) -> None:
-    picture(tmp_path, title=title, m=20, k=20, n=20)
+    text = picture(tmp_path, title=title, m=20, k=20, n=20)
+    assert "20 × 20 × 20 (m × k × n)" in labels(text)

@@ -7,21 +7,20 @@ instead of channels gives a wrong result sooner or later.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hw import isa
 from hw.assembly import Code, decode
-from hw.config import BufferShape, MachineConfig
-from sw.arrangement import CHANNELS
+from hw.config import MachineConfig
 from sw.convolution import Convolution
+from sw.functional.memories import MASK, Memories
 from sw.layout import GARBAGE
 from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
-
-MASK = 0xFFFFFFFF
 
 
 def signed(value: int) -> int:
@@ -71,33 +70,36 @@ class Warp:
     parameters: dict[str, int] = field(default_factory=lambda: dict.fromkeys(isa.PARAMETERS, 0))
     loops: list[list[int]] = field(default_factory=list)
     issued: list[Operation] = field(default_factory=list)
+    #: So many of the operations that were issued first are done.
+    finished: int = 0
     signals: list[tuple[int, int]] = field(default_factory=list)
     halted: bool = False
 
 
 class Machine:
-    """Registers, buffers and channels; `run` executes the programs to their end."""
+    """Registers and channels; `run` executes the programs to their end.
+
+    `memories` are buffers as an earlier run left them.
+    """
 
     def __init__(
-        self, config: MachineConfig, programs: dict[int, list[int]], memory: np.ndarray, seed: int = 0
+        self,
+        config: MachineConfig,
+        programs: dict[int, list[int]],
+        memory: np.ndarray,
+        seed: int = 0,
+        memories: Memories | None = None,
     ):
-        self.config, self.memory = config, memory
+        self.config = config
         self.pick = random.Random(seed)
         self.warps = {w: Warp([decode(x) for x in words]) for w, words in programs.items()}
         self.queues: dict[str, list[Operation]] = {}
         self.channels = [0] * config.channels
-        self.signalled, self.waited = [0] * config.channels, [0] * config.channels
-        d = config.derived
-        self.buffers = {
-            "load_a": self._buffer(d.buffer_a),
-            "load_b": self._buffer(d.buffer_b),
-        }
-        self.acc = np.full((d.acc_words, config.cols), 0x5A5A5A5A, np.int32)
+        #: Operations that were executed, by name.
+        self.performed: Counter[str] = Counter()
+        self.memories = memories or Memories(config, memory)
+        self.memories.memory = memory
         self.deepest = 0
-
-    @staticmethod
-    def _buffer(shape: BufferShape) -> np.ndarray:
-        return np.full((shape.columns, shape.lanes), 0x77, np.uint8)
 
     def run(self, limit: int = 2_000_000) -> None:
         """Execute until all have halted and nothing is outstanding."""
@@ -131,18 +133,28 @@ class Machine:
         if code.spec.engine:
             queue = self.queues.get(code.spec.engine, [])
             other = any(
-                not o.done and isa.INSTRUCTIONS[o.name].engine != code.spec.engine for o in warp.issued
+                not o.done and isa.INSTRUCTIONS[o.name].engine != code.spec.engine
+                for o in self._unfinished(warp)
             )
             return len(queue) < self.config.queue_depth and not other
         return code.name != "signal" or len(warp.signals) < isa.TIMING.pending_signals
 
     def _can_fire(self, warp: Warp) -> bool:
-        return bool(warp.signals) and all(o.done for o in warp.issued[: warp.signals[0][1]])
+        if not warp.signals:
+            return False
+        unfinished = self._unfinished(warp)
+        return all(o.done for o in unfinished[: max(0, warp.signals[0][1] - warp.finished)])
+
+    @staticmethod
+    def _unfinished(warp: Warp) -> list[Operation]:
+        """The operations of a warp from the first on that is not done."""
+        while warp.finished < len(warp.issued) and warp.issued[warp.finished].done:
+            warp.finished += 1
+        return warp.issued[warp.finished :]
 
     def _fire(self, warp: Warp) -> None:
         channel, _ = warp.signals.pop(0)
         self.channels[channel] += 1
-        self.signalled[channel] += 1
         assert self.channels[channel] <= self.config.channel_depth, f"channel {channel} overflows"
 
     def _step(self, warp: Warp) -> None:
@@ -185,7 +197,6 @@ class Machine:
             warp.parameters[parameter.name] = value & MASK
         elif name == "wait":
             self.channels[f["channel"]] -= 1
-            self.waited[f["channel"]] += 1
         elif name == "signal":
             warp.signals.append((f["channel"], len(warp.issued)))
         elif name == "halt":
@@ -202,92 +213,9 @@ class Machine:
 
     def _execute(self, queue: list[Operation]) -> None:
         operation = queue.pop(0)
-        p = operation.operands | operation.parameters
-        if operation.name.startswith("load"):
-            self._load(operation.name, p)
-        elif operation.name.startswith("gemm"):
-            self._gemm(operation.name == "gemm_acc", p)
-        else:
-            self._store(p)
+        self.memories.perform(operation.name, operation.operands | operation.parameters)
+        self.performed[operation.name] += 1
         operation.done = True
-
-    def _load_patches(self, p: dict[str, int]) -> None:
-        """A load_b_conv: the image as the tile covers it, then each kernel element's pixels."""
-        buffer, shape, width = self.buffers["load_b"], self.config.derived.buffer_b, self.config.load_b_bytes
-        g = {name.removeprefix("conv_"): value for name, value in p.items()}
-        assert min(g[n] for n in ("outer", "inner", "height", "width", "out_rows", "out_cols")) > 0
-        assert min(g[f"{n}_{edge}"] for n in ("kernel", "stride", "dilation") for edge in "hw") > 0
-        assert g["load_stride"] % width == g["line"] % width == 0
-        assert g["load_pitch"] % shape.banks == shape.lanes % shape.banks
-        depth = g["outer"] * g["kernel_h"] * g["kernel_w"]
-        assert max(g["out_rows"] * g["out_cols"], depth) < 1 << 16
-        image = np.full((g["outer"], g["height"], g["width"]), g["load_fill"], np.uint8)
-        for channel in range(g["outer"]):
-            for y in range(g["top"], min(g["top"] + g["rows"], g["height"])):
-                at = g["memory"] + channel * g["load_stride"] + (y - g["top"]) * g["line"] & MASK
-                room = image[channel, y, g["left"] : g["left"] + g["inner"]]
-                room[:] = self.memory[at : at + len(room)]
-        r, c = np.indices((g["out_rows"], g["out_cols"]))
-        for i, j in np.ndindex(g["kernel_h"], g["kernel_w"]):
-            y, x = r * g["stride_h"] + i * g["dilation_h"], c * g["stride_w"] + j * g["dilation_w"]
-            reached = (y < g["height"]) & (x < g["width"])
-            place = (r * g["out_cols"] + c)[reached]
-            first = g["target"] + place // shape.lanes * g["load_pitch"] + i * g["kernel_w"] + j
-            for channel in range(g["outer"]):
-                columns = first + channel * g["kernel_h"] * g["kernel_w"]
-                buffer[columns, place % shape.lanes] = image[channel, y[reached], x[reached]]
-
-    def _load(self, name: str, p: dict[str, int]) -> None:
-        if name == "load_b_conv":
-            self._load_patches(p)
-            return
-        port, transposed = name.removesuffix("_t"), name.endswith("_t")
-        buffer = self.buffers[port]
-        shape: BufferShape = getattr(self.config.derived, f"buffer_{port[-1]}")
-        lanes = shape.lanes
-        assert min(p["outer"], p["inner"]) > 0
-        if transposed and p["inner"] > lanes:
-            assert p["load_pitch"] % shape.banks == lanes % shape.banks
-        for i in range(p["outer"]):
-            at = p["memory"] + i * p["load_stride"] & MASK
-            row = self.memory[at : at + p["inner"]]
-            j = np.arange(p["inner"])
-            if transposed:
-                buffer[p["target"] + j // lanes * p["load_pitch"] + i, j % lanes] = row
-            else:
-                buffer[p["target"] + i // lanes * p["load_pitch"] + j, i % lanes] = row
-
-    def _gemm(self, add: bool, p: dict[str, int]) -> None:
-        rows, cols = self.config.rows, self.config.cols
-
-        def operand(
-            port: str, base: int, pitch: int, size: int, edge: int, kind: int, zero: int
-        ) -> np.ndarray:
-            blocks = [
-                self.buffers[port][base + i * pitch : base + i * pitch + p["k"]]
-                for i in range(-(-size // edge))
-            ]
-            for block in blocks:
-                assert len(block) == p["k"]
-            whole = np.concatenate(blocks, axis=1)
-            dtype = np.int8 if kind else np.uint8
-            return whole.view(dtype).astype(np.int64) - int(np.uint8(zero).view(dtype))
-
-        sign = p["gemm_signed"]
-        a = operand("load_a", p["a"], p["gemm_a_pitch"], p["gemm_m"], rows, sign & 1, p["gemm_zero_a"])
-        b = operand("load_b", p["b"], p["gemm_b_pitch"], p["gemm_n"], cols, sign >> 1, p["gemm_zero_b"])
-        c = (a.T @ b)[: p["gemm_m"]].astype(np.int32).reshape(p["gemm_m"], -1, cols)
-        words = p["c"] + np.arange(p["gemm_m"])[:, None] * p["gemm_c_pitch"] + np.arange(c.shape[1])
-        assert words.max() < len(self.acc)
-        self.acc[words] = self.acc[words] + c if add else c
-
-    def _store(self, p: dict[str, int]) -> None:
-        for i in range(p["rows"]):
-            at = p["memory"] + i * p["store_stride"] & MASK
-            first = p["source"] + i * p["store_pitch"]
-            words = -(-p["bytes"] // self.config.derived.acc_word_bytes)
-            row = self.acc[first : first + words].reshape(-1).view(np.uint8)[: p["bytes"]]
-            self.memory[at : at + p["bytes"]] = row
 
 
 def execute(
@@ -303,10 +231,6 @@ def execute(
     before = memory.copy()
     machine = Machine(config, kernel.programs, memory, seed)
     machine.run()
-    places = kernel.blocking.parts if kernel.blocking.single_c else 2
-    for (full, free), tokens in zip(CHANNELS.values(), (2, 2, places), strict=True):
-        assert machine.channels[full] == 0, "a tile was loaded or made that nobody took"
-        assert machine.channels[free] == tokens, "all places are free in the end"
     address, count = kernel.output
     got = kernel.extract(memory[address : address + count])
     before[address : address + count] = memory[address : address + count]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from sw.arrangement import CHANNELS, extent_of
+from sw.arrangement import extent_of
 from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
@@ -94,7 +94,7 @@ def test_any_product_on_any_machine(problem: Product, config: MachineConfig, see
     assert np.array_equal(got, want)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(products(), machines(), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
     config = config.replace(channel_depth=8)
@@ -146,16 +146,15 @@ def test_broadcast_operands_count_once_in_the_bound() -> None:
 
 def test_an_operand_that_stays_is_loaded_once() -> None:
     _, _, machine = execute(Product(200, 4, 4, batch_a=(3,)), TEST)
-    full_b = CHANNELS["b"][0]
-    assert machine.waited[full_b] == 1
-    assert machine.waited[CHANNELS["a"][0]] > 1
+    assert machine.performed["load_b_t"] == 1
+    assert machine.performed["load_a"] > 1
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"warps": 3}, "warps must be at least 4, not 3"),
-        ({"channels": 5}, "channels must be at least 6, not 5"),
+        ({"channels": 5}, "channels must be at least 6 .*, not 5"),
         ({"windows": 2}, "windows must be at least 3, not 2"),
         ({"loop_depth": 1}, "loop_depth must be at least"),
         ({"imem_words": 32}, "imem_words must be at least"),

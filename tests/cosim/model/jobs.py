@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from cosim import texts as texts_of
 from cosim.job import EventKind, Job, Outcome, Window
 from cosim.model import predict
 from cosim.settings import MemorySettings
-from hw.assembly import assemble
 from hw.config import PORTS, MachineConfig, load
 
 TEST = load("test")
@@ -16,9 +16,9 @@ TEST = load("test")
 
 def job_of(texts: list[str], config: MachineConfig = TEST, **changes: Any) -> Job:
     """A job of one program text per warp, with all of the first MiB open."""
-    programs = {i: assemble(text) for i, text in enumerate(texts)}
-    settings = MemorySettings.of(config, **changes.pop("memory", {}))
-    return Job(programs, settings, changes.pop("windows", (Window(0, (1 << 20) - 1),)), **changes)
+    changes.setdefault("settings", MemorySettings.of(config, **changes.pop("memory", {})))
+    changes.setdefault("windows", (Window(0, (1 << 20) - 1),))
+    return texts_of.job(config, dict(enumerate(texts)), **changes)
 
 
 def run(*texts: str, config: MachineConfig = TEST, **changes: Any) -> Outcome:

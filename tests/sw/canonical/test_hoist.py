@@ -10,7 +10,7 @@ from hw.config import MachineConfig, load
 from sw.arrangement import make_nest
 from sw.canonical.count import count
 from sw.canonical.hoist import Strategy, optimise
-from sw.canonical.passes import Hoist, StrengthReduce
+from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
 from sw.canonical.placement import Plan
 from sw.canonical.prepare import prepare, prepared
 from sw.canonical.search import WORK, Chosen, Search
@@ -21,6 +21,7 @@ from sw.ir import parse_expr, parse_program
 from sw.ir.check import check
 from sw.ir.program import Assign, For, If, Program, statements
 from sw.ir.scope import retype
+from sw.passes import run
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiled.emit import emit
@@ -324,3 +325,24 @@ def test_never_slower_than_the_program_as_it_was_written(seed: int) -> None:
     after = count(optimise(program, max(10, before.registers)))
     assert after.scalar_cycles <= before.scalar_cycles
     assert after.registers <= max(10, before.registers)
+
+
+ENDS = """@program
+def p():
+    b: Buffer[64]
+    for i in range(1, 5):
+        for j in range(3, -1, -1):
+            A = g(read=b[j * -1 + 3:j * -1 + 3 + 3])
+            for k in range(3):
+                B = g(write=[b[5 * k + 7 * i + 5:5 * k + 7 * i + 5 + 4], b[i + j:i + j + 2]])
+"""
+
+
+@pytest.mark.parametrize("registers", [8, 16])
+def test_canonical_ends_of_intervals_are_no_dearer_than_start_and_length(registers: int) -> None:
+    program = parse_program(ENDS)
+    short = run([Canonicalize()], program)
+    assert "b[3 - j:6 - j]" in str(short)
+    written, canonical = (count(optimise(p, registers)) for p in (program, short))
+    assert canonical.scalar_executed <= written.scalar_executed
+    assert canonical.registers <= registers

@@ -134,10 +134,13 @@ def test_a_parameter_that_two_operations_share_alternates() -> None:
 
 
 def test_a_parameter_too_wide_where_nothing_happens_is_no_error() -> None:
-    words(
+    lines = words(
         "for i in range(3):\n"
         "    L = load_a(memory=0, target=0, outer=1, inner=1, load_fill=300 * i, when=i == 0)"
     )
+    # It is cut to the eight bits of the register.
+    (written,) = (i for i, line in enumerate(lines) if "load_fill" in line)
+    assert any("255" in line for line in lines[:written])
 
 
 def test_operands_are_ready_before_the_wait() -> None:
@@ -167,11 +170,16 @@ def test_loops_without_steps_or_content_vanish() -> None:
 
 
 def test_a_divisor_is_guarded_by_its_condition() -> None:
-    words(
+    lines = words(
         "for i in range(4):\n"
         "    S = store(memory=100 // i, source=0, rows=0, bytes=0, when=i != 0)\n"
         "    T = store(memory=(100 // i if i > 0 else 0), source=0, rows=0, bytes=0)"
     )
+    divisions = [i for i, line in enumerate(lines) if line.split()[0] == "div"]
+    assert len(divisions) == 2
+    for i in divisions:
+        divisor = lines[i].split()[-1]
+        assert any(x.split()[0] == "select" and x.split()[1] == f"{divisor}," for x in lines[:i])
 
 
 @pytest.mark.parametrize(

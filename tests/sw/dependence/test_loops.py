@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import sw.dependence.plan
 from sw.dependence import Dependences, analyse
 from sw.ir import parse_program
 
@@ -216,3 +217,76 @@ def test_a_large_body_has_exact_distances() -> None:
     assert found.distance["I0->I64"] == [0]
     assert found.use_def["I0"] == ["I3968", "entry"]
     assert found.distance["I3968->I0"] == [1]
+
+
+def frames_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no work to any other way of running a loop."""
+    for name in ("_WORK", "_WORK_PER_INSTRUCTION", "_CELLS", "_CELLS_PER_INSTRUCTION", "_INSTANCES"):
+        monkeypatch.setattr(sw.dependence.plan, name, 0)
+
+
+def test_writes_of_an_inner_loop_are_told_apart_in_the_order_of_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # R, W and V move by different steps in j; V is after W, and may not happen.
+    frames_only(monkeypatch)
+    found = deps(
+        "",
+        "a: Buffer[30]",
+        "for i in range(0, 6, 3):",
+        "    for j in range(1):",
+        "        Q = f(read=a[1:8])",
+        "        R = f(read=a[2*j : 2*j + 2])",
+        "        W = f(write=a[14*j : 14*j + 6])",
+        "        for k in range(i, 4, 2):",
+        "            V = f(write=a[0:9])",
+    )
+    assert found.use_def["R"] == ["V", "W", "entry"]
+
+
+def test_a_frame_tells_distances_that_are_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames_only(monkeypatch)
+    found = deps(
+        "n: int[0, 100000], p: bool",
+        "a: Buffer[1000000]",
+        "for i in range(n):",
+        "    R = f(read=a[4*i : 4*i + 4])",
+        "    P = f(write=a[4*i + 2000 : 4*i + 2004], when=p)",
+        "    W = f(write=a[4*i + 4000 : 4*i + 4004])",
+    )
+    assert found.distance == {"P->R": [500], "W->R": [1000]}
+
+
+def test_iterations_with_predicates_are_told_apart() -> None:
+    # One tile after the other goes through two places in turn; products are added up along k.
+    place = "s[(m*6 + k) % 2 * 8 : (m*6 + k) % 2 * 8 + min(10 - m*4, 4)]"
+    sums = "c[0 : min(10 - m*4, 4)]"
+    found = deps(
+        "",
+        "s: Buffer[16, int8, scratch]",
+        "c: Buffer[8, int32, acc]",
+        "for m in range(3):",
+        "    for k in range(6):",
+        "        L = load_like(write=s[(m*6 + k) % 2 * 8 : (m*6 + k) % 2 * 8 + 4])",
+        f"        G = gemm(read={place}, write={sums}, when=k == 0)",
+        f"        A = gemm_acc(read=[{place}, {sums}], write={sums}, when=k != 0)",
+        f"    S = store_like(read={sums})",
+    )
+    assert found.use_def == {"L": [], "G": ["L"], "A": ["A", "G", "L"], "S": ["A"]}
+    assert found.distance["A->A"] == [[0, 1]]
+    assert found.distance["L->G"] == found.distance["L->A"] == [[0, 0]]
+
+
+def test_a_branch_within_known_iterations_is_exact() -> None:
+    found = deps(
+        "",
+        "a: Buffer[20]",
+        "for i in range(10):",
+        "    if i % 3 == 1:",
+        "        W = f(write=a[2*i : 2*i + 2])",
+        "    else:",
+        "        V = f(write=a[2*i : 2*i + 2])",
+        "R = f(read=a[8:10])",
+        "S = f(read=a[10:14])",
+    )
+    assert (found.use_def["R"], found.use_def["S"]) == (["W"], ["V"])

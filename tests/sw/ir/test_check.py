@@ -7,11 +7,13 @@ import random
 
 import pytest
 
-from sw.ir import Const, Interval, IRError, Kind, Program, Region, Var, parse_program
+from sw.ir import Const, Expr, Interval, IRError, Kind, Op, Program, Region, Var, parse_program
 from sw.ir.check import check, problems
+from sw.ir.expression import Apply
 from sw.ir.linear import difference_bounds
 from sw.ir.parse import parse_expr
-from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter
+from sw.ir.print import nesting
+from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter, Statement
 from sw.ir.scope import retype
 from sw.ir.types import BOOL, INT
 from tests.sw.tile_programs import random_program, sample_run
@@ -90,7 +92,7 @@ def test_what_is_refused(body: str, text: str) -> None:
     ],
 )
 def test_what_may_be_legal(body: str) -> None:
-    check(program(body))
+    assert problems(program(body)) == []
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,52 @@ def test_programs_that_were_not_read_from_a_text() -> None:
         (first(buffers=(dataclasses.replace(a, space="disk"),)), "space 'disk', expected one of"),
     ):
         assert text in found
+
+
+def test_what_nests_too_deep_to_be_read_again() -> None:
+    x, p = Var("x", INT), Var("p", BOOL)
+
+    def drawn(rng: random.Random, levels: int) -> Expr:
+        made: Expr = p
+        while nesting(made) < levels:
+            if made.kind is Kind.INT:
+                made = rng.choice(
+                    (
+                        lambda e: Apply(Op.ADD, (e, x)),
+                        lambda e: Apply(Op.SUB, (Const(-3), e)),
+                        lambda e: Apply(Op.MIN, (x, e)),
+                        lambda e: Apply(Op.LE, (e, Const(-1))),
+                    )
+                )(made)
+            else:
+                made = rng.choice(
+                    (
+                        lambda e: Apply(Op.AND, (e, p)),
+                        lambda e: Apply(Op.AND, (p, e)),
+                        lambda e: Apply(Op.OR, (Apply(Op.OR, (p, p)), e)),
+                        lambda e: Apply(Op.NOT, (e,)),
+                        lambda e: Apply(Op.SELECT, (e, x, Const(-7))),
+                    )
+                )(made)
+        return made
+
+    refused = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        value, loops = drawn(rng, rng.randint(92, 100)), rng.randint(0, 3)
+        body: tuple[Statement, ...] = (Assign("s", value),)
+        for i in range(loops):
+            body = (For(f"i{i}", Const(0), Const(2), Const(1), body),)
+        made = retype(Program("f", (Parameter("x", INT), Parameter("p", BOOL)), (), body))
+        if problems(made):
+            refused += 1
+            with pytest.raises(IRError, match="nesting deeper than 100 levels"):
+                check(made)
+            with pytest.raises(IRError, match="nesting deeper than 100 levels"):
+                parse_program(str(made))
+        else:
+            assert parse_program(str(made)) == made
+    assert 10 < refused < 50
 
 
 def test_all_problems_in_the_order_of_the_text() -> None:

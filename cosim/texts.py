@@ -1,0 +1,33 @@
+"""Jobs from the assembly texts of warps, and their runs on the RTL, many in one simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cosim.backends import simulator
+from cosim.job import Job, Outcome
+from cosim.settings import MemorySettings
+from hw.assembly import assemble
+from hw.config import MachineConfig
+
+
+def job(config: MachineConfig, texts: Mapping[int, str], **fields: Any) -> Job:
+    """A job of one program text per warp; `fields` are others of `Job`.
+
+    Memory is the machine's own without `settings`, and no window is open without `windows`. Raises
+    `InputError` with warp and line for a text that is wrong.
+    """
+    fields.setdefault("settings", MemorySettings.of(config))
+    fields.setdefault("windows", ())
+    return Job({warp: assemble(text, f"warp {warp}") for warp, text in texts.items()}, **fields)
+
+
+def run_jobs(config: MachineConfig, jobs: Sequence[Job], sim: str = "cpp") -> list[Outcome]:
+    """Run jobs one after the other in one simulation of the machine, built if need be."""
+    return simulator(config, sim).run(jobs)
+
+
+def run_text(config: MachineConfig, texts: Mapping[int, str], sim: str = "cpp", **fields: Any) -> Outcome:
+    """Run one job; see `job`."""
+    return run_jobs(config, [job(config, texts, **fields)], sim)[0]

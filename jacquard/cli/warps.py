@@ -1,0 +1,244 @@
+"""`jacquard warps`: a sequential tile program as warps that run side by side, checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.columns import Columns
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.isa import TIMING
+from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.cli.programs import program_file, read
+from sw.ir.errors import IRError
+from sw.ir.program import Program, instructions
+from sw.ir.trace import Trace, assignments, trace
+from sw.tiled.split import warps
+from sw.warps.convert import convert
+from sw.warps.draw import Figure, figure, to_dot, to_svg
+from sw.warps.graph import unfed
+from sw.warps.instances import convert_instances
+from sw.warps.listing import MOST_RUNS, Entry, Graph, by_kind
+from sw.warps.reduce import Reduction
+from sw.warps.text import warp_assembly
+from sw.warps.tree import assign_warps
+from sw.warps.unique import Channels
+
+#: Instances of each run that edges with distances are listed from.
+INSTANCES = 200_000
+#: How often a conversion is repeated with values of parameters for which it turned out to be wrong.
+ROUNDS = 16
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is shown: edges, channels by edge, texts by warp; `nodes` are names with warps, in order."""
+
+    entries: Sequence[Entry]
+    channels: Mapping[str, int]
+    channel_count: int
+    throttle: Sequence[tuple[str, str]]
+    programs: Mapping[int, str]
+    nodes: Sequence[tuple[str, int]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form, without the checker's answer."""
+        return {
+            **by_kind(list(self.entries)),
+            "throttle": [list(pair) for pair in self.throttle],
+            "channels": dict(self.channels),
+            "channel_count": self.channel_count,
+            "programs": {str(warp): text for warp, text in self.programs.items()},
+        }
+
+
+@click.command("warps")
+@program_file
+@click.option(
+    "--reduce",
+    "reduction",
+    type=click.Choice([r.value for r in Reduction]),
+    default=Reduction.FULL.value,
+    show_default=True,
+    help="Which redundant dependences go.",
+)
+@click.option(
+    "--channels",
+    type=click.Choice([c.value for c in Channels]),
+    default=Channels.FIFO.value,
+    show_default=True,
+    help="How sync channels are shared.",
+)
+@click.option("--unroll", is_flag=True, help="Lay out every instance, without loops.")
+@hardware
+@click.option("--dot", metavar="FILE", help="Write the graph for Graphviz.")
+@click.option("--svg", metavar="FILE", help="Draw the graph.")
+@click.option("--samples-suffice", is_flag=True, help="Accept what holds for the parameter values tried.")
+@as_json
+def command(
+    file: str,
+    reduction: str,
+    channels: str,
+    unroll: bool,
+    hw: str,
+    settings: tuple[str, ...],
+    dot: str | None,
+    svg: str | None,
+    samples_suffice: bool,
+    json_: bool,
+) -> int:
+    """Convert a sequential tile program to warps, and check them (docs/warps.md).
+
+    Instructions without warp= go to the warp of their engine, generic ones to one for their name. Edges are
+    listed with distances in the common loops (P -> C@1), with --unroll between instances (P[0] -> C[1]).
+    Where the checker does not accept the result, the exit code is 1.
+    """
+    config = machine(hw, settings)
+    program = assign_warps(read(file))
+    _check(program, config)
+    how = Reduction(reduction), Channels(channels), samples_suffice
+    made, checked = _convert(program, config, _unrolled if unroll else _rolled, *how)
+    if dot is not None or svg is not None:
+        drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
+        _write("--dot", dot, drawn, to_dot)
+        _write("--svg", svg, drawn, to_svg)
+    if json_:
+        print_json({**made.as_dict(), "checked": checked})
+    else:
+        _render(made, checked)
+    return 0 if checked["ok"] else 1
+
+
+_Conversion = Callable[
+    [Program, MachineConfig, Reduction, Channels, Sequence[Mapping[str, int]]], tuple[Result, Graph]
+]
+
+
+def _convert(
+    program: Program,
+    config: MachineConfig,
+    convert: _Conversion,
+    reduction: Reduction,
+    channels: Channels,
+    samples_suffice: bool = False,
+) -> tuple[Result, dict[str, Any]]:
+    """The conversion and the checker's answer.
+
+    Where parameters allow more runs than edges are made of, the checker may name values for which edges are
+    missing; with these the conversion is repeated.
+    """
+    from sw.warps.check import check
+
+    also: list[Mapping[str, int]] = []
+    while True:
+        made, graph = convert(program, config, reduction, channels, also)
+        verdict = check(
+            program,
+            made.programs,
+            channels=config.channels,
+            depth=config.channel_depth,
+            pending_signals=TIMING.pending_signals,
+            registers=config.registers,
+            samples_suffice=samples_suffice,
+        )
+        values = dict(verdict.values)
+        if verdict.ok or graph.complete or not values or values in also or len(also) == ROUNDS:
+            return made, verdict.as_dict()
+        also.append(values)
+
+
+def _unrolled(
+    program: Program,
+    config: MachineConfig,
+    reduction: Reduction,
+    channels: Channels,
+    also: Sequence[Mapping[str, int]],
+) -> tuple[Result, Graph]:
+    """Every instance by itself."""
+    made = convert_instances(program, config, reduction, channels, also)
+    nodes = [(made.source.name(s.label), s.warp or 0) for s in instructions(made.source.program)]
+    found = made.entries, made.channels, made.channel_count, made.throttle, made.programs, nodes
+    return Result(*found), made.graph
+
+
+def _rolled(
+    program: Program,
+    config: MachineConfig,
+    reduction: Reduction,
+    channels: Channels,
+    also: Sequence[Mapping[str, int]],
+) -> tuple[Result, Graph]:
+    """With the loops kept."""
+    made = convert(program, config, reduction, channels, also=also)
+    texts = {w: warp_assembly(made.program, w, config, f"warp {w}") for w in warps(made.program)}
+    nodes = [(s.label, s.warp or 0) for s in instructions(program)]
+    found = made.entries, made.channels, made.channel_count, made.throttle, texts, nodes
+    return Result(*found), made.graph
+
+
+def _check(program: Program, config: MachineConfig) -> None:
+    """Raise `IRError` for a warp that the machine does not have, and for what no producer ever feeds."""
+    for s in instructions(program):
+        if s.warp is not None and s.warp >= config.warps:
+            found = f"{s.label} on warp {s.warp}: warps must be at least {s.warp + 1}, not {config.warps}"
+            raise IRError(s.where, found, "a warp of the machine")
+    values, complete = assignments(program, MOST_RUNS)
+    traces: list[Trace] = []
+    for given in values:
+        # Values for which the program fails feed nothing.
+        with contextlib.suppress(IRError):
+            traces.append(trace(program, given, INSTANCES))
+    # What was not followed to its end might feed more.
+    if complete and all(t.complete for t in traces) and (error := unfed(traces)) is not None:
+        raise error
+
+
+def _write(option: str, path: str | None, drawn: Figure, form: Callable[[Figure], str]) -> None:
+    """A picture in a file, if one is asked for."""
+    if path is None:
+        return
+    try:
+        Path(path).write_text(form(drawn), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option}: {path!r} cannot be written: {error}") from None
+    note(f"written {path}")
+
+
+def _render(made: Result, checked: Mapping[str, Any]) -> None:
+    """Edges with their channels, then the programs."""
+    console = Console()
+    console = console if console.is_terminal else Console(width=160)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for title in ("edge", "kind", "channel"):
+        table.add_column(title)
+    kinds = [(e.source, e.sink, "data" if e.data else "resource", e.kept) for e in made.entries]
+    kinds += [(source, sink, "throttle", True) for source, sink in made.throttle]
+    for source, sink, kind, kept in kinds:
+        channel = made.channels.get(f"{source}->{sink}") if kept else None
+        row = Text(f"{source} -> {sink}"), kind if kept else f"{kind}, dropped", str(channel if kept else "")
+        table.add_row(*row, style="" if kept else "dim")
+    console.print(table)
+    panels = [
+        Panel(Text(text.rstrip("\n")), title=f"warp {w}", title_align="left", expand=False)
+        for w, text in made.programs.items()
+    ]
+    console.print(Columns(panels, padding=(0, 1)))
+    count = f"{made.channel_count} channel{'' if made.channel_count == 1 else 's'}"
+    if checked["ok"]:
+        console.print(
+            Text(f"{count}; right ({checked['method']}): {checked['dependences']:,} dependences enforced")
+        )
+    else:
+        console.print(Text(f"{count}; wrong: {checked['reason']}"))
+        for line in checked["schedule"]:
+            console.print(Text(f"  {line}"))

@@ -1,0 +1,385 @@
+"""Runs a tile program on model and RTL and compares with its sequential meaning.
+
+The scratchpad is filled by a program of its own before, and written to memory by another one after, so that
+buffers hold something defined at the start and all of them are compared at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosim.compare import compare
+from cosim.job import Job, Outcome, Region, Simulator, Window
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.assembly import assemble
+from hw.config import ENGINES, MachineConfig
+from hw.errors import InputError
+from hw.isa import TIMING
+from jacquard.results import Report, Result
+from sw.binding import Bound, bind
+from sw.functional import Memories, execute
+from sw.ir.parse import parse_program
+from sw.ir.program import Program, instructions
+from sw.layout import PAGE, Placement
+from sw.lowering import Observer
+from sw.tiled.split import warps, without_syncs
+from sw.warps.check import Verdict, check
+from sw.warps.convert import convert
+from sw.warps.text import warp_assembly
+
+Arrays = Mapping[str, np.ndarray]
+Synchronise = Callable[[Program, MachineConfig], Program]
+
+#: Bytes of a row of what fills and empties the scratchpad.
+_ROW = 64
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program bound, converted and assembled: the text of every warp, its words, the checker's verdict."""
+
+    bound: Bound
+    program: Program
+    texts: dict[int, str]
+    words: dict[int, list[int]]
+    verdict: Verdict
+
+    @property
+    def uses_scratchpad(self) -> bool:
+        """Whether anything touches the scratchpad."""
+        return any(i.name in ("load_c", "store_scratch") for i in instructions(self.program))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The end of a sequential execution: memory, scratchpad, and what was done."""
+
+    memory: np.ndarray
+    scratch: np.ndarray
+    macs: int
+    moved: Mapping[str, int]
+
+
+@dataclass
+class ProgramResult(Result):
+    """What became of a tile program; `memory` and `scratch` are what the RTL left behind."""
+
+    compiled: Compiled
+    expected: Expected
+    memory: np.ndarray
+    scratch: np.ndarray | None
+    bandwidth: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """The program's name."""
+        return self.compiled.program.name
+
+    @property
+    def op(self) -> str:
+        """That it is a program."""
+        return "program"
+
+    @property
+    def output(self) -> str:
+        """The buffers that are written."""
+        return ", ".join(self.values)
+
+    @property
+    def shape(self) -> str:
+        """How many operations of engines it executes."""
+        counters = self.observed.counters
+        count = sum(counters.get(f"{engine.upper()}_OPERATIONS", 0) for engine in ENGINES)
+        return f"{count} operations"
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+        return self.expected.macs
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """All memory ports."""
+        return "load_a", "load_b", "load_c", "store"
+
+    @property
+    def bounds(self) -> Mapping[str, int]:
+        """Least cycles by what limits them: what the program multiplies and moves."""
+        rate = {port: self.bandwidth.get(port, self.config.port_bytes(port)) for port in self.ports}
+        found = {port: -(-self.expected.moved.get(port, 0) // rate[port]) for port in self.ports}
+        return {"gemm": -(-self.macs // self.config.macs_per_cycle)} | found
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """None: a person made the blocking."""
+        return None
+
+    @property
+    def values(self) -> Arrays:
+        """All buffers that the program writes: those in memory, logs, and those in the scratchpad."""
+        bound = self.compiled.bound
+        found = {
+            name: p.extract(self.memory[p.address : p.address + p.size])
+            for name, p in bound.memory.items()
+            if p.write
+        }
+        if self.scratch is not None:
+            found |= {
+                name: place.extract(self.scratch)
+                for name, place in bound.places.items()
+                if place.space == "scratch" and name in bound.written
+            }
+        return found
+
+    @property
+    def checked(self) -> Verdict:
+        """What the checker says of the warps."""
+        return self.compiled.verdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
+        return super().as_dict() | {
+            "programs": {str(warp): text for warp, text in self.compiled.texts.items()},
+            "checked": self.checked.as_dict(),
+        }
+
+
+def synchronised(program: Program, config: MachineConfig) -> Program:
+    """A program of several warps with `wait` and `signal`, loops kept."""
+    return convert(program, config).program
+
+
+def compile_program(
+    program: Program,
+    config: MachineConfig,
+    values: Mapping[str, int] | None = None,
+    *,
+    seed: int = 0,
+    after: Observer | None = None,
+    synchronise: Synchronise = synchronised,
+) -> Compiled:
+    """Bind a program and make the programs of its warps.
+
+    `synchronise` puts in `wait` and `signal` where there are several warps, unless the program has its own;
+    the checker looks at what came of it. Raises `InputError` for what the machine cannot do or does not have.
+    """
+    bound = bind(program, config, values, seed=seed)
+    look = after or (lambda step, made: None)
+    look("bind", bound.program)
+    made = bound.program
+    if len(warps(made)) > 1 and made == without_syncs(made):
+        made = synchronise(made, config)
+        look("convert", made)
+    texts = {w: warp_assembly(made, w, config, f"{made.name}: warp {w}") for w in warps(made)}
+    # A program of which nothing happens still runs.
+    texts = texts or {0: "halt\n"}
+    words = {w: assemble(text, f"{made.name}: warp {w}") for w, text in texts.items()}
+    verdict = check(
+        without_syncs(bound.program),
+        texts,
+        channels=config.channels,
+        depth=config.channel_depth,
+        pending_signals=TIMING.pending_signals,
+        registers=config.registers,
+    )
+    return Compiled(bound, made, texts, words, verdict)
+
+
+def split_inputs(program: Program, arrays: Arrays) -> tuple[dict[str, int], Arrays]:
+    """Values of parameters and contents of buffers; raises `InputError` for names that are neither."""
+    parameters = {p.name for p in program.parameters}
+    buffers = {b.name for b in program.buffers if b.space == "memory"}
+    values = {}
+    for name, array in arrays.items():
+        if name not in parameters | buffers:
+            known = ", ".join((*sorted(parameters), *sorted(buffers))) or "none"
+            raise InputError(f"{name} must be a parameter or a buffer in memory of the program ({known})")
+        if name in parameters:
+            if array.size != 1 or array.dtype.kind not in "iub":
+                raise InputError(f"{name} must be a whole number, not {array.dtype} of {list(array.shape)}")
+            values[name] = int(array.reshape(())) if array.ndim == 0 else int(array.reshape(-1)[0])
+    return values, {name: array for name, array in arrays.items() if name in buffers}
+
+
+def initial_memory(bound: Bound, arrays: Arrays, seed: int) -> np.ndarray:
+    """Memory at the start: what is given, else random numbers drawn from the seed."""
+    rng = np.random.default_rng(seed)
+    memory = np.zeros(bound.size, np.uint8)
+    for name, place in bound.memory.items():
+        drawn = _random(place, rng)
+        array = bound.contents.get(name, arrays.get(name, drawn))
+        memory[place.address : place.address + place.size] = place.image(array)
+    return memory
+
+
+def _random(place: Placement, rng: np.random.Generator) -> np.ndarray:
+    limits = np.iinfo(place.dtype)
+    return rng.integers(limits.min, limits.max + 1, place.shape).astype(place.dtype)
+
+
+def expect(compiled: Compiled, memory: np.ndarray, scratch: np.ndarray) -> Expected:
+    """What a sequential execution leaves behind; raises `IRError` for what the machine would refuse."""
+    bound = compiled.bound
+    state = Memories(bound.config, memory.copy(), strict=True)
+    state.scratch[:] = scratch
+    state.known["scratch"][:] = True
+    execute(bound.program, state)
+    return Expected(state.memory, state.scratch, state.macs, dict(state.moved))
+
+
+def jobs_of(
+    compiled: Compiled, memory: np.ndarray, scratch: np.ndarray, settings: MemorySettings
+) -> list[Job]:
+    """The job of a program; around it, where it uses the scratchpad, those that fill and empty it."""
+    bound = compiled.bound
+    job = Job(
+        programs=compiled.words,
+        settings=settings,
+        windows=tuple(Window(*w) for w in bound.windows()),
+        memory=((PAGE, memory[PAGE:]),),
+        outputs=(Region(PAGE, len(memory) - PAGE),),
+        name=bound.source.name,
+    )
+    if not compiled.uses_scratchpad:
+        return [job]
+    whole = (Window(PAGE, PAGE + len(scratch) - 1),)
+    fill = Job({0: _copy(bound.config, "load_c")}, settings, whole, ((PAGE, scratch),), name="fill")
+    dump = Job(
+        {0: _copy(bound.config, "store_scratch")},
+        settings,
+        whole,
+        outputs=(Region(PAGE, len(scratch)),),
+        name="dump",
+    )
+    return [fill, job, dump]
+
+
+def _copy(config: MachineConfig, name: str) -> list[int]:
+    """The words that move the whole scratchpad."""
+    operands = {
+        "load_c": "target=0, outer={rows}, inner={row}, load_stride={row}, load_pitch={row}",
+        "store_scratch": "source=0, rows={rows}, bytes={row}, store_stride={row}, store_pitch={row}",
+    }[name].format(rows=config.derived.scratch.columns // _ROW, row=_ROW)
+    text = f"@program\ndef copy():\n    {name}(memory={PAGE}, {operands}, warp=0)\n"
+    return assemble(warp_assembly(parse_program(text), 0, config, name))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All of a run but the RTL: what to simulate, what is predicted, what must come out."""
+
+    compiled: Compiled
+    settings: MemorySettings
+    jobs: list[Job]
+    memory: np.ndarray
+    expected: Expected
+    predicted: Outcome
+    model_seconds: float
+
+    @property
+    def job(self) -> Job:
+        """The job of the program itself."""
+        return self.jobs[len(self.jobs) // 2]
+
+
+def prepare(
+    program: Program,
+    config: MachineConfig,
+    settings: MemorySettings,
+    arrays: Arrays | None = None,
+    *,
+    seed: int = 0,
+    after: Observer | None = None,
+    synchronise: Synchronise = synchronised,
+) -> Prepared:
+    """Compile a program, predict its cycles, execute it; see `compile_program` and `run_program`."""
+    config = settings.behind(config)
+    values, buffers = split_inputs(program, arrays or {})
+    compiled = compile_program(program, config, values, seed=seed, after=after, synchronise=synchronise)
+    memory = initial_memory(compiled.bound, buffers, seed)
+    scratch = np.random.default_rng([seed, 1]).integers(0, 256, config.scratch_bytes).astype(np.uint8)
+    expected = expect(compiled, memory, scratch)
+    jobs = jobs_of(compiled, memory, scratch, settings)
+    begin = time.perf_counter()
+    predicted = predict(config, jobs[len(jobs) // 2])
+    seconds = time.perf_counter() - begin
+    return Prepared(compiled, settings, jobs, memory, expected, predicted, seconds)
+
+
+def run_prepared(prepared: Sequence[Prepared], machine: Simulator) -> list[ProgramResult]:
+    """Run programs as jobs of one simulation, and compare."""
+    outcomes = machine.run([job for p in prepared for job in p.jobs])
+    results = []
+    for p in prepared:
+        own, outcomes = outcomes[: len(p.jobs)], outcomes[len(p.jobs) :]
+        results.append(_judged(p, own))
+    return results
+
+
+def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
+    observed = outcomes[len(outcomes) // 2]
+    memory = np.concatenate([p.memory[:PAGE], observed.outputs[0]])
+    scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
+    correct = observed.error is None and np.array_equal(memory, p.expected.memory)
+    correct = correct and (scratch is None or np.array_equal(scratch, p.expected.scratch))
+    config = p.compiled.bound.config
+    return ProgramResult(
+        config,
+        p.job,
+        p.predicted,
+        observed,
+        correct,
+        compare(config, p.job, p.predicted, observed),
+        p.compiled,
+        p.expected,
+        memory,
+        scratch,
+        p.settings.bandwidth,
+    )
+
+
+def run_program(
+    program: Program,
+    config: MachineConfig,
+    settings: MemorySettings,
+    simulator: Callable[[], Simulator],
+    arrays: Arrays | None = None,
+    *,
+    seed: int = 0,
+    sim: str = "",
+    after: Observer | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Run a tile program and compare everything: events with the model's, bytes with the sequential meaning.
+
+    `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
+    the seed. Raises `InputError` for what the machine cannot do or does not have, and for warps that wait for
+    each other.
+    """
+    begin = time.perf_counter()
+    prepared = prepare(program, config, settings, arrays, seed=seed, after=after)
+    compile_seconds = time.perf_counter() - begin - prepared.model_seconds
+    verdict = prepared.compiled.verdict
+    if verdict.deadlock:
+        raise InputError(f"{program.name}: {verdict.reason}")
+    progress(f"model: {prepared.predicted.cycles:,} cycles predicted in {prepared.model_seconds:.2f} s")
+    progress(f"simulator {sim}: building the machine {config.name!r}, or taking it from the cache")
+    machine = simulator()
+    progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running")
+    (result,) = run_prepared([prepared], machine)
+    return Report(
+        settings.behind(config),
+        [result],
+        build_seconds=machine.build_seconds,
+        sim_seconds=result.observed.seconds,
+        model_seconds=prepared.model_seconds,
+        compile_seconds=compile_seconds,
+        sim=sim,
+        reference="the sequential execution",
+    )

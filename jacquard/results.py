@@ -1,0 +1,230 @@
+"""What runs on model and RTL give: one entry for each product or program, and the report of a whole run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cosim.compare import Divergence
+from cosim.job import Job, Outcome
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.warps.check import Verdict
+
+
+@dataclass
+class Result(ABC):
+    """What became of one product, convolution or tile program."""
+
+    config: MachineConfig
+    job: Job
+    predicted: Outcome
+    observed: Outcome
+    correct: bool
+    divergence: Divergence | None
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    @abstractmethod
+    def op(self) -> str:
+        """What kind of thing it is."""
+
+    @property
+    @abstractmethod
+    def output(self) -> str:
+        """The names of its results."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> str:
+        """Its size, in words."""
+
+    @property
+    @abstractmethod
+    def macs(self) -> int:
+        """Multiply-accumulates."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Mapping[str, int]:
+        """Least cycles by what limits them: `gemm`, or a port at its bytes per cycle."""
+
+    @property
+    @abstractmethod
+    def plan(self) -> dict[str, Any] | None:
+        """The blocking that the program was made from, with what was predicted of it."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Mapping[str, np.ndarray]:
+        """Results by name."""
+
+    @property
+    def checked(self) -> Verdict | None:
+        """What the checker of warps says, where it was asked."""
+        return None
+
+    @property
+    def bound(self) -> str:
+        """What limits it at best: `gemm` or a port."""
+        bounds = self.bounds
+        return max(bounds, key=lambda name: bounds[name])
+
+    @property
+    def bound_cycles(self) -> int:
+        """No machine of this array and these ports can be quicker."""
+        return max(self.bounds.values())
+
+    @property
+    def instructions(self) -> dict[int, int]:
+        """Static instructions per warp."""
+        return {warp: len(words) for warp, words in self.job.programs.items()}
+
+    @property
+    def utilization(self) -> float:
+        """Multiply-accumulates by what the array could have done in the cycles observed."""
+        return _utilization(self.macs, self.observed.cycles, self.config)
+
+    @property
+    def memory_words(self) -> dict[str, int]:
+        """Words that each memory port transferred on the RTL, padding of rows included."""
+        counters = self.observed.counters
+        return {port: counters.get(f"{port.upper()}_WORDS", 0) for port in self.ports}
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """The memory ports that are told of."""
+        return "load_a", "load_b", "store"
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `operators` in the JSON of a run."""
+        error = self.observed.error
+        return {
+            "name": self.name,
+            "op": self.op,
+            "output": self.output,
+            "shape": self.shape,
+            "macs": self.macs,
+            "cycles": self.observed.cycles,
+            "model_cycles": self.predicted.cycles,
+            "events": len(self.observed.events),
+            "utilization": self.utilization,
+            "bound_cycles": self.bound_cycles,
+            "bound": self.bound,
+            "plan": self.plan,
+            "memory_words": self.memory_words,
+            "correct": self.correct,
+            "error": error and {"cause": error.cause.name.lower(), "warp": error.warp, "pc": error.pc},
+            "instructions": {str(warp): count for warp, count in self.instructions.items()},
+        }
+
+
+@dataclass
+class Report:
+    """A whole run; `reference` is what results were compared with."""
+
+    config: MachineConfig
+    results: list[Result]
+    build_seconds: float
+    sim_seconds: float
+    model_seconds: float
+    compile_seconds: float = 0.0
+    sim: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+    reference: str = "NumPy"
+
+    @property
+    def correct(self) -> bool:
+        """Whether every result is the reference's."""
+        return all(r.correct for r in self.results)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all on the RTL."""
+        return sum(r.observed.cycles for r in self.results)
+
+    @property
+    def model_cycles(self) -> int:
+        """Cycles of all by the model."""
+        return sum(r.predicted.cycles for r in self.results)
+
+    @property
+    def bound_cycles(self) -> int:
+        """Least cycles of all."""
+        return sum(r.bound_cycles for r in self.results)
+
+    @property
+    def events(self) -> int:
+        """Events that were compared."""
+        return sum(len(r.observed.events) for r in self.results)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all."""
+        return sum(r.macs for r in self.results)
+
+    @property
+    def utilization(self) -> float:
+        """Multiply-accumulates by what the array could have done in all cycles."""
+        return _utilization(self.macs, self.cycles, self.config)
+
+    @property
+    def first_divergence(self) -> tuple[Result, Divergence] | None:
+        """The first result whose prediction differs, and how."""
+        return next(((r, r.divergence) for r in self.results if r.divergence is not None), None)
+
+    @property
+    def rejected(self) -> tuple[Result, Verdict] | None:
+        """The first result whose warps the checker does not accept, and why."""
+        asked = ((r, r.checked) for r in self.results)
+        return next(((r, verdict) for r, verdict in asked if verdict is not None and not verdict.ok), None)
+
+    @property
+    def proven(self) -> bool:
+        """Whether results and cycles are all as they must be, and the warps passed the checker."""
+        return self.correct and self.first_divergence is None and self.rejected is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a run."""
+        first = self.first_divergence
+        warps = sorted({warp for r in self.results for warp in r.instructions})
+        return {
+            "correct": self.correct,
+            "cycles": self.cycles,
+            "model_cycles": self.model_cycles,
+            "events": self.events,
+            "first_divergence": first and {"operator": first[0].name} | first[1].as_dict(),
+            "macs": self.macs,
+            "utilization": self.utilization,
+            "bound_cycles": self.bound_cycles,
+            "build_seconds": self.build_seconds,
+            "sim_seconds": self.sim_seconds,
+            "cycles_per_second": self.cycles / self.sim_seconds if self.sim_seconds else 0.0,
+            "model_seconds": self.model_seconds,
+            "instructions": {str(w): sum(r.instructions.get(w, 0) for r in self.results) for w in warps},
+            "hw": self.config.hash,
+            "operators": [r.as_dict() for r in self.results],
+        }
+
+
+def _utilization(macs: int, cycles: int, config: MachineConfig) -> float:
+    return macs / (cycles * config.macs_per_cycle) if cycles else 0.0
+
+
+def outputs(report: Report) -> dict[str, np.ndarray]:
+    """Results by the names of their tensors; raises `InputError` when two have one name."""
+    arrays: dict[str, np.ndarray] = {}
+    for result in report.results:
+        for name, value in result.values.items():
+            if name in arrays:
+                raise InputError(f"two results are called {name!r}")
+            arrays[name] = value
+    return arrays

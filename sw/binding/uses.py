@@ -1,0 +1,88 @@
+"""Which buffers are used how: by which ports, element by element or in rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw import isa
+from sw.ir.errors import IRError
+from sw.ir.intrinsics import INTRINSICS
+from sw.ir.program import Access, Instruction, Program, Region, instructions
+
+#: The variant of `load` and `store` by the space of what lies in the machine; order of elements is kept.
+LOADS = {"A": "load_a", "B": "load_b_t", "scratch": "load_c"}
+STORES = {"acc": "store", "scratch": "store_scratch", "out": "store_out"}
+
+
+@dataclass(frozen=True)
+class Uses:
+    """How buffers are used.
+
+    `regions`: those named by an operand or by an instruction that is not the machine's. `ports`: memory ports
+    by buffer. `lanes_first`: targets of loads whose bytes go to successive lanes. `spaced`: those that only
+    instructions that are not the machine's touch; each of their elements takes a word of the port.
+    """
+
+    regions: frozenset[str]
+    ports: dict[str, frozenset[str]]
+    lanes_first: frozenset[str]
+    spaced: frozenset[str]
+
+
+def operation(s: Instruction, spaces: dict[str, str]) -> str:
+    """The machine's operation for an instruction: `load` and `store` depend on spaces of their regions."""
+    given = dict(s.operands)
+    for name, key, variants in (("load", "target", LOADS), ("store", "source", STORES)):
+        region = given.get(key)
+        if s.name == name and isinstance(region, Region):
+            space = spaces[region.buffer]
+            if space not in variants:
+                where = region.where or s.where
+                raise IRError(
+                    where,
+                    f"{region.buffer} in space {space} as {key} of {name}",
+                    f"one in {', '.join(variants)}",
+                )
+            return variants[space]
+    return s.name
+
+
+def is_generic(s: Instruction) -> bool:
+    """Whether an instruction is none of the machine's."""
+    return s.name not in INTRINSICS
+
+
+def uses_of(program: Program, spaces: dict[str, str]) -> Uses:
+    """How the buffers of a program are used. Raises `IRError` for spaces that a load or store cannot have."""
+    regions: set[str] = set()
+    ports: dict[str, set[str]] = {}
+    lanes_first: set[str] = set()
+    by_machine: set[str] = set()
+    by_others: set[str] = set()
+    for s in instructions(program):
+        named = [o for _, o in s.operands if isinstance(o, Region)]
+        stated = [a for a in (*s.reads, *s.writes) if isinstance(a, Region)]
+        if is_generic(s):
+            by_others |= {r.buffer for r in stated}
+            continue
+        by_machine |= {r.buffer for r in (*named, *stated)}
+        regions |= {r.buffer for r in named}
+        name = operation(s, spaces)
+        spec = isa.INSTRUCTIONS.get(name)
+        port = spec.engine if spec else None
+        if port and port != "gemm":
+            for access in _moved(s, named):
+                if isinstance(access, Region) and spaces[access.buffer] == "memory":
+                    ports.setdefault(access.buffer, set()).add(port)
+        if name in ("load_a_t", "load_b_t"):
+            lanes_first |= {r.buffer for r in named if spaces[r.buffer] != "memory"}
+    return Uses(
+        frozenset(regions | by_others),
+        {name: frozenset(found) for name, found in ports.items()},
+        frozenset(lanes_first),
+        frozenset(by_others - by_machine),
+    )
+
+
+def _moved(s: Instruction, named: list[Region]) -> tuple[Access, ...]:
+    return (*named, *s.reads, *s.writes)

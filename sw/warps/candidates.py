@@ -1,0 +1,92 @@
+"""Where the tokens for a pair of instructions can be given and taken.
+
+The signal stands behind the source or behind a loop or branch around it, the wait in front of the sink or
+of what is around it. Further in, tokens are more but order less. Loops that only one of the two stands in are
+left out by giving tokens in their last iteration only, and taking them in the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sw.ir.expression import TRUE, Const, Expr, Op, Var, apply
+from sw.ir.program import Assign, For, statements
+from sw.warps.sites import Gap, Order, Path, Site, Spot
+
+#: Loops of one side that are counted or left out in every combination; more only all or none.
+_MOST_LOOPS = 3
+
+
+def common(a: Path, b: Path) -> int:
+    """The length of what two paths have in common."""
+    n = 0
+    while n < min(len(a), len(b)) and a[n] == b[n]:
+        n += 1
+    return n
+
+
+def meeting(source: Spot, sink: Spot) -> int:
+    """The length of the path of the innermost block around both."""
+    return common(source.gap.block, sink.gap.block)
+
+
+def behind(gap: Gap) -> Gap:
+    """The gap behind the statement that a gap is in front of."""
+    return Gap(gap.block, gap.position + 1)
+
+
+def signals(source: Spot, around: int) -> list[tuple[Site, int]]:
+    """Sites behind a source, and how many loops further in than `around` each counts."""
+    return list(_sites(source, around, last=True))
+
+
+def waits(sink: Spot, around: int) -> list[tuple[Site, int]]:
+    """Sites in front of a sink, and how many loops further in than `around` each counts."""
+    return list(_sites(sink, around, last=False))
+
+
+def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[Site, int]]:
+    order = Order.SIGNAL if last else Order.WAIT
+    for length in range(around, len(spot.gap.block) + 1):
+        gap = spot.ancestor(length)
+        gap = behind(gap) if last else gap
+        loops = [loop for loop, depth in spot.loops if around < depth <= length]
+        own = spot.instruction.when if length == len(spot.gap.block) else None
+        guards: list[tuple[Expr | None, int]] = [(None, len(loops))]
+        if loops:
+            guards += _guards(loops, last)
+        for guard, counted in guards:
+            yield Site(gap, order, guard), counted
+            if own is not None:
+                yield Site(gap, order, own if guard is None else apply(Op.AND, guard, own)), counted
+
+
+def _guards(loops: list[For], last: bool) -> Iterator[tuple[Expr, int]]:
+    """Predicates that leave out some of the loops, and how many are counted."""
+    masks = range(1, 1 << len(loops)) if len(loops) <= _MOST_LOOPS else [(1 << len(loops)) - 1]
+    for mask in masks:
+        chosen = [loop for n, loop in enumerate(loops) if mask >> n & 1]
+        ends = [end_of(loop, last) for loop in chosen]
+        guard: Expr = TRUE
+        if any(e is None for e in ends):
+            continue
+        for e in ends:
+            assert e is not None
+            guard = e if guard is TRUE else apply(Op.AND, guard, e)
+        yield guard, len(loops) - len(chosen)
+
+
+def end_of(loop: For, last: bool) -> Expr | None:
+    """Whether an iteration is the first or the last of its loop; None where its bounds change inside."""
+    assigned = {s.target for s in statements(loop.body) if isinstance(s, Assign)}
+    bounds = (loop.start, loop.stop, loop.step)
+    if any(v.name in assigned for e in bounds for v in e.variables()) or not isinstance(loop.step, Const):
+        return None
+    step = loop.step.value
+    variable = Var(loop.variable)
+    if not last:
+        return apply(Op.EQ, variable, loop.start)
+    if isinstance(loop.start, Const) and isinstance(loop.stop, Const):
+        steps = range(loop.start.value, loop.stop.value, step)
+        return apply(Op.EQ, variable, steps[-1]) if steps else None
+    return apply(Op.GE if step > 0 else Op.LE, apply(Op.ADD, variable, step), loop.stop)

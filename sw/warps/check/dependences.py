@@ -1,0 +1,214 @@
+"""The dependences between instances of different warps, element by element.
+
+Per element the instances that read and write it are taken in their order. A reader depends on the last
+writer, a writer on the readers since the last one, and where there are none on that writer. The order that
+these and the warps' own orders give holds for every other pair that shares an element as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sw.ir.trace import Boxes, Trace
+
+Ints = npt.NDArray[np.int64]
+#: Accesses of cells that are worked on at a time: what bounds the memory that this takes.
+AT_ONCE = 2_000_000
+#: Accesses of cells in all buffers after which a program is refused.
+MOST = 1_000_000_000
+
+
+class TooLargeError(Exception):
+    """More work than is allowed; says how much."""
+
+
+@dataclass(frozen=True)
+class _Accesses:
+    """All accesses of one buffer that touch anything: instances, boxes (dimensions × accesses), and kind."""
+
+    time: Ints
+    start: Ints
+    stop: Ints
+    write: npt.NDArray[np.bool_]
+
+
+def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """Pairs of instances (earlier, later) of different warps that depend on each other directly, in batches.
+
+    `warp` is the warp of every instance by time. A pair comes once in a batch, but may come in several.
+    Raises `TooLargeError`.
+    """
+    yield from _unknown(made, warp)
+    work = 0
+    for buffer in made.program.buffers:
+        accesses = _accesses(made, buffer.name)
+        if accesses is None:
+            continue
+        low, high = _cells(accesses)
+        work += int((high - low).prod(axis=0).sum())
+        if work > MOST:
+            raise TooLargeError(f"more than {MOST:,} accesses of pieces of buffers")
+        for part in _slabs(accesses, low, high):
+            yield _linked(*part, made.count, warp)
+
+
+def _accesses(made: Trace, buffer: str) -> _Accesses | None:
+    """What touches a buffer."""
+    times, starts, stops, kinds = [], [], [], []
+    for rows in made.rows:
+        for boxes, write in [(b, False) for b in rows.reads] + [(b, True) for b in rows.writes]:
+            if boxes is None or boxes.buffer != buffer:
+                continue
+            full = touches(boxes)
+            times.append(rows.time[full])
+            starts.append(boxes.start[:, full])
+            stops.append(boxes.stop[:, full])
+            kinds.append(np.full(times[-1].size, write))
+    if not times or not sum(t.size for t in times):
+        return None
+    return _Accesses(
+        np.concatenate(times),
+        np.concatenate(starts, axis=1),
+        np.concatenate(stops, axis=1),
+        np.concatenate(kinds),
+    )
+
+
+def touches(boxes: Boxes) -> npt.NDArray[np.bool_]:
+    """Which rows are not empty."""
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce(boxes.stop > boxes.start, axis=0)
+    return found
+
+
+def _cells(accesses: _Accesses) -> tuple[Ints, Ints]:
+    """The boxes in numbers of the pieces into which their own ends cut every dimension, in their place."""
+    cells = 1
+    for start, stop in zip(accesses.start, accesses.stop, strict=True):
+        ends = distinct(np.concatenate([distinct(start), distinct(stop)]))
+        start[:], stop[:] = np.searchsorted(ends, start), np.searchsorted(ends, stop)
+        cells *= ends.size
+    if cells >= 1 << 62:
+        raise TooLargeError("more than 2^62 pieces of a buffer")
+    return accesses.start, accesses.stop
+
+
+def _slabs(accesses: _Accesses, low: Ints, high: Ints) -> Iterator[tuple[Ints, npt.NDArray[np.bool_], Ints]]:
+    """Time, kind and cell of all accesses of cells, cut along one dimension into batches of bounded size."""
+    sizes = high - low
+    along = int(np.argmax(high.max(axis=1)))
+    others = sizes.prod(axis=0) // sizes[along]
+    # How many accesses the cells of each place along that dimension have.
+    places = int(high[along].max()) + 1
+    change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
+    total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
+    first = 0
+    while first < total.size:
+        before = int(total[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(total, before + AT_ONCE, side="right")))
+        inside = np.flatnonzero((low[along] < last) & (high[along] > first))
+        if inside.size:
+            a, b = low[:, inside], high[:, inside]
+            a[along], b[along] = np.maximum(a[along], first), np.minimum(b[along], last)
+            index, cell = _expand(a, b, high.max(axis=1))
+            yield accesses.time[inside][index], accesses.write[inside][index], cell
+        first = last
+
+
+def _expand(low: Ints, high: Ints, shape: Ints) -> tuple[Ints, Ints]:
+    """Every cell of every box: the number of the box, and of the cell in row-major order."""
+    index = np.arange(low.shape[1])
+    cell = np.zeros(index.size, np.int64)
+    for d in range(low.shape[0]):
+        size = (high[d] - low[d])[index]
+        if (size == 1).all():
+            cell = cell * shape[d] + low[d][index]
+            continue
+        begin = np.cumsum(size) - size
+        step = np.arange(int(size.sum())) - np.repeat(begin, size)
+        index, cell = np.repeat(index, size), np.repeat(cell, size)
+        cell = cell * shape[d] + low[d][index] + step
+    return index, cell
+
+
+def _linked(
+    time: Ints, write: npt.NDArray[np.bool_], cell: Ints, count: int, warp: Ints
+) -> tuple[Ints, Ints]:
+    """The pairs of some cells."""
+    if int(cell.max()) >= 1 << 61 - count.bit_length():
+        cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
+    # An instance reads before it writes. The number holds all there is to know, so sorting is enough.
+    key = (cell * count + time) * 2 + write
+    key.sort()
+    write = (key & 1).astype(np.bool_)
+    key >>= 1
+    time = key % count
+    key //= count
+    place = np.arange(key.size)
+    same = np.empty(key.size, np.bool_)
+    same[0], same[1:] = False, key[1:] == key[:-1]
+    # The last write before each place, and the first from it on.
+    last = np.maximum.accumulate(np.where(write, place, -1))
+    source = np.concatenate([[-1], last[:-1]])
+    linked = (source >= 0) & (key[source] == key)
+    # A write that follows a read is ordered through it.
+    linked &= ~(write & same & ~np.concatenate([[True], write[:-1]]))
+    following = np.minimum.accumulate(np.where(write, place, key.size)[::-1])[::-1]
+    released = np.flatnonzero(~write & (following < key.size))
+    released = released[key[following[released]] == key[released]]
+    earlier = np.concatenate([time[source[linked]], time[released]])
+    later = np.concatenate([time[linked], time[following[released]]])
+    return _unique(earlier, later, count, warp)
+
+
+def distinct(numbers: Ints) -> Ints:
+    """The numbers without repetition, ascending; for many, this is much quicker than `numpy.unique`."""
+    numbers = np.sort(numbers)
+    if numbers.size:
+        first = np.empty(numbers.size, np.bool_)
+        first[0] = True
+        np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
+        numbers = numbers[first]
+    return numbers
+
+
+def _unique(earlier: Ints, later: Ints, count: int, warp: Ints) -> tuple[Ints, Ints]:
+    """Pairs of different warps without repetition."""
+    apart = warp[earlier] != warp[later]
+    both = distinct(earlier[apart] * count + later[apart])
+    return both // count, both % count
+
+
+def _unknown(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """What accesses at unknown addresses depend on, and what depends on them.
+
+    They may touch every element, so per other warp the last instance before and the first after are enough.
+    """
+    if not made.program.buffers:
+        return
+    all_times: dict[bool, list[Ints]] = {False: [], True: []}
+    unknown: dict[bool, list[Ints]] = {False: [], True: []}
+    for rows in made.rows:
+        for boxes, write in [(b, False) for b in rows.reads] + [(b, True) for b in rows.writes]:
+            all_times[write].append(rows.time if boxes is None else rows.time[touches(boxes)])
+            if boxes is None:
+                unknown[write].append(rows.time)
+    if not any(unknown.values()):
+        return
+    writing = distinct(np.concatenate([np.empty(0, np.int64), *all_times[True]]))
+    touching = distinct(np.concatenate([writing, *all_times[False]]))
+    for write, others in ((False, writing), (True, touching)):
+        if not unknown[write]:
+            continue
+        times = distinct(np.concatenate(unknown[write]))
+        for w in distinct(warp[others]).tolist():
+            own = others[warp[others] == w]
+            before = np.searchsorted(own, times) - 1
+            after = np.searchsorted(own, times, side="right")
+            here, there = before >= 0, after < own.size
+            earlier = np.concatenate([own[before[here]], times[there]])
+            later = np.concatenate([times[here], own[after[there]]])
+            yield _unique(earlier, later, made.count, warp)

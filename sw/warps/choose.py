@@ -1,0 +1,134 @@
+"""The places where tokens are given and taken, for everything that must be ordered.
+
+What must be ordered is found on runs of the program, instance by instance. From that follow the places and
+how many tokens are there in advance; the same places serve however long loops run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from sw.ir.program import Program
+from sw.ir.trace import Trace
+from sw.ir.vector import Array
+from sw.warps.candidates import meeting, signals, waits
+from sw.warps.compose import fit
+from sw.warps.listing import Graph, Run
+from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
+from sw.warps.tokens import Demand, Sync, Wanted, World, unmet, warp_of
+
+
+def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
+    """The runs of a graph on one line of time, and what its kept edges demand; channels hold `depth`.
+
+    Runs that pass the same places in the same order, only with other regions, are one.
+    """
+    program = graph.program
+    flows = _flows(program, graph.runs)
+    first = [runs[0].trace for runs in flows]
+    counts = [None if t.complete else t.count for t in first]
+    world = World(program, [t.values for t in first], depth, counts, _by_warp(first))
+    return world, _demands(spots(program), flows)
+
+
+def _flows(program: Program, runs: Sequence[Run]) -> list[list[Run]]:
+    starts = [Site(Gap(path, 0), Order.ADVANCE) for path in blocks(program)]
+    found: dict[tuple[bytes, ...], list[Run]] = {}
+    for run in runs:
+        made = run.trace
+        passing = passings(program, starts, made.values, None if made.complete else made.count)
+        which = [rows.time.tobytes() for rows in made.rows]
+        passes = [times.tobytes() for times in passing.passes.values()]
+        found.setdefault((passing.times.tobytes(), *which, *passes), []).append(run)
+    return list(found.values())
+
+
+def _by_warp(traces: Sequence[Trace]) -> dict[int, Array]:
+    """The numbers of the operations of every warp, counted through all runs."""
+    found: defaultdict[int, list[Array]] = defaultdict(list)
+    at = 0
+    for made in traces:
+        for rows in made.rows:
+            found[warp_of(rows.instruction)].append(rows.time + at)
+        at += made.count
+    return {warp: np.sort(np.concatenate(parts)) for warp, parts in found.items()}
+
+
+def _demands(places: Sequence[Spot], flows: Sequence[Sequence[Run]]) -> list[Demand]:
+    """What must be ordered, by pairs of instructions."""
+    found: defaultdict[tuple[int, int], list[Array]] = defaultdict(list)
+    data: set[tuple[int, int]] = set()
+    at = 0
+    for runs in flows:
+        made = runs[0].trace
+        which = np.zeros(made.count, np.int64)
+        for n, rows in enumerate(made.rows):
+            which[rows.time] = n
+        pairs = np.unique(np.concatenate([r.edges.pairs[r.kept] for r in runs]), axis=0)
+        for run in runs:
+            kinds = np.unique(which[run.edges.pairs[run.kept & run.is_data]], axis=0)
+            data |= {(a, b) for a, b in kinds.tolist()}
+        codes = which[pairs[:, 0]] * len(places) + which[pairs[:, 1]]
+        order = np.argsort(codes, kind="stable")
+        ends = np.flatnonzero(np.diff(codes[order])) + 1
+        for part in np.split(order, ends) if order.size else []:
+            found[divmod(int(codes[part[0]]), len(places))].append(pairs[part] + at)
+        at += made.count
+    return [
+        Demand(places[a], places[b], np.concatenate(p), (a, b) in data) for (a, b), p in sorted(found.items())
+    ]
+
+
+def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
+    """For each demand the places that hold up least, as a sync; demands with the same places share one."""
+    options = []
+    for demand in demands:
+        around = meeting(demand.source, demand.sink)
+        given, taken = signals(demand.source, around), waits(demand.sink, around)
+        options.append([(s, w) for s, n in given for w, m in taken if n == m])
+    world.add(site for found in options for both in found for site in both)
+    best: dict[tuple[Site, Site], Sync] = {}
+    for demand, found in zip(demands, options, strict=True):
+        made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
+        if not made:
+            continue
+        sync = min(made, key=lambda s: (world.held(s), world.events(s)))
+        key = sync.signals[0], sync.waits[0]
+        if key in best:
+            wanted = (*best[key].demands, demand)
+            lead = world.lead(sync.signals, sync.waits, wanted)
+            if lead is not None:
+                best[key] = dataclasses.replace(sync, lead=lead, demands=wanted)
+                continue
+        best.setdefault(key, sync)
+    return list(best.values())
+
+
+def _at(world: World, demand: Demand, signal: Site, wait: Site) -> Sync | None:
+    """A sync for a demand at one place for each side."""
+    return fit(world, demand.warps, (signal,), (wait,), (demand,))
+
+
+def plain(world: World, demand: Demand) -> Sync:
+    """The simplest sync for a demand: in the block around both."""
+    around = meeting(demand.source, demand.sink)
+    site, other = signals(demand.source, around)[0][0], waits(demand.sink, around)[0][0]
+    made = _at(world, demand, site, other)
+    assert made is not None
+    return made
+
+
+def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
+    """The syncs without those that others make needless, most tokens first."""
+    left = list(syncs)
+    missing = set(map(id, unmet(world, left, demands)))
+    wanted = [d for d in demands if id(d) not in missing]
+    for sync in sorted(syncs, key=world.events, reverse=True):
+        rest = [s for s in left if s is not sync]
+        if not unmet(world, rest, wanted):
+            left = rest
+    return left

@@ -1,0 +1,125 @@
+"""From a sequential program to warps with their loops kept (docs/warps.md, "Rolled loops")."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.ir.expression import Const
+from sw.ir.program import Instruction, Program
+from sw.ir.scope import retype
+from sw.warps.choose import choose, reduced, world_of
+from sw.warps.listing import Entry, Graph, make_graph, rolled_edges
+from sw.warps.reduce import Reduction
+from sw.warps.share import Shared, share_channels
+from sw.warps.sites import Gap, Order, Site, insert
+from sw.warps.tokens import Demand
+from sw.warps.unique import Channels
+
+#: Instances of each run that places for waits and signals are derived from.
+INSTANCES = 6_000
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The sequential program with the waits and signals of all warps.
+
+    `graph` has what was ordered, by run. `entries` are its edges with distances; one is kept if a channel
+    serves it, listed in `channels` by name. `throttle` are edges that only keep channels from overflowing.
+    """
+
+    program: Program
+    graph: Graph
+    entries: tuple[Entry, ...]
+    channels: Mapping[str, int]
+    throttle: tuple[tuple[str, str], ...]
+    channel_count: int
+
+
+def convert(
+    program: Program,
+    config: MachineConfig,
+    reduction: Reduction = Reduction.FULL,
+    channels: Channels = Channels.FIFO,
+    *,
+    also: Sequence[Mapping[str, int]] = (),
+    limit: int | None = INSTANCES,
+) -> Conversion:
+    """Put waits and signals into a sequential program whose instructions all have warps.
+
+    Places are derived from runs with all values of the parameters, or some where there are many, those of
+    `also` among them, and from the first instances of each, so what comes out is to be checked
+    (`sw.warps.check`). Raises `IRError` for a program that fails for all values, `InputError` where the
+    machine has too few channels, or channels that hold too few tokens.
+    """
+    graph = make_graph(program, reduction, limit=limit, also=also)
+    world, demands = world_of(graph, config.channel_depth)
+    syncs = choose(world, demands)
+    if reduction is Reduction.FULL:
+        syncs = reduced(world, syncs, demands)
+    shared = share_channels(world, syncs, demands, channels)
+    count = len(set(shared.channels))
+    needed = max(shared.channels, default=-1) + 1
+    if needed > config.channels:
+        sync = shared.syncs[shared.channels.index(needed - 1)]
+        names = _labels(sync.demands)
+        raise InputError(
+            f"{names[0]} -> {names[1]} needs channel {needed - 1}: channels must be at least {needed}, "
+            f"not {config.channels}"
+        )
+    entries, numbers = _listed(rolled_edges(graph), shared)
+    throttle = tuple(dict.fromkeys(_labels(r.demands)[::-1] for r in shared.throttle))
+    return Conversion(emit(program, shared), graph, entries, numbers, throttle, count)
+
+
+def _labels(demands: Sequence[object]) -> tuple[str, str]:
+    """The instructions that a sync is for first: source and sink."""
+    for d in demands:
+        if isinstance(d, Demand):
+            return d.source.instruction.label, d.sink.instruction.label
+    return "", ""
+
+
+def _listed(entries: Sequence[Entry], shared: Shared) -> tuple[tuple[Entry, ...], dict[str, int]]:
+    """The edges, kept where a channel serves their instructions, and the channels by edge."""
+    served: dict[tuple[str, str], int] = {}
+    for sync, channel in zip(shared.syncs, shared.channels, strict=True):
+        for d in sync.demands:
+            if isinstance(d, Demand):
+                served[d.source.instruction.label, d.sink.instruction.label] = channel
+    made, numbers = [], {}
+    for e in entries:
+        found = served.get((e.source, e.sink.partition("@")[0])) if e.kept else None
+        made.append(dataclasses.replace(e, kept=found is not None))
+        if found is not None:
+            numbers[e.name] = found
+    return tuple(made), numbers
+
+
+def emit(program: Program, shared: Shared) -> Program:
+    """The program with the waits and signals of channels, and the tokens in advance in front."""
+    additions: defaultdict[Gap, list[tuple[int, Instruction]]] = defaultdict(list)
+    labels: defaultdict[str, int] = defaultdict(int)
+
+    def instruction(name: str, warp: int, channel: int, site: Site) -> Instruction:
+        stem = f"{name}_{warp}"
+        labels[stem] += 1
+        operands = (("channel", Const(channel)),)
+        return Instruction(f"{stem}_{labels[stem] - 1}", name, warp=warp, when=site.when, operands=operands)
+
+    start = Gap((), 0)
+    for sync, channel in zip(shared.syncs, shared.channels, strict=True):
+        advance = (Site(start, Order.ADVANCE, count=sync.lead),) if sync.lead else ()
+        for name, warp, sites in (
+            ("signal", sync.warps[0], (*advance, *sync.signals)),
+            ("wait", sync.warps[1], sync.waits),
+        ):
+            for site in sites:
+                for _ in range(site.count):
+                    additions[site.gap].append((site.order, instruction(name, warp, channel, site)))
+    found = {gap: [i for _, i in sorted(made, key=lambda m: m[0])] for gap, made in additions.items()}
+    return retype(insert(program, found))

@@ -1,0 +1,168 @@
+"""Syncs get channels: one for every ordered pair of warps, or one for each, used again when it is free.
+
+Every token must have room in its channel, whatever the speeds of warps. Where it might not, the waiting warp
+gives back a token for each one that it took, which the signalling warp waits for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hw.errors import InputError
+from sw.warps.choose import plain
+from sw.warps.compose import compose, fit, meeting_sites
+from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, unmet
+from sw.warps.unique import Channels
+
+#: Rounds of adding what turned out to be missing.
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Syncs with their channels, and what had to be added so that no channel overflows."""
+
+    syncs: tuple[Sync, ...]
+    channels: tuple[int, ...]
+    throttle: tuple[Room, ...]
+
+
+def share_channels(
+    world: World, chosen: Sequence[Sync], demands: Sequence[Demand], channels: Channels
+) -> Shared:
+    """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room."""
+    if channels is Channels.UNIQUE:
+        return _alone(world, list(chosen), demands)
+    syncs, rooms = _by_pair(world, chosen, demands)
+    numbers = {warps: n for n, warps in enumerate(sorted(s.warps for s in syncs))}
+    return Shared(tuple(syncs), tuple(numbers[s.warps] for s in syncs), tuple(rooms))
+
+
+def _by_pair(
+    world: World, chosen: Sequence[Sync], demands: Sequence[Demand]
+) -> tuple[list[Sync], list[Room]]:
+    """One sync for every ordered pair of warps."""
+    wanted: dict[Pair, list[Sync]] = defaultdict(list)
+    for sync in chosen:
+        wanted[sync.warps].append(sync)
+    rooms: list[Room] = []
+    #: Pairs of warps that meet at every place where one waits for the other.
+    together: set[frozenset[int]] = set()
+    for attempt in range(_ROUNDS):
+        loose = {w: parts for w, parts in wanted.items() if frozenset(w) not in together}
+        syncs = [_composed(world, parts) for _, parts in sorted(loose.items())]
+        for both in sorted(map(sorted, together)):
+            syncs += _in_step(world, (both[0], both[1]), demands)
+        missing = unmet(world, syncs, demands)
+        for demand in missing:
+            assert isinstance(demand, Demand)
+            wanted[demand.warps].append(plain(world, demand))
+        if missing:
+            continue
+        crowded = [r for s in syncs if (r := _crowded(world, syncs, s)) is not None]
+        if not crowded:
+            return syncs, [r for r in rooms if frozenset(r.warps) not in together]
+        for room in crowded:
+            throttle = _throttle(world, room) if attempt < _ROUNDS // 2 else None
+            if throttle is None:
+                together.add(frozenset(room.warps))
+            else:
+                rooms.append(room)
+                wanted[room.warps].append(throttle)
+    raise InputError("no places for waits and signals were found that order all of the program")
+
+
+def _composed(world: World, parts: list[Sync]) -> Sync:
+    made = compose(world, parts)
+    if made is None:
+        a, b = parts[0].warps
+        raise InputError(
+            f"channel_depth must be more than {world.depth}: tokens from warp {a} to warp {b} share a channel"
+        )
+    return made
+
+
+def _in_step(world: World, warps: Pair, demands: Sequence[Demand]) -> list[Sync]:
+    """Two warps meet wherever one of them waits for the other, each giving and taking a token there."""
+    found = [d for d in demands if set(d.warps) == set(warps)]
+    signals, waits = meeting_sites(found)
+    made = []
+    for direction in (warps, warps[::-1]):
+        own = [d for d in found if d.warps == direction]
+        sync = fit(world, direction, signals, waits, own)
+        assert sync is not None
+        made.append(dataclasses.replace(sync, lead=0))
+    return made
+
+
+def _crowded(world: World, syncs: Sequence[Sync], sync: Sync) -> Room | None:
+    """What must be ordered so that a channel does not overflow; None where it cannot."""
+    signaller, waiter = sync.warps
+    needed = Room((waiter, signaller), sync.signals, sync.waits, world.depth - sync.lead, sync.demands)
+    taken, given = needed.times(world)
+    if not given.size:
+        return None
+    complete = known(world, syncs, signaller, given).get(waiter)
+    return needed if complete is None or (complete < taken).any() else None
+
+
+def _throttle(world: World, room: Room) -> Sync | None:
+    """Tokens for the room in a channel: given back behind each wait, taken in front of each signal."""
+    signals = tuple(dataclasses.replace(s, order=s.order + 1) for s in room.waits)
+    waits = tuple(dataclasses.replace(s, order=s.order - 1) for s in room.signals)
+    return fit(world, room.warps, signals, waits, (room,))
+
+
+def _alone(world: World, syncs: list[Sync], demands: Sequence[Demand]) -> Shared:
+    """A channel for each sync; one whose tokens are all gone before serves again between the same warps."""
+    rooms: list[Room] = []
+    for _ in range(_ROUNDS):
+        missing = unmet(world, syncs, demands)
+        syncs += [plain(world, d) for d in missing if isinstance(d, Demand)]
+        crowded = [r for s in syncs if (r := _crowded(world, syncs, s)) is not None]
+        if not crowded:
+            break
+        for room in crowded:
+            throttle = _throttle(world, room)
+            if throttle is None:
+                a, b = room.warps
+                raise InputError(
+                    f"channel_depth must be more than {world.depth} for tokens from warp {b} to warp {a}"
+                )
+            rooms.append(room)
+            syncs.append(throttle)
+    else:
+        raise InputError("no places for waits and signals were found that order all of the program")
+    syncs.sort(key=lambda s: tuple(int(world.times(sites).min(initial=0)) for sites in (s.signals, s.waits)))
+    numbers: dict[int, int] = {}
+    first = 1
+    for pool in (True, False):
+        last: dict[int, Sync] = {}
+        for sync in syncs:
+            if sync.data is not pool:
+                continue
+            number = first
+            while number in last and not _over(world, syncs, last[number], sync):
+                number += 1
+            last[number] = sync
+            numbers[id(sync)] = number
+        first += len(last)
+    return Shared(tuple(syncs), tuple(numbers[id(s)] for s in syncs), tuple(rooms))
+
+
+def _over(world: World, syncs: Sequence[Sync], old: Sync, new: Sync) -> bool:
+    """Whether the tokens of a sync are all given and taken before another one's first signal."""
+    if old.warps != new.warps or old.lead or new.lead:
+        return False
+    given, taken = world.times(old.signals), world.times(old.waits)
+    started = world.times(new.signals)
+    count = world.count(taken, started)
+    if (count != world.count(given, started)).any():
+        return False
+    some = count > 0
+    ends = world.pick(taken, started[some], count[some])
+    complete = known(world, syncs, new.warps[0], started[some]).get(old.warps[1])
+    return not ends.size or (complete is not None and bool((complete >= ends).all()))

@@ -1,0 +1,263 @@
+"""Tokens that one warp gives another: which wait takes which signal, and what that orders.
+
+The n-th wait of a channel takes the n-th token. `lead` tokens are there at the start, so wait n takes the
+token of signal n - lead. Everything that the signalling warp does before that signal then happens before
+everything that the waiting warp does behind the wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sw.ir.program import Instruction, Program
+from sw.ir.vector import Array
+from sw.warps.sites import Site, Spot, passings
+
+#: An ordered pair of warps: who signals, who waits.
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """Two instructions of the text whose instances are to be ordered: pairs of their numbers (n × 2).
+
+    `data` tells of a sink that reads what the source wrote.
+    """
+
+    source: Spot
+    sink: Spot
+    pairs: Array
+    data: bool
+
+    @property
+    def warps(self) -> Pair:
+        """Who signals, who waits."""
+        return warp_of(self.source.instruction), warp_of(self.sink.instruction)
+
+    def times(self, world: World) -> tuple[Array, Array]:
+        """Times of the instances that are to be ordered, the earlier ones and the later ones."""
+        return world.operations[self.pairs[:, 0]], world.operations[self.pairs[:, 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """A signal must not come before there is room in its channel: before so many waits were made.
+
+    `signals` and `waits` are those of the channel; signal n is ordered behind wait n - `room`.
+    """
+
+    warps: Pair
+    signals: tuple[Site, ...]
+    waits: tuple[Site, ...]
+    room: int
+    #: What the channel is for.
+    demands: tuple[Wanted, ...] = ()
+
+    def times(self, world: World) -> tuple[Array, Array]:
+        """Times of the waits and signals that are to be ordered."""
+        given, taken = world.times(self.signals), world.times(self.waits)
+        number = world.number(given, given)
+        held = (number > self.room) & (number <= world.count(taken, given) + self.room)
+        return world.pick(taken, given[held], number[held] - self.room), given[held]
+
+
+Wanted = Demand | Room
+
+
+def warp_of(s: Instruction) -> int:
+    """The warp of an instruction that has one."""
+    assert s.warp is not None
+    return s.warp
+
+
+@dataclass(frozen=True, eq=False)
+class Sync:
+    """Sites at which one warp signals and another one waits, with tokens in advance, and why."""
+
+    warps: Pair
+    signals: tuple[Site, ...]
+    waits: tuple[Site, ...]
+    lead: int
+    demands: tuple[Wanted, ...]
+
+    @property
+    def data(self) -> bool:
+        """Whether a sink of it reads what its source wrote."""
+        return any(isinstance(d, Demand) and d.data for d in self.demands)
+
+
+class World:
+    """Runs of the program for some values of its parameters, one after the other on one line of time.
+
+    `operations` has the times of all operations of all runs, `of_warp` the numbers of each warp's. Every run
+    starts with channels as they are at the start.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        values: Sequence[Mapping[str, int]],
+        depth: int,
+        counts: Sequence[int | None],
+        of_warp: Mapping[int, Array],
+    ):
+        self.program, self.values, self.depth, self.counts = program, values, depth, counts
+        self.of_warp = of_warp
+        self.sites: dict[Site, None] = {}
+        self.passes: dict[Site, Array] = {}
+        self.operations: Array = _NONE
+        #: When each run starts.
+        self.starts: Array = _NONE
+        self.cache: dict[tuple[Site, ...], Array] = {}
+
+    def add(self, sites: Iterable[Site]) -> None:
+        """Follow the runs again with more sites, if any of them is new."""
+        new = {dataclasses.replace(s, count=1): None for s in sites} | self.sites
+        if len(new) == len(self.sites) and self.starts.size:
+            return
+        self.sites = new
+        runs = [passings(self.program, new, v, n) for v, n in zip(self.values, self.counts, strict=True)]
+        ends = np.cumsum([0, *(r.end + 1 for r in runs)])
+        self.starts = ends[:-1]
+        placed = list(zip(runs, self.starts, strict=True))
+        self.operations = np.concatenate(
+            [_NONE, *(r.times[:n] + at for (r, at), n in zip(placed, self.counts, strict=True))]
+        )
+        self.passes = {
+            site: np.concatenate([_NONE, *(r.passes[site] + at for r, at in placed)]) for site in new
+        }
+        self.cache.clear()
+
+    def times(self, sites: tuple[Site, ...]) -> Array:
+        """When control passes any of the sites, in order."""
+        if len(sites) == 1 and sites[0].count == 1:
+            return self.passes[sites[0]]
+        found = self.cache.get(sites)
+        if found is None:
+            parts = [np.repeat(self.passes[dataclasses.replace(s, count=1)], s.count) for s in sites]
+            found = self.cache[sites] = np.sort(np.concatenate([_NONE, *parts]))
+        return found
+
+    def number(self, events: Array, times: Array) -> Array:
+        """How many of some events came up to and including these times, each counted in its own run."""
+        return np.searchsorted(events, times, side="right") - self._before(events)[self._run(times)]
+
+    def count(self, events: Array, times: Array) -> Array:
+        """How many of some events there are in the runs that these times are of."""
+        before = np.append(self._before(events), events.size)
+        counts: Array = np.diff(before)[self._run(times)]
+        return counts
+
+    def pick(self, events: Array, times: Array, number: Array) -> Array:
+        """When the events of these numbers, from 1, come in the runs that these times are of."""
+        found: Array = events[self._before(events)[self._run(times)] + number - 1]
+        return found
+
+    def _before(self, events: Array) -> Array:
+        """How many events are in earlier runs, by run."""
+        return np.searchsorted(events, self.starts)
+
+    def _run(self, times: Array) -> Array:
+        return np.searchsorted(self.starts, times, side="right") - 1
+
+    def lead(
+        self, signals: tuple[Site, ...], waits: tuple[Site, ...], demands: Iterable[Wanted]
+    ) -> int | None:
+        """The most tokens in advance, as far as a channel holds them, that still order what is demanded.
+
+        None where no number does, or where a wait would take a token of a signal that comes later in the
+        program, which could block both.
+        """
+        lead = self.depth
+        given, taken = self.times(signals), self.times(waits)
+        for demand in demands:
+            sources, sinks = demand.times(self)
+            if not sources.size:
+                continue
+            # The first signal behind the source, and the last wait in front of the sink, from 1.
+            first = self.number(given, sources) + 1
+            if (first > self.count(given, sources)).any():
+                return None
+            lead = min(lead, int((self.number(taken, sinks) - first).min()))
+        if given.size:
+            # Every token must have room in the order of the program.
+            spare = self.number(taken, given) - self.number(given, given)
+            lead = min(lead, self.depth + int(spare.min()))
+        if lead < 0:
+            return None
+        number = self.number(taken, taken) - lead
+        needed, number = taken[number > 0], number[number > 0]
+        if (number > self.count(given, needed)).any() or (self.pick(given, needed, number) > needed).any():
+            return None
+        return lead
+
+    def held(self, sync: Sync) -> int:
+        """How strict a sync is: how many operations those of the waiting warp await, summed up."""
+        signaller, waiter = (self.operations[self.of_warp.get(w, _NONE)] for w in sync.warps)
+        latest = self.awaited(sync, waiter)
+        awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
+        return int(awaited.sum())
+
+    def awaited(self, sync: Sync, times: Array) -> Array:
+        """By times of the waiting warp: up to when the other is known to be complete; -1: not at all.
+
+        A time of -1 stands for nothing known.
+        """
+        given, taken = self.times(sync.signals), self.times(sync.waits)
+        found = np.full(times.size, -1, np.int64)
+        if not given.size:
+            return found
+        some = np.flatnonzero(times >= 0)
+        number = self.number(taken, times[some]) - sync.lead
+        some, number = some[number > 0], number[number > 0]
+        found[some] = self.pick(given, times[some], number)
+        return found
+
+    def events(self, sync: Sync) -> int:
+        """Signals and waits in all runs."""
+        return int(self.times(sync.signals).size + self.times(sync.waits).size)
+
+
+_NONE: Array = np.empty(0, np.int64)
+
+
+def known(world: World, syncs: Sequence[Sync], warp: int, times: Array) -> dict[int, Array]:
+    """For one warp at its times: up to when every warp is known to be complete, through any others."""
+    found: dict[int, Array] = {warp: times}
+    changed = {warp}
+    while changed:
+        last, changed = changed, set()
+        for sync in syncs:
+            source, sink = sync.warps
+            if sink not in last or source == warp:
+                continue
+            through = world.awaited(sync, found[sink])
+            if source not in found:
+                found[source] = np.full(times.size, -1, np.int64)
+            if (through > found[source]).any():
+                found[source] = np.maximum(found[source], through)
+                changed.add(source)
+    return found
+
+
+def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> list[Wanted]:
+    """The demands that syncs do not meet, by themselves or through other warps."""
+    by_sink: dict[int, list[Wanted]] = {}
+    for demand in demands:
+        by_sink.setdefault(demand.warps[1], []).append(demand)
+    found: list[Wanted] = []
+    for warp, wanted in by_sink.items():
+        times = [d.times(world) for d in wanted]
+        latest = known(world, syncs, warp, np.concatenate([sinks for _, sinks in times]))
+        at = 0
+        for demand, (sources, _) in zip(wanted, times, strict=True):
+            complete = latest.get(demand.warps[0])
+            end = at + sources.size
+            if sources.size and (complete is None or (complete[at:end] < sources).any()):
+                found.append(demand)
+            at = end
+    return found

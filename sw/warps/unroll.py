@@ -1,0 +1,233 @@
+"""Unrolled programs: every instance of every instruction as an instruction of its own, without loops.
+
+What is known is computed on the way. What parameters decide stays: branches, predicates, and the iterations
+of a loop whose bounds they are in, each under a branch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sw.ir.errors import IRError
+from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, fold
+from sw.ir.interpret import Instance
+from sw.ir.program import (
+    Assign,
+    For,
+    If,
+    Instruction,
+    Program,
+    Statement,
+    change_expressions,
+    expressions,
+    instructions,
+    statements,
+)
+from sw.ir.ranges import bounds, may_wrap
+from sw.ir.scope import retype
+from sw.ir.types import Kind, Type
+from sw.warps.tree import refuse
+
+#: Instructions that an unrolled program may have.
+LARGEST = 1 << 16
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """A program without loops; `instances` says by label which instance of the source an instruction is."""
+
+    program: Program
+    instances: Mapping[str, Instance]
+
+    def name(self, label: str) -> str:
+        """An instance as it is printed: `P` outside of loops, `P[1, 0]` inside."""
+        return str(self.instances[label])
+
+
+def unrolled(program: Program, values: Mapping[str, int] | None = None) -> Unrolled:
+    """The program of all instances for these values of parameters; those without value stay parameters.
+
+    Raises `IRError` for a `while`, for a loop whose number of iterations has no bound, and for more than
+    `LARGEST` instructions.
+    """
+    refuse(program)
+    known: dict[str, Expr] = {}
+    for p in program.parameters:
+        if p.name in (values or {}):
+            known[p.name] = Const((values or {})[p.name], p.type.kind)
+    made = _Unroller({s.label for s in instructions(program)} | _names(program))
+    body = made.body(program.body, known, ())
+    buffers = tuple(
+        dataclasses.replace(b, shape=tuple(evaluated(e, known) for e in b.shape)) for b in program.buffers
+    )
+    parameters = tuple(p for p in program.parameters if p.name not in known)
+    straight = dataclasses.replace(program, parameters=parameters, buffers=buffers, body=_needed(body))
+    return Unrolled(retype(straight), made.instances)
+
+
+def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
+    """The expression with what is known put in and computed; a division by zero stays."""
+    if isinstance(expr, Var):
+        return known.get(expr.name, expr)
+    if not isinstance(expr, Apply):
+        return expr
+    first = evaluated(expr.args[0], known)
+    if isinstance(first, Const) and expr.op in (Op.SELECT, Op.AND, Op.OR):
+        # The other side may divide by zero, and is not evaluated.
+        if expr.op is Op.SELECT:
+            return evaluated(expr.args[1 if first.value else 2], known)
+        decided = first.value == (expr.op is Op.OR)
+        return first if decided else evaluated(expr.args[1], known)
+    return fold(expr.op, first, *(evaluated(a, known) for a in expr.args[1:]))
+
+
+def _names(program: Program) -> set[str]:
+    """Names that an unrolled program must not give to instructions and scalars."""
+    found = {p.name for p in program.parameters} | {b.name for b in program.buffers}
+    for s in statements(program.body):
+        if isinstance(s, Assign):
+            found.add(s.target)
+        elif isinstance(s, For):
+            found.add(s.variable)
+    return found
+
+
+def _targets(body: tuple[Statement, ...]) -> set[str]:
+    return {s.target for s in statements(body) if isinstance(s, Assign)}
+
+
+def _needed(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+    """The statements without scalars that nothing reads, and without empty branches."""
+    while True:
+        read = {v.name for s in statements(body) for e in expressions(s) for v in e.variables()}
+        left = _without(body, _targets(body) - read)
+        if left == body:
+            return body
+        body = left
+
+
+def _without(body: tuple[Statement, ...], dead: set[str]) -> tuple[Statement, ...]:
+    made: list[Statement] = []
+    for s in body:
+        if isinstance(s, If):
+            s = dataclasses.replace(s, body=_without(s.body, dead), orelse=_without(s.orelse, dead))
+            if not s.body and not s.orelse:
+                continue
+        elif isinstance(s, Assign) and s.target in dead:
+            continue
+        made.append(s)
+    return tuple(made)
+
+
+@dataclass
+class _Unroller:
+    """Names in use, and the instances made so far."""
+
+    names: set[str]
+    instances: dict[str, Instance] = field(default_factory=dict)
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has."""
+        name, n = stem, 0
+        while name in self.names:
+            name, n = f"{stem}_{n}", n + 1
+        self.names.add(name)
+        return name
+
+    def body(
+        self, body: tuple[Statement, ...], known: dict[str, Expr], iteration: tuple[int, ...]
+    ) -> tuple[Statement, ...]:
+        """Statements in one iteration of the loops around; `known` gains and loses what they assign."""
+        made: list[Statement] = []
+        for s in body:
+            match s:
+                case Instruction():
+                    made += self.instruction(s, known, iteration)
+                case Assign(target, value):
+                    value = evaluated(value, known)
+                    known.pop(target, None)
+                    if isinstance(value, Const):
+                        known[target] = value
+                    # What is known may be no longer where branches meet; then the scalar is read.
+                    made.append(dataclasses.replace(s, value=value))
+                case If():
+                    made += self.branch(s, known, iteration)
+                case For():
+                    made += self.loop(s, known, iteration)
+                case _:
+                    raise AssertionError(s)
+        return tuple(made)
+
+    def instruction(
+        self, s: Instruction, known: dict[str, Expr], iteration: tuple[int, ...]
+    ) -> list[Statement]:
+        """One instance, unless its predicate is known to be false."""
+        changed = change_expressions(s, lambda e: evaluated(e, known))
+        if changed.when == FALSE:
+            return []
+        if len(self.instances) == LARGEST:
+            raise IRError(s.where, f"more than {LARGEST:,} instances", "fewer, to unroll a program")
+        label = s.label if not iteration else self.fresh("_".join([s.label, *map(str, iteration)]))
+        self.instances[label] = Instance(s.label, iteration)
+        when = None if changed.when == TRUE else changed.when
+        return [dataclasses.replace(changed, label=label, when=when)]
+
+    def branch(self, s: If, known: dict[str, Expr], iteration: tuple[int, ...]) -> list[Statement]:
+        """The side that is taken, or both where that is not known."""
+        condition = evaluated(s.condition, known)
+        if isinstance(condition, Const):
+            return list(self.body(s.body if condition.value else s.orelse, known, iteration))
+        then, other = dict(known), dict(known)
+        body, orelse = self.body(s.body, then, iteration), self.body(s.orelse, other, iteration)
+        _meet(known, then, other)
+        return [dataclasses.replace(s, condition=condition, body=body, orelse=orelse)]
+
+    def loop(self, s: For, known: dict[str, Expr], iteration: tuple[int, ...]) -> list[Statement]:
+        """All iterations; where bounds are not known as many as there can be, each under a branch."""
+        start, stop, step = (evaluated(e, known) for e in (s.start, s.stop, s.step))
+        made: list[Statement] = []
+        if isinstance(start, Const) and isinstance(stop, Const) and isinstance(step, Const) and step.value:
+            for n, value in enumerate(range(start.value, stop.value, step.value)):
+                known[s.variable] = Const(value)
+                made += self.body(s.body, known, (*iteration, n))
+            known.pop(s.variable, None)
+            return made
+        if not isinstance(step, Const) or not step.value:
+            raise IRError(s.where, f"the step {s.step} of a loop", "a number other than zero, to unroll it")
+        start, stop = (self.kept(e, _targets(s.body), made) for e in (start, stop))
+        (low, high), (end_low, end_high) = bounds(start), bounds(stop)
+        ends = (low, end_high) if step.value > 0 else (high, end_low)
+        count = len(range(*ends, step.value))
+        if count > LARGEST or may_wrap(apply(Op.ADD, start, step.value * count)):
+            expected = "bounds that limit the iterations, such as those of a parameter n: int[0, 8]"
+            raise IRError(s.where, f"the loop over {s.variable}, which may go on to {stop}", expected)
+        for n in range(count):
+            here = fold(Op.ADD, start, n * step.value)
+            holds = fold(Op.LT if step.value > 0 else Op.GT, here, stop)
+            inner: dict[str, Expr] = {**known, s.variable: here}
+            body = self.body(s.body, inner, (*iteration, n))
+            if holds == TRUE:
+                _meet(known, inner, inner)
+                made += body
+                continue
+            _meet(known, inner, dict(known))
+            made.append(If(holds, body, (), s.where))
+        known.pop(s.variable, None)
+        return made
+
+    def kept(self, expr: Expr, targets: set[str], made: list[Statement]) -> Expr:
+        """The expression, or a scalar with its value now if it depends on what the loop assigns."""
+        if not any(v.name in targets for v in expr.variables()):
+            return expr
+        name = self.fresh("bound")
+        made.append(Assign(name, expr))
+        low, high = bounds(expr)
+        return Var(name, Type(Kind.INT, low, high + 1))
+
+
+def _meet(known: dict[str, Expr], then: Mapping[str, Expr], other: Mapping[str, Expr]) -> None:
+    """Set what is known to what both sides agree on."""
+    known.clear()
+    known.update((name, value) for name, value in then.items() if other.get(name) == value)

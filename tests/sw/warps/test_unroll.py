@@ -1,0 +1,250 @@
+"""Unrolled programs mean the same, and their warps keep every edge."""
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.ir.errors import IRError
+from sw.ir.interpret import difference, run
+from sw.ir.program import Program
+from sw.warps import instances
+from sw.warps.instances import Conversion, convert_instances
+from sw.warps.listing import MOST_DISTANCES, by_kind, instance_edges, make_graph, rolled_edges
+from sw.warps.reduce import Reduction
+from sw.warps.straight import reduced, syncs_of, with_syncs
+from sw.warps.throttle import throttled
+from sw.warps.unique import Channels, fifo_channels
+from sw.warps.unroll import unrolled
+from tests.sw.tile_programs import NESTS, Knobs, random_program, sample_run
+from tests.sw.warps.samples import ordered, program_of, streams, with_warps
+
+CONFIG = MachineConfig(channels=64, imem_words=4096)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_unrolled_programs_compute_the_same(seed: int) -> None:
+    rng = random.Random(seed)
+    program = random_program(rng, whiles=0, unknown=0)
+    sample = sample_run(rng, program)
+    if sample is None:
+        pytest.skip("a program that does not run")
+    values, _ = sample
+    some = {name: value for name, value in values.items() if rng.random() < 0.5}
+    for given in ({}, some, values):
+        try:
+            made = unrolled(program, given)
+        except IRError:
+            # A loop whose bounds nothing limits.
+            assert given is not values
+            continue
+        rest = {name: value for name, value in values.items() if name not in given}
+        before, after = run(program, values), run(made.program, rest)
+        assert difference(before, after) is None
+        assert [str(i) for i in before.reads] == [made.name(i.label) for i in after.reads]
+
+
+def check(made: Conversion) -> None:
+    """All edges of all runs are kept by the warps, with no more tokens than a channel holds."""
+    for found in made.graph.runs:
+        before = ordered(streams(made.program, found.trace.values), CONFIG.channel_depth)
+        label = {int(t): rows.instruction.label for rows in found.trace.rows for t in rows.time}
+        for a, b in found.edges.pairs.tolist():
+            assert label[a] in before[label[b]]
+
+
+KNOBS = [NESTS, Knobs(parametric=0, inexact=0), Knobs(branches=0.4, predicates=0.4, inexact=0.1)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_warps_of_random_programs_keep_every_edge(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Texts take most of the time; what is looked at is the program that they are made of.
+    monkeypatch.setattr(instances, "warp_assembly", lambda program, warp, config, name: "")
+    rng = random.Random(seed)
+    program = with_warps(rng, random_program(rng, rng.choice(KNOBS), instructions=8, whiles=0), 5)
+    reduction, channels = rng.choice(list(Reduction)), rng.choice(list(Channels))
+    try:
+        made = convert_instances(program, CONFIG, reduction, channels)
+    except IRError:
+        pytest.skip("a program that does not run, or has loops without a bound")
+    check(made)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("reduction", list(Reduction))
+@pytest.mark.parametrize("seed", range(8))
+def test_throttles_bound_tokens(seed: int, reduction: Reduction, depth: int) -> None:
+    rng = random.Random(seed)
+    program = with_warps(rng, random_program(rng, NESTS, instructions=10), 4)
+    made = unrolled(program)
+    graph = make_graph(made.program, reduction)
+    syncs = reduced(syncs_of(made.program, instance_edges(graph)), reduction)
+    bound = throttled(made.program, syncs, [{}], depth, reduction)
+    numbers = fifo_channels(s.warps for s in bound)
+    warps = with_syncs(made.program, bound, [numbers[s.warps] for s in bound])
+    before = ordered(streams(warps, {}), depth)
+    label = {int(t): rows.instruction.label for rows in graph.runs[0].trace.rows for t in rows.time}
+    for a, b in graph.runs[0].edges.pairs.tolist():
+        assert label[a] in before[label[b]]
+
+
+AHEAD = """
+    @program
+    def ahead():
+        a: Buffer[200]
+        for i in range(20):
+            P = f(write=a[10*i:10*i+10], warp=0)
+        for i in range(20):
+            C = g(read=a[10*i:10*i+10], warp=1)
+"""
+
+
+def test_a_producer_that_nothing_holds_back_is_throttled() -> None:
+    made = convert_instances(program_of(AHEAD), CONFIG)
+    assert made.throttle == tuple((f"C[{n}]", f"P[{n + 8}]") for n in range(12))
+    assert made.channels["C[0]->P[8]"] == 1
+    assert not [e for e in made.entries if not e.data]
+    check(made)
+
+
+def test_more_tokens_into_one_instance_than_a_channel_holds() -> None:
+    text = """
+        @program
+        def p():
+            a: Buffer[200]
+            for i in range(20):
+                P = f(write=a[10*i:10*i+10], warp=0)
+            C = g(read=a, warp=1)
+    """
+    made = convert_instances(program_of(text), CONFIG, Reduction.OBTAINED)
+    check(made)
+    assert sum(e.kept for e in made.entries) == 8
+    assert made.throttle == ()
+
+
+BRANCHES = """
+    @program
+    def p(p: bool, q: bool):
+        a: Buffer[30]
+        P0 = f(write=a[0:20], warp=0)
+        if p:
+            P1 = f(write=a[0:10], warp=0)
+            C1 = g(read=a[0:10], warp=1)
+        else:
+            P2 = f(write=a[10:20], warp=0, when=q)
+        C2 = g(read=a[0:20], warp=1)
+        P3 = f(write=a[0:30], warp=0)
+"""
+
+
+@pytest.mark.parametrize("channels", list(Channels))
+def test_what_a_branch_leaves_out_nobody_awaits(channels: Channels) -> None:
+    made = convert_instances(program_of(BRANCHES), CONFIG, Reduction.FULL, channels)
+    check(made)
+    listed = by_kind(list(made.entries))
+    assert ["P1", "C1"] in listed["data"]
+    assert ["P2", "C2"] in listed["data"]
+    # Where q does not hold, what P0 wrote is still there.
+    assert ["P0", "C2"] in [*listed["data"], *listed["dropped"]]
+    assert ["C2", "P3"] in listed["resource"]
+    taken = streams(made.program, {"p": 1, "q": 0})
+    left = streams(made.program, {"p": 0, "q": 0})
+    assert ("op", "C1") in taken[1]
+    assert sum(kind == "wait" for kind, _ in taken[1]) > sum(kind == "wait" for kind, _ in left[1])
+
+
+def test_tokens_that_would_cross_are_taken_earlier() -> None:
+    text = """
+        @program
+        def p(p: bool):
+            a: Buffer[10]
+            b: Buffer[10]
+            X1 = f(write=a, warp=0)
+            if p:
+                X2 = f(write=b, warp=0)
+                Y2 = g(read=b, warp=1)
+            Y1 = g(read=a, warp=1)
+    """
+    made = convert_instances(program_of(text), CONFIG)
+    check(made)
+    assert made.channels == {"X1->Y1": 0, "X2->Y2": 0}
+    assert streams(made.program, {"p": 1})[1][0] == ("wait", 0)
+
+
+def test_loops_up_to_a_parameter() -> None:
+    text = """
+        @program
+        def p(n: int[1, 4]):
+            a: Buffer[30]
+            for i in range(n):
+                P = f(write=a[10*i:10*i+10], warp=0)
+                C = g(read=a[10*i:10*i+10], warp=1)
+    """
+    made = convert_instances(program_of(text), CONFIG)
+    check(made)
+    assert [e.name for e in made.entries] == ["P[0]->C[0]", "P[1]->C[1]", "P[2]->C[2]"]
+    assert list(made.programs) == [0, 1]
+    assert made.programs[0].startswith("arg r")
+    with pytest.raises(IRError, match="the loop over i"):
+        convert_instances(program_of(text.replace("int[1, 4]", "int")), CONFIG)
+
+
+def rolled(program: Program) -> Mapping[str, list[list[str]]]:
+    return by_kind(rolled_edges(make_graph(program)))
+
+
+def test_rolled_edges_have_distances_in_common_loops() -> None:
+    text = """
+        @program
+        def p():
+            a: Buffer[60]
+            for i in range(4):
+                for j in range(6):
+                    P = f(write=a[10*(j % 3):10*(j % 3)+10], warp=0)
+                    C = g(read=a[10*(j % 3):10*(j % 3)+10], warp=1)
+            D = g(read=a, warp=2)
+    """
+    found = rolled(program_of(text))
+    assert found["data"] == [["P", "C@0,0"], ["P", "D"]]
+    assert found["resource"] == [["C", "P@0,3"], ["C", "P@1,-3"]]
+
+
+def test_many_distances_are_one() -> None:
+    count = MOST_DISTANCES + 6
+    text = f"""
+        @program
+        def p():
+            a: Buffer[{count}]
+            b: Buffer[{count}]
+            for i in range({count}):
+                P = f(write=a[i], warp=0)
+                C = g(read=a[0:i + 1], write=b[i], warp=1)
+    """
+    graph = make_graph(program_of(text), Reduction.OBTAINED)
+    assert len(instance_edges(graph)) == count * (count + 1) // 2
+    assert [(e.source, e.sink) for e in rolled_edges(graph)] == [("P", "C@*")]
+
+
+def test_an_edge_goes_only_where_all_runs_drop_it() -> None:
+    text = """
+        @program
+        def p(p: bool):
+            a: Buffer[10]
+            b: Buffer[10]
+            P1 = f(write=a, warp=0)
+            P2 = f(write=b, warp=0)
+            C1 = g(read=b, warp=1, when=p)
+            C2 = g(read=a, warp=1)
+    """
+    listed = by_kind(instance_edges(make_graph(program_of(text))))
+    assert listed["data"] == [["P1", "C2"], ["P2", "C1"]]
+    listed = by_kind(instance_edges(make_graph(program_of(text.replace(", when=p", "")))))
+    assert listed["dropped"] == [["P1", "C2"]]
+
+
+def test_more_instructions_than_words() -> None:
+    wanted = r"warp 0, P\[0\] to P\[19\]: imem_words must be at least \d+, not 32"
+    with pytest.raises(InputError, match=wanted):
+        convert_instances(program_of(AHEAD), CONFIG.replace(imem_words=32))
