@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sw.ir.expression import Apply
 from sw.ir.program import Program
 from sw.ir.trace import Trace
 from sw.ir.vector import Array
@@ -20,6 +21,9 @@ from sw.warps.compose import fit
 from sw.warps.listing import Graph, Run
 from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
 from sw.warps.tokens import Demand, Sync, Wanted, World, unmet, warp_of
+
+#: Tokens in advance that let the other side go on while a place is in use.
+_SPARE = 2
 
 
 def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
@@ -96,7 +100,7 @@ def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
         made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
         if not made:
             continue
-        sync = min(made, key=lambda s: (world.held(s), world.events(s)))
+        sync = _best(world, demand, made)
         key = sync.signals[0], sync.waits[0]
         if key in best:
             wanted = (*best[key].demands, demand)
@@ -106,6 +110,25 @@ def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
                 continue
         best.setdefault(key, sync)
     return list(best.values())
+
+
+def _best(world: World, demand: Demand, syncs: Sequence[Sync]) -> Sync:
+    """The one of several syncs for a demand that is least in the way.
+
+    Data is handed on as early as possible. A place that is to be used again is given back as seldom as
+    possible, as long as there is another one to go on with: both sides at work in the same place get in each
+    other's way in its memory.
+    """
+    spare = [] if demand.data else [s for s in syncs if s.lead >= _SPARE]
+    if spare:
+        return min(spare, key=lambda s: (_conditions(s), world.events(s), world.held(s)))
+    return min(syncs, key=lambda s: (world.held(s), _conditions(s), world.events(s)))
+
+
+def _conditions(sync: Sync) -> int:
+    """How many operators the predicates of a sync take."""
+    guards = [s.when for s in (*sync.signals, *sync.waits) if s.when is not None]
+    return sum(isinstance(node, Apply) for guard in guards for node in guard.walk())
 
 
 def _at(world: World, demand: Demand, signal: Site, wait: Site) -> Sync | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.expression import Const
-from sw.ir.program import Instruction, Program
+from sw.ir.program import Instruction, Program, instructions
 from sw.ir.scope import retype
 from sw.warps.choose import choose, reduced, world_of
 from sw.warps.listing import Entry, Graph, make_graph, rolled_edges
@@ -71,7 +71,7 @@ def convert(
             f"{names[0]} -> {names[1]} needs channel {needed - 1}: channels must be at least {needed}, "
             f"not {config.channels}"
         )
-    entries, numbers = _listed(rolled_edges(graph), shared)
+    entries, numbers = _listed(program, rolled_edges(graph), shared)
     throttle = tuple(dict.fromkeys(_labels(r.demands)[::-1] for r in shared.throttle))
     return Conversion(emit(program, shared), graph, entries, numbers, throttle, count)
 
@@ -84,18 +84,25 @@ def _labels(demands: Sequence[object]) -> tuple[str, str]:
     return "", ""
 
 
-def _listed(entries: Sequence[Entry], shared: Shared) -> tuple[tuple[Entry, ...], dict[str, int]]:
-    """The edges, kept where a channel serves their instructions, and the channels by edge."""
-    served: dict[tuple[str, str], int] = {}
+def _listed(
+    program: Program, entries: Sequence[Entry], shared: Shared
+) -> tuple[tuple[Entry, ...], dict[str, int]]:
+    """The edges, kept where a channel serves their warps, and the channels by edge."""
+    warp = {s.label: s.warp for s in instructions(program)}
+    exact: dict[tuple[str, str], int] = {}
+    between: dict[tuple[int | None, int | None], int] = {}
     for sync, channel in zip(shared.syncs, shared.channels, strict=True):
+        between.setdefault(sync.warps, channel)
         for d in sync.demands:
             if isinstance(d, Demand):
-                served[d.source.instruction.label, d.sink.instruction.label] = channel
+                exact[d.source.instruction.label, d.sink.instruction.label] = channel
     made, numbers = [], {}
     for e in entries:
-        found = served.get((e.source, e.sink.partition("@")[0])) if e.kept else None
-        made.append(dataclasses.replace(e, kept=found is not None))
-        if found is not None:
+        sink = e.sink.partition("@")[0]
+        found = exact.get((e.source, sink), between.get((warp[e.source], warp[sink])))
+        kept = e.kept and found is not None
+        made.append(dataclasses.replace(e, kept=kept))
+        if kept and found is not None:
             numbers[e.name] = found
     return tuple(made), numbers
 

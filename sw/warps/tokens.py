@@ -148,13 +148,17 @@ class World:
 
     def count(self, events: Array, times: Array) -> Array:
         """How many of some events there are in the runs that these times are of."""
-        before = np.append(self._before(events), events.size)
-        counts: Array = np.diff(before)[self._run(times)]
+        counts: Array = np.array(self._each(events), np.int64)[self._run(times)]
         return counts
 
     def pick(self, events: Array, times: Array, number: Array) -> Array:
         """When the events of these numbers, from 1, come in the runs that these times are of."""
         found: Array = events[self._before(events)[self._run(times)] + number - 1]
+        return found
+
+    def _each(self, events: Array) -> list[int]:
+        """How many events are in each run."""
+        found: list[int] = np.diff(np.append(self._before(events), events.size)).tolist()
         return found
 
     def _before(self, events: Array) -> Array:
@@ -169,11 +173,17 @@ class World:
     ) -> int | None:
         """The most tokens in advance, as far as a channel holds them, that still order what is demanded.
 
-        None where no number does, or where a wait would take a token of a signal that comes later in the
-        program, which could block both.
+        None where no number does, where signals and waits are not equally many in a run that was followed
+        to its end, or where a wait would take a token of a signal that comes later in the program, which
+        could block both.
         """
         lead = self.depth
         given, taken = self.times(signals), self.times(waits)
+        if any(
+            g != t and n is None
+            for g, t, n in zip(self._each(given), self._each(taken), self.counts, strict=True)
+        ):
+            return None
         for demand in demands:
             sources, sinks = demand.times(self)
             if not sources.size:

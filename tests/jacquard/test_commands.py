@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from hw import csr, isa
+from hw.assembly import disassemble_words
 from hw.config import load, preset_names
 from jacquard.report.package import description, header, ports
 from jacquard.report.pages import csr_page, isa_page
@@ -82,7 +83,7 @@ def test_disasm_reads_words_and_hexadecimal_text(jacquard: Any, tmp_path: Path) 
     assert listed["instructions"][0] == {
         "pc": 0,
         "word": f"{words[0]:08x}",
-        "text": "signal 1",
+        "text": disassemble_words(words)[0],
         "instruction": True,
     }
 
