@@ -14,13 +14,16 @@ from cosim.job import Job, Outcome, Region, Simulator, Window
 from cosim.model import predict
 from cosim.refine import refine
 from cosim.settings import MemorySettings
+from hw.assembly import listing
 from hw.config import MachineConfig
+from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.tiling import plan_of_kernel
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.lowering import Observer, lower
 from sw.problem import Product
+from sw.warps.check import Verdict
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,12 @@ class TaskResult(Result):
     kernel: Kernel
     value: np.ndarray
     bandwidth: Mapping[str, int]
+    verdict: Verdict
+
+    @property
+    def checked(self) -> Verdict:
+        """What the checker says of the warps."""
+        return self.verdict
 
     @property
     def name(self) -> str:
@@ -130,6 +139,16 @@ def compile_tasks(
     return [made[task.problem] for task in tasks]
 
 
+def check_kernels(kernels: Sequence[Kernel]) -> list[Verdict]:
+    """What the checker says of the warps of each kernel; one that occurs again is checked once."""
+    made: dict[int, Verdict] = {}
+    for kernel in kernels:
+        if id(kernel) not in made:
+            texts = {warp: listing(words) for warp, words in kernel.programs.items()}
+            made[id(kernel)] = verdict_on(kernel.source, texts, kernel.config)
+    return [made[id(kernel)] for kernel in kernels]
+
+
 def execute(
     tasks: Sequence[Task],
     config: MachineConfig,
@@ -149,6 +168,7 @@ def execute(
     begin = time.perf_counter()
     kernels = compile_tasks(tasks, config, settings, candidates, after)
     jobs = [make_job(k, t.a, t.b, settings, t.name) for k, t in zip(kernels, tasks, strict=True)]
+    verdicts = check_kernels(kernels)
     compiled = time.perf_counter()
     predicted = [predict(config, job) for job in jobs]
     model_seconds = time.perf_counter() - compiled
@@ -158,9 +178,10 @@ def execute(
     machine = simulator()
     progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running {total:,} cycles")
     observed = machine.run(jobs)
+    runs = zip(jobs, predicted, observed, strict=True)
     results: list[Result] = [
-        _result(*parts, settings.bandwidth)
-        for parts in zip(tasks, kernels, jobs, predicted, observed, strict=True)
+        _result(task, kernel, verdict, run, settings.bandwidth)
+        for task, kernel, verdict, run in zip(tasks, kernels, verdicts, runs, strict=True)
     ]
     return Report(
         config,
@@ -174,14 +195,19 @@ def execute(
 
 
 def _result(
-    task: Task, kernel: Kernel, job: Job, predicted: Outcome, observed: Outcome, bandwidth: Mapping[str, int]
+    task: Task,
+    kernel: Kernel,
+    verdict: Verdict,
+    run: tuple[Job, Outcome, Outcome],
+    bandwidth: Mapping[str, int],
 ) -> TaskResult:
+    job, predicted, observed = run
     value = kernel.extract(observed.outputs[0])
     correct = observed.error is None and np.array_equal(value, task.problem.reference(task.a, task.b))
     divergence = compare(kernel.config, job, predicted, observed)
     shaped = value if task.shape is None else value.reshape(task.shape)
     return TaskResult(
-        kernel.config, job, predicted, observed, correct, divergence, task, kernel, shaped, bandwidth
+        kernel.config, job, predicted, observed, correct, divergence, task, kernel, shaped, bandwidth, verdict
     )
 
 

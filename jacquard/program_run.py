@@ -20,7 +20,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
-from hw.isa import TIMING
+from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from sw.binding import Bound, bind
 from sw.functional import Memories, execute
@@ -29,7 +29,7 @@ from sw.ir.program import Program, instructions
 from sw.layout import PAGE, Placement
 from sw.lowering import Observer
 from sw.tiled.split import warps, without_syncs
-from sw.warps.check import Verdict, check
+from sw.warps.check import Verdict
 from sw.warps.convert import convert
 from sw.warps.text import warp_assembly
 
@@ -145,8 +145,7 @@ class ProgramResult(Result):
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
         return super().as_dict() | {
-            "programs": {str(warp): text for warp, text in self.compiled.texts.items()},
-            "checked": self.checked.as_dict(),
+            "programs": {str(warp): text for warp, text in self.compiled.texts.items()}
         }
 
 
@@ -180,14 +179,7 @@ def compile_program(
     # A program of which nothing happens still runs.
     texts = texts or {0: "halt\n"}
     words = {w: assemble(text, f"{made.name}: warp {w}") for w, text in texts.items()}
-    verdict = check(
-        without_syncs(bound.program),
-        texts,
-        channels=config.channels,
-        depth=config.channel_depth,
-        pending_signals=TIMING.pending_signals,
-        registers=config.registers,
-    )
+    verdict = verdict_on(without_syncs(bound.program), texts, config)
     return Compiled(bound, made, texts, words, verdict)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cosim.compare import Divergence
-from cosim.job import Job, Outcome
+from cosim.job import EventKind, Job, Outcome
+from hw.assembly import decode
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.warps.check import Verdict
@@ -68,9 +69,21 @@ class Result(ABC):
         """Results by name."""
 
     @property
-    def checked(self) -> Verdict | None:
-        """What the checker of warps says, where it was asked."""
-        return None
+    @abstractmethod
+    def checked(self) -> Verdict:
+        """What the checker says of the warps."""
+
+    @property
+    def sync_operations(self) -> int:
+        """Waits and signals that the warps executed."""
+        sync = {
+            (warp, pc)
+            for warp, words in self.job.programs.items()
+            for pc, word in enumerate(words)
+            if (code := decode(word)) is not None and code.name in ("wait", "signal")
+        }
+        issued = (e for e in self.observed.events if e.kind is EventKind.ISSUE)
+        return sum((e.warp, e.pc) in sync for e in issued)
 
     @property
     def bound(self) -> str:
@@ -124,6 +137,8 @@ class Result(ABC):
             "correct": self.correct,
             "error": error and {"cause": error.cause.name.lower(), "warp": error.warp, "pc": error.pc},
             "instructions": {str(warp): count for warp, count in self.instructions.items()},
+            "sync_operations": self.sync_operations,
+            "checked": self.checked.as_dict(),
         }
 
 
@@ -184,8 +199,7 @@ class Report:
     @property
     def rejected(self) -> tuple[Result, Verdict] | None:
         """The first result whose warps the checker does not accept, and why."""
-        asked = ((r, r.checked) for r in self.results)
-        return next(((r, verdict) for r, verdict in asked if verdict is not None and not verdict.ok), None)
+        return next(((r, r.checked) for r in self.results if not r.checked.ok), None)
 
     @property
     def proven(self) -> bool:
@@ -210,6 +224,8 @@ class Report:
             "cycles_per_second": self.cycles / self.sim_seconds if self.sim_seconds else 0.0,
             "model_seconds": self.model_seconds,
             "instructions": {str(w): sum(r.instructions.get(w, 0) for r in self.results) for w in warps},
+            "sync_operations": sum(r.sync_operations for r in self.results),
+            "checked": {"ok": self.rejected is None},
             "hw": self.config.hash,
             "operators": [r.as_dict() for r in self.results],
         }

@@ -9,6 +9,7 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.convolution import Convolution
+from sw.ir.program import Program
 from sw.layout import Placement
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent
@@ -19,7 +20,10 @@ PORT_OF = {"a": "load_a", "b": "load_b", "c": "store"}
 
 @dataclass(frozen=True)
 class Kernel:
-    """One product or convolution for one machine: instruction words per warp, and where A, B and C lie."""
+    """One product or convolution for one machine: instruction words per warp, and where A, B and C lie.
+
+    `source` is the sequential tile program that the warps' programs were made from.
+    """
 
     name: str
     problem: Product | Convolution
@@ -28,6 +32,7 @@ class Kernel:
     places: dict[str, Placement]
     extent: Extent
     blocking: Blocking
+    source: Program
 
     @property
     def macs(self) -> int:

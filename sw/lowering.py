@@ -73,7 +73,8 @@ def lower(
             plan, programs = _simpler(plan, bandwidth, memory_bytes, options, error)
     except InputError as error:
         raise InputError(f"{name} ({problem}) on {config.name}: {error}") from None
-    return Kernel(name, problem, config, programs, plan.places, extent_of(problem), plan.blocking)
+    source = retype(emit(plan))
+    return Kernel(name, problem, config, programs, plan.places, extent_of(problem), plan.blocking, source)
 
 
 def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:

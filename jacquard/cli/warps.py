@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.columns import Columns
@@ -17,49 +15,21 @@ from rich.text import Text
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.isa import TIMING
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
+from jacquard.warps import Warped, converted
 from sw.ir.errors import IRError
 from sw.ir.program import Program, instructions
 from sw.ir.trace import Trace, assignments, trace
-from sw.tiled.split import warps
-from sw.warps.convert import convert
 from sw.warps.draw import Figure, figure, to_dot, to_svg
 from sw.warps.graph import unfed
-from sw.warps.instances import convert_instances
-from sw.warps.listing import MOST_RUNS, Entry, Graph, by_kind
+from sw.warps.listing import MOST_RUNS
 from sw.warps.reduce import Reduction
-from sw.warps.text import warp_assembly
 from sw.warps.tree import assign_warps
 from sw.warps.unique import Channels
 
 #: Instances of each run that edges with distances are listed from.
 INSTANCES = 200_000
-#: How often a conversion is repeated with values of parameters for which it turned out to be wrong.
-ROUNDS = 16
-
-
-@dataclass(frozen=True)
-class Result:
-    """What is shown: edges, channels by edge, texts by warp; `nodes` are names with warps, in order."""
-
-    entries: Sequence[Entry]
-    channels: Mapping[str, int]
-    channel_count: int
-    throttle: Sequence[tuple[str, str]]
-    programs: Mapping[int, str]
-    nodes: Sequence[tuple[str, int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON form, without the checker's answer."""
-        return {
-            **by_kind(list(self.entries)),
-            "throttle": [list(pair) for pair in self.throttle],
-            "channels": dict(self.channels),
-            "channel_count": self.channel_count,
-            "programs": {str(warp): text for warp, text in self.programs.items()},
-        }
 
 
 @click.command("warps")
@@ -106,84 +76,17 @@ def command(
     config = machine(hw, settings)
     program = assign_warps(read(file))
     _check(program, config)
-    how = Reduction(reduction), Channels(channels), samples_suffice
-    made, checked = _convert(program, config, _unrolled if unroll else _rolled, *how)
+    how = Reduction(reduction), Channels(channels)
+    made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)
     if dot is not None or svg is not None:
         drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
         _write("--dot", dot, drawn, to_dot)
         _write("--svg", svg, drawn, to_svg)
     if json_:
-        print_json({**made.as_dict(), "checked": checked})
+        print_json(made.as_dict())
     else:
-        _render(made, checked)
-    return 0 if checked["ok"] else 1
-
-
-_Conversion = Callable[
-    [Program, MachineConfig, Reduction, Channels, Sequence[Mapping[str, int]]], tuple[Result, Graph]
-]
-
-
-def _convert(
-    program: Program,
-    config: MachineConfig,
-    convert: _Conversion,
-    reduction: Reduction,
-    channels: Channels,
-    samples_suffice: bool = False,
-) -> tuple[Result, dict[str, Any]]:
-    """The conversion and the checker's answer.
-
-    Where parameters allow more runs than edges are made of, the checker may name values for which edges are
-    missing; with these the conversion is repeated.
-    """
-    from sw.warps.check import check
-
-    also: list[Mapping[str, int]] = []
-    while True:
-        made, graph = convert(program, config, reduction, channels, also)
-        verdict = check(
-            program,
-            made.programs,
-            channels=config.channels,
-            depth=config.channel_depth,
-            pending_signals=TIMING.pending_signals,
-            registers=config.registers,
-            samples_suffice=samples_suffice,
-        )
-        values = dict(verdict.values)
-        if verdict.ok or graph.complete or not values or values in also or len(also) == ROUNDS:
-            return made, verdict.as_dict()
-        also.append(values)
-
-
-def _unrolled(
-    program: Program,
-    config: MachineConfig,
-    reduction: Reduction,
-    channels: Channels,
-    also: Sequence[Mapping[str, int]],
-) -> tuple[Result, Graph]:
-    """Every instance by itself."""
-    made = convert_instances(program, config, reduction, channels, also)
-    nodes = [(made.source.name(s.label), s.warp or 0) for s in instructions(made.source.program)]
-    found = made.entries, made.channels, made.channel_count, made.throttle, made.programs, nodes
-    return Result(*found), made.graph
-
-
-def _rolled(
-    program: Program,
-    config: MachineConfig,
-    reduction: Reduction,
-    channels: Channels,
-    also: Sequence[Mapping[str, int]],
-) -> tuple[Result, Graph]:
-    """With the loops kept."""
-    made = convert(program, config, reduction, channels, also=also)
-    texts = {w: warp_assembly(made.program, w, config, f"warp {w}") for w in warps(made.program)}
-    nodes = [(s.label, s.warp or 0) for s in instructions(program)]
-    found = made.entries, made.channels, made.channel_count, made.throttle, texts, nodes
-    return Result(*found), made.graph
+        _render(made)
+    return 0 if made.verdict.ok else 1
 
 
 def _check(program: Program, config: MachineConfig) -> None:
@@ -214,7 +117,7 @@ def _write(option: str, path: str | None, drawn: Figure, form: Callable[[Figure]
     note(f"written {path}")
 
 
-def _render(made: Result, checked: Mapping[str, Any]) -> None:
+def _render(made: Warped) -> None:
     """Edges with their channels, then the programs."""
     console = Console()
     console = console if console.is_terminal else Console(width=160)
@@ -230,15 +133,16 @@ def _render(made: Result, checked: Mapping[str, Any]) -> None:
     console.print(table)
     panels = [
         Panel(Text(text.rstrip("\n")), title=f"warp {w}", title_align="left", expand=False)
-        for w, text in made.programs.items()
+        for w, text in made.texts.items()
     ]
     console.print(Columns(panels, padding=(0, 1)))
     count = f"{made.channel_count} channel{'' if made.channel_count == 1 else 's'}"
-    if checked["ok"]:
+    verdict = made.verdict
+    if verdict.ok:
         console.print(
-            Text(f"{count}; right ({checked['method']}): {checked['dependences']:,} dependences enforced")
+            Text(f"{count}; right ({verdict.method}): {verdict.dependences:,} dependences enforced")
         )
     else:
-        console.print(Text(f"{count}; wrong: {checked['reason']}"))
-        for line in checked["schedule"]:
+        console.print(Text(f"{count}; wrong: {verdict.reason}"))
+        for line in verdict.schedule:
             console.print(Text(f"  {line}"))

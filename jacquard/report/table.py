@@ -81,13 +81,12 @@ def _verdict(report: Report) -> list[str | Text]:
         lines.append(f"[green]✓[/] model and RTL agree on the cycle of all {report.events:,} events")
     else:
         lines.append(Text(f"✗ {first[0].name}: {first[1]}", "bold red"))
-    verdicts = [r.checked for r in report.results if r.checked is not None]
     if report.rejected is not None:
         result, verdict = report.rejected
         lines.append(Text(f"✗ {result.name}: the warps are wrong: {verdict.reason}", "bold red"))
         lines += [Text(f"  {line}") for line in verdict.schedule]
-    elif verdicts:
-        count = sum(v.dependences for v in verdicts)
+    else:
+        count = sum(r.checked.dependences for r in report.results)
         lines.append(f"[green]✓[/] the warps enforce all {count:,} dependences between them")
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
     lines.append(

@@ -30,6 +30,8 @@ KEYS = {
     "cycles_per_second",
     "model_seconds",
     "instructions",
+    "sync_operations",
+    "checked",
     "hw",
     "operators",
 }
@@ -47,6 +49,10 @@ def test_json_is_one_object_with_the_promised_keys(jacquard: Any, quick: Any) ->
     assert run["utilization"] == pytest.approx(run["macs"] / (run["cycles"] * 16))
     assert run["hw"] == load("test").hash
     assert set(run["instructions"]) == {"0", "1", "2", "3"}
+    assert run["checked"] == {"ok": True}
+    checked = run["operators"][0]["checked"]
+    assert checked["method"] == "exact"
+    assert run["sync_operations"] == 2 * sum(c["tokens"] for c in checked["channels"].values())
     assert run["operators"][0]["shape"] == "5x6x7"
     assert "model:" in ended.err
 

@@ -1,0 +1,114 @@
+"""A sequential tile program as warps with the checker's answer, which tells where to convert again.
+
+Places of waits and signals are derived from some runs of a program, and from the beginning of long ones. The
+checker looks at all of them. Where it finds values of the parameters, or a later instance, for which
+something is missing, the conversion is repeated with more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hw.config import MachineConfig
+from jacquard.checking import verdict_on
+from sw.ir.program import Program, instructions
+from sw.tiled.split import warps
+from sw.warps.check import Verdict
+from sw.warps.convert import INSTANCES, convert
+from sw.warps.instances import convert_instances
+from sw.warps.listing import Entry, Graph, by_kind
+from sw.warps.reduce import Reduction
+from sw.warps.text import warp_assembly
+from sw.warps.unique import Channels
+
+#: How often a conversion is repeated.
+ROUNDS = 16
+#: How many times as many instances each repetition derives places from, and where that ends.
+_GROWTH, _MOST = 8, 400_000
+
+
+@dataclass(frozen=True)
+class Warped:
+    """The warps of a program: edges, channels by edge, throttles, texts by warp, and the checker's verdict.
+
+    `program` is the sequential program with waits and signals. `nodes` are names with warps, in order.
+    """
+
+    program: Program
+    graph: Graph
+    entries: Sequence[Entry]
+    channels: Mapping[str, int]
+    channel_count: int
+    throttle: Sequence[tuple[str, str]]
+    texts: Mapping[int, str]
+    nodes: Sequence[tuple[str, int]]
+    verdict: Verdict
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of `jacquard warps` (docs/warps.md)."""
+        return {
+            **by_kind(list(self.entries)),
+            "throttle": [list(pair) for pair in self.throttle],
+            "channels": dict(self.channels),
+            "channel_count": self.channel_count,
+            "programs": {str(warp): text for warp, text in self.texts.items()},
+            "checked": self.verdict.as_dict(),
+        }
+
+
+def converted(
+    program: Program,
+    config: MachineConfig,
+    reduction: Reduction = Reduction.FULL,
+    channels: Channels = Channels.FIFO,
+    *,
+    unroll: bool = False,
+    samples_suffice: bool = False,
+) -> Warped:
+    """Convert a program whose instructions all have warps, and ask the checker.
+
+    Raises `InputError` for what the machine does not have, `IRError` for a program that fails for all values
+    of its parameters.
+    """
+    also: list[Mapping[str, int]] = []
+    limit = INSTANCES
+    for _ in range(ROUNDS):
+        made = _made(program, config, reduction, channels, unroll, samples_suffice, also, limit)
+        values, runs = dict(made.verdict.values), made.graph.runs
+        if made.verdict.ok or made.graph.complete:
+            break
+        if values and values not in also and all(dict(r.trace.values) != values for r in runs):
+            also.append(values)
+        elif not unroll and limit < _MOST and not all(r.trace.complete for r in runs):
+            limit *= _GROWTH
+        else:
+            break
+    return made
+
+
+def _made(
+    program: Program,
+    config: MachineConfig,
+    reduction: Reduction,
+    channels: Channels,
+    unroll: bool,
+    samples_suffice: bool,
+    also: Sequence[Mapping[str, int]],
+    limit: int,
+) -> Warped:
+    """One conversion: with the loops kept, or every instance by itself."""
+    if unroll:
+        flat = convert_instances(program, config, reduction, channels, also)
+        nodes = [(flat.source.name(s.label), s.warp or 0) for s in instructions(flat.source.program)]
+        texts, made = flat.programs, (flat.program, flat.graph, flat.entries, flat.channels)
+        more = flat.channel_count, flat.throttle
+    else:
+        rolled = convert(program, config, reduction, channels, also=also, limit=limit)
+        nodes = [(s.label, s.warp or 0) for s in instructions(program)]
+        texts = {w: warp_assembly(rolled.program, w, config, f"warp {w}") for w in warps(rolled.program)}
+        made = rolled.program, rolled.graph, rolled.entries, dict(rolled.channels)
+        more = rolled.channel_count, rolled.throttle
+    verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
+    return Warped(*made, *more, texts, nodes, verdict)
