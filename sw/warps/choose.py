@@ -20,7 +20,7 @@ from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
 from sw.warps.listing import Graph, Run
 from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
-from sw.warps.tokens import Demand, Sync, Wanted, World, unmet, warp_of
+from sw.warps.tokens import Demand, Pair, Sync, Wanted, World, unmet, warp_of
 
 #: Tokens in advance that let the other side go on while a place is in use.
 _SPARE = 2
@@ -95,13 +95,13 @@ def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
         given, taken = signals(demand.source, around), waits(demand.sink, around)
         options.append([(s, w) for s, n in given for w, m in taken if n == m])
     world.add(site for found in options for both in found for site in both)
-    best: dict[tuple[Site, Site], Sync] = {}
+    best: dict[tuple[Pair, Site, Site], Sync] = {}
     for demand, found in zip(demands, options, strict=True):
         made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
         if not made:
             continue
         sync = _best(world, demand, made)
-        key = sync.signals[0], sync.waits[0]
+        key = sync.warps, sync.signals[0], sync.waits[0]
         if key in best:
             wanted = (*best[key].demands, demand)
             lead = world.lead(sync.signals, sync.waits, wanted)

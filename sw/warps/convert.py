@@ -72,8 +72,13 @@ def convert(
             f"not {config.channels}"
         )
     entries, numbers = _listed(program, rolled_edges(graph), shared)
-    throttle = tuple(dict.fromkeys(_labels(r.demands)[::-1] for r in shared.throttle))
-    return Conversion(emit(program, shared), graph, entries, numbers, throttle, count)
+    given = dict(zip((s.warps for s in shared.syncs), shared.channels, strict=True))
+    throttle: dict[tuple[str, str], None] = {}
+    for room in shared.throttle:
+        sink, source = _labels(room.demands)[::-1]
+        throttle[sink, source] = None
+        numbers.setdefault(f"{sink}->{source}", given[room.warps])
+    return Conversion(emit(program, shared), graph, entries, numbers, tuple(throttle), count)
 
 
 def _labels(demands: Sequence[object]) -> tuple[str, str]:
