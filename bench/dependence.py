@@ -64,7 +64,8 @@ def soundness(programs: int, first: int, runs: int, every: int, console: Console
     plan = sw.dependence.plan
     settings: dict[str, int] = {name: getattr(plan, name) for name in _LIMITS}
     good = True
-    each = max(1, programs // (3 * len(KINDS)))
+    # Rounded up: at least as many as asked for.
+    each = -(-programs // (3 * len(KINDS)))
     for name, knobs in KINDS.items():
         for way in ("as it is", "summed up", "in frames"):
             edges = real = distances = real_distances = missing = number = ran = 0

@@ -52,6 +52,10 @@ class Definition:
         return self.visible and self.sure and not self.swept and self.happens == 1
 
 
+#: A set of definitions that keeps its order.
+Definitions = dict[Definition, None]
+
+
 @dataclass(eq=False, slots=True)
 class Top:
     """A definition that surely wrote the element last, of all that was before."""
@@ -65,6 +69,8 @@ class Maybe:
 
     definition: Definition
     below: Cell
+    #: Its definitions that are to be seen, once they were asked for.
+    known: Definitions | None = field(default=None, repr=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -74,6 +80,7 @@ class Phi:
     condition: Truth | None
     first: Cell
     second: Cell
+    known: Definitions | None = field(default=None, repr=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +89,7 @@ class Stacked:
 
     upper: Cell
     lower: Cell
+    known: Definitions | None = field(default=None, repr=False)
 
 
 @dataclass(eq=False, slots=True)
@@ -102,26 +110,44 @@ def stack(upper: Cell, lower: Cell) -> Cell:
     return Stacked(upper, lower)
 
 
-def definitions(cells: list[Cell]) -> dict[Definition, None]:
-    """All definitions in some chains, in no particular order."""
-    found: dict[Definition, None] = {}
+def visible_in(cell: Cell) -> Definitions:
+    """The definitions in a chain that are to be seen, in no particular order; not to be changed."""
+    if isinstance(cell, Top):
+        return {cell.definition: None} if cell.definition.visible else {}
+    if isinstance(cell, Rest):
+        return {}
+    if cell.known is not None:
+        return cell.known
+    if isinstance(cell, Maybe):
+        # Most chains grow by one definition at a time.
+        below = cell.below
+        before = None if isinstance(below, Top | Rest) else below.known
+        if before is not None:
+            cell.known = {**before, cell.definition: None} if cell.definition.visible else before
+            return cell.known
+    found: Definitions = {}
     seen: set[int] = set()
-    pending = list(cells)
+    pending: list[Cell] = [cell]
     while pending:
-        cell = pending.pop()
-        if id(cell) in seen:
+        part = pending.pop()
+        if isinstance(part, Top):
+            if part.definition.visible:
+                found[part.definition] = None
             continue
-        seen.add(id(cell))
-        kind = type(cell)
-        if kind is Top:
-            found[cell.definition] = None  # type: ignore[union-attr]
-        elif kind is Maybe:
-            found[cell.definition] = None  # type: ignore[union-attr]
-            pending.append(cell.below)  # type: ignore[union-attr]
-        elif kind is Phi:
-            pending += (cell.first, cell.second)  # type: ignore[union-attr]
-        elif kind is Stacked:
-            pending += (cell.upper, cell.lower)  # type: ignore[union-attr]
+        if isinstance(part, Rest) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if part.known is not None:
+            found.update(part.known)
+        elif isinstance(part, Maybe):
+            if part.definition.visible:
+                found[part.definition] = None
+            pending.append(part.below)
+        elif isinstance(part, Phi):
+            pending += (part.first, part.second)
+        else:
+            pending += (part.upper, part.lower)
+    cell.known = found
     return found
 
 

@@ -17,10 +17,11 @@ from sw.dependence.conditions import Condition, Truth, assume, between
 from sw.dependence.forms import Facts, Value, add, bounds, whole
 from sw.dependence.places import Place, Places
 from sw.dependence.plan import Plan, make_plan
-from sw.dependence.query import UNIQUE, Budget, Use, meets, seen, tight_facts
+from sw.dependence.query import Budget, meets, seen
 from sw.dependence.region_map import Leaf, change, extent
 from sw.dependence.scalars import Evaluator
 from sw.dependence.state import Branched, State, unchanged
+from sw.dependence.uses import UNIQUE, Use, tight_facts
 from sw.ir.expression import Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import ANY, Access, Assign, If, Instruction, Program, Region, Statement
@@ -224,11 +225,17 @@ class Executor:
     ) -> None:
         """Record what is alive for a use of one buffer; its walk may take one `part`-th of the steps left.
 
+        `part` is 0 for what was before a loop.
+
         `more`: this is a further part of a read, which has had the few steps of its own.
         """
-        allowed = (0 if more else self.plan.least_steps) + (self.steps // part if part else 0)
+        details = self.record.details
+        if part:
+            allowed = (0 if more else self.plan.least_steps) + self.steps // part
+        else:
+            allowed = self.plan.steps_before
         budget = Budget(allowed)
-        found = seen(self.state.maps[buffer], self.extents[buffer], use, budget)
+        found = seen(self.state.maps[buffer], self.extents[buffer], use, budget, details is not None)
         self.steps = max(0, self.steps - (allowed - max(0, budget.steps)))
         self.work += allowed - budget.steps + len(found) + _TIGHT_WORK * len(use.tight) + _READ_WORK
         if self.work > self.limit:
@@ -237,6 +244,8 @@ class Executor:
         for d, areas in found.items():
             facts = use.facts
             common = d.loops and self.loops and d.loops[0] == self.loops[0]
+            if not common and details is None and d.label in sources:
+                continue
             if d.swept:
                 if common:
                     tight = tight_facts(d, use)
@@ -251,8 +260,8 @@ class Executor:
                 listed = self.distances(s, d, facts)
                 self.work += len(listed)
                 distances.update(listed)
-            if self.record.details is not None:
-                self.record.details.append(
+            if details is not None:
+                details.append(
                     Seen(s.label, index, d.label, d.index, buffer, tuple(areas), self.iteration, d.iteration)
                 )
 

@@ -97,11 +97,13 @@ def scale(a: Value, factor: int) -> Value:
 
 def make(factors: dict[Symbol, int], constant: int) -> Value:
     """The form with these factors, modulo 2^32."""
-    terms = [(s, wrap(f)) for s, f in factors.items() if f]
+    terms = [(s, f if LOW <= f < HIGH else wrap(f)) for s, f in factors.items() if f]
     if len(terms) > 1:
         terms.sort(key=_number)
     terms = [t for t in terms if t[1]]
-    return Form(tuple(terms), wrap(constant)) if terms else wrap(constant)
+    if not LOW <= constant < HIGH:
+        constant = wrap(constant)
+    return Form(tuple(terms), constant) if terms else constant
 
 
 def _number(term: tuple[Symbol, int]) -> int:
@@ -147,7 +149,7 @@ def whole(value: Value, facts: Facts = NO_FACTS) -> Bounds:
         return value, value
     low = high = value.constant
     for symbol, f in value.terms:
-        a, b = symbol_bounds(symbol, facts)
+        a, b = symbol_bounds(symbol, facts) if facts else (symbol.low, symbol.high)
         if f > 0:
             low, high = low + f * a, high + f * b
         else:

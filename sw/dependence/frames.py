@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from sw.dependence.events import Array, Grid, evaluate, spread
-from sw.dependence.forms import Symbol, Value, factor_of, fits, substitute
+from sw.dependence.events import Array, spread
+from sw.dependence.motion import Event, Motion
 from sw.dependence.nest import Access, Level
 
 #: A read, a write, iterations between (None: any), and the same of loops further in.
 Pairs = Iterable[tuple[Access, Access, int | None, tuple[int, ...]]]
 Recorder = Callable[[Pairs], None]
-#: Steps per iteration by dimension, and the factors of symbols that stay the same.
-Motion = tuple[tuple[int, ...], tuple[tuple[tuple[int, int], ...], ...]]
 #: Cells per access on average, and of any frame; steps back that are told apart.
 _CELLS, _MIN_CELLS, _MOST_STEPS = 400, 400_000, 96
 #: Pairs that are made at a time, and of any frame per access.
@@ -35,76 +32,17 @@ _ANY = -1
 _FAR = 1 << 60
 
 
-@dataclass(eq=False)
-class Event:
-    """An access in the iterations of those loops further in that are told apart, and when it happens."""
-
-    access: Access
-    grid: Grid
-    levels: tuple[Level, ...]
-    times: Array
-    depth: int
-
-    def motion(self, symbol: Symbol) -> Motion | None:
-        """How it moves, with what stays the same in all iterations; None where it has no one step."""
-        if self.access.box is None:
-            return None
-        steps, fixed = [], []
-        for start, stop in self.access.box:
-            if not (fits(start) and fits(stop)) or factor_of(start, symbol) != factor_of(stop, symbol):
-                return None
-            steps.append(factor_of(start, symbol))
-            outer = self.outer(start)
-            if outer != self.outer(stop):
-                return None
-            fixed.append(outer)
-        return tuple(steps), tuple(fixed)
-
-    def outer(self, value: Value) -> tuple[tuple[int, int], ...]:
-        """The factors of the loops around, by their symbols' numbers."""
-        factors = ((level.symbol.number, factor_of(value, level.symbol)) for level in self.outside())
-        return tuple((n, f) for n, f in factors if f)
-
-    def outside(self) -> tuple[Level, ...]:
-        """The loops around the one whose iterations are compared."""
-        return self.access.levels[: self.depth]
-
-    def extents(self, symbol: Symbol) -> tuple[Array, Array, Array, Array]:
-        """First and last place that it may, and that it surely touches, in the frame; (dimension, row)."""
-        assert self.access.box is not None
-        outer_low, outer_high, inner_low, inner_high = [], [], [], []
-        for start, stop in self.access.box:
-            low, late = self.row(self.inner(start, symbol))
-            early, high = self.row(self.inner(stop, symbol))
-            outer_low.append(low)
-            outer_high.append(high)
-            inner_low.append(late)
-            inner_high.append(early)
-        return np.stack(outer_low), np.stack(outer_high), np.stack(inner_low), np.stack(inner_high)
-
-    def inner(self, value: Value, symbol: Symbol) -> Value:
-        """What is left of a place in the frame."""
-        for known in (symbol, *(level.symbol for level in self.outside())):
-            value = substitute(value, known, 0)
-        return value
-
-    def row(self, value: Value) -> tuple[Array, Array]:
-        """Smallest and largest value in every row."""
-        low, high = evaluate(value, self.grid)
-        return (
-            np.broadcast_to(np.asarray(low, dtype=np.int64), self.grid.rows),
-            np.broadcast_to(np.asarray(high, dtype=np.int64), self.grid.rows),
-        )
-
-
 class Frame:
     """The events of one step; `loose` where they are compared by their extents in all iterations only."""
 
     def __init__(self, motion: Motion | None, events: list[Event], level: Level, last: int):
         self.events, self.level, self.last = events, level, last
         self.writes = np.array([e.access.write for e in events], dtype=bool)
-        self.first = np.array([e.times.min(initial=_FAR) for e in events], dtype=np.int64)
-        self.end = np.array([e.times.max(initial=-1) for e in events], dtype=np.int64)
+        if any(e.levels for e in events):
+            self.first = np.array([e.times.min(initial=_FAR) for e in events], dtype=np.int64)
+            self.end = np.array([e.times.max(initial=-1) for e in events], dtype=np.int64)
+        else:
+            self.first = self.end = np.concatenate([e.times for e in events])
         #: When a write is wholly overwritten within its iteration.
         self.death = np.full(len(events), _FAR, dtype=np.int64)
         self.open = np.ones(len(events), dtype=bool)
@@ -125,21 +63,31 @@ class Frame:
     def _place(self, step: tuple[int, ...]) -> bool:
         """Spread the events over cells; False if there would be too many."""
         symbol, events = self.level.symbol, self.events
-        parts = [e.extents(symbol) for e in events]
-        low, high, late, early = (np.concatenate([p[n] for p in parts], axis=1) for n in range(4))
         rows = [e.grid.rows for e in events]
-        owner = np.repeat(np.arange(len(events), dtype=np.int64), rows)
-        row = np.concatenate([np.arange(n, dtype=np.int64) for n in rows])
-        time = np.concatenate([e.times for e in events])
+        owner = np.arange(len(events), dtype=np.int64)
+        single = not any(e.levels for e in events)
+        if single:
+            table = np.array([e.numbers(symbol) for e in events], dtype=np.int64)
+            low, high, late, early = np.ascontiguousarray(table.transpose(2, 1, 0))
+            row, time = np.zeros(len(events), dtype=np.int64), self.first
+        else:
+            parts = [e.extents(symbol) for e in events]
+            low, high, late, early = (np.concatenate([p[n] for p in parts], axis=1) for n in range(4))
+            owner = np.repeat(owner, rows)
+            row = np.concatenate([np.arange(n, dtype=np.int64) for n in rows])
+            time = np.concatenate([e.times for e in events])
         keep = (high > low).all(axis=0)
         low, high, late, early = low[:, keep], high[:, keep], late[:, keep], early[:, keep]
         self.owner, self.row, self.time = owner[keep], row[keep], time[keep]
         if not self.owner.size:
             return False
-        least = np.full((len(events), len(step)), _FAR, dtype=np.int64)
-        most = np.full((len(events), len(step)), -_FAR, dtype=np.int64)
-        np.minimum.at(least, self.owner, low.T)
-        np.maximum.at(most, self.owner, high.T)
+        if single and self.owner.size == len(events):
+            least, most = low.T, high.T
+        else:
+            least = np.full((len(events), len(step)), _FAR, dtype=np.int64)
+            most = np.full((len(events), len(step)), -_FAR, dtype=np.int64)
+            np.minimum.at(least, self.owner, low.T)
+            np.maximum.at(most, self.owner, high.T)
         self.extents = step, least, most
         certain = np.array([e.access.certain <= e.depth for e in self.events], dtype=bool)[self.owner]
         hides = certain & self.writes[self.owner] & (early > late).all(axis=0)

@@ -258,7 +258,7 @@ def most_of(ex: Executor, head: Head, plan: LoopPlan) -> int:
     ex.state.open()
     k = ex.state.evaluator.symbols.fresh("k", 0, max(0, most - 1))
     restart(ex, head, plan)
-    summary = summarise(ex, head, plan, k)
+    summary = summarise(ex, head, plan, k, False)
     ex.state.undo()
     return min(most, summary.most)
 

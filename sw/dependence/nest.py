@@ -182,9 +182,7 @@ class _Collector:
                         hull = ex.whole_hull(buffer)
                         self.add(Access(s, index, write, buffer, None, hull, NEVER, self.levels, self.slot))
                     continue
-                integer = ex.state.evaluator.integer
-                ends = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in access.box)
-                place = ex.places.placed(access.buffer, ends, facts)
+                place = ex.places.placed(access.buffer, ex.places.box(access, facts), facts)
                 if place.outside:
                     self.plain = False
                 if place.hull is not None:

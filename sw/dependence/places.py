@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sw.dependence.cells import Box, SymbolicBox
-from sw.dependence.forms import Facts, Value, add, bounds, whole
+from sw.dependence.forms import FULL, Facts, Form, Symbol, Value, add, bounds, make, whole
 from sw.dependence.scalars import Evaluator
 from sw.ir.expression import Const, Var
 from sw.ir.program import Region
-from sw.ir.types import HIGH, LOW
+from sw.ir.types import HIGH, LOW, wrap
 
 #: A constant, and names with factors.
 _Named = tuple[int, tuple[tuple[str, int], ...]]
@@ -41,19 +41,64 @@ class Places:
         known = self.known.get(id(region))
         if known is not None:
             return known
-        sums = self.sums.get(id(region))
-        if sums is None:
-            sums = self.sums[id(region)] = _named(self.evaluator, region)
+        sums = self.sums_of(region)
         if sums:
             fast = self.known_numbers(region.buffer, sums)
             if fast is not None:
                 return fast
-        integer = self.evaluator.integer
-        box = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in region.box)
-        place = self.placed(region.buffer, box, facts)
+        place = self.placed(region.buffer, self.box(region, facts), facts)
         if all(isinstance(i.start, Const) and isinstance(i.stop, Const) for i in region.box):
             self.known[id(region)] = place
         return place
+
+    def sums_of(self, region: Region) -> list[tuple[_Named, _Named]]:
+        """The ends of a region as sums of variables; nothing where they are not sums."""
+        sums = self.sums.get(id(region))
+        if sums is None:
+            sums = self.sums[id(region)] = _named(self.evaluator, region)
+        return sums
+
+    def box(self, region: Region, facts: Facts) -> SymbolicBox:
+        """The ends of a region now; forms with the same terms share them."""
+        found: list[tuple[Value, Value]] = []
+        for start, stop in self.sums_of(region):
+            low = self.sum(start)
+            if low is None:
+                break
+            high: Value | None
+            if stop[1] is not start[1]:
+                high = self.sum(stop)
+                if high is None:
+                    break
+            elif type(low) is Form:
+                high = Form(low.terms, wrap(low.constant + stop[0] - start[0]))
+            else:
+                assert isinstance(low, int)
+                high = wrap(low + stop[0] - start[0])
+            found.append((low, high))
+        if len(found) == len(region.box):
+            return tuple(found)
+        integer = self.evaluator.integer
+        return tuple((integer(i.start, facts), integer(i.stop, facts)) for i in region.box)
+
+    def sum(self, named: _Named) -> Value | None:
+        """The value of a sum; None where a variable has none."""
+        constant, terms = named
+        values = self.evaluator.values
+        factors: dict[Symbol, int] = {}
+        for name, factor in terms:
+            value = values.get(name)
+            if type(value) is int:
+                constant += factor * value
+            elif type(value) is Form:
+                constant += factor * value.constant
+                if factor == 1 and len(terms) == 1:
+                    return Form(value.terms, wrap(constant))
+                for symbol, f in value.terms:
+                    factors[symbol] = factors.get(symbol, 0) + factor * f
+            else:
+                return None
+        return make(factors, constant) if factors else wrap(constant)
 
     def known_numbers(self, buffer: str, sums: list[tuple[_Named, _Named]]) -> Place | None:
         """A place where all numbers are known; None where they are not."""
@@ -99,12 +144,25 @@ class Places:
                 hull.append((low, high))
                 sure.append((low, high))
                 continue
-            (start_low, start_high), (stop_low, stop_high) = bounds(start, facts), bounds(stop, facts)
-            size_high = bounds(size, facts)[1]
-            apart = add(stop, start, -1)
-            if stop_high <= start_low or (isinstance(apart, int) and apart <= 0):
-                return Place(box, None, None)
-            filled = filled and (start_high < stop_low or _longer(start, stop, facts))
+            size_high = size if isinstance(size, int) else bounds(size, facts)[1]
+            if isinstance(start, Form) and isinstance(stop, Form) and start.terms is stop.terms:
+                # The same sum at two places: what is known of one says all of the other.
+                (start_low, start_high), length = whole(start, facts), stop.constant - start.constant
+                stop_low, stop_high = start_low + length, start_high + length
+                fit = start_low >= _LOW and start_high < _HIGH, stop_low >= _LOW and stop_high < _HIGH
+                if wrap(length) <= 0 or (all(fit) and stop_high <= start_low):
+                    return Place(box, None, None)
+                filled = filled and all(fit)
+                if not fit[0]:
+                    start_low, start_high = FULL
+                if not fit[1]:
+                    stop_low, stop_high = FULL
+            else:
+                (start_low, start_high), (stop_low, stop_high) = bounds(start, facts), bounds(stop, facts)
+                apart = add(stop, start, -1)
+                if stop_high <= start_low or (isinstance(apart, int) and apart <= 0):
+                    return Place(box, None, None)
+                filled = filled and (start_high < stop_low or _longer(start, stop, facts))
             if start_high < 0 or stop_low > size_high:
                 outside = True
             hull.append((max(start_low, 0), min(stop_high, size_high)))
@@ -128,6 +186,8 @@ def _named(evaluator: Evaluator, region: Region) -> list[tuple[_Named, _Named]]:
             if len(named) < len(terms):
                 return []
             ends.append((constant, named))
+        if ends[0][1] == ends[1][1]:
+            ends[1] = ends[1][0], ends[0][1]
         found.append((ends[0], ends[1]))
     return found
 

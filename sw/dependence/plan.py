@@ -51,6 +51,8 @@ class Plan:
     loops: dict[int, LoopPlan] = field(default_factory=dict)
     steps: int = _STEPS
     least_steps: int = _LEAST_STEPS
+    #: The same of a read of what was before a loop that is run in frames: its region says little.
+    steps_before: int = _LEAST_STEPS
 
 
 def make_plan(program: Program) -> Plan:
@@ -60,7 +62,8 @@ def make_plan(program: Program) -> Plan:
         if isinstance(s, Instruction):
             plan.order[s.label] = len(plan.order)
     size = max(1, len(plan.order))
-    plan.least_steps = _LEAST_STEPS if size <= _LARGE else _FEWER_STEPS
+    if size > _LARGE:
+        plan.least_steps, plan.steps_before = _FEWER_STEPS, 0
     share = max(_INSTANCES, _PER_INSTRUCTION * size) / size
     cells = max(_CELLS, _CELLS_PER_INSTRUCTION * size) / size
     work = max(_WORK, _WORK_PER_INSTRUCTION * size) / size

@@ -10,57 +10,38 @@ which is sound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sw.dependence.cells import (
+    REST,
     Box,
     Cell,
     Definition,
+    Definitions,
     Phi,
     Rest,
     Stacked,
     SymbolicBox,
     Top,
-    definitions,
+    visible_in,
 )
 from sw.dependence.conditions import assume, decide
 from sw.dependence.forms import (
-    PLACES,
-    Bounds,
     Facts,
     Form,
-    Terms,
     Value,
     add,
     at_most,
     differences,
-    symbol_bounds,
     whole,
 )
-from sw.dependence.region_map import Node, pieces
+from sw.dependence.region_map import Branch, Leaf, Node, content
+from sw.dependence.uses import Use, tight_facts
 
 #: Later certain writes with symbolic bounds that are remembered on a walk.
 _KILLS = 6
 #: Times that a walk comes through the same place with different knowledge.
 _VISITS = 6
-#: Two numbers that are equal modulo 2^32 are equal if one is a difference of places and the other below this.
-UNIQUE = 3 * PLACES
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """A read as it happens: its symbolic box (None: unknown address), its hull, and what is known."""
-
-    box: SymbolicBox | None
-    hull: Box
-    facts: Facts
-    #: The box if its ends are not known numbers, which then say more than an area of the hull.
-    inexact: SymbolicBox | None = field(init=False)
-    #: What follows from overlapping a definition of many iterations, once it was asked for.
-    tight: dict[Definition, Facts | None] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inexact", None if self.box == self.hull else self.box)
 
 
 @dataclass(slots=True)
@@ -70,28 +51,88 @@ class Budget:
     steps: int
 
 
-def seen(root: Node, extents: Box, use: Use, budget: Budget) -> dict[Definition, list[Box]]:
-    """The definitions that a read may see, with the parts of its region where."""
+def seen(
+    root: Node, extents: Box, use: Use, budget: Budget, areas: bool = True
+) -> dict[Definition, list[Box]]:
+    """The definitions that a read may see, with the parts of its region where if `areas` are asked for."""
     found: dict[Definition, list[Box]] = {}
-    left: list[Cell] = []
-    for part, sections in pieces(root, extents, use.hull):
-        if len(sections) == 1 and type(sections[0]) is Top:
-            d = sections[0].definition
-            if d.plain:
-                found.setdefault(d, []).append(_clip(part, use.hull))
+    hull, one = use.hull, len(use.hull) == 1
+    #: What counts as seen because the budget is used up.
+    rest: Definitions = {}
+    if one:
+        root, extents = _down(root, *extents[0], *hull[0])
+    pending: list[tuple[Node, Box, list[Cell]]] = [(root, extents, [])]
+    while pending:
+        node, part, above = pending.pop()
+        if type(node) is Leaf:
+            cell = node.cell
+            if not above and type(cell) is Top and cell.definition.plain:
+                if areas:
+                    found.setdefault(cell.definition, []).append(_clip(part, hull))
+                else:
+                    found[cell.definition] = _NOWHERE
                 continue
-        if budget.steps > 0:
-            area = _clip(part, use.hull)
-            exact = _Walk(use, area).run(sections, budget)
-            if exact is not None:
-                for d in exact:
-                    found.setdefault(d, []).append(area)
-                continue
-        left += sections
-    for d in definitions(left):
-        if d.visible:
-            found.setdefault(d, []).append(_clip(d.hull, use.hull))
+            sections = [*above, cell]
+            if budget.steps > 0:
+                area = _clip(part, hull)
+                exact = _Walk(use, area).run(sections, budget)
+                if exact is not None:
+                    for d in exact:
+                        if areas:
+                            found.setdefault(d, []).append(area)
+                        else:
+                            found[d] = _NOWHERE
+                    continue
+            for section in sections:
+                rest.update(visible_in(section))
+            continue
+        assert type(node) is Branch
+        if budget.steps <= 0 and _within(part, hull):
+            for section in above:
+                rest.update(visible_in(section))
+            rest.update(content(node)[0])
+            continue
+        if node.over is not REST:
+            above = [*above, node.over]
+        axis, cut = node.axis, node.cut
+        start, stop = hull[axis]
+        low, high = part[axis]
+        if stop > cut:
+            right = ((cut, high),) if one else (*part[:axis], (cut, high), *part[axis + 1 :])
+            pending.append((node.right, right, above))
+        if start < cut:
+            left = ((low, cut),) if one else (*part[:axis], (low, cut), *part[axis + 1 :])
+            pending.append((node.left, left, above))
+    for d in rest:
+        if areas:
+            found.setdefault(d, []).append(_clip(d.hull, hull))
+        else:
+            found[d] = _NOWHERE
     return found
+
+
+def _down(node: Node, low: int, high: int, start: int, stop: int) -> tuple[Node, Box]:
+    """The smallest node of one dimension that holds an interval, and its extents."""
+    while type(node) is Branch and node.over is REST:
+        cut = node.cut
+        if stop <= cut:
+            node, high = node.left, cut
+        elif start >= cut:
+            node, low = node.right, cut
+        else:
+            break
+    return node, ((low, high),)
+
+
+#: The parts of a read where nobody asks for them.
+_NOWHERE: list[Box] = []
+
+
+def _within(part: Box, hull: Box) -> bool:
+    """Whether a box lies in another one."""
+    if len(part) == 1:
+        return part[0][0] >= hull[0][0] and part[0][1] <= hull[0][1]
+    return all(a >= start and b <= stop for (a, b), (start, stop) in zip(part, hull, strict=True))
 
 
 def _clip(part: Box, hull: Box) -> Box:
@@ -303,58 +344,3 @@ def _merged(a: SymbolicBox, b: SymbolicBox, facts: Facts) -> SymbolicBox | None:
         if at_most(other, middle, facts) and at_most(start, other, facts) and at_most(middle, stop, facts):
             return (*a[:axis], (start, stop), *a[axis + 1 :])
     return None
-
-
-def tight_facts(d: Definition, use: Use) -> Facts | None:
-    """What follows from a definition of many iterations overlapping a read; None if it cannot."""
-    if d not in use.tight:
-        use.tight[d] = tighten(d, use, use.hull, use.facts)
-    return use.tight[d]
-
-
-def tighten(d: Definition, use: Use, area: Box, facts: Facts) -> Facts | None:
-    """Facts about the symbols of a definition that follow from its overlapping a read; None if it cannot."""
-    if d.box is None:
-        return facts
-    # Each form is at most 0. Iterations count from 0; places are known modulo 2^32 only.
-    known = dict(facts)
-    counts = [add(0, n, -1) for n in d.iteration]
-    places: list[Value] = []
-    for axis, (start, stop) in enumerate(d.box):
-        for low, high in (area[axis], *((use.box[axis],) if use.box is not None else ())):
-            places += (add(add(start, high, -1), 1), add(add(low, stop, -1), 1))
-    for _ in range(3):
-        before = len(known), tuple(known.values())
-        for form in counts:
-            if not _at_most_zero(form, known):
-                return None
-        for form in places:
-            low, high = whole(form, known)
-            if low > -UNIQUE and high < UNIQUE and not _at_most_zero(form, known):
-                return None
-        if before == (len(known), tuple(known.values())):
-            break
-    return known
-
-
-def _at_most_zero(form: Value, known: dict[Terms, Bounds]) -> bool:
-    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if it cannot be."""
-    if isinstance(form, int):
-        return form <= 0
-    if whole(form, known)[0] > 0:
-        return False
-    # Term by term: what is known of sums of symbols does not say how much one of them leaves to the others.
-    least = form.constant
-    for symbol, f in form.terms:
-        a, b = symbol_bounds(symbol, known)
-        least += f * a if f > 0 else f * b
-    for symbol, f in form.terms:
-        a, b = symbol_bounds(symbol, known)
-        # f·symbol is at most what the others leave at their least.
-        room = (f * a if f > 0 else f * b) - least
-        low, high = (a, min(b, room // f)) if f > 0 else (max(a, -(room // -f)), b)
-        if low > high:
-            return False
-        if (low, high) != (a, b):
-            known[((symbol, 1),)] = (low, high)
-    return True

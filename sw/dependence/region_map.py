@@ -11,9 +11,21 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sw.dependence.cells import REST, Box, Cell, Definition, Joiner, Maybe, Rest, Top, stack
+from sw.dependence.cells import (
+    REST,
+    Box,
+    Cell,
+    Definition,
+    Definitions,
+    Joiner,
+    Maybe,
+    Rest,
+    Top,
+    stack,
+    visible_in,
+)
 
 
 @dataclass(eq=False, slots=True)
@@ -32,9 +44,13 @@ class Branch:
     left: Node
     right: Node
     over: Cell = REST
+    #: What `content` found.
+    known: Content | None = field(default=None, repr=False)
 
 
 Node = Leaf | Branch
+#: Definitions, and whether every chain is one plain definition.
+Content = tuple[Definitions, bool]
 
 
 def extent(size: int) -> int:
@@ -73,20 +89,23 @@ def put(node: Node, low: int, high: int, start: int, stop: int, leaf: Leaf) -> N
         if node.over is not REST:  # type: ignore[union-attr]
             left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
     if start < cut:
-        left = put(left, low, cut, start, stop, leaf)
+        left = leaf if start <= low and cut <= stop else put(left, low, cut, start, stop, leaf)
     if stop > cut:
-        right = put(right, cut, high, start, stop, leaf)
+        right = leaf if start <= cut and high <= stop else put(right, cut, high, start, stop, leaf)
     if type(left) is Leaf and type(right) is Leaf and left.cell is right.cell:
         return left
     return Branch(0, cut, left, right)
 
 
 def put_all(
-    node: Node, low: int, high: int, starts: list[int], stops: list[int], i: int, j: int, leaf: Leaf
+    node: Node, low: int, high: int, starts: list[int], stops: list[int], i: int, j: int, leaves: list[Leaf]
 ) -> Node:
-    """The map over [low, high) with the intervals i to j - 1, in order and apart, replaced."""
+    """The map over [low, high) with intervals i to j - 1, in order and apart, each replaced by its leaf."""
     if j - i == 1:
-        return put(node, low, high, max(starts[i], low), min(stops[i], high), leaf)
+        start, stop = starts[i], stops[i]
+        if start <= low and high <= stop:
+            return leaves[i]
+        return put(node, low, high, start, stop, leaves[i])
     cut = low + high >> 1
     if type(node) is Leaf:
         left: Node = node
@@ -97,42 +116,73 @@ def put_all(
             left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
     end, begin = bisect_left(starts, cut, i, j), bisect_right(stops, cut, i, j)
     if end > i:
-        left = put_all(left, low, cut, starts, stops, i, end, leaf)
+        left = put_all(left, low, cut, starts, stops, i, end, leaves)
     if begin < j:
-        right = put_all(right, cut, high, starts, stops, begin, j, leaf)
+        right = put_all(right, cut, high, starts, stops, begin, j, leaves)
     return _branch(0, cut, left, right)
 
 
-def tops(
-    node: Node,
-    extents: tuple[int, int],
-    starts: list[int],
-    stops: list[int],
-    found: dict[Definition, None],
-) -> list[tuple[int, int]]:
-    """Find the plain definitions in intervals, in order and apart, of a map of one dimension.
+def parts(
+    node: Node, extents: tuple[int, int], starts: list[int], stops: list[int]
+) -> tuple[list[int], list[int], list[int], list[Definition]]:
+    """The parts with one chain that intervals, in order and apart, touch in a map of one dimension.
 
-    What is returned are the parts whose chains are longer than one such definition.
+    Where they start and stop, in order; where it is one plain definition its number, counted from 1, else
+    0; the definitions.
     """
-    long: list[tuple[int, int]] = []
+    lows: list[int] = []
+    highs: list[int] = []
+    found: list[int] = []
+    numbers: dict[Cell, int] = {}
+    plain: list[Definition] = []
     pending = [(node, *extents, 0, len(starts))]
     while pending:
         node, low, high, i, j = pending.pop()
         if type(node) is Leaf:
             cell = node.cell
-            if type(cell) is Top and cell.definition.plain:
-                found[cell.definition] = None
-                continue
+            number = numbers.get(cell)
+            if number is None:
+                number = 0
+                if type(cell) is Top and cell.definition.plain:
+                    plain.append(cell.definition)
+                    number = len(plain)
+                numbers[cell] = number
+            found.append(number)
         elif node.over is REST:  # type: ignore[union-attr]
             cut = low + high >> 1
-            end, begin = bisect_left(starts, cut, i, j), bisect_right(stops, cut, i, j)
-            if end > i:
-                pending.append((node.left, low, cut, i, end))  # type: ignore[union-attr]
-            if begin < j:
-                pending.append((node.right, cut, high, begin, j))  # type: ignore[union-attr]
+            if starts[j - 1] >= cut:
+                pending.append((node.right, cut, high, bisect_right(stops, cut, i, j), j))  # type: ignore[union-attr]
+            elif stops[j - 1] > cut:
+                pending.append((node.right, cut, high, j - 1, j))  # type: ignore[union-attr]
+            if starts[i] < cut:
+                pending.append((node.left, low, cut, i, bisect_left(starts, cut, i, j)))  # type: ignore[union-attr]
             continue
-        long += [(max(starts[n], low), min(stops[n], high)) for n in range(i, j)]
-    return long
+        else:
+            found.append(0)
+        lows.append(low)
+        highs.append(high)
+    return lows, highs, found, plain
+
+
+def over(node: Node, low: int, high: int, start: int, stop: int, adder: _Adder) -> Node:
+    """The map of one dimension over [low, high) with a possible write over [start, stop)."""
+    if start <= low and high <= stop:
+        return adder.over(node)
+    cut = low + high >> 1
+    if type(node) is Leaf:
+        left: Node = node
+        right: Node = node
+    else:
+        left, right = node.left, node.right  # type: ignore[union-attr]
+        if node.over is not REST:  # type: ignore[union-attr]
+            left, right = lay(left, node.over), lay(right, node.over)  # type: ignore[union-attr]
+    if start < cut:
+        left = over(left, low, cut, start, stop, adder)
+    if stop > cut:
+        right = over(right, cut, high, start, stop, adder)
+    if type(left) is Leaf and type(right) is Leaf and left.cell is right.cell:
+        return left
+    return Branch(0, cut, left, right)
 
 
 class _Adder:
@@ -163,8 +213,10 @@ def change(node: Node, extents: Box, box: Box, change_to: Leaf | Definition) -> 
 
     `extents` are the node's; `box` is not empty and within them.
     """
-    if len(box) == 1 and type(change_to) is Leaf:
-        return put(node, *extents[0], *box[0], change_to)
+    if len(box) == 1:
+        if isinstance(change_to, Leaf):
+            return put(node, *extents[0], *box[0], change_to)
+        return over(node, *extents[0], *box[0], _Adder(change_to))
     adder = _Adder(change_to) if isinstance(change_to, Definition) else None
     lows, highs = [a for a, _ in extents], [b for _, b in extents]
 
@@ -202,6 +254,23 @@ def change(node: Node, extents: Box, box: Box, change_to: Leaf | Definition) -> 
     return visit(node)
 
 
+def content(node: Node) -> Content:
+    """The definitions to be seen anywhere in a node, not to be changed; whether all chains are plain."""
+    if type(node) is Leaf:
+        cell = node.cell
+        return visible_in(cell), type(cell) is Top and cell.definition.plain
+    assert type(node) is Branch
+    found = node.known
+    if found is None:
+        left, plain = content(node.left)
+        right, also = content(node.right)
+        known = left if left is right else {**left, **right}
+        if node.over is not REST:
+            known = {**visible_in(node.over), **known}
+        found = node.known = known, plain and also and node.over is REST
+    return found
+
+
 def pieces(node: Node, extents: Box, box: Box) -> Iterator[tuple[Box, list[Cell]]]:
     """The parts of a box with one chain each, and the chain in sections, newest first."""
     pending: list[tuple[Node, Box, list[Cell]]] = [(node, extents, [])]
@@ -234,10 +303,15 @@ def join(a: Node, b: Node, joiner: Joiner) -> Node:
         return a if cell is a.cell else Leaf(cell)
     if type(a) is Branch and type(b) is Branch:
         if a.axis == b.axis and a.cut == b.cut:
-            if a.over is b.over or (a.left is b.left and a.right is b.right):
-                left, right = join(a.left, b.left, joiner), join(a.right, b.right, joiner)
+            a_left, a_right, b_left, b_right = a.left, a.right, b.left, b.right
+            if a.over is b.over or (a_left is b_left and a_right is b_right):
+                left = a_left if a_left is b_left else join(a_left, b_left, joiner)
+                right = a_right if a_right is b_right else join(a_right, b_right, joiner)
                 return Branch(a.axis, a.cut, left, right, joiner(a.over, b.over))
-            a_left, a_right, b_left, b_right = *_halves(a), *_halves(b)
+            if a.over is not REST:
+                a_left, a_right = lay(a_left, a.over), lay(a_right, a.over)
+            if b.over is not REST:
+                b_left, b_right = lay(b_left, b.over), lay(b_right, b.over)
             return _branch(a.axis, a.cut, join(a_left, b_left, joiner), join(a_right, b_right, joiner))
         a_left, a_right = _halves(a)
         b_left, b_right = (_restrict(b, a.axis, a.cut, lower) for lower in (True, False))
@@ -253,6 +327,8 @@ def _halves(node: Node) -> tuple[Node, Node]:
     if type(node) is Leaf:
         return node, node
     assert type(node) is Branch
+    if node.over is REST:
+        return node.left, node.right
     return lay(node.left, node.over), lay(node.right, node.over)
 
 

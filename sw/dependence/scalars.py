@@ -271,12 +271,16 @@ class Evaluator:
 def _sum_of(expr: Expr) -> Sum:
     if isinstance(expr, Const):
         return expr.value, ()
-    if not isinstance(expr, Apply) or expr.op not in _SUMS:
+    if not isinstance(expr, Apply):
+        return 0, ((expr, 1),)
+    op = expr.op
+    if op is not Op.ADD and op is not Op.SUB and op is not Op.MUL:
         return 0, ((expr, 1),)
     a, b = _sum_of(expr.args[0]), _sum_of(expr.args[1])
-    if expr.op is not Op.MUL:
-        sign = 1 if expr.op is Op.ADD else -1
-        return a[0] + sign * b[0], a[1] + tuple((atom, sign * f) for atom, f in b[1])
+    if op is Op.ADD:
+        return a[0] + b[0], a[1] + b[1]
+    if op is Op.SUB:
+        return a[0] - b[0], a[1] + tuple((atom, -f) for atom, f in b[1])
     if a[1]:
         a, b = b, a
     return (0, ((expr, 1),)) if a[1] else (a[0] * b[0], tuple((atom, a[0] * f) for atom, f in b[1]))

@@ -15,9 +15,10 @@ import numpy as np
 from sw.dependence.cells import Box
 from sw.dependence.events import Grids
 from sw.dependence.execute import ANY_DISTANCE, Component, Executor
-from sw.dependence.frames import Event, Frame, Motion, Pairs
+from sw.dependence.frames import Frame, Pairs
+from sw.dependence.motion import Event, Motion
 from sw.dependence.nest import Access, Level, Nest
-from sw.dependence.query import Use
+from sw.dependence.uses import Use
 
 #: Rows that loops of known length within each other may have, and all of a body per instruction.
 _MOST_ROWS, _ROWS = 64, 24

@@ -43,16 +43,19 @@ class Write:
 
 @dataclass
 class Summary:
-    """The writes of a body in one iteration, and the most iterations that its regions allow."""
+    """The writes of a body in one iteration, or the most iterations that its regions allow."""
 
     writes: list[Write] = field(default_factory=list)
     most: int = ENDLESS
 
 
-def summarise(ex: Executor, head: Head, plan: LoopPlan, number: Value) -> Summary:
-    """The writes of one iteration of a loop; scalars change in the state, memory does not."""
+def summarise(ex: Executor, head: Head, plan: LoopPlan, number: Value, writes: bool = True) -> Summary:
+    """The writes of one iteration of a loop; scalars change in the state, memory does not.
+
+    Without `writes` the most iterations are asked for, else only the writes.
+    """
     summary = Summary()
-    _Walker(ex, summary).iteration(head, plan, number, True)
+    _Walker(ex, summary, writes).iteration(head, plan, number, True)
     return summary
 
 
@@ -62,7 +65,8 @@ class _Walker:
 
     ex: Executor
     summary: Summary
-    number: Symbol | None = None
+    #: Whether writes are asked for.
+    writes: bool
 
     def iteration(self, head: Head, plan: LoopPlan, number: Value, certain: bool) -> None:
         from sw.dependence.heads import value_at
@@ -120,16 +124,20 @@ class _Walker:
         # Made before everything else of the loop, so that what varies in it has a higher number.
         symbol = ex.state.evaluator.symbols.fresh("j", 0, most - 1)
         restart(ex, head, plan)
-        first = len(self.summary.writes)
-        at_least = self.summary.most
-        self.iteration(head, plan, symbol, certain)
-        self.summary.writes[first:] = _at_the_end(self.summary.writes[first:])
-        self.summary.most = at_least
-        count = exact_count(head)
-        for write in self.summary.writes[first:]:
-            if write.sure is not None:
-                write.sure = swept(write.sure, symbol.terms[0][0], count, ex) if count is not None else None
-        restart(ex, head, plan)
+        if self.writes:
+            # Without them nothing in here counts: loops further in limit themselves only.
+            first = len(self.summary.writes)
+            at_least = self.summary.most
+            self.iteration(head, plan, symbol, certain)
+            self.summary.writes[first:] = _at_the_end(self.summary.writes[first:])
+            self.summary.most = at_least
+            count = exact_count(head)
+            for write in self.summary.writes[first:]:
+                if write.sure is not None:
+                    write.sure = (
+                        swept(write.sure, symbol.terms[0][0], count, ex) if count is not None else None
+                    )
+            restart(ex, head, plan)
         if isinstance(s, For):
             ex.state.forget(s.variable)
 
@@ -143,6 +151,8 @@ class _Walker:
                 return
         reads, writes = effects(s)
         surely = certain and happens == 1
+        if not (surely or self.writes):
+            return
         for index, access in enumerate(writes):
             if access is ANY:
                 for buffer in ex.state.maps:
@@ -154,8 +164,9 @@ class _Walker:
                 continue
             assert isinstance(access, Region)
             place = ex.places.place(access, facts)
-            if surely:
+            if not self.writes:
                 self.limit(access.buffer, place, facts)
+                continue
             if place.hull is None:
                 continue
             d = Definition(
@@ -163,7 +174,7 @@ class _Walker:
             )
             d.hull = place.hull
             self.summary.writes.append(Write(d, place.box if surely else None))
-        if surely:
+        if not self.writes:
             for access in reads:
                 if isinstance(access, Region) and len(access.box) == 1:
                     self.limit(access.buffer, ex.places.place(access, facts), facts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sw.dependence.cells import Box, Definition, definitions
+from sw.dependence.cells import Box, Definition, visible_in
 from sw.dependence.execute import ENTRY, Executor, execute
 from sw.dependence.region_map import pieces
 from sw.ir.program import Instruction, Program
@@ -105,7 +105,7 @@ def _kill_set(ex: Executor, descriptor: _Descriptor, d: Definition) -> list[Box]
     gone: list[Box] = []
     buffer = descriptor.buffer
     for part, sections in pieces(ex.state.maps[buffer], ex.extents[buffer], descriptor.hull):
-        if d not in definitions(sections):
+        if not any(d in visible_in(section) for section in sections):
             pairs = zip(part, descriptor.hull, strict=True)
             gone.append(tuple((max(a, low), min(b, high)) for (a, b), (low, high) in pairs))
     return merge(gone)

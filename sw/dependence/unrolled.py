@@ -8,12 +8,14 @@ what it leaves. The result is that of running iteration by iteration.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 
 from sw.dependence.cells import Box, Definition, Top
 from sw.dependence.events import (
     Array,
+    Grid,
     Grids,
     Truths,
     UnfitError,
@@ -26,10 +28,10 @@ from sw.dependence.events import (
     spread,
 )
 from sw.dependence.execute import Executor
-from sw.dependence.forms import fits
+from sw.dependence.forms import Form, Value, fits
 from sw.dependence.nest import Access, Level, Nest
-from sw.dependence.query import Use
-from sw.dependence.region_map import Leaf, put_all, tops
+from sw.dependence.region_map import Leaf, parts, put_all
+from sw.dependence.uses import Use
 
 _MOST_KEY = 1 << 62
 
@@ -68,16 +70,18 @@ class _Part:
         starts: list[list[Array]] = [[] for _ in shape]
         stops: list[list[Array]] = [[] for _ in shape]
         self.rows = [grids.of(a.levels).rows for a in accesses]
-        for access, rows in zip(accesses, self.rows, strict=True):
+        for access in accesses:
             assert access.box is not None
             for axis, (size, ends) in enumerate(zip(shape, access.box, strict=True)):
                 if not isinstance(size, int) or not all(map(fits, ends)):
                     raise UnfitError
-                for end, into in zip(ends, (starts, stops), strict=True):
-                    low, high = evaluate(end, grids.of(access.levels))
-                    if low is not high:
-                        raise UnfitError
-                    into[axis].append(np.broadcast_to(np.asarray(low, dtype=np.int64), rows))
+                grid = grids.of(access.levels)
+                first, end = ends
+                starts[axis].append(_exactly(first, grid))
+                if isinstance(first, Form) and isinstance(end, Form) and first.terms is end.terms:
+                    stops[axis].append(starts[axis][-1] + (end.constant - first.constant))
+                else:
+                    stops[axis].append(_exactly(end, grid))
         start = np.stack([np.concatenate(s) for s in starts])
         stop = np.stack([np.concatenate(s) for s in stops])
         self.owner = np.repeat(np.arange(len(accesses), dtype=np.int64), self.rows)
@@ -141,23 +145,53 @@ class _Part:
         if uses.size:
             self.pairs(ex, uses, sources)
         outer = ~self.is_write & ~self.inside
-        for owner, cells in groups(self.owner[self.box[outer]], self.cells[outer]):
-            access = self.accesses[owner]
-            if len(self.extents) == 1:
-                found: dict[Definition, None] = {}
-                starts, stops = intervals_of(cells, self.ends[0])
-                node = ex.state.maps[self.buffer]
-                boxes: list[Box] = [
-                    (b,) for b in tops(node, ex.extents[self.buffer][0], starts, stops, found)
-                ]
-                served = ex.record.sources[access.instruction.label]
-                for d in found:
-                    served.setdefault(d.label, set())
-            else:
-                boxes = boxes_of(cells, self.ends)
-            for n, box in enumerate(boxes):
-                use = Use(box, box, ex.state.facts)
-                ex.see(access.instruction, access.index, self.buffer, use, more=n > 0)
+        owners, cells = self.owner[self.box[outer]], self.cells[outer]
+        if len(self.extents) == 1 and cells.size:
+            self.before(ex, owners, cells)
+            return
+        for owner, own in groups(owners, cells):
+            self.see(ex, owner, boxes_of(own, self.ends))
+
+    def see(self, ex: Executor, owner: int, boxes: Iterable[Box]) -> None:
+        """Record what an access sees of the state before the loop in some boxes."""
+        access = self.accesses[owner]
+        for n, box in enumerate(boxes):
+            use = Use(box, box, ex.state.facts)
+            ex.see(access.instruction, access.index, self.buffer, use, more=n > 0)
+
+    def before(self, ex: Executor, owners: Array, cells: Array) -> None:
+        """Record what accesses see of the state before the loop in cells of one dimension.
+
+        The map is gone through once for all of them.
+        """
+        lows, highs, found, definitions = parts(
+            ex.state.maps[self.buffer],
+            ex.extents[self.buffer][0],
+            *intervals_of(np.unique(cells), self.ends[0]),
+        )
+        number = np.array(found, dtype=np.int64)
+        order = np.lexsort((cells, owners))
+        owners, cells = owners[order], cells[order]
+        first = np.ones(cells.size, dtype=bool)
+        first[1:] = (owners[1:] != owners[:-1]) | (cells[1:] - cells[:-1] > 1)
+        last = np.append(first[1:], True)
+        starts, stops = self.ends[0][cells[first]], self.ends[0][cells[last] + 1]
+        owners = owners[first]
+        begin = np.searchsorted(lows, starts, side="right") - 1
+        touched, interval = spread(begin[None], (np.searchsorted(lows, stops) - begin)[None], (1,))
+        base = len(definitions) + 1
+        long: dict[int, list[Box]] = {}
+        some = number[touched] == 0
+        for n, part in zip(interval[some].tolist(), touched[some].tolist(), strict=True):
+            box = ((max(int(starts[n]), lows[part]), min(int(stops[n]), highs[part])),)
+            long.setdefault(int(owners[n]), []).append(box)
+        for key in np.unique(owners[interval] * base + number[touched]).tolist():
+            owner, n = divmod(key, base)
+            if n:
+                label = self.accesses[owner].instruction.label
+                ex.record.sources[label].setdefault(definitions[n - 1].label, set())
+        for owner, boxes in long.items():
+            self.see(ex, owner, boxes)
 
     def pairs(self, ex: Executor, uses: Array, sources: Array) -> None:
         """Record the pairs of boxes, with the distances in their common loops."""
@@ -191,21 +225,49 @@ class _Part:
         if not self.cells.size:
             return
         last = np.concatenate((self.cells[1:] != self.cells[:-1], [True])) & self.inside
-        for owner, cells in groups(self.owner[self.box[self.source[last]]], self.cells[last]):
+        owners, cells = self.owner[self.box[self.source[last]]], self.cells[last]
+        if len(self.extents) == 1:
+            if cells.size:
+                self.put(ex, owners, cells)
+            return
+        for owner, own in groups(owners, cells):
             access = self.accesses[owner]
             label = access.instruction.label
-            if len(self.extents) == 1:
-                starts, stops = intervals_of(cells, self.ends[0])
-                # All of its pieces are one definition: nothing asks for the box of a plain one.
-                hull = ((starts[0], stops[-1]),)
-                d = Definition(label, access.index, (), (), self.buffer, hull, hull=hull)
-                node, (low, high) = ex.state.maps[self.buffer], ex.extents[self.buffer][0]
-                node = put_all(node, low, high, starts, stops, 0, len(starts), Leaf(Top(d)))
-                ex.state.set_map(self.buffer, node)
-                continue
-            boxes = boxes_of(cells, self.ends)
-            for box in boxes:
+            for box in boxes_of(own, self.ends):
                 ex.define(Definition(label, access.index, (), (), self.buffer, box), box, box)
+
+    def put(self, ex: Executor, owners: Array, cells: Array) -> None:
+        """Put the last writes of cells of one dimension, in order, into the state, all at once."""
+        first = np.ones(cells.size, dtype=bool)
+        first[1:] = (owners[1:] != owners[:-1]) | (cells[1:] - cells[:-1] > 1)
+        last = np.append(first[1:], True)
+        starts = self.ends[0][cells[first]].tolist()
+        stops = self.ends[0][cells[last] + 1].tolist()
+        made: dict[int, Leaf] = {}
+        leaves = []
+        for owner, start, stop in zip(owners[first].tolist(), starts, stops, strict=True):
+            leaf = made.get(owner)
+            if leaf is None:
+                access = self.accesses[owner]
+                d = Definition(access.instruction.label, access.index, (), (), self.buffer, None)
+                leaf = made[owner] = Leaf(Top(d))
+                d.hull = ((start, stop),)
+            else:
+                d = leaf.cell.definition  # type: ignore[union-attr]
+                d.hull = ((d.hull[0][0], stop),)
+            # All of its pieces are one definition: nothing asks for the box of a plain one.
+            d.box = d.hull
+            leaves.append(leaf)
+        node, (low, high) = ex.state.maps[self.buffer], ex.extents[self.buffer][0]
+        ex.state.set_map(self.buffer, put_all(node, low, high, starts, stops, 0, len(starts), leaves))
+
+
+def _exactly(value: Value, grid: Grid) -> Array:
+    """The value in every row; raises `UnfitError` where it is not known."""
+    low, high = evaluate(value, grid)
+    if low is not high:
+        raise UnfitError
+    return low if isinstance(low, np.ndarray) else np.full(grid.rows, low, dtype=np.int64)
 
 
 def _distinct(table: Array) -> Array:
