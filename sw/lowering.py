@@ -29,18 +29,26 @@ ALTERNATIVES = 64
 
 #: Sees the program after a step: its name, and the program.
 Observer = Callable[[str, Program], None]
+#: Puts waits and signals into the sequential program of a machine.
+Synchroniser = Callable[[Program, MachineConfig], Program]
 
 
 def _nothing(step: str, program: Program) -> None:
     """Looks at no step."""
 
 
+def _converted(program: Program, config: MachineConfig) -> Program:
+    """The program with the waits and signals that `sw.warps` finds."""
+    return convert(program, config).program
+
+
 @dataclass(frozen=True)
 class Options:
-    """How programs are made: what is kept in registers, and who looks at each step."""
+    """How programs are made: what is kept in registers, who looks at each step, who orders the warps."""
 
     strategy: Strategy = Strategy.BUDGET
     after: Observer = _nothing
+    synchronise: Synchroniser = _converted
 
 
 def lower(
@@ -53,16 +61,18 @@ def lower(
     blocking: Blocking | None = None,
     strategy: Strategy = Strategy.BUDGET,
     after: Observer = _nothing,
+    synchronise: Synchroniser = _converted,
 ) -> Kernel:
     """Compile a product or convolution for a machine.
 
     `bandwidth` (bytes per cycle by port) tells of ports that will be slower than their width; it only
     guides the choice of tiles, which `blocking` sets instead. Where registers, loops or instruction memory do
     not suffice for the best tiles, the next best are tried. `after` sees the tile program after each step.
+    `synchronise` puts in waits and signals in place of those of `sw.warps`, for comparison.
     Raises `InputError` when the machine lacks warps, channels, registers, loops, windows, buffer or memory
     for it.
     """
-    options = Options(strategy, after)
+    options = Options(strategy, after, synchronise)
     try:
         plan = make_nest(problem, config, bandwidth, memory_bytes, blocking)
         try:
@@ -81,7 +91,7 @@ def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:
     """The words of every warp of an arranged problem."""
     program = retype(emit(plan))
     options.after("emit", program)
-    program = convert(program, plan.config).program
+    program = options.synchronise(program, plan.config)
     options.after("convert to warps", program)
     program = retype(Canonicalize()(program))
     options.after("canonicalize", program)

@@ -1,0 +1,229 @@
+"""Three ways to order the warps of an emitted program, to compare `sw.warps` with (`bench.sync`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from hw.config import MachineConfig
+from sw.arrangement import GEMM, HALVES, INNER, LOAD_A, LOAD_B, STORE, Loop
+from sw.ir.expression import Const, Expr, Op, apply
+from sw.ir.program import For, Instruction, Program, instructions
+from sw.ir.scope import retype
+from sw.ir.trace import trace
+from sw.ir.vector import Array
+from sw.tiled.forms import both, count, index
+from sw.tiled.split import replaced
+from sw.warps.candidates import behind, meeting
+from sw.warps.convert import INSTANCES
+from sw.warps.graph import edges
+from sw.warps.sites import Gap, Order, Site, Spot, insert, passings, spots
+
+# A barrier
+
+
+def barrier(program: Program, config: MachineConfig) -> Program:
+    """The program with barriers of all warps between dependent phases."""
+    made = trace(program, {}, INSTANCES)
+    pairs = edges(made).pairs
+    places = spots(program)
+    which = np.zeros(made.count, np.int64)
+    for n, rows in enumerate(made.rows):
+        which[rows.time] = n
+    limit = None if made.complete else made.count
+    sites: list[Site] = []
+    while (bad := _open(program, sites, pairs, limit)) is not None:
+        source, sink = (places[int(which[t])] for t in bad)
+        sites.append(Site(sink.ancestor(meeting(source, sink)), Order.WAIT))
+    for site in list(sites):
+        rest = [s for s in sites if s is not site]
+        if _open(program, rest, pairs, limit) is None:
+            sites = rest
+    warps = sorted({s.warp for s in instructions(program) if s.warp is not None})
+    draft = _Draft(program)
+    for site in sites:
+        draft.meet(site.gap, warps)
+    return draft.program()
+
+
+def _open(program: Program, sites: Sequence[Site], pairs: Array, limit: int | None) -> tuple[int, int] | None:
+    """The first pair of dependent instances, by the later one, that no site lies between."""
+    passing = passings(program, sites, {}, limit)
+    at = np.sort(np.concatenate([np.empty(0, np.int64), *passing.passes.values()]))
+    early, late = passing.times[pairs[:, 0]], passing.times[pairs[:, 1]]
+    bad = pairs[np.searchsorted(at, early) == np.searchsorted(at, late)]
+    if not bad.size:
+        return None
+    first = bad[np.lexsort((bad[:, 0], bad[:, 1]))[0]]
+    return int(first[0]), int(first[1])
+
+
+# The program with waits and signals
+
+
+class _Draft:
+    """A program that gets waits and signals, with tokens that are there at the start."""
+
+    def __init__(self, program: Program):
+        self.source = program
+        self.additions: defaultdict[Gap, list[Instruction]] = defaultdict(list)
+        #: Tokens to give at the start, and for those that stand for several, how many.
+        self.advance: list[Instruction] = []
+        self.times: dict[str, int] = {}
+        self.channels: dict[object, int] = {}
+
+    def operation(self, name: str, warp: int, channel: object, when: Expr | None, times: int) -> Instruction:
+        """Waits or signals of a warp on the channel that is for something."""
+        label = f"{name}_{len(self.times)}"
+        self.times[label] = times
+        number = self.channels.setdefault(channel, len(self.channels))
+        return Instruction(label, name, warp=warp, when=when, operands=(("channel", Const(number)),))
+
+    def add(
+        self, gap: Gap, name: str, warp: int, channel: object, when: Expr | None = None, times: int = 1
+    ) -> None:
+        """Put one or several into a gap, behind those that are there."""
+        self.additions[gap].append(self.operation(name, warp, channel, when, times))
+
+    def lead(self, warp: int, channel: object, tokens: int) -> None:
+        """Tokens that a warp gives at the start."""
+        self.advance.append(self.operation("signal", warp, channel, None, tokens))
+
+    def meet(self, gap: Gap, warps: Sequence[int]) -> None:
+        """All warps meet: each tells the array's, which then tells them all."""
+        hub = GEMM if GEMM in warps else warps[0]
+        others = [w for w in warps if w != hub]
+        for w in others:
+            self.add(gap, "signal", w, ("come", w))
+            self.add(gap, "wait", hub, ("come", w))
+        for w in others:
+            self.add(gap, "signal", hub, ("go", w))
+            self.add(gap, "wait", w, ("go", w))
+
+    def program(self) -> Program:
+        """The whole. The fewest tokens come first, so that nobody waits for those of others."""
+        made = insert(self.source, self.additions)
+        advance = sorted(self.advance, key=lambda s: self.times[s.label])
+        return retype(dataclasses.replace(made, body=replaced((*advance, *made.body), self.repeated)))
+
+    def repeated(self, s: Instruction) -> tuple[Instruction | For]:
+        """An instruction, or a loop where it stands for several."""
+        times = self.times.get(s.label, 1)
+        if times == 1:
+            return (s,)
+        return (For(f"of_{s.label}", Const(0), Const(times), Const(1), (s,)),)
+
+
+# Tokens between neighbours
+
+
+class _Pipeline:
+    """What load, product and store of an emitted program stand in."""
+
+    def __init__(self, program: Program):
+        places = {s.instruction.label: s for s in spots(program)}
+        product, store = places["G"], places["S"]
+        self.front = product.gap
+        self.back = behind(places.get("GA", product).gap)
+        self.store = store.gap
+        self.places = {warp: places[label].gap for warp, label in ((LOAD_A, "LA"), (LOAD_B, "LB"))}
+        #: Whether the present inner tile is there at all.
+        self.there = store.instruction.when
+        self.loops = _loops(product)
+        self.steps = math.prod(loop.count for loop in self.loops if loop.name == "k")
+        self.parts = math.prod(loop.count for loop in self.loops if loop.name == INNER)
+        self.loads = {LOAD_A: _loops(places["LA"]), LOAD_B: _loops(places["LB"])}
+        self.stored = [loop for loop in _loops(store) if loop.name != INNER]
+        size = program.buffer("accumulator").shape[0]
+        assert isinstance(size, Const)
+        self.halves = size.value
+
+    def products(self, warp: int) -> int:
+        """How many products read what a load brings."""
+        return math.prod(loop.count for loop in self.loops[len(self.loads[warp]) :])
+
+    def is_last(self, holds: bool) -> Expr | None:
+        """Whether the step of k is, or is not, the last one; None where there is but one."""
+        variable = index(self.loops, "k")
+        return variable and apply(Op.EQ if holds else Op.NE, variable, self.steps - 1)
+
+    def is_later(self, holds: bool) -> Expr | None:
+        """Whether the step of k is, or is not, a later one than the first; None where there is but one."""
+        variable = index(self.loops, "k")
+        return variable and apply(Op.NE if holds else Op.EQ, variable, 0)
+
+
+def _loops(spot: Spot) -> list[Loop]:
+    """The loops around an instruction, each of a known number of steps."""
+    return [Loop(loop.variable, loop.stop.value) for loop, _ in spot.loops if isinstance(loop.stop, Const)]
+
+
+def tokens(program: Program, config: MachineConfig) -> Program:
+    """The program with a token for each pair of instructions of neighbouring engines that use one tile.
+
+    A load's warp, and the store's, follow the loops over products, to give and take a token for each. Tokens
+    of places that are free are there at the start.
+    """
+    p, draft = _Pipeline(program), _Draft(program)
+    full, free = ("full", STORE), ("free", STORE)
+    # Signals fire one after the other, and at the end the store is all that is awaited.
+    draft.add(p.back, "signal", GEMM, full, p.there)
+    for warp, loops in p.loads.items():
+        draft.add(p.front, "signal", warp, ("full", warp), p.there)
+        draft.add(p.front, "wait", GEMM, ("full", warp), p.there)
+        if loops:
+            draft.add(p.back, "signal", GEMM, ("free", warp))
+            draft.add(p.places[warp], "wait", warp, ("free", warp), times=p.products(warp))
+            draft.lead(GEMM, ("free", warp), HALVES * p.products(warp))
+    if p.steps > 1:
+        # A store gives a token for each product: one at once, the others in the next tile's loops.
+        draft.add(p.back, "signal", STORE, free, p.is_later(True))
+        draft.add(p.back, "wait", STORE, full, both(p.there, p.is_last(False)))
+    draft.add(p.store, "wait", STORE, full, p.there)
+    draft.add(behind(p.store), "signal", STORE, free)
+    draft.add(p.front, "wait", GEMM, free)
+    draft.lead(STORE, free, ((p.halves - 1) * p.steps + 1) * p.parts)
+    return draft.program()
+
+
+# A channel for each place
+
+
+def values(program: Program, config: MachineConfig) -> Program:
+    """The program with a full and an empty channel for each place of a tile in a buffer.
+
+    Every product that reads a tile takes a token of its own for it and gives one back.
+    """
+    p, draft = _Pipeline(program), _Draft(program)
+    # The store comes first: signals fire one after the other, and at the end it is all that is awaited.
+    for place, turn in _turns(p.stored, p.halves):
+        for part in range(p.parts):
+            variable = index(p.loops, INNER)
+            here = both(both(turn, variable and apply(Op.EQ, variable, part)), p.there)
+            done, room = ("done", place, part), ("room", place, part)
+            draft.add(p.front, "wait", GEMM, room, both(p.is_later(False), here))
+            draft.add(p.back, "signal", GEMM, done, both(p.is_last(True), here))
+            draft.add(p.store, "wait", STORE, done, here)
+            draft.add(behind(p.store), "signal", STORE, room, here)
+            draft.lead(STORE, room, 1)
+    for warp, loops in p.loads.items():
+        for place, when in _turns(loops, HALVES if loops else 1):
+            full, free = ("full", warp, place), ("free", warp, place)
+            draft.add(p.front, "signal", warp, full, both(when, p.there))
+            draft.add(p.front, "wait", GEMM, full, both(when, p.there))
+            if loops:
+                draft.add(p.back, "signal", GEMM, free, when)
+                draft.add(p.places[warp], "wait", warp, free, when, p.products(warp))
+                draft.lead(GEMM, free, p.products(warp))
+    return draft.program()
+
+
+def _turns(loops: Sequence[Loop], places: int) -> list[tuple[int, Expr | None]]:
+    """Places that take turns, each with whether it has its turn; None where there is but one."""
+    if places == 1 or not loops:
+        return [(0, None)]
+    return [(n, apply(Op.EQ, count(loops) % places, n)) for n in range(places)]
