@@ -16,6 +16,7 @@ from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from sw.ir.load import STDIN, read_text
 from sw.warps.check import Verdict, check
+from sw.warps.tree import assign_warps
 
 
 @click.command("check")
@@ -37,11 +38,12 @@ def command(
     """Check warp programs against the sequential tile program that they shall be equal to (docs/check.md).
 
     PROGRAMS.json holds assembly by warp, {"0": "...", "1": "..."}, or the output of `jacquard warps --json`.
-    Where they are wrong, the exit code is 1, and a schedule shows how.
+    Instructions without warp= get the numbers that `jacquard warps` gives them. Where the programs are wrong,
+    the exit code is 1, and a schedule shows how.
     """
     if file == programs == STDIN:
         raise InputError("FILE.py and PROGRAMS.json cannot both be standard input")
-    program, texts, config = read(file), read_programs(programs), machine(hw, settings)
+    program, texts, config = assign_warps(read(file)), read_programs(programs), machine(hw, settings)
     unknown = [w for w in texts if w >= config.warps]
     if unknown:
         raise InputError(f"{programs}: warp {unknown[0]}: the machine has warps 0 to {config.warps - 1}")

@@ -65,12 +65,16 @@ class Trace:
     complete: bool
 
 
+class TooLongError(IRError):
+    """A run of more instances than a trace may have, which says nothing of the program itself."""
+
+
 def trace(program: Program, values: Mapping[str, int] | None = None, limit: int | None = None) -> Trace:
     """The trace of a program without `while` for values of its parameters.
 
     With a `limit` the run is cut off after about so many instances: what is returned is an exact beginning.
     Raises `IRError` for what fails at run time, for a missing parameter, and without a limit for more than
-    `LARGEST` instances.
+    `LARGEST` instances (`TooLongError`).
     """
     given = dict(values or {})
     for p in program.parameters:
@@ -323,7 +327,7 @@ class _Tracer:
         trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
         if rows.size != 1 or (self.limit is None and not self.single):
             if self.limit is None and int(trips.sum()) + self.count > LARGEST:
-                raise IRError(s.where, f"a program of more than {LARGEST:,} instances", "a shorter one")
+                raise TooLongError(s.where, f"a program of more than {LARGEST:,} instances", "a shorter one")
             return self.iterations(s, rows, trips, start, step, 0)
         children: list[_Node] = []
         first, size = 0, 1

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from sw.ir.errors import IRError
 from sw.ir.program import Program
-from sw.ir.trace import assignments
+from sw.ir.trace import TooLongError, assignments
+from sw.ir.types import Kind
 from sw.warps.check.affine import Around, Box
 from sw.warps.check.binding import Flow, Limits, Verdict, check_binding, compile_all
 from sw.warps.check.classes import FailsError, Walk, is_small, middle, whole, without
 from sw.warps.check.dependences import TooLargeError
+from sw.warps.check.periodic import Symbolic
+from sw.warps.check.steady import UnlikeError, in_bounds
 from sw.warps.check.streams import Compiled
 
 #: Values of the parameters, all together, up to which each is checked by itself at once.
@@ -20,9 +23,11 @@ FEW = 64
 #: And up to which each is, where they cannot be taken together in classes.
 MANY = 4096
 #: Classes of values that are looked for, and statements and instructions followed for it.
-CLASSES, FOLLOWED = 512, 150_000
+CLASSES, FOLLOWED = 512, 60_000
 #: Instances that are checked for all values together.
 INSTANCES = 50_000_000
+#: And for the symbolic argument.
+REPEATED = 2_000_000
 #: Values that are tried where nothing can be shown for all, and instances after which no more are.
 SAMPLES, SAMPLED = 32, 200_000
 
@@ -52,10 +57,12 @@ def check(
     limits = Limits(channels, depth, pending_signals, registers)
     job = _Job(program, compile_all(program, texts, limits), limits)
     why = ""
-    for small, run in ((FEW, job.each), (None, job.classes), (MANY, job.each)):
+    for small, run in ((FEW, job.each), (None, job.symbolic), (None, job.classes), (MANY, job.each)):
         if small is None or is_small(program, small):
             try:
                 return run()
+            except UnlikeError:
+                job.done.clear()
             except TooLargeError as error:
                 why = why or str(error)
                 job.done.clear()
@@ -99,13 +106,43 @@ class _Job:
             try:
                 bad = self.one(given)
             except IRError as error:
-                if is_limit(error):
+                if isinstance(error, TooLongError):
                     raise TooLargeError(error.found) from None
                 failed = error
                 continue
             if bad is not None:
                 return bad, None
         return None, failed
+
+    def symbolic(self) -> Verdict:
+        """All values of parameters that say how often loops run, for each value of the others."""
+        used = in_bounds(self.program)
+        names: list[str] = []
+        rest = self.program
+        for p in sorted(rest.parameters, key=lambda p: p.type.low - p.type.high):
+            if p.type.kind is Kind.INT and p.name in used and not is_small(rest, FEW):
+                names.append(p.name)
+                rest = replace(rest, parameters=tuple(q for q in rest.parameters if q != p))
+        if not is_small(rest, FEW):
+            raise UnlikeError("parameters besides those that say how often loops run")
+        shown = Symbolic.of(self.program, self.warps, names, self.limits)
+
+        def one(values: Mapping[str, int]) -> Verdict | None:
+            bad = self.one(values)
+            if bad is None and self.done[-1].method != "exact":
+                raise UnlikeError("tokens of several warps in a channel")
+            if sum(v.instances for v in self.done) > REPEATED:
+                raise UnlikeError(f"more than {REPEATED:,} instances for all values")
+            return bad
+
+        for fixed in assignments(rest, FEW)[0]:
+            try:
+                bad = shown.show(fixed, one)
+            except IRError as error:
+                raise UnlikeError(str(error)) from None
+            if bad is not None:
+                return bad
+        return merged(self.done, "symbolic")
 
     def classes(self) -> Verdict:
         """One value for each class of values for which all is the same."""
@@ -182,11 +219,6 @@ class _Job:
         made = merged(self.done, "sampled")
         text = f"{reason}; it holds for the {len(self.done)} that were tried"
         return replace(made, ok=suffice, reason=text)
-
-
-def is_limit(error: IRError) -> bool:
-    """Whether a trace ended because it is too long, which says nothing of the program."""
-    return error.found.startswith("a program of more than")
 
 
 def merged(verdicts: Iterable[Verdict], method: str) -> Verdict:

@@ -152,14 +152,16 @@ def replay(
     values: Mapping[str, int],
     depth: int,
     turns: Sequence[tuple[int, int]],
+    known: Sequence[tuple[Event, Event]] | None = None,
 ) -> set[str]:
     """What goes wrong in a schedule, step by step: "dependence", "deadlock", "overflow", "conflict".
 
-    Raises `AssertionError` where it takes a token that is not there.
+    `known` are the program's conflicts, if they were found before. Raises `AssertionError` where it takes a
+    token that is not there.
     """
     operations = {w: s.operations.tolist() for w, s in streams.items()}
     needs: dict[Event, list[Event]] = {}
-    for (x, a), (y, b) in conflicts(program, values):
+    for (x, a), (y, b) in conflicts(program, values) if known is None else known:
         needs.setdefault((y, operations[y][b]), []).append((x, operations[x][a]))
     found: set[str] = set()
     place, tokens = dict.fromkeys(streams, 0), dict.fromkeys(range(64), 0)

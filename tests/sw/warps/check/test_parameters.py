@@ -11,7 +11,7 @@ import pytest
 
 from sw.ir import IRError, parse_program
 from sw.ir.expression import Var, ZeroDivisorError, evaluate
-from sw.ir.trace import trace
+from sw.ir.trace import TooLongError, trace
 from sw.ir.types import HIGH, INT, LOW, Kind
 from sw.warps.check import Verdict, check, check_binding, compile_all
 from sw.warps.check.affine import Around, Box, value
@@ -103,6 +103,16 @@ def test_a_program_that_runs_for_no_value() -> None:
     text = "@program\ndef p(x: int[9, 4000]):\n    a: Buffer[8]\n    A = f(write=a[0:x], warp=0)\n"
     with pytest.raises(IRError, match=r"the region a\[0:9\]"):
         checked(text, {0: "op A\nhalt"})
+
+
+def test_a_run_that_is_too_long_says_nothing_of_the_program() -> None:
+    loop = "    for i in range(n):\n        A = f(read=a[i - n:8], warp=0)\n"
+    text = f"@program\ndef p(n: int):\n    a: Buffer[8]\n{loop}"
+    with pytest.raises(TooLongError, match="found a program of more than 50,000,000 instances"):
+        trace(parse_program(text), {"n": 60_000_000})
+    with pytest.raises(IRError, match=r"the region a\[-3:8\]") as found:
+        trace(parse_program(text), {"n": 3})
+    assert not isinstance(found.value, TooLongError)
 
 
 def facts(text: str, texts: dict[int, str], values: dict[str, int]) -> object:
