@@ -22,6 +22,7 @@ from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
+from jacquard.warps import converted
 from sw.binding import Bound, bind
 from sw.functional import Memories, execute
 from sw.ir.parse import parse_program
@@ -30,7 +31,6 @@ from sw.layout import PAGE, Placement
 from sw.lowering import Observer
 from sw.tiled.split import warps, without_syncs
 from sw.warps.check import Verdict
-from sw.warps.convert import convert
 from sw.warps.text import warp_assembly
 
 Arrays = Mapping[str, np.ndarray]
@@ -151,7 +151,7 @@ class ProgramResult(Result):
 
 def synchronised(program: Program, config: MachineConfig) -> Program:
     """A program of several warps with `wait` and `signal`, loops kept."""
-    return convert(program, config).program
+    return converted(program, config).program
 
 
 def compile_program(

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from sw.warps.candidates import common, meeting
 from sw.warps.sites import Gap, Order, Path, Site
-from sw.warps.tokens import Pair, Room, Sync, Wanted, World
+from sw.warps.tokens import Leg, Pair, Room, Sync, Wanted, World, onwards
 
 
 def compose(world: World, syncs: Sequence[Sync]) -> Sync | None:
@@ -47,7 +47,7 @@ def _compose(world: World, path: Path, syncs: list[Sync]) -> Sync | None:
         parts.append((step[0], made))
     merged = _merged(world, [*direct, *(p for _, p in parts)])
     if merged is not None:
-        return merged
+        return _loosened(world, path, merged, direct, parts)
     closed = [p if p.lead == 0 else _closed(world, path, at, p) for at, p in parts]
     kept = [s for s in direct if s.lead == 0]
     rest = [d for s in direct if s.lead for d in s.demands]
@@ -59,6 +59,17 @@ def _compose(world: World, path: Path, syncs: list[Sync]) -> Sync | None:
         if merged is not None:
             return merged
     return None
+
+
+def _loosened(
+    world: World, path: Path, merged: Sync, direct: Sequence[Sync], parts: Sequence[tuple[int, Sync]]
+) -> Sync:
+    """Parts together as one sync; where it helps, those that can keep more tokens get them while they run."""
+    more = [_closed(world, path, at, p, merged.lead) if p.lead > merged.lead else p for at, p in parts]
+    if more == [p for _, p in parts]:
+        return merged
+    loose = _merged(world, [*direct, *more])
+    return merged if loose is None or world.held(loose) >= world.held(merged) else loose
 
 
 def _block(sync: Sync) -> Path:
@@ -90,12 +101,16 @@ def fit(
     return None if lead is None else Sync(warps, signals, waits, lead, wanted)
 
 
-def _closed(world: World, path: Path, position: int, sync: Sync) -> Sync:
-    """A sync within one statement of a block, with its tokens filled in before and taken out behind it."""
-    fill = Site(Gap(path, position), Order.FILL, count=sync.lead)
-    drain = Site(Gap(path, position + 1), Order.DRAIN, count=sync.lead)
+def _closed(world: World, path: Path, position: int, sync: Sync, lead: int = 0) -> Sync:
+    """A sync within one statement of a block, with tokens filled in before and taken out behind it.
+
+    All of its tokens in advance are, but for `lead` that are there before and after.
+    """
+    count = sync.lead - lead
+    fill = Site(Gap(path, position), Order.FILL, count=count)
+    drain = Site(Gap(path, position + 1), Order.DRAIN, count=count)
     world.add((fill, drain))
-    return Sync(sync.warps, (*sync.signals, fill), (*sync.waits, drain), 0, sync.demands)
+    return Sync(sync.warps, (*sync.signals, fill), (*sync.waits, drain), lead, sync.demands)
 
 
 def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
@@ -108,6 +123,9 @@ def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[Site, ...], tuple[Si
         if isinstance(demand, Room):
             # Right in front of the signals that are to be held back.
             gives |= {replace(s, order=s.order - 2): replace(s, order=s.order - 1) for s in demand.signals}
+            continue
+        if isinstance(demand, Leg) and demand.relay is not None:
+            gives |= dict([onwards(demand.relay)])
             continue
         around = meeting(demand.source, demand.sink)
         source, sink = demand.source.ancestor(around), demand.sink.ancestor(around)

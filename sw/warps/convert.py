@@ -61,7 +61,9 @@ def convert(
     syncs = choose(world, demands)
     if reduction is Reduction.FULL:
         syncs = reduced(world, syncs, demands)
-    shared = share_channels(world, syncs, demands, channels)
+    shared = share_channels(
+        world, syncs, demands, channels, config.channels, prune=reduction is Reduction.FULL
+    )
     count = len(set(shared.channels))
     needed = max(shared.channels, default=-1) + 1
     if needed > config.channels:

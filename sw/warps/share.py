@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from hw.errors import InputError
 from sw.warps.choose import plain
 from sw.warps.compose import compose, fit, meeting_sites
+from sw.warps.prune import pruned
+from sw.warps.relay import detours, relayed
 from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, unmet
 from sw.warps.unique import Channels
 
@@ -31,14 +33,51 @@ class Shared:
 
 
 def share_channels(
-    world: World, chosen: Sequence[Sync], demands: Sequence[Demand], channels: Channels
+    world: World,
+    chosen: Sequence[Sync],
+    demands: Sequence[Demand],
+    channels: Channels,
+    most: int,
+    *,
+    prune: bool = False,
 ) -> Shared:
-    """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room."""
+    """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
+
+    Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
+    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
+    """
     if channels is Channels.UNIQUE:
         return _alone(world, list(chosen), demands)
-    syncs, rooms = _by_pair(world, chosen, demands)
+    syncs, rooms = _fewer(world, chosen, demands, most)
+    if prune:
+        syncs = pruned(world, syncs, demands, lambda all_, s: _crowded(world, all_, s) is not None)
+        rooms = [r for r in rooms if any(s.warps == r.warps for s in syncs)]
     numbers = {warps: n for n, warps in enumerate(sorted(s.warps for s in syncs))}
     return Shared(tuple(syncs), tuple(numbers[s.warps] for s in syncs), tuple(rooms))
+
+
+def _fewer(
+    world: World, chosen: Sequence[Sync], demands: Sequence[Demand], most: int
+) -> tuple[list[Sync], list[Room]]:
+    """One sync for every ordered pair of warps, for no more than so many pairs where that can be done."""
+    wanted = list(chosen)
+    syncs, rooms = _by_pair(world, wanted, demands)
+    while len(syncs) > most:
+        for sync, third in detours(syncs):
+            legs = relayed(world, sync, third)
+            if legs is None:
+                continue
+            tried = [s for s in wanted if s.warps != sync.warps] + legs
+            try:
+                found = _by_pair(world, tried, demands)
+            except InputError:
+                continue
+            if len(found[0]) < len(syncs):
+                wanted, (syncs, rooms) = tried, found
+                break
+        else:
+            break
+    return syncs, rooms
 
 
 def _by_pair(

@@ -28,7 +28,7 @@ class Order(enum.IntEnum):
 
     Right in front of every signal there is room for a wait that holds it back, and a signal for that. Drains
     take what tokens are left before others are filled in; then come places where two warps meet. Behind every
-    wait there is room for a signal that gives its room back.
+    wait there is room for a signal that gives its room back. Last, a warp passes on what it waited for.
     """
 
     ADVANCE = 0
@@ -38,6 +38,8 @@ class Order(enum.IntEnum):
     GIVE = 32
     TAKE = 33
     WAIT = 40
+    PASS = 48
+    PASSED = 56
 
 
 @dataclass(frozen=True, order=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sw.ir.program import Instruction, Program
 from sw.ir.vector import Array
-from sw.warps.sites import Site, Spot, passings
+from sw.warps.sites import Order, Site, Spot, passings
 
 #: An ordered pair of warps: who signals, who waits.
 Pair = tuple[int, int]
@@ -41,6 +41,32 @@ class Demand:
     def times(self, world: World) -> tuple[Array, Array]:
         """Times of the instances that are to be ordered, the earlier ones and the later ones."""
         return world.operations[self.pairs[:, 0]], world.operations[self.pairs[:, 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Leg(Demand):
+    """A part of the way from source to sink; `relay` is where the third warp waits, if it starts there."""
+
+    legs: Pair
+    relay: Site | None = None
+
+    @property
+    def warps(self) -> Pair:
+        """Who signals, who waits."""
+        return self.legs
+
+    def times(self, world: World) -> tuple[Array, Array]:
+        """Times of what is to be ordered: from the source to the sink, or from the third warp's last wait."""
+        sources, sinks = super().times(world)
+        if self.relay is None:
+            return sources, sinks
+        passed = world.passes[self.relay]
+        return world.pick(passed, sinks, world.number(passed, sinks)), sinks
+
+
+def onwards(wait: Site) -> tuple[Site, Site]:
+    """Where a third warp passes on what it waited for, and where that is awaited."""
+    return dataclasses.replace(wait, order=Order.PASS), dataclasses.replace(wait, order=Order.PASSED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +174,7 @@ class World:
 
     def count(self, events: Array, times: Array) -> Array:
         """How many of some events there are in the runs that these times are of."""
-        counts: Array = np.array(self._each(events), np.int64)[self._run(times)]
+        counts: Array = np.array(self.each(events), np.int64)[self._run(times)]
         return counts
 
     def pick(self, events: Array, times: Array, number: Array) -> Array:
@@ -156,7 +182,7 @@ class World:
         found: Array = events[self._before(events)[self._run(times)] + number - 1]
         return found
 
-    def _each(self, events: Array) -> list[int]:
+    def each(self, events: Array) -> list[int]:
         """How many events are in each run."""
         found: list[int] = np.diff(np.append(self._before(events), events.size)).tolist()
         return found
@@ -181,7 +207,7 @@ class World:
         given, taken = self.times(signals), self.times(waits)
         if any(
             g != t and n is None
-            for g, t, n in zip(self._each(given), self._each(taken), self.counts, strict=True)
+            for g, t, n in zip(self.each(given), self.each(taken), self.counts, strict=True)
         ):
             return None
         for demand in demands:
@@ -199,11 +225,16 @@ class World:
             lead = min(lead, self.depth + int(spare.min()))
         if lead < 0:
             return None
+        return lead if self.goes_on(signals, waits, lead) else None
+
+    def goes_on(self, signals: tuple[Site, ...], waits: tuple[Site, ...], lead: int) -> bool:
+        """Whether every wait takes a token of the start, or of a signal earlier in the program."""
+        given, taken = self.times(signals), self.times(waits)
         number = self.number(taken, taken) - lead
         needed, number = taken[number > 0], number[number > 0]
-        if (number > self.count(given, needed)).any() or (self.pick(given, needed, number) > needed).any():
-            return None
-        return lead
+        if (number > self.count(given, needed)).any():
+            return False
+        return not (self.pick(given, needed, number) > needed).any()
 
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""

@@ -1,0 +1,376 @@
+"""Sequential programs become warps with their loops kept: places, tokens, throttles, and what is refused."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from jacquard.warps import Warped, converted
+from sw.warps.reduce import Reduction
+from sw.warps.unique import Channels
+from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
+from tests.sw.warps.random_programs import differs, drawn, runs
+from tests.sw.warps.samples import WORKED, program_of
+
+CONFIG = MachineConfig(imem_words=4096)
+MANY = CONFIG.replace(channels=64)
+
+
+def warps_of(text: str, config: MachineConfig = CONFIG) -> Warped:
+    """The warps of a program, which are right and compute the same under random schedules."""
+    program = program_of(text)
+    made = converted(program, config)
+    assert made.verdict.ok, made.verdict.reason
+    assert made.verdict.method == "exact"
+    assert differs(program, made.texts, config, runs(program)[:4], schedules=4) is None
+    return made
+
+
+def lines(text: str) -> list[str]:
+    """The instructions and labels of a text."""
+    return textwrap.dedent(text).split("\n")[1:-1]
+
+
+def syncs(made: Warped, warp: int) -> list[str]:
+    """The waits and signals of a warp."""
+    return [line for line in made.texts[warp].splitlines() if line.split()[0] in ("wait", "signal")]
+
+
+def test_the_worked_example() -> None:
+    made = warps_of(WORKED)
+    assert made.texts[0].splitlines() == lines(
+        """
+        li r1, 3
+        loop r1, L1
+        op P
+        signal 0
+        L1:
+        li r1, 3
+        wait 1
+        loop r1, L2
+        op P4
+        signal 0
+        L2:
+        wait 1
+        op P7
+        signal 0
+        halt
+        """
+    )
+    assert made.texts[1].splitlines() == lines(
+        """
+        li r1, 3
+        loop r1, L1
+        wait 0
+        op C
+        L1:
+        signal 1
+        li r1, 3
+        loop r1, L2
+        wait 0
+        op C4
+        L2:
+        signal 1
+        wait 0
+        op C7
+        halt
+        """
+    )
+    assert made.channel_count == 2
+    assert not made.throttle
+
+
+#: A product of tiles: two places for each operand, and for the result.
+PRODUCT = """
+    @program
+    def product():
+        a: Buffer[2, 4, A]
+        b: Buffer[2, 4, B]
+        c: Buffer[2, 4, acc]
+        for i in range(4):
+            for k in range(3):
+                LA = fetch_a(write=a[(3 * i + k) % 2, 0:4], warp=0)
+                LB = fetch_b(write=b[(3 * i + k) % 2, 0:4], warp=1)
+                G = multiply(
+                    read=[a[(3 * i + k) % 2, 0:4], b[(3 * i + k) % 2, 0:4]], write=c[i % 2, 0:4], warp=2
+                )
+            S = put(read=c[i % 2, 0:4], warp=3)
+"""
+
+
+def test_a_product_with_two_places_for_each_tile() -> None:
+    made = warps_of(PRODUCT)
+    assert made.texts[0].splitlines() == lines(
+        """
+        li r1, 4
+        loop r1, L2
+        li r1, 3
+        loop r1, L1
+        wait 2
+        op LA
+        signal 0
+        L1:
+        nop
+        L2:
+        halt
+        """
+    )
+    assert made.texts[1] == made.texts[0].replace("LA", "LB").replace("wait 2", "wait 3").replace(
+        "signal 0", "signal 1"
+    )
+    assert made.texts[2].splitlines() == lines(
+        """
+        signal 2
+        signal 2
+        signal 3
+        signal 3
+        li r1, 4
+        loop r1, L2
+        li r1, 3
+        wait 5
+        loop r1, L1
+        wait 0
+        wait 1
+        op G
+        signal 2
+        signal 3
+        L1:
+        signal 4
+        L2:
+        halt
+        """
+    )
+    assert made.texts[3].splitlines() == lines(
+        """
+        signal 5
+        signal 5
+        li r1, 4
+        loop r1, L1
+        wait 4
+        op S
+        signal 5
+        L1:
+        halt
+        """
+    )
+
+
+ROTATING = """
+    @program
+    def rotating():
+        a: Buffer[{places}0]
+        for i in range({count}):
+            P = f(write=a[10 * (i % {places}):10 * (i % {places}) + 10], warp=0)
+            C = g(read=a[10 * (i % {places}):10 * (i % {places}) + 10], warp=1)
+"""
+
+
+@pytest.mark.parametrize("places", [1, 2, 3, 7])
+def test_a_token_in_advance_for_every_place(places: int) -> None:
+    made = warps_of(ROTATING.format(places=places, count=30))
+    assert syncs(made, 0) == ["wait 1", "signal 0"]
+    assert syncs(made, 1) == ["signal 1"] * places + ["wait 0", "signal 1"]
+    assert dict(made.channels) == {"P->C@0": 0, f"C->P@{places}": 1}
+
+
+def test_more_places_than_a_channel_holds_tokens() -> None:
+    made = warps_of(ROTATING.format(places=12, count=30))
+    assert syncs(made, 1).count("signal 1") == CONFIG.channel_depth + 1
+    assert {flow.most for flow in made.verdict.channels.values()} == {CONFIG.channel_depth}
+
+
+@pytest.mark.parametrize("text", [PRODUCT.replace("range(4)", "range({count})"), ROTATING])
+def test_the_size_of_a_program_does_not_grow_with_the_problem(text: str) -> None:
+    sizes = set()
+    # Some with more instances than places are derived from.
+    for count in (30, 3000, 12_000):
+        made = converted(program_of(text.replace("{count}", str(count)).replace("{places}", "3")), CONFIG)
+        assert made.verdict.ok
+        sizes.add(tuple(len(t.splitlines()) for t in made.texts.values()))
+    assert len(sizes) == 1
+
+
+def test_what_comes_behind_a_long_loop_is_in_order_too() -> None:
+    text = (
+        ROTATING.format(places=2, count=7000)
+        + """
+        Q = f(write=a[0:20], warp=2)
+        D = g(read=a[5:15], warp=1)
+    """
+    )
+    made = converted(program_of(text), CONFIG)
+    assert made.verdict.ok, made.verdict.reason
+    assert "Q->D" in made.channels
+
+
+def test_branches_on_parameters() -> None:
+    text = """
+        @program
+        def p(p: bool, q: bool):
+            a: Buffer[20]
+            for i in range(6):
+                if p:
+                    P = f(write=a[10 * (i % 2):10 * (i % 2) + 10], warp=0)
+                    C = g(read=a[10 * (i % 2):10 * (i % 2) + 10], warp=1, when=q)
+                else:
+                    D = g(read=a[10 * (i % 2):10 * (i % 2) + 10], warp=1)
+            E = h(write=a[0:20], warp=0)
+    """
+    made = warps_of(text)
+    assert made.verdict.bindings == 4
+    assert "jump" in made.texts[0]
+
+
+def test_predicates() -> None:
+    text = """
+        @program
+        def p(n: int[1, 9]):
+            a: Buffer[10]
+            b: Buffer[10]
+            for i in range(9):
+                P = f(write=a, warp=0, when=i % 3 == 0)
+                Q = f(read=a, write=b, warp=1, when=i < n)
+                C = g(read=b, warp=2)
+    """
+    made = warps_of(text)
+    assert made.verdict.bindings == 8
+
+
+def test_a_value_whose_edge_is_not_among_those_that_were_tried() -> None:
+    text = """
+        @program
+        def p(x: int[0, 200]):
+            a: Buffer[200]
+            P = f(write=a[123], warp=0)
+            C = g(read=a[x], warp=1, when=x < 150)
+    """
+    made = converted(program_of(text), CONFIG)
+    assert made.verdict.ok, made.verdict.reason
+    assert list(made.channels) == ["P->C"]
+
+
+PHASES = """
+    @program
+    def phases():
+        a: Buffer[40]
+        for i in range(12):
+            P = f(write=a[10 * (i % 4):10 * (i % 4) + 10], warp=0)
+            C = g(read=a[10 * (i % 4):10 * (i % 4) + 10], warp=1)
+        for j in range(12):
+            Q = f(write=a[20 * (j % 2):20 * (j % 2) + 20], warp=0)
+            D = g(read=a[20 * (j % 2):20 * (j % 2) + 20], warp=1)
+        for k in range(12):
+            R = f(write=a, warp=0)
+            E = g(read=a, warp=1)
+"""
+
+
+def test_phases_with_different_numbers_of_tokens_fill_and_drain() -> None:
+    made = warps_of(PHASES)
+    assert made.channel_count == 2
+    # Four places, then two, then one; the tokens of the last phase stay.
+    assert syncs(made, 0) == [
+        *("wait 1", "signal 0"),
+        *("wait 1", "wait 1", "wait 1", "wait 1", "signal 0"),
+        *("wait 1", "wait 1", "signal 0"),
+    ]
+    assert syncs(made, 1) == [
+        *(["signal 1"] * 4 + ["wait 0", "signal 1"]),
+        *("signal 1", "wait 0", "signal 1"),
+        *("wait 0", "signal 1"),
+    ]
+
+
+AHEAD = """
+    @program
+    def ahead():
+        a: Buffer[400]
+        for i in range(40):
+            P = f(write=a[10 * i:10 * i + 10], warp=0)
+            C = g(read=a[10 * i:10 * i + 10], warp=1)
+"""
+
+
+def test_a_producer_that_nothing_holds_back_is_throttled() -> None:
+    made = warps_of(AHEAD)
+    assert list(made.throttle) == [("C", "P")]
+    assert {flow.most for flow in made.verdict.channels.values()} == {8}
+    assert syncs(made, 1) == ["signal 1"] * 8 + ["wait 0", "signal 1"]
+    assert syncs(made, 0) == ["wait 1", "signal 0"]
+
+
+def test_too_few_channels_are_named() -> None:
+    with pytest.raises(InputError, match=r"\w+ -> \w+ needs channel 5: channels must be at least 6, not 3"):
+        converted(program_of(PRODUCT), CONFIG.replace(channels=3))
+    with pytest.raises(InputError, match=r"channels must be at least \d+, not 2"):
+        converted(program_of(WORKED), CONFIG.replace(channels=2), channels=Channels.UNIQUE)
+
+
+@pytest.mark.parametrize("kind", ["nests", "control", "everything", "bindable", "pipelines"])
+@pytest.mark.parametrize("block", range(3))
+def test_random_programs_give_the_sequential_result(kind: str, block: int) -> None:
+    for seed in range(4 * block, 4 * block + 4):
+        program = drawn(kind, 90_000 + seed)
+        way = seed % 4
+        made = converted(
+            program,
+            MANY,
+            Reduction.OBTAINED if way == 1 else Reduction.FULL,
+            Channels.UNIQUE if way == 2 else Channels.FIFO,
+            unroll=way == 3,
+        )
+        assert made.verdict.ok, (seed, made.verdict.reason)
+        assert differs(program, made.texts, MANY, runs(program)[:2], schedules=2, seed=seed) is None, seed
+
+
+@pytest.mark.parametrize(
+    ("text", "needless"),
+    [
+        (WORKED, set()),
+        # Loads may also go side by side with each other's tokens.
+        (PRODUCT, {Kind.TOKEN, Kind.SWAP}),
+        (PHASES.replace("12", "5"), {Kind.TOKEN}),
+        (ROTATING.format(places=1, count=4), set()),
+        (ROTATING.format(places=2, count=4), {Kind.TOKEN}),
+    ],
+)
+def test_no_wait_and_no_signal_is_needless(text: str, needless: set[Kind]) -> None:
+    program = program_of(text)
+    judge = Judge(program, CONFIG, runs(program))
+    fates = {(kind, judge.fate(texts)) for kind, _, texts in mutations(converted(program, CONFIG).texts)}
+    # One of two tokens in advance less: less happens side by side, and all is right.
+    assert fates >= {(Kind.WAIT, Fate.REJECTED), (Kind.SIGNAL, Fate.REJECTED)}
+    assert {kind for kind, found in fates if found is not Fate.REJECTED} <= needless
+    assert not {Fate.MISSED, Fate.STRICT} & {found for _, found in fates}
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("nests", 19), ("nests", 49), ("nests", 86), ("pipelines", 35)])
+def test_needless_waits_where_parts_meet_and_at_the_end_are_gone(kind: str, seed: int) -> None:
+    program = drawn(kind, seed)
+    judge = Judge(program, CONFIG, runs(program))
+    changes = [
+        (what, t) for what, _, t in mutations(converted(program, CONFIG).texts) if what is not Kind.SWAP
+    ]
+    assert changes
+    assert {judge.fate(texts) for _, texts in changes} == {Fate.REJECTED}
+
+
+@pytest.mark.parametrize("channels", [16])
+def test_pairs_of_warps_without_a_channel_tell_each_other_through_a_third_one(channels: int) -> None:
+    buffers = [f"b{w}" for w in range(6)]
+    stages = [f"X{w} = f(write={b}, warp={w})" for w, b in enumerate(buffers)]
+    stages += [f"Y{w} = g(read=[{', '.join(buffers)}], warp={w})" for w in range(6)]
+    declared = [f"    {b}: Buffer[4]" for b in buffers]
+    body = [f"        {s}" for s in stages]
+    text = "\n".join(["@program", "def p():", *declared, "    for i in range(5):", *body]) + "\n"
+    assert warps_of(text, MANY).channel_count == 30
+    made = warps_of(text, CONFIG.replace(channels=channels))
+    assert made.channel_count <= channels
+
+
+def test_no_third_warp_helps_where_there_is_none() -> None:
+    with pytest.raises(InputError, match="channels must be at least 2, not 1"):
+        converted(program_of(ROTATING.format(places=2, count=5)), CONFIG.replace(channels=1))
