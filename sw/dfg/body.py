@@ -1,0 +1,347 @@
+"""Reads the statements of one body into a builder: conditions become selects and predicates."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sw.dfg.build import Builder
+from sw.dfg.operations import OPERATIONS
+from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, Source
+from sw.dfg.values import Guard
+from sw.ir.syntax import is_docstring, short, source, whole
+from sw.ir.types import BITS, HIGH, LOW
+
+#: Operations that inner loops may become when they are unrolled.
+LARGEST = 1 << 12
+_EXPRESSION = "an integer, a name, + - * & | ^ << >>, a comparison, and, or, not, `v if c else w`, a call"
+_FUNCTIONS = ", ".join(("min", "max", *CALLS))
+
+
+@dataclass
+class Scope:
+    """What names stand for in a body.
+
+    `unset` are names that may have no value yet, with the reason.
+    """
+
+    source: Source
+    arrays: frozenset[str]
+    values: dict[str, int] = field(default_factory=dict)
+    unset: dict[str, str] = field(default_factory=dict)
+    #: Tables that were used, by name.
+    tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+class Body:
+    """Statements as operations of a builder."""
+
+    def __init__(self, scope: Scope, builder: Builder):
+        self.scope, self.build = scope, builder
+        self.values, self.error = builder.values, scope.source.error
+        self._reading: list[str] = []
+
+    # Statements
+
+    def statements(self, statements: Sequence[ast.stmt]) -> None:
+        """All of them in order."""
+        for statement in statements:
+            self.statement(statement)
+            if len(self.values.items) > LARGEST:
+                found = f"more than {LARGEST} operations"
+                raise self.error(statement, found, "a smaller body, or loops with fewer iterations")
+
+    def statement(self, statement: ast.stmt) -> None:
+        """One statement."""
+        match statement:
+            case ast.Pass():
+                pass
+            case ast.Expr() if is_docstring(statement):
+                pass
+            case ast.Assign(targets=targets, value=value):
+                self.assign(targets, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self.set(target, self.expr(value))
+            case ast.AugAssign(target=target, op=op, value=value):
+                self.augmented(statement, target, op, value)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self.branch(test, body, orelse)
+            case ast.For():
+                self.unroll(statement)
+            case _:
+                expected = "an assignment, `if`, `for` or `pass`"
+                raise self.scope.source.unexpected(statement, expected)
+
+    def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
+        """`a = v`, `a = b = v`, `a, b = v, w`: the values first, then the targets from left to right."""
+        if len(targets) == 1 and isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
+            parts = targets[0].elts
+            if len(parts) != len(value.elts):
+                raise self.error(value, f"{len(value.elts)} values", f"{len(parts)}, one per target")
+            for target, number in zip(parts, [self.expr(v) for v in value.elts], strict=True):
+                self.set(target, number)
+            return
+        number = self.expr(value)
+        for target in targets:
+            self.set(target, number)
+
+    def augmented(self, at: ast.stmt, target: ast.expr, op: ast.operator, value: ast.expr) -> None:
+        """`a op= v`, `x[i] op= v`: the index is computed once."""
+        if isinstance(target, ast.Subscript):
+            array, index = self.element(target)
+            before = self.build.load(array, index)
+            self.build.store(array, index, self.binary(at, op, before, self.expr(value)))
+            return
+        if not isinstance(target, ast.Name):
+            raise self.scope.source.unexpected(target, "a name or an element of an array")
+        before = self.name(target)
+        self.set(target, self.binary(at, op, before, self.expr(value)))
+
+    def set(self, target: ast.expr, value: int) -> None:
+        """Set a name or an element."""
+        match target:
+            case ast.Name(id=name):
+                if name in self.scope.arrays or name in RESERVED:
+                    what = "array" if name in self.scope.arrays else "function"
+                    raise self.error(target, f"an assignment to the {what} {name!r}", "another name")
+                self.scope.values[name] = value
+                self.scope.unset.pop(name, None)
+            case ast.Subscript():
+                array, index = self.element(target)
+                self.build.store(array, index, value)
+            case _:
+                raise self.scope.source.unexpected(target, "a name or an element of an array")
+
+    def branch(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
+        """Both sides under their conditions; names get what the side that is taken sets."""
+        condition = self.expr(test)
+        known = self.values.constant(condition)
+        if known is not None:
+            self.statements(body if known else orelse)
+            return
+        scope, guard = self.scope, self.build.guard
+        before, unset = dict(scope.values), dict(scope.unset)
+        self._under(self.values.both(guard, condition), body)
+        then, then_unset = scope.values, scope.unset
+        scope.values, scope.unset = dict(before), dict(unset)
+        self._under(self.values.both(guard, condition, True), orelse)
+        self.build.guard = guard
+        scope.unset = then_unset | scope.unset
+        for name in [*then, *(n for n in scope.values if n not in then)]:
+            if name in then and name in scope.values:
+                both = (condition, then[name], scope.values[name])
+                scope.values[name] = self.values.apply("select", *both)
+            else:
+                scope.values.pop(name, None)
+                scope.unset[name] = "set on one side of an `if` only"
+
+    def _under(self, guard: Guard, statements: Sequence[ast.stmt]) -> None:
+        self.build.guard = guard
+        self.statements(statements)
+
+    def unroll(self, loop: ast.For) -> None:
+        """A loop with constant bounds, iteration by iteration."""
+        if loop.orelse or loop.type_comment:
+            raise self.error(loop, "a `for` with `else`", "a plain `for`")
+        if not isinstance(loop.target, ast.Name):
+            raise self.scope.source.unexpected(loop.target, "a name")
+        match loop.iter:
+            case ast.Call(func=ast.Name(id="range"), args=[_, *_] as args, keywords=[]) if len(args) <= 3:
+                bounds = [self.constant(a) for a in args]
+            case _:
+                raise self.scope.source.unexpected(loop.iter, "range()")
+        if len(bounds) == 3 and bounds[2] == 0:
+            raise self.error(args[2], "a step of 0", "a step that is not 0")
+        numbers = range(*bounds)
+        if len(numbers) > LARGEST:
+            raise self.error(loop, f"{len(numbers)} iterations", f"at most {LARGEST} of a loop in a body")
+        for number in numbers:
+            self.set(loop.target, self.values.number(number))
+            self.statements(loop.body)
+
+    def constant(self, node: ast.expr) -> int:
+        """An expression that is known here."""
+        found = self.values.constant(self.expr(node))
+        if found is None:
+            raise self.scope.source.unexpected(node, "a number that is known before the loop runs")
+        return found
+
+    # Expressions
+
+    def expr(self, node: ast.expr) -> int:
+        """The value of an expression."""
+        number = whole(node)
+        if number is not None:
+            if not LOW <= number < HIGH:
+                raise self.error(node, short(number), f"a number of {BITS} bits, {LOW} to {HIGH - 1}")
+            return self.values.number(number)
+        match node:
+            case ast.Constant(value=bool() as value):
+                return self.values.number(int(value))
+            case ast.Name():
+                return self.name(node)
+            case ast.Subscript():
+                return self.read(node)
+            case ast.UnaryOp(op=op, operand=operand):
+                return self.unary(op, self.expr(operand))
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.binary(node, op, self.expr(left), self.expr(right))
+            case ast.BoolOp(op=op, values=values):
+                return self.logic(isinstance(op, ast.And), values)
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.choice(test, body, orelse)
+            case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+                return self.call(node, name, args)
+        raise self.scope.source.unexpected(node, _EXPRESSION)
+
+    def name(self, node: ast.Name) -> int:
+        """What a name holds."""
+        name = node.id
+        if name in self.scope.arrays:
+            raise self.error(node, f"the array {name!r} as a whole", f"an element, {name}[...]")
+        if name in self.scope.values:
+            return self.scope.values[name]
+        if name in self.scope.unset:
+            raise self.error(node, f"{name!r}, {self.scope.unset[name]}", "a value on every way here")
+        if name in self.scope.source.names:
+            return self.module_number(node)
+        raise self.error(node, f"unknown name {name!r}", "a parameter, or a name that is set before")
+
+    def module_number(self, node: ast.Name) -> int:
+        """A constant that is set outside of functions."""
+        if node.id in self._reading:
+            raise self.error(node, f"{node.id!r}, set to itself", "a number")
+        value = self.scope.source.names[node.id]
+        outside = Body(Scope(self.scope.source, frozenset()), self.build)
+        outside._reading = [*self._reading, node.id]
+        return self.values.number(outside.constant(value))
+
+    def read(self, node: ast.Subscript) -> int:
+        """An element of an array, or a word of a table."""
+        base = node.value
+        if isinstance(base, ast.Name) and base.id not in self.scope.arrays:
+            table = self.scope.source.names.get(base.id)
+            if isinstance(table, ast.Tuple | ast.List) and table.elts and base.id not in self.scope.values:
+                outside = Body(Scope(self.scope.source, frozenset()), self.build)
+                if base.id not in self.scope.tables:
+                    self.scope.tables[base.id] = tuple(outside.constant(e) for e in table.elts)
+                return self.lookup(node, base.id, self.index(node))
+        array, index = self.element(node)
+        return self.build.load(array, index)
+
+    def lookup(self, node: ast.Subscript, table: str, index: int) -> int:
+        """A word of a table; a known one is a constant."""
+        words, known = self.scope.tables[table], self.values.constant(index)
+        if known is None:
+            return self.build.table(table, index)
+        if not 0 <= known < len(words):
+            raise self.error(node, f"index {known}", f"0 to {len(words) - 1}")
+        return self.values.number(words[known])
+
+    def element(self, node: ast.Subscript) -> tuple[str, int]:
+        """Array and index."""
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
+            expected = "an element of an array that is a parameter, or of a table set outside of the function"
+            raise self.scope.source.unexpected(node, expected)
+        index = self.index(node)
+        known = self.values.constant(index)
+        if known is not None and known < 0:
+            raise self.error(node, f"index {known}", "at least 0")
+        return node.value.id, index
+
+    def index(self, node: ast.Subscript) -> int:
+        """One index."""
+        if isinstance(node.slice, ast.Tuple | ast.Slice):
+            raise self.scope.source.unexpected(node, "one index: arrays have one dimension")
+        return self.expr(node.slice)
+
+    def unary(self, op: ast.unaryop, value: int) -> int:
+        """`-v`, `+v`, `~v`, `not v`."""
+        match op:
+            case ast.USub():
+                return self.values.apply("sub", self.values.number(0), value)
+            case ast.Invert():
+                return self.values.apply("xor", value, self.values.number(-1))
+            case ast.Not():
+                return self.values.opposite(value)
+        return value
+
+    def binary(self, node: ast.expr | ast.stmt, op: ast.operator, left: int, right: int) -> int:
+        """Arithmetic; division only by powers of two, which are shifts and masks."""
+        if type(op) in BINARY:
+            return self.values.apply(BINARY[type(op)], left, right)
+        if isinstance(op, ast.FloorDiv | ast.Mod):
+            divisor = self.values.constant(right)
+            if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
+                if isinstance(op, ast.Mod):
+                    return self.values.apply("and", left, self.values.number(divisor - 1))
+                return self.values.apply("shr", left, self.values.number(divisor.bit_length() - 1))
+            raise self.error(node, f"a division: {source(node)}", "a divisor that is a power of two")
+        raise self.scope.source.unexpected(node, "one of + - * & | ^ << >> // %")
+
+    def logic(self, both: bool, operands: Sequence[ast.expr]) -> int:
+        """`and` and `or` give the operand that decides; later ones access memory only where they count."""
+        value = self.expr(operands[0])
+        if len(operands) == 1:
+            return value
+        known = self.values.constant(value)
+        if known is not None:
+            return self.logic(both, operands[1:]) if bool(known) is both else value
+        guard = self.build.guard
+        self.build.guard = self.values.both(guard, value, not both)
+        rest = self.logic(both, operands[1:])
+        self.build.guard = guard
+        if self.values.is_truth(value) and self.values.is_truth(rest):
+            return self.values.apply("and" if both else "or", value, rest)
+        return self.values.apply("select", value, *((rest, value) if both else (value, rest)))
+
+    def comparison(self, node: ast.Compare) -> int:
+        """Comparisons; a chain holds where every link does, and reads later terms only while it may hold."""
+        guard, left = self.build.guard, self.expr(node.left)
+        result: int | None = None
+        for op, term in zip(node.ops, node.comparators, strict=True):
+            if type(op) not in COMPARE:
+                raise self.scope.source.unexpected(node, "< <= > >= == !=")
+            if result is not None and self.values.constant(result) is None:
+                self.build.guard = self.values.both(guard, result)
+            right = self.expr(term)
+            link = self.values.apply(COMPARE[type(op)], left, right)
+            result = link if result is None else self.values.apply("and", result, link)
+            left = right
+        self.build.guard = guard
+        assert result is not None
+        return result
+
+    def choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr) -> int:
+        """`v if c else w`; only the chosen side accesses memory."""
+        condition = self.expr(test)
+        known = self.values.constant(condition)
+        if known is not None:
+            return self.expr(body if known else orelse)
+        guard = self.build.guard
+        self.build.guard = self.values.both(guard, condition)
+        then = self.expr(body)
+        self.build.guard = self.values.both(guard, condition, True)
+        other = self.expr(orelse)
+        self.build.guard = guard
+        return self.values.apply("select", condition, then, other)
+
+    def call(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:
+        """A function of integers."""
+        if name in ("min", "max"):
+            if len(args) < 2:
+                raise self.error(node, f"{len(args)} arguments of {name}", "at least 2")
+            values = [self.expr(a) for a in args]
+            result = values[0]
+            for value in values[1:]:
+                result = self.values.apply(name, result, value)
+            return result
+        if name not in CALLS:
+            raise self.error(node, f"a call of {name!r}", f"one of {_FUNCTIONS}")
+        wanted = OPERATIONS[CALLS[name]].operands
+        if len(args) != wanted:
+            raise self.error(node, f"{len(args)} arguments of {name}", str(wanted))
+        return self.values.apply(CALLS[name], *(self.expr(a) for a in args))

@@ -1,0 +1,277 @@
+"""The data-flow graph of one loop body: operations, and dependences with their distance in iterations."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hw.errors import InputError
+from sw.dfg.operations import OPERATIONS, Unit, latency, unit
+
+DATA = ("I1", "I2", "I3")
+PREDICATE = "P"
+#: A hint about order: never routed, compared or counted.
+HINT = "PS"
+#: Order of two accesses of memory, at the edge's distance and every greater one: it counts in the schedule
+#: and is not routed.
+ORDER = "M"
+OPERANDS = (*DATA, PREDICATE, HINT, ORDER)
+
+NodeId = int | str
+#: A number that is known, or the name of a scalar that is known when the loop starts.
+Value = int | str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What an operation of memory accesses: an array or table by name; bytes where they are known."""
+
+    name: str
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation.
+
+    The immediate, `const` or the launch-time value of `scalar`, is the value of the data operand that no edge
+    gives. Opaque operators give it any meaning.
+    """
+
+    id: NodeId
+    op: str
+    const: int | None = None
+    scalar: str | None = None
+    memory: Memory | None = None
+
+    @property
+    def immediate(self) -> Value | None:
+        """The number or the scalar's name, where there is an immediate."""
+        return self.const if self.scalar is None else self.scalar
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.op})"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A dependence: what `source` gives in iteration t - distance is an operand of `target` in iteration t.
+
+    In iterations before `distance` the operand is `initial[t]`.
+    """
+
+    source: NodeId
+    target: NodeId
+    distance: int = 0
+    operand: str = "I1"
+    negated: bool = False
+    initial: tuple[Value, ...] = ()
+
+    @property
+    def routed(self) -> bool:
+        """Whether a value flows."""
+        return self.operand not in (HINT, ORDER)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A scalar result: what `source` gave `distance` iterations before the one that no longer runs.
+
+    Distance 1 is the last iteration. A loop of n < distance iterations gives `initial[n]`.
+    """
+
+    name: str
+    source: NodeId
+    distance: int
+    initial: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The body of a loop. Raises `InputError` for edges that make no sense.
+
+    `opaque`: operators have names only, and each takes one step; else they are those of
+    `sw.dfg.operations` and every operand is given once. `tables` are the words of what `table` reads.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    opaque: bool = False
+    outputs: tuple[Output, ...] = ()
+    tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    #: What documents the graph: where it is from, its licence.
+    notes: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @cached_property
+    def by_id(self) -> Mapping[NodeId, Node]:
+        """Nodes by id."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def incoming(self) -> Mapping[NodeId, tuple[Edge, ...]]:
+        """The edges to every node."""
+        found: dict[NodeId, list[Edge]] = defaultdict(list)
+        for edge in self.edges:
+            found[edge.target].append(edge)
+        return {node.id: tuple(found[node.id]) for node in self.nodes}
+
+    @cached_property
+    def outgoing(self) -> Mapping[NodeId, tuple[Edge, ...]]:
+        """The edges from every node."""
+        found: dict[NodeId, list[Edge]] = defaultdict(list)
+        for edge in self.edges:
+            found[edge.source].append(edge)
+        return {node.id: tuple(found[node.id]) for node in self.nodes}
+
+    @cached_property
+    def dependences(self) -> tuple[Edge, ...]:
+        """The edges that count in a schedule: all but hints."""
+        return tuple(edge for edge in self.edges if edge.operand != HINT)
+
+    @cached_property
+    def order(self) -> tuple[NodeId, ...]:
+        """The nodes such that every dependence of distance 0 goes forwards."""
+        return _order(self)
+
+    def unit(self, node: Node) -> Unit:
+        """What executes a node."""
+        return unit(node.op, self.opaque)
+
+    def latency(self, node: NodeId) -> int:
+        """Steps after which a node's value can be used."""
+        return latency(self.by_id[node].op, self.opaque)
+
+    def delay(self, edge: Edge) -> int:
+        """Steps from the start of the source to that of the target, at least, at distance 0."""
+        return 1 if edge.operand == ORDER else self.latency(edge.source)
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The names of the scalars that must be known when the loop starts, in the order of their use."""
+        found: list[Value | None] = [node.scalar for node in self.nodes]
+        for edge in self.edges:
+            found += edge.initial
+        for output in self.outputs:
+            found += output.initial
+        return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def check(graph: Graph) -> None:
+    """Raises `InputError` for what is not a graph: the place, what was found, what is needed."""
+    place = f"graph {graph.name!r}"
+    known: set[NodeId] = set()
+    for node in graph.nodes:
+        if node.id in known:
+            raise InputError(f"{place}: the id of a node must be its own, {node.id!r} is there twice")
+        known.add(node.id)
+        if not graph.opaque and node.op not in OPERATIONS:
+            listed = ", ".join(OPERATIONS)
+            raise InputError(f"{place}: node {node}: the operation must be one of {listed}, not {node.op!r}")
+        if node.const is not None and node.scalar is not None:
+            raise InputError(f"{place}: node {node}: the immediate must be a number or a scalar, not both")
+    for edge in graph.edges:
+        _check_edge(graph, edge, known, place)
+    for output in graph.outputs:
+        if output.source not in known:
+            raise InputError(f"{place}: output {output.name!r}: there is no node {output.source!r}")
+        if output.distance < 1 or len(output.initial) != output.distance:
+            found = f"distance {output.distance} and {len(output.initial)} initial values"
+            raise InputError(
+                f"{place}: output {output.name!r}: needs a value per iteration back, not {found}"
+            )
+    if not graph.opaque:
+        for node in graph.nodes:
+            _check_operands(graph, node, place)
+    _ = graph.order
+
+
+def _check_edge(graph: Graph, edge: Edge, known: set[NodeId], place: str) -> None:
+    for end in (edge.source, edge.target):
+        if end not in known:
+            raise InputError(f"{place}: edge {edge.source} to {edge.target}: there is no node {end!r}")
+    place = f"{place}: edge {edge.source} to {edge.target}"
+    if edge.operand not in OPERANDS:
+        raise InputError(f"{place}: the operand must be one of {', '.join(OPERANDS)}, not {edge.operand!r}")
+    if edge.distance < 0:
+        raise InputError(f"{place}: the distance must be at least 0, not {edge.distance}")
+    if edge.negated and edge.operand != PREDICATE:
+        raise InputError(f"{place}: only a predicate (P) can be negated, not {edge.operand}")
+    if edge.routed and not graph.opaque:
+        if len(edge.initial) != edge.distance:
+            found = f"{len(edge.initial)} initial values"
+            raise InputError(f"{place}: distance {edge.distance} needs as many initial values, not {found}")
+        if graph.by_id[edge.source].op == "store":
+            raise InputError(f"{place}: a store gives no value; order of accesses is the operand {ORDER}")
+
+
+def _check_operands(graph: Graph, node: Node, place: str) -> None:
+    """The data operands of a known operation: one edge each, one may be the immediate."""
+    place = f"{place}: node {node}"
+    operation = OPERATIONS[node.op]
+    given: set[str] = set()
+    for edge in graph.incoming[node.id]:
+        if edge.operand not in (HINT, ORDER) and edge.operand in given:
+            raise InputError(f"{place}: operand {edge.operand} must be given once, it is there twice")
+        given.add(edge.operand)
+    wanted = DATA[: operation.operands]
+    extra = sorted(given & set(DATA) - set(wanted))
+    if extra:
+        raise InputError(f"{place}: takes {operation.operands} data operands, there is {extra[0]} as well")
+    missing = [operand for operand in wanted if operand not in given]
+    spare = operation.operands == 0
+    if node.immediate is None and (missing or spare):
+        raise InputError(f"{place}: needs {' and '.join(missing) or 'an immediate'}")
+    if node.immediate is not None and not spare and len(missing) != 1:
+        found = "none is open" if not missing else f"{' and '.join(missing)} are"
+        raise InputError(f"{place}: its immediate must be the one open operand, {found}")
+    if operation.name in ("load", "store", "table") and node.memory is None:
+        raise InputError(f"{place}: needs the name of its memory")
+    if operation.name == "table" and node.memory and node.memory.name not in dict(graph.tables):
+        raise InputError(f"{place}: there is no table {node.memory.name!r}")
+
+
+def _order(graph: Graph) -> tuple[NodeId, ...]:
+    """Topological order of the dependences of distance 0; the order of the nodes decides between equals."""
+    position = {node.id: i for i, node in enumerate(graph.nodes)}
+    after: dict[NodeId, list[NodeId]] = defaultdict(list)
+    waiting = dict.fromkeys(position, 0)
+    for edge in graph.dependences:
+        if edge.distance == 0:
+            after[edge.source].append(edge.target)
+            waiting[edge.target] += 1
+    ready = [position[n] for n, count in waiting.items() if count == 0]
+    order: list[NodeId] = []
+    while ready:
+        node = graph.nodes[heapq.heappop(ready)].id
+        order.append(node)
+        for target in after[node]:
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                heapq.heappush(ready, position[target])
+    if len(order) < len(graph.nodes):
+        cycle = _cycle(after, [n for n, count in waiting.items() if count])
+        shown = " -> ".join(str(n) for n in cycle)
+        message = "a cycle must have a distance of at least 1, this one has 0"
+        raise InputError(f"graph {graph.name!r}: {message}: {shown}")
+    return tuple(order)
+
+
+def _cycle(after: Mapping[NodeId, Sequence[NodeId]], inside: Sequence[NodeId]) -> list[NodeId]:
+    """A cycle among nodes of which every one has a predecessor in the set."""
+    members = set(inside)
+    before = {t: s for s in inside for t in after.get(s, ()) if t in members}
+    seen: dict[NodeId, int] = {}
+    path: list[NodeId] = []
+    node = inside[0]
+    while node not in seen:
+        seen[node] = len(path)
+        path.append(node)
+        node = before[node]
+    return [*path[seen[node] :], node][::-1]

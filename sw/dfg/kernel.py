@@ -1,0 +1,101 @@
+"""A kernel: the loops of a function as launches of graphs, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from sw.dfg.graph import Graph, Value
+
+
+@dataclass(frozen=True)
+class Count:
+    """How many iterations a launch has: all of `value`, or with unrolling the whole parts or the rest."""
+
+    value: Value
+    unroll: int = 1
+    rest: bool = False
+
+    def evaluate(self, scalars: Mapping[str, int]) -> int:
+        """The number, never negative."""
+        total = max(0, self.value if isinstance(self.value, int) else scalars[self.value])
+        return total % self.unroll if self.rest else total // self.unroll
+
+    def __str__(self) -> str:
+        if self.unroll == 1:
+            return str(self.value)
+        return f"{self.value} {'mod' if self.rest else 'div'} {self.unroll}"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One run of a loop: takes scalars by name, sets those that are outputs of the graph."""
+
+    graph: Graph
+    count: Count
+
+    @property
+    def once(self) -> bool:
+        """Whether it is straight code, not a loop."""
+        return self.count == Count(1)
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it only computes scalars once, which needs no grid."""
+        return self.once and all(node.op not in ("load", "store") for node in self.graph.nodes)
+
+
+@dataclass(frozen=True)
+class HostLoop:
+    """A loop around launches; `variable` counts from 0."""
+
+    variable: str
+    count: Count
+    body: tuple[Step, ...]
+
+
+Step = Launch | HostLoop
+
+
+@dataclass(frozen=True)
+class Array:
+    """An int32 array by what the kernel does with it."""
+
+    name: str
+    read: bool
+    written: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a function does.
+
+    `iterations` is the name in the outermost `range()`, None where that is a number. `scalars` are the other
+    parameters that are int32, `results` the scalars that it returns, by their names in the body or numbers.
+    """
+
+    name: str
+    file: str
+    arrays: tuple[Array, ...]
+    scalars: tuple[str, ...]
+    iterations: str | None
+    body: tuple[Step, ...]
+    results: tuple[Value, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches in the order of the text."""
+        return tuple(_launches(self.body))
+
+    @property
+    def loops(self) -> tuple[Launch, ...]:
+        """The launches that are loops: what a grid is for."""
+        return tuple(launch for launch in self.launches if not launch.once)
+
+
+def _launches(steps: tuple[Step, ...]) -> Iterator[Launch]:
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step
+        else:
+            yield from _launches(step.body)

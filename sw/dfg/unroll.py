@@ -1,0 +1,114 @@
+"""Several iterations as one, with loop-carried distances that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hw.errors import InputError
+from sw.dfg.graph import ORDER, Edge, Graph, NodeId, Output, Value
+from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
+from sw.dfg.transform import drop_implied_order
+
+#: Operations that a graph may have after unrolling.
+LARGEST = 1 << 14
+
+
+def unroll(graph: Graph, times: int) -> Graph:
+    """The graph of `times` iterations as one: copy j of node n has the id `n.j`.
+
+    What an edge carries over fewer iterations than that stays inside of the new one. Raises `InputError` for
+    less than one time or a graph that grows too large.
+    """
+    if times < 1 or times * len(graph.nodes) > LARGEST:
+        limit = f"1 to {LARGEST // max(1, len(graph.nodes))} for {len(graph.nodes)} operations"
+        raise InputError(f"graph {graph.name!r}: times to unroll must be {limit}, not {times}")
+    if times == 1:
+        return graph
+    nodes = tuple(replace(n, id=_copy(n.id, j)) for j in range(times) for n in graph.nodes)
+    edges: list[Edge] = []
+    for edge in graph.edges:
+        if edge.operand == ORDER:
+            edges += _unrolled_order(edge, times)
+        else:
+            edges += [_unrolled(edge, j, times) for j in range(times)]
+    outputs = tuple(_unrolled_output(output, times) for output in graph.outputs)
+    unrolled = replace(graph, nodes=nodes, edges=tuple(edges), outputs=outputs)
+    return drop_implied_order(unrolled) if any(e.operand == ORDER for e in edges) else unrolled
+
+
+def _copy(node: NodeId, number: int) -> str:
+    return f"{node}.{number}"
+
+
+def _unrolled(edge: Edge, copy: int, times: int) -> Edge:
+    """The edge to one copy: in iteration I it is `copy + I * times` of before."""
+    back, source = divmod(copy - edge.distance, times)
+    initial = tuple(edge.initial[i * times + copy] for i in range(-back)) if edge.initial else ()
+    return replace(
+        edge,
+        source=_copy(edge.source, source),
+        target=_copy(edge.target, copy),
+        distance=-back,
+        initial=initial,
+    )
+
+
+def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
+    """Every earlier copy before every copy at least `distance` iterations later."""
+    for j in range(times):
+        for k in range(times):
+            distance = max(0, -((k - j - edge.distance) // times))
+            if (edge.source, j, 0) == (edge.target, k, distance):
+                continue
+            yield Edge(_copy(edge.source, j), _copy(edge.target, k), distance, ORDER)
+
+
+def _unrolled_output(output: Output, times: int) -> Output:
+    back, source = divmod(-output.distance, times)
+    initial = tuple(output.initial[i * times] for i in range(-back))
+    return Output(output.name, _copy(output.source, source), -back, initial)
+
+
+def unroll_kernel(kernel: Kernel, times: int) -> Kernel:
+    """Every loop unrolled, followed by the iterations that are left over."""
+    return replace(kernel, body=_unrolled_steps(kernel.body, times)) if times != 1 else kernel
+
+
+def _unrolled_steps(body: tuple[Step, ...], times: int) -> tuple[Step, ...]:
+    found: list[Step] = []
+    for step in body:
+        if isinstance(step, HostLoop):
+            found.append(replace(step, body=_unrolled_steps(step.body, times)))
+        elif step.once:
+            found.append(step)
+        else:
+            found += _with_rest(step.graph, step.count, times)
+    return tuple(found)
+
+
+def _with_rest(graph: Graph, count: Count, times: int) -> tuple[Launch, Launch]:
+    """The unrolled loop, and the rest, which starts from what the first leaves behind."""
+    states: list[Output] = []
+    edges: list[Edge] = []
+    for i, edge in enumerate(graph.edges):
+        names: list[Value] = []
+        if edge.routed:
+            for j in range(edge.distance):
+                # Iteration j of the rest reads what iteration n + j - distance of the whole gave.
+                state = Output(f"carried.{i}.{j}", edge.source, edge.distance - j, edge.initial[j:])
+                names.append(state.name)
+                states.append(state)
+        edges.append(replace(edge, initial=tuple(names)))
+    outputs = []
+    for i, output in enumerate(graph.outputs):
+        values: list[Value] = []
+        for j in range(output.distance):
+            state = Output(f"result.{i}.{j}", output.source, output.distance - j, output.initial[j:])
+            values.append(state.name)
+            states.append(state)
+        outputs.append(replace(output, initial=tuple(values)))
+    first = unroll(replace(graph, outputs=tuple(states)), times)
+    rest = replace(graph, name=f"{graph.name}.rest", edges=tuple(edges), outputs=tuple(outputs))
+    whole = Count(count.value, times)
+    return Launch(first, whole), Launch(rest, replace(whole, rest=True))

@@ -1,0 +1,218 @@
+"""Values of a loop body while it is read: equal ones are one, constants are folded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sw.dfg.graph import Value
+from sw.dfg.operations import OPERATIONS
+from sw.ir.types import BITS, wrap
+
+#: What a value may be beside an operation of the table: the loop's variable, and what a name held before the
+#: iteration. An operation `const` with an immediate is a number or a scalar.
+COUNTER, CARRIED = "counter", "carried"
+_OPPOSITE = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+#: The second operand that changes nothing.
+_NEUTRAL = {"add": 0, "sub": 0, "shl": 0, "shr": 0, "shr_logical": 0, "or": 0, "xor": 0, "mul": 1, "and": -1}
+#: The second operand that decides alone, and what it gives.
+_ABSORBING = {"mul": 0, "and": 0, "or": -1}
+#: What an operation gives for two equal operands; None: that operand.
+_EQUAL = {"sub": 0, "xor": 0, "and": None, "or": None, "min": None, "max": None}
+_EQUAL |= {"lt": 0, "gt": 0, "ne": 0, "le": 1, "ge": 1, "eq": 1}
+
+#: A condition under which something happens, and whether it is the opposite.
+Guard = tuple[int, bool]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A value: operation, the numbers of its operands, immediate or name, and for memory what it accesses.
+
+    `version` tells accesses apart that differ only in when they happen.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    immediate: Value | None = None
+    memory: str | None = None
+    guard: Guard | None = None
+    version: int = 0
+
+
+#: Numbers of values and their factors.
+Terms = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Linear:
+    """An index as a sum of a constant and of values with factors, modulo 2^32."""
+
+    const: int
+    terms: Terms = ()
+
+
+class Values:
+    """All values of one body, by number."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self._numbers: dict[Item, int] = {}
+        self._linear: dict[int, Linear] = {}
+
+    def add(self, item: Item) -> int:
+        """The number of a value, which is the same for the same value."""
+        if item not in self._numbers:
+            self._numbers[item] = len(self.items)
+            self.items.append(item)
+        return self._numbers[item]
+
+    def number(self, value: int) -> int:
+        """A constant, modulo 2^32."""
+        return self.add(Item("const", immediate=wrap(value)))
+
+    def immediate(self, value: Value) -> int:
+        """A constant, or a scalar that is known when the loop starts."""
+        return self.number(value) if isinstance(value, int) else self.add(Item("const", immediate=value))
+
+    def constant(self, value: int) -> int | None:
+        """The number that a value is, where it is one."""
+        found = self.items[value].immediate
+        return found if self.items[value].op == "const" and isinstance(found, int) else None
+
+    def is_truth(self, value: int) -> bool:
+        """Whether a value is 0 or 1."""
+        item = self.items[value]
+        if item.op in ("and", "or", "xor"):
+            return all(self.is_truth(a) for a in item.args)
+        if item.op == "select":
+            return self.is_truth(item.args[1]) and self.is_truth(item.args[2])
+        if item.op == "const":
+            return self.constant(value) in (0, 1)
+        return item.op in OPERATIONS and OPERATIONS[item.op].truth
+
+    def truth(self, value: int) -> int:
+        """1 where a value is not 0."""
+        return value if self.is_truth(value) else self.apply("ne", value, self.number(0))
+
+    def opposite(self, value: int) -> int:
+        """1 where a value is 0."""
+        if not self.is_truth(value):
+            return self.apply("eq", value, self.number(0))
+        return self.apply("xor", value, self.number(1))
+
+    def both(self, guard: Guard | None, condition: int, negated: bool = False) -> Guard:
+        """What holds where a guard and a condition (or its opposite) hold."""
+        if guard is None:
+            return condition, negated
+        left = self.opposite(guard[0]) if guard[1] else self.truth(guard[0])
+        right = self.opposite(condition) if negated else self.truth(condition)
+        return self.apply("and", left, right), False
+
+    def apply(self, op: str, *args: int) -> int:
+        """An operation on values; computed now where that needs no operation, or a cheaper one."""
+        operation = OPERATIONS[op]
+        numbers = [self.constant(a) for a in args]
+        if operation.meaning and None not in numbers:
+            return self.number(operation.meaning(*numbers))
+        if operation.commutative and (numbers[0] is not None or (numbers[1] is None and args[0] > args[1])):
+            args, numbers = args[::-1], numbers[::-1]
+        simpler = self._simpler(op, args, numbers)
+        return self.add(Item(op, args)) if simpler is None else simpler
+
+    def _simpler(self, op: str, args: tuple[int, ...], numbers: list[int | None]) -> int | None:
+        """The same value without this operation."""
+        if op == "select":
+            return self._simpler_select(args, numbers)
+        if op == "abs" and self.items[args[0]].op == "abs":
+            return args[0]
+        if len(args) != 2:
+            return None
+        first, second = args[0], numbers[1]
+        if op in _EQUAL and args[0] == args[1]:
+            found = _EQUAL[op]
+            return first if found is None else self.number(found)
+        if second is None:
+            return None
+        if op in ("shl", "shr", "shr_logical"):
+            second %= BITS
+        if _NEUTRAL.get(op) == second:
+            return first
+        if _ABSORBING.get(op) == second:
+            return args[1]
+        return self._simpler_with(op, first, second)
+
+    def _simpler_with(self, op: str, first: int, second: int) -> int | None:
+        """An operation whose second operand is a number."""
+        item = self.items[first]
+        if op == "sub":
+            return self.apply("add", first, self.number(-second))
+        if op == "add" and item.op == "add" and (inner := self.constant(item.args[1])) is not None:
+            return self.apply("add", item.args[0], self.number(inner + second))
+        if op == "mul" and second == -1:
+            return self.apply("sub", self.number(0), first)
+        if op == "mul" and second > 0 and second & (second - 1) == 0:
+            return self.apply("shl", first, self.number(second.bit_length() - 1))
+        if op == "xor" and second == 1:
+            if item.op in _OPPOSITE:
+                return self.apply(_OPPOSITE[item.op], *item.args)
+            if item.op == "xor" and self.constant(item.args[1]) == 1:
+                return item.args[0]
+        if self.is_truth(first) and (op, second) in (("ne", 0), ("eq", 1), ("and", 1)):
+            return first
+        if self.is_truth(first) and (op, second) in (("eq", 0), ("ne", 1)):
+            return self.opposite(first)
+        return None
+
+    def _simpler_select(self, args: tuple[int, ...], numbers: list[int | None]) -> int | None:
+        condition, then, other = args
+        if numbers[0] is not None:
+            return then if numbers[0] else other
+        if then == other:
+            return then
+        if numbers[1:] == [1, 0]:
+            return self.truth(condition)
+        if numbers[1:] == [0, 1]:
+            return self.opposite(condition)
+        item = self.items[condition]
+        if item.op == "ne" and self.constant(item.args[1]) == 0:
+            return self.apply("select", item.args[0], then, other)
+        return None
+
+    def linear(self, value: int) -> Linear:
+        """A value as a sum of others with constant factors."""
+        if value not in self._linear:
+            self._linear[value] = self._as_linear(value)
+        return self._linear[value]
+
+    def _as_linear(self, value: int) -> Linear:
+        item, own = self.items[value], Linear(0, ((value, 1),))
+        match item.op:
+            case "const" if isinstance(item.immediate, int):
+                return Linear(item.immediate)
+            case "add":
+                return self._sum(self.linear(item.args[0]), self.linear(item.args[1]), 1)
+            case "sub":
+                return self._sum(self.linear(item.args[0]), self.linear(item.args[1]), -1)
+            case "mul" | "shl":
+                factor = self.constant(item.args[1])
+                if factor is not None:
+                    factor = factor if item.op == "mul" else 1 << factor % BITS
+                    return self._sum(Linear(0), self.linear(item.args[0]), factor)
+        return own
+
+    @staticmethod
+    def _sum(a: Linear, b: Linear, factor: int) -> Linear:
+        terms = dict(a.terms)
+        for value, f in b.terms:
+            terms[value] = wrap(terms.get(value, 0) + factor * f)
+        kept = tuple(sorted((v, f) for v, f in terms.items() if f))
+        return Linear(wrap(a.const + factor * b.const), kept)
+
+    def difference(self, a: int, b: int) -> int | None:
+        """By how much two values of one iteration differ, None where that is not known."""
+        found = self._sum(self.linear(a), self.linear(b), -1)
+        return None if found.terms else found.const
+
+    def invariant(self, value: int) -> bool:
+        """Whether a value is the same in every iteration, as far as its own form shows."""
+        return self.items[value].op == "const"
