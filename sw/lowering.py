@@ -13,6 +13,7 @@ from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize
 from sw.codegen import generate
 from sw.convolution import Convolution
+from sw.dependence.passes import DeadStore
 from sw.ir.program import Program
 from sw.ir.scope import retype
 from sw.kernel import Kernel
@@ -91,6 +92,8 @@ def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:
     """The words of every warp of an arranged problem."""
     program = retype(emit(plan))
     options.after("emit", program)
+    program = retype(DeadStore()(program))
+    options.after("dead-store", program)
     program = options.synchronise(program, plan.config)
     options.after("convert to warps", program)
     program = retype(Canonicalize()(program))
