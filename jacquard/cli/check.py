@@ -95,7 +95,7 @@ def _render(verdict: Verdict) -> None:
     console = Console()
     console = console if console.is_terminal else Console(width=160)
     if not verdict.ok:
-        console.print(Text(f"wrong: {verdict.reason}"))
+        console.print(Text(f"{'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
         if verdict.values:
             console.print(Text("with " + ", ".join(f"{n} = {v}" for n, v in verdict.values.items())))
         for line in verdict.schedule:

@@ -143,6 +143,7 @@ def _render(made: Warped) -> None:
             Text(f"{count}; right ({verdict.method}): {verdict.dependences:,} dependences enforced")
         )
     else:
-        console.print(Text(f"{count}; wrong: {verdict.reason}"))
+        # What could not be shown is not known to be wrong.
+        console.print(Text(f"{count}; {'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
         for line in verdict.schedule:
             console.print(Text(f"  {line}"))

@@ -83,7 +83,8 @@ def _verdict(report: Report) -> list[str | Text]:
         lines.append(Text(f"✗ {first[0].name}: {first[1]}", "bold red"))
     if report.rejected is not None:
         result, verdict = report.rejected
-        lines.append(Text(f"✗ {result.name}: the warps are wrong: {verdict.reason}", "bold red"))
+        said = "the warps are wrong: " if verdict.schedule else ""
+        lines.append(Text(f"✗ {result.name}: {said}{verdict.reason}", "bold red"))
         lines += [Text(f"  {line}") for line in verdict.schedule]
     else:
         count = sum(r.checked.dependences for r in report.results)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -134,14 +135,14 @@ class _CarriedError(Exception):
     """A scalar is handed on from iteration to iteration, so iterations cannot be taken together."""
 
 
-class _Node:
+class _Node(ABC):
     """Statements for some rows: `counts` instances for each row, which get their times by `place`."""
 
     counts: Array
 
+    @abstractmethod
     def place(self, base: Array) -> None:
         """Set the times, given that of the first instance of every row."""
-        raise NotImplementedError
 
 
 @dataclass
