@@ -1,0 +1,132 @@
+"""The grid of the CGRA as one object: processing elements, kinds of them, links (docs/cgra.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from hw.errors import InputError
+from hw.fabric.operations import Operation, Unit
+
+#: Largest edge of a grid.
+MOST = 64
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of processing element: its units, entries of its register file, words of its table memory."""
+
+    name: str
+    units: frozenset[Unit]
+    registers: int = 4
+    table_words: int = 0
+
+    def __post_init__(self) -> None:
+        place = f"kind {self.name!r}"
+        if not 0 <= self.registers <= 64:
+            raise InputError(f"{place}: registers must be 0 to 64, not {self.registers}")
+        if (Unit.TABLE in self.units) != (self.table_words > 0):
+            raise InputError(
+                f"{place}: a table unit needs table_words, and table_words a table unit; units are "
+                f"{', '.join(sorted(self.units)) or 'none'}, table_words {self.table_words}"
+            )
+        if not 0 <= self.table_words <= 1 << 14:
+            raise InputError(f"{place}: table_words must be 0 to 16384, not {self.table_words}")
+
+    def executes(self, operation: Operation) -> bool:
+        """Whether a PE of this kind has what an operation needs."""
+        return operation.unit is None or operation.unit in self.units
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `Fabric.hash` depends on."""
+        return {"units": sorted(self.units), "registers": self.registers, "table_words": self.table_words}
+
+
+@dataclass(frozen=True, order=True)
+class Link:
+    """A register of PE `source` that PE `target` reads."""
+
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A grid of processing elements. Raises `InputError` for what cannot be built.
+
+    `kinds` holds one kind per PE, row by row; `links` ascend. `contexts` is the greatest initiation
+    interval, `stages` how many iterations may overlap (a power of two).
+    """
+
+    name: str
+    rows: int
+    cols: int
+    kinds: tuple[Kind, ...]
+    links: tuple[Link, ...]
+    contexts: int = 16
+    stages: int = 64
+
+    def __post_init__(self) -> None:
+        place = f"fabric {self.name!r}"
+        for what, value, high in (("rows", self.rows, MOST), ("cols", self.cols, MOST)):
+            if not 1 <= value <= high:
+                raise InputError(f"{place}: {what} must be 1 to {high}, not {value}")
+        if not 1 <= self.contexts <= 256:
+            raise InputError(f"{place}: contexts must be 1 to 256, not {self.contexts}")
+        if not 2 <= self.stages <= 256 or self.stages & (self.stages - 1):
+            raise InputError(f"{place}: stages must be a power of two from 2 to 256, not {self.stages}")
+        if len(self.kinds) != self.size:
+            raise InputError(f"{place}: needs a kind for each of {self.size} PEs, not {len(self.kinds)}")
+        if list(self.links) != sorted(set(self.links)):
+            raise InputError(f"{place}: links must ascend, each once")
+        for link in self.links:
+            if not (0 <= link.source < self.size and 0 <= link.target < self.size):
+                raise InputError(
+                    f"{place}: link {link.source} to {link.target}: PEs are 0 to {self.size - 1}"
+                )
+            if link.source == link.target:
+                raise InputError(f"{place}: PE {self.at(link.source)} must not have a link to itself")
+
+    @property
+    def size(self) -> int:
+        """Number of processing elements."""
+        return self.rows * self.cols
+
+    def at(self, pe: int) -> tuple[int, int]:
+        """Row and column of a PE."""
+        return divmod(pe, self.cols)
+
+    @cached_property
+    def outgoing(self) -> tuple[tuple[int, ...], ...]:
+        """By PE: numbers of the links that leave it, in ascending order of their target."""
+        return tuple(tuple(i for i, k in enumerate(self.links) if k.source == pe) for pe in range(self.size))
+
+    @cached_property
+    def incoming(self) -> tuple[tuple[int, ...], ...]:
+        """By PE: numbers of the links that reach it, in ascending order of their source."""
+        return tuple(tuple(i for i, k in enumerate(self.links) if k.target == pe) for pe in range(self.size))
+
+    def having(self, unit: Unit) -> tuple[int, ...]:
+        """The PEs with a unit."""
+        return tuple(pe for pe, kind in enumerate(self.kinds) if unit in kind.units)
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """All that the hardware depends on: the name of the fabric and of its kinds do not count."""
+        return {
+            "rows": self.rows,
+            "cols": self.cols,
+            "contexts": self.contexts,
+            "stages": self.stages,
+            "kinds": [kind.as_dict() for kind in self.kinds],
+            "links": [[link.source, link.target] for link in self.links],
+        }
+
+    @cached_property
+    def hash(self) -> int:
+        """32 bits that tell the hardware from another."""
+        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

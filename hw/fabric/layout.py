@@ -1,0 +1,102 @@
+"""What configures a processing element: the sources of its muxes and the fields of its entries.
+
+RTL, bitstream, decoder and mapper read these tables; docs/cgra.md, "Sources of the muxes" and
+"Configuration of a PE", states them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from hw.fabric.fabric import Fabric, Kind
+from hw.fabric.operations import OPERATION_BITS, Unit
+
+#: Fields of the data operands in order, and of the predicate.
+OPERAND_FIELDS = ("a", "b", "c", "p")
+#: Arrays of a configuration, at most.
+ARRAYS = 16
+#: Patches of a configuration, at most.
+PATCHES = 64
+#: Greatest number of first iterations with `init` as operand.
+FIRST = 7
+
+
+@dataclass(frozen=True)
+class Field:
+    """Bits [low + width - 1 : low] of an entry."""
+
+    name: str
+    low: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of a PE's entries, and what its muxes choose from.
+
+    `sources` maps the fields `a`, `b`, `c`, `p`, `result`, `write` and `out0`, `out1`, ... to the names of
+    their sources in order. `words` counts the words of one entry, `const` and `init` included.
+    """
+
+    fields: tuple[Field, ...]
+    sources: dict[str, tuple[str, ...]]
+
+    @property
+    def bits(self) -> int:
+        """Bits of all fields."""
+        return sum(field.width for field in self.fields)
+
+    @property
+    def field_words(self) -> int:
+        """Words that the fields take."""
+        return -(-self.bits // 32)
+
+    @property
+    def words(self) -> int:
+        """Words of one entry: the fields, `const`, `init`."""
+        return self.field_words + 2
+
+
+def layout(fabric: Fabric, pe: int) -> Layout:
+    """The entries of a PE of a fabric."""
+    return _layout(fabric.kinds[pe], len(fabric.incoming[pe]), len(fabric.outgoing[pe]), fabric.stages)
+
+
+@lru_cache
+def _layout(kind: Kind, ins: int, outs: int, stages: int) -> Layout:
+    links = tuple(f"in{i}" for i in range(ins))
+    register = ("register",) if kind.registers else ()
+    operand = ("zero", "const", "result", *register, *links)
+    sources = {
+        "a": operand,
+        "b": operand,
+        "c": operand,
+        "p": ("always", "result", *register, *links),
+        "result": ("keep", "y", "y2"),
+    }
+    if kind.registers:
+        sources["write"] = ("none", "y", "y2", *links)
+    for i in range(outs):
+        sources[f"out{i}"] = ("keep", "y", "y2", "result", *register, *links)
+    widths = {"op": OPERATION_BITS}
+    widths |= {name: _bits(len(sources[name])) for name in OPERAND_FIELDS}
+    widths |= {"negate": 1, "initial": 4, "first": 3, "stage": _bits(stages)}
+    if Unit.MEMORY in kind.units:
+        widths["array"] = _bits(ARRAYS)
+    widths["result"] = _bits(len(sources["result"]))
+    if kind.registers:
+        widths |= {"write": _bits(len(sources["write"]))}
+        widths |= {"write_at": _bits(kind.registers), "read_at": _bits(kind.registers)}
+    widths |= {f"out{i}": _bits(len(sources[f"out{i}"])) for i in range(outs)}
+    fields, low = [], 0
+    for name, width in widths.items():
+        if width:
+            fields.append(Field(name, low, width))
+            low += width
+    return Layout(tuple(fields), sources)
+
+
+def _bits(count: int) -> int:
+    """Bits of a number below `count`."""
+    return (count - 1).bit_length()

@@ -1,0 +1,62 @@
+"""A mapped graph: where and when every operation executes, and the registers that every value passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass
+from typing import Literal
+
+from hw.fabric import Fabric
+from sw.dfg.graph import Graph, NodeId
+
+
+@dataclass(frozen=True)
+class Place:
+    """The PE of an operation, and its step counted from the start of its iteration.
+
+    The step's context is `step % ii`, its stage `step // ii`.
+    """
+
+    pe: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register of the fabric: `number` is that of a link, or the entry of a register file.
+
+    `pe` is where it is: the source of a link.
+    """
+
+    kind: Literal["link", "result", "register"]
+    pe: int
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class Hop:
+    """A register holds a value in a step, counted as the steps of the value's iteration are."""
+
+    register: Register
+    step: int
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """A graph on a fabric with an initiation interval.
+
+    `routes` holds, by number of the edge in `graph.edges`, the registers of every routed edge: one hop per
+    step, the first in the source's step plus its latency, the last in the target's step plus
+    distance x ii. Edges of one source share registers where they are in the same ones.
+    """
+
+    graph: Graph
+    fabric: Fabric
+    ii: int
+    places: Dictionary[NodeId, Place]
+    routes: Dictionary[int, tuple[Hop, ...]]
+
+    @property
+    def depth(self) -> int:
+        """Steps of an iteration: one more than the last step in which an operation starts."""
+        return 1 + max((place.step for place in self.places.values()), default=-1)
