@@ -17,6 +17,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
+from jacquard.files import check_writable, write_text
 from jacquard.warps import Warped, converted
 from sw.ir.errors import IRError
 from sw.ir.program import Program, instructions
@@ -73,6 +74,9 @@ def command(
     listed with distances in the common loops (P -> C@1), with --unroll between instances (P[0] -> C[1]).
     Where the checker does not accept the result, the exit code is 1.
     """
+    for option, path in (("--dot", dot), ("--svg", svg)):
+        if path is not None:
+            _check_writable(option, path)
     config = machine(hw, settings)
     program = assign_warps(read(file))
     _check(program, config)
@@ -106,14 +110,22 @@ def _check(program: Program, config: MachineConfig) -> None:
         raise error
 
 
+def _check_writable(option: str, path: str) -> None:
+    """Raise `InputError` for a picture that has no place, before work is done for it."""
+    try:
+        check_writable(Path(path))
+    except (InputError, ValueError) as error:
+        raise InputError(f"{option}: {error}") from None
+
+
 def _write(option: str, path: str | None, drawn: Figure, form: Callable[[Figure], str]) -> None:
     """A picture in a file, if one is asked for."""
     if path is None:
         return
     try:
-        Path(path).write_text(form(drawn), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{option}: {path!r} cannot be written: {error}") from None
+        write_text(Path(path), form(drawn))
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
     note(f"written {path}")
 
 
