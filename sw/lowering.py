@@ -22,7 +22,7 @@ from sw.problem import Product
 from sw.tiled.emit import emit
 from sw.tiled.split import share, warps
 from sw.tiling.blocking import Blocking
-from sw.tiling.machine import best
+from sw.tiling.machine import array_sets_pace, best
 from sw.warps.convert import convert
 
 #: Blockings that are tried where a machine cannot hold the programs of the best one.
@@ -38,18 +38,17 @@ def _nothing(step: str, program: Program) -> None:
     """Looks at no step."""
 
 
-def _converted(program: Program, config: MachineConfig) -> Program:
-    """The program with the waits and signals that `sw.warps` finds."""
-    return convert(program, config).program
-
-
 @dataclass(frozen=True)
 class Options:
-    """How programs are made: what is kept in registers, who looks at each step, who orders the warps."""
+    """How programs are made: what is kept in registers, who looks at each step, who orders the warps.
+
+    `bandwidth` is that of ports that are slower than their width.
+    """
 
     strategy: Strategy = Strategy.BUDGET
     after: Observer = _nothing
-    synchronise: Synchroniser = _converted
+    synchronise: Synchroniser | None = None
+    bandwidth: Mapping[str, int] | None = None
 
 
 def lower(
@@ -62,7 +61,7 @@ def lower(
     blocking: Blocking | None = None,
     strategy: Strategy = Strategy.BUDGET,
     after: Observer = _nothing,
-    synchronise: Synchroniser = _converted,
+    synchronise: Synchroniser | None = None,
 ) -> Kernel:
     """Compile a product or convolution for a machine.
 
@@ -73,7 +72,7 @@ def lower(
     Raises `InputError` when the machine lacks warps, channels, registers, loops, windows, buffer or memory
     for it.
     """
-    options = Options(strategy, after, synchronise)
+    options = Options(strategy, after, synchronise, bandwidth)
     try:
         plan = make_nest(problem, config, bandwidth, memory_bytes, blocking)
         try:
@@ -94,16 +93,25 @@ def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:
     options.after("emit", program)
     program = retype(DeadStore()(program))
     options.after("dead-store", program)
-    program = options.synchronise(program, plan.config)
+    program = _ordered(program, plan, options)
     options.after("convert to warps", program)
     program = retype(Canonicalize()(program))
     options.after("canonicalize", program)
     words = {}
     for warp in warps(program):
-        own = retype(optimise(share(program, warp), plan.config.registers, options.strategy))
+        own = optimise(share(program, warp), plan.config.registers, options.strategy, uniform=True)
+        own = retype(own)
         options.after(f"optimise warp {WARPS[warp]}", own)
-        words[warp] = generate(own, plan.config, f"warp {WARPS[warp]}")
+        words[warp] = generate(own, plan.config, f"warp {WARPS[warp]}", uniform=True)
     return words
+
+
+def _ordered(program: Program, plan: Nest, options: Options) -> Program:
+    """The program with waits and signals."""
+    if options.synchronise is not None:
+        return options.synchronise(program, plan.config)
+    early = array_sets_pace(plan.extent, plan.config, plan.blocking, options.bandwidth)
+    return convert(program, plan.config, early=early).program
 
 
 def _simpler(

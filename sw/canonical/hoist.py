@@ -24,18 +24,22 @@ class Strategy(enum.Enum):
     BUDGET = "budget"
 
 
-def optimise(program: Program, registers: int, strategy: Strategy = Strategy.BUDGET) -> Program:
+def optimise(
+    program: Program, registers: int, strategy: Strategy = Strategy.BUDGET, *, uniform: bool = False
+) -> Program:
     """The program of one warp with values kept in scalars so that it takes few cycles on the sequencer.
 
     Invariants are assigned outside of the loops in which they do not change, induction variables are moved on
     at the ends of loops, and what is used several times is computed once, as far as `registers` (of the
     machine, r0 included) hold the values; the rest is computed where it is used. The meaning stays the same.
+    With `uniform` distances that are added to addresses are kept like numbers that no instruction can hold,
+    as `sw.codegen.generate` needs them then.
     Programs with a `while` stay as they are: the sequencer does not run them. So do those of which something
     surely fails when it is reached, if that shows only now: they would be refused when they are read again.
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
-    search = Search(Plan(prepare(program)), registers)
+    search = Search(Plan(prepare(program), uniform=uniform), registers)
     match strategy:
         case Strategy.NOTHING:
             chosen = search.nothing()

@@ -8,8 +8,11 @@ from sw.ir.expression import Apply, Const, Op
 from sw.ir.types import Kind
 
 
-def in_register(expr: Apply, index: int) -> bool:
-    """Whether the constant at that place of an operator has to be brought into a register."""
+def in_register(expr: Apply, index: int, *, in_memory: bool = False) -> bool:
+    """Whether the constant at that place of an operator has to be brought into a register.
+
+    With `in_memory` every number that is added is: distances that are added to addresses.
+    """
     constant = expr.args[index]
     assert isinstance(constant, Const)
     value = constant.value
@@ -17,9 +20,9 @@ def in_register(expr: Apply, index: int) -> bool:
         return False
     match expr.op:
         case Op.ADD:
-            return not (fits(value) or fits(-value))
+            return in_memory or not (fits(value) or fits(-value))
         case Op.SUB:
-            return index == 0 or not (fits(value) or fits(-value))
+            return in_memory or index == 0 or not (fits(value) or fits(-value))
         case Op.MUL:
             near = (value, value - 1, value + 1, -value)
             return not fits(value) and all(exponent(n) is None for n in near)

@@ -16,7 +16,7 @@ from sw.canonical.immediates import in_register
 from sw.canonical.induction import SELF, Induction, induction
 from sw.codegen.names import depth as loop_depth
 from sw.codegen.names import names
-from sw.codegen.operands import modified, operands, parameters
+from sw.codegen.operands import IN_MEMORY, modified, operands, parameters
 from sw.codegen.select import may_trap
 from sw.ir.expression import Apply, Const, Expr, Op, Var, substitute
 from sw.ir.intrinsics import INTRINSICS
@@ -65,7 +65,9 @@ COMPUTE = Compute()
 class Body:
     """Statements of the program, a loop or a branch, with what is to be added to them.
 
-    `around` is the statement that they belong to and `index` its place in `parent`.
+    `around` is the statement that they belong to and `index` its place in `parent`. With `ends` and `values`
+    goes whether they are places or distances in memory, which share nothing with others: their constants
+    take other instructions.
     """
 
     parent: Body | None
@@ -73,8 +75,8 @@ class Body:
     around: Statement | None
     depth: int
     before: dict[int, list[Statement]] = field(default_factory=dict)
-    ends: list[tuple[str, Expr]] = field(default_factory=list)
-    values: dict[tuple[Expr, int], Var] = field(default_factory=dict)
+    ends: list[tuple[str, Expr, bool]] = field(default_factory=list)
+    values: dict[tuple[Expr, int, bool], Var] = field(default_factory=dict)
     #: By statement: what it changes.
     changes: list[frozenset[str]] = field(default_factory=list)
     children: dict[tuple[int, int], Body] = field(default_factory=dict)
@@ -97,10 +99,13 @@ class Spot:
 
 
 class Plan:
-    """A program prepared for choices: every expression of it that is evaluated may be kept or not."""
+    """A program prepared for choices: every expression of it that is evaluated may be kept or not.
 
-    def __init__(self, program: Program, *, carry: bool = True, keep: bool = True):
-        self.program = program
+    With `uniform` so is every distance that is added to an address.
+    """
+
+    def __init__(self, program: Program, *, carry: bool = True, keep: bool = True, uniform: bool = False):
+        self.program, self.uniform = program, uniform
         self.carry, self.keep = carry, keep
         self.bodies: list[Body] = []
         self.root = self._body(program.body, None, 0, None, 0)
@@ -270,8 +275,8 @@ class _Builder:
         """The statements of a body with what is added to them."""
         made = [self.statement(s, Spot(body, i), body) for i, s in enumerate(old)]
         ends: list[Statement] = []
-        for name, update in body.ends:
-            value = self.resolve(update, Spot(body, len(old)), "step", top=True)
+        for name, update, in_memory in body.ends:
+            value = self.resolve(update, Spot(body, len(old)), "step", top=True, in_memory=in_memory)
             ends.append(Assign(name, value))
         found: list[Statement] = []
         for i, s in enumerate(made):
@@ -306,14 +311,15 @@ class _Builder:
     def instruction(self, s: Instruction, spot: Spot) -> Instruction:
         """An instruction with what it evaluates resolved; regions that only describe stay as they are."""
         registers, values = operands(s), parameters(s)
+        apart = IN_MEMORY if self.plan.uniform else frozenset()
         found: list[tuple[str, Expr | Region]] = []
         for name, value in s.operands:
             if isinstance(value, Region):
                 found.append((name, self.region(value, spot, name)))
             elif name in registers:
-                found.append((name, self.resolve(value, spot, name, register=True)))
+                found.append((name, self.resolve(value, spot, name, register=True, in_memory=name in apart)))
             elif name in values:
-                found.append((name, self.resolve(value, spot, name)))
+                found.append((name, self.resolve(value, spot, name, in_memory=name in apart)))
             else:
                 found.append((name, value))
         reads, writes = s.reads, s.writes
@@ -336,24 +342,32 @@ class _Builder:
     # Expressions
 
     def resolve(
-        self, expr: Expr, spot: Spot, hint: str, *, register: bool = False, top: bool = False
+        self,
+        expr: Expr,
+        spot: Spot,
+        hint: str,
+        *,
+        register: bool = False,
+        top: bool = False,
+        in_memory: bool = False,
     ) -> Expr:
         """The expression in terms of what is kept. `register` tells that a constant needs a register here.
 
-        `top` stands for the whole value of an assignment, which no other scalar need keep.
+        `top` stands for the whole value of an assignment, which no other scalar need keep; `in_memory` tells
+        of a place or distance in memory.
         """
         if isinstance(expr, Var):
             return expr
         if isinstance(expr, Const):
-            return self.constant(expr, spot) if register else expr
+            return self.constant(expr, spot, in_memory) if register else expr
         assert isinstance(expr, Apply)
         option = COMPUTE if top else self.option(expr, spot)
         match option:
             case Keep(depth):
-                return self.keep(expr, spot, depth, hint)
+                return self.keep(expr, spot, depth, hint, in_memory)
             case Carry(depth):
-                return self.carry(expr, spot, depth, hint)
-        return self.computed(expr, spot, hint)
+                return self.carry(expr, spot, depth, hint, in_memory)
+        return self.computed(expr, spot, hint, in_memory)
 
     def option(self, expr: Expr, spot: Spot) -> Option:
         """What is chosen for an expression, as far as it is possible here."""
@@ -366,50 +380,58 @@ class _Builder:
         chosen = self.choice.get(expr, options[0])
         return chosen if chosen in options else options[-1]
 
-    def computed(self, expr: Apply, spot: Spot, hint: str) -> Expr:
+    def computed(self, expr: Apply, spot: Spot, hint: str, in_memory: bool) -> Expr:
         """The operator on resolved arguments."""
-        if expr.op in (Op.ADD, Op.SUB) and isinstance(expr.args[1], Const) and in_register(expr, 1):
+        right = expr.args[-1]
+        if expr.op in (Op.ADD, Op.SUB) and isinstance(right, Const):
             # A constant and its opposite share a register.
-            value = expr.args[1].value
             opposite = Op.SUB if expr.op is Op.ADD else Op.ADD
-            if LOW < value < 0:
-                expr = Apply(opposite, (expr.args[0], Const(-value)))
+            if LOW < right.value < 0 and in_register(expr, 1, in_memory=in_memory):
+                expr = Apply(opposite, (expr.args[0], Const(-right.value)))
         args = tuple(
-            self.resolve(a, spot, hint, register=isinstance(a, Const) and in_register(expr, i))
+            self.resolve(
+                a,
+                spot,
+                hint,
+                register=isinstance(a, Const) and in_register(expr, i, in_memory=in_memory),
+                in_memory=in_memory,
+            )
             for i, a in enumerate(expr.args)
         )
         return expr if args == expr.args else Apply(expr.op, args)
 
-    def constant(self, value: Const, spot: Spot) -> Expr:
+    def constant(self, value: Const, spot: Spot, in_memory: bool) -> Expr:
         """A constant that must be in a register."""
         if value.value == 0 or value.kind is Kind.BOOL:
             return value
         option = self.option(value, spot)
-        return self.keep(value, spot, option.depth, "constant") if isinstance(option, Keep) else value
+        if not isinstance(option, Keep):
+            return value
+        return self.keep(value, spot, option.depth, "constant", in_memory)
 
-    def keep(self, expr: Expr, spot: Spot, depth: int, hint: str) -> Expr:
+    def keep(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
         """The scalar that keeps the expression, assigned inside so many loops."""
         home = next(s for s in self.plan._homes(expr, spot) if s.body.depth == depth)
         version = sum(not names(expr).isdisjoint(c) for c in home.body.changes[: home.index])
-        known = home.body.values.get((expr, version))
+        known = home.body.values.get((expr, version, in_memory))
         if known is not None:
             return known
-        value = expr if isinstance(expr, Const) else self.computed(_apply(expr), home, hint)
+        value = expr if isinstance(expr, Const) else self.computed(_apply(expr), home, hint, in_memory)
         # As `retype` will have it: what is known of the parts that it is computed from.
         low, high = bounds(value)
         loop = loop_depth(expr)
         kind = Type(Kind.INT, low, high + 1, loop) if expr.kind is Kind.INT else _kept(BOOL, loop)
         variable = Var(self.name(_hint(expr, hint)), kind)
-        home.body.values[expr, version] = variable
+        home.body.values[expr, version, in_memory] = variable
         self.add(home, Assign(variable.name, value))
         return variable
 
-    def carry(self, expr: Expr, spot: Spot, depth: int, hint: str) -> Expr:
+    def carry(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
         """The scalar that the loops inside of so many loops move on."""
         nest = self.plan.nest(expr, spot)
         outermost = next(b for b in nest if b.parent is not None and b.parent.depth == depth)
         assert outermost.parent is not None
-        known = outermost.values.get((expr, -1))
+        known = outermost.values.get((expr, -1, in_memory))
         if known is not None:
             return known
         how = self.plan.induction(expr, spot, outermost)
@@ -417,13 +439,13 @@ class _Builder:
         loop = loop_depth(expr)
         kind = _kept(INT if expr.kind is Kind.INT else BOOL, loop)
         variable = Var(self.name(_hint(expr, hint)), kind)
-        outermost.values[expr, -1] = variable
+        outermost.values[expr, -1, in_memory] = variable
         before = Spot(outermost.parent, outermost.index)
-        start = self.resolve(how.start, before, hint)
+        start = self.resolve(how.start, before, hint, in_memory=in_memory)
         self.add(before, Assign(variable.name, start))
         loops = nest[: nest.index(outermost) + 1][::-1]
         for body, level in zip(loops, how.levels, strict=True):
-            body.ends += [(variable.name, substitute(u, {SELF: variable})) for u in level.updates]
+            body.ends += [(variable.name, substitute(u, {SELF: variable}), in_memory) for u in level.updates]
         return variable
 
     def add(self, spot: Spot, statement: Statement) -> None:

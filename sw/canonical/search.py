@@ -99,7 +99,8 @@ class Search:
     def measured(self, program: Program, asked: dict[Expr, tuple[Option, ...]]) -> Result:
         """What a program comes to."""
         # Branches that have lost their operands may be small enough for predicates.
-        code = lower(program, simple=not any(isinstance(s, If) for s in statements(program.body)))
+        simple = not any(isinstance(s, If) for s in statements(program.body))
+        code = lower(program, simple=simple, uniform=self.plan.uniform)
         live = live_out(code)
         needs = pressure(code, live)
         excess = sum(max(0, n + 1 - self.registers) for n in needs)

@@ -21,32 +21,34 @@ _LOOP_LIMIT = (1 << isa.layout("loop")["length"].width) - 1
 _JUMP_LIMIT = 1 << isa.layout("jump")["offset"].width - 1
 
 
-def generate(program: Program, config: MachineConfig, name: str) -> list[int]:
+def generate(program: Program, config: MachineConfig, name: str, *, uniform: bool = False) -> list[int]:
     """The words of a warp's program, ended by `halt`.
 
     `program` has the instructions of one warp, all of the machine, with expressions as operands, and no
-    parameters; `name` stands before messages. Raises `InputError` when registers, loop depth, channels or
+    parameters; `name` stands before messages. With `uniform` what grows with the problem takes the same
+    instructions whatever it is (docs/codegen.md). Raises `InputError` when registers, loop depth, channels or
     instruction memory of the configuration do not suffice, and for what a warp cannot execute.
     """
     if program.parameters:
         given = ", ".join(p.name for p in program.parameters)
         raise InputError(f"{name}: a program of the machine must have no parameters, not {given}")
-    code, allocation = compiled(program, config, name)
+    code, allocation = compiled(program, config, name, uniform=uniform)
     return [encode(c) for c in instructions(code, allocation, name)]
 
 
 def compiled(
-    program: Program, config: MachineConfig, name: str, *, generic: bool = False
+    program: Program, config: MachineConfig, name: str, *, generic: bool = False, uniform: bool = False
 ) -> tuple[Code, Allocation]:
     """A warp's operations and their registers, checked against what the machine has.
 
-    Parameters of the program take registers. `generic` permits instructions that the machine does not have.
+    Parameters of the program take registers. `generic` permits instructions that the machine does not have,
+    `uniform` is that of `generate`.
     Raises `InputError` as `generate` does.
     """
     for s in statements(program.body):
         if isinstance(s, Statement):
             _check_instruction(s, config, f"{name}: {s.label}", generic=generic)
-    code = lower(program, exact=True)
+    code = lower(program, exact=True, uniform=uniform)
     allocation = allocate(code)
     _check_resources(code, allocation, config, name)
     return code, allocation

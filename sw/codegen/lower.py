@@ -11,7 +11,17 @@ from collections.abc import Callable
 from hw import isa
 from hw.errors import InputError
 from sw.codegen.loops import expected_trips, likelihood, simplify, trip_count
-from sw.codegen.operands import is_engine, needed, operands, unbounded
+from sw.codegen.operands import (
+    UNSTATED,
+    Growth,
+    growth_of,
+    growth_of_condition,
+    growths,
+    is_engine,
+    needed,
+    operands,
+    unbounded,
+)
 from sw.codegen.parameters import Held, Wanted, check
 from sw.codegen.select import Selector, guarded
 from sw.codegen.virtual import ZERO, Code, Emitter, Predicate, fits_parameter
@@ -25,14 +35,15 @@ Finish = Callable[[], None]
 GENERIC = "generic"
 
 
-def lower(program: Program, *, simple: bool = False, exact: bool = False) -> Code:
+def lower(program: Program, *, simple: bool = False, exact: bool = False, uniform: bool = False) -> Code:
     """The operations of a program; instructions of other names than the machine's count as one each.
 
     Parameters of the program are taken to be in registers. `simple` tells that `simplify` has nothing to do.
+    With `uniform` what grows with the problem takes the same instructions whatever it is (`Growth`).
     Raises `InputError` for a `while`, and, if the code is to be `exact`, for loops whose number of steps may
     not fit 32 bits.
     """
-    return _Lowering(program if simple else simplify(program), exact).code()
+    return _Lowering(program if simple else simplify(program), exact, uniform).code()
 
 
 def _nothing() -> None:
@@ -42,12 +53,13 @@ def _nothing() -> None:
 class _Lowering:
     """State along the program: where variables are, what parameter registers hold."""
 
-    def __init__(self, program: Program, exact: bool):
-        self.program, self.exact = program, exact
+    def __init__(self, program: Program, exact: bool, uniform: bool):
+        self.program, self.exact, self.uniform = program, exact, uniform
         self.to = Emitter()
         self.places: dict[str, int] = {}
         self.select = Selector(self.to, self.places)
         self.needed = needed(program.body)
+        self.growths = growths(program.body) if uniform else {}
         self.wanted = Wanted(unbounded(program))
         self.held = Held()
         self.depth = 0
@@ -105,13 +117,15 @@ class _Lowering:
 
     def assign(self, target: str, value: Expr) -> None:
         """A scalar takes a value, in the register that it keeps."""
-        if target not in self.places:
-            register = self.to.register()
-            self.select.value(guarded(value), register)
-            self.places[target] = register
-        else:
-            self.select.value(guarded(value), self.places[target])
+        register = self.places[target] if target in self.places else self.to.register()
+        self.value(guarded(value), self.growths.get(target, Growth.NONE), register)
+        self.places[target] = register
         self.held.forget({target})
+
+    def value(self, expr: Expr, growth: Growth, target: int | None = None) -> int:
+        """The register that holds a value; `target`, if given."""
+        with self.select.growing(growth if self.uniform else Growth.NONE):
+            return self.select.value(expr, target)
 
     def write_parameters(self, s: Statement) -> None:
         """Write the parameter registers that all of a statement wants to hold the same."""
@@ -121,10 +135,11 @@ class _Lowering:
             check(self.program.name, name, expr)
             self.held.values[name] = expr
             number = isa.PARAMETERS[name].index
-            if isinstance(expr, Const) and fits_parameter(expr.value):
+            growth = growth_of(name) if self.uniform and expr != UNSTATED else Growth.NONE
+            if isinstance(expr, Const) and fits_parameter(expr.value) and growth is Growth.NONE:
                 self.to.emit("parami", immediate=expr.value, number=number)
             else:
-                self.to.emit("param", sources=(self.select.value(guarded(expr)),), number=number)
+                self.to.emit("param", sources=(self.value(guarded(expr), growth),), number=number)
 
     # Instructions
 
@@ -135,19 +150,21 @@ class _Lowering:
             low, high = bounds(s.when)
             if high == 0:
                 return _nothing
-            predicate = None if low else self.select.truth(guarded(s.when))
+            with self.select.growing(growth_of_condition(s) if self.uniform else Growth.NONE):
+                predicate = None if low else self.select.truth(guarded(s.when))
         if s.name in ("wait", "signal"):
             channel = dict(s.operands).get("channel", Const(0))
             number = channel.value if isinstance(channel, Const) else None
             return lambda: self._issue(s.name, s.label, (), number, predicate)
         if is_engine(s):
             self.write_parameters(s)
-        found: dict[Expr, int] = {}
-        wanted = operands(s).values()
-        for expr in wanted:
-            if expr not in found:
-                found[expr] = self.select.value(guarded(expr, s.when))
-        registers = tuple(found[expr] for expr in wanted)
+        found: dict[tuple[Expr, Growth], int] = {}
+        wanted = [(expr, growth_of(name)) for name, expr in operands(s).items()]
+        for key in wanted:
+            if key not in found:
+                expr, growth = key
+                found[key] = self.value(guarded(expr, s.when), growth)
+        registers = tuple(found[key] for key in wanted)
         name = s.name if is_engine(s) else GENERIC
         return lambda: self._issue(name, s.label, registers, None, predicate)
 

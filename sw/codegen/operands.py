@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -13,6 +15,18 @@ from sw.ir.program import Assign, For, If, Instruction, Program, Region, Stateme
 
 #: What a parameter register holds where nothing is stated: its value at the start.
 UNSTATED = Const(0)
+#: Operands and parameters that are places or distances in memory.
+IN_MEMORY = frozenset(("memory", "load_stride", "store_stride", "conv_line"))
+
+
+class Growth(enum.Enum):
+    """What a value has to do with the size of the problem."""
+
+    NONE = "none"
+    #: How often something happens: what only waits and signals depend on.
+    COUNT = "count"
+    #: Places and distances in memory.
+    MEMORY = "memory"
 
 
 def is_engine(instruction: Instruction) -> bool:
@@ -115,6 +129,41 @@ def needed(body: tuple[Statement, ...]) -> set[str]:
     roots: set[str] = set()
     sources: dict[str, set[str]] = {}
     _collect(body, roots, sources)
+    return _behind(roots, sources)
+
+
+def growths(body: tuple[Statement, ...]) -> dict[str, Growth]:
+    """Scalars that nothing but values of one growth are computed from, but for those of none."""
+    assigned = {s.target for s in statements(body) if isinstance(s, Assign)}
+    found: dict[str, Growth] = {}
+    for growth in (Growth.COUNT, Growth.MEMORY):
+        roots: set[str] = set()
+        sources: dict[str, set[str]] = {}
+        _collect(body, roots, sources, functools.partial(_others, growth))
+        found |= dict.fromkeys(assigned - _behind(roots, sources), growth)
+    return found
+
+
+def _others(growth: Growth, instruction: Instruction) -> Iterator[Expr]:
+    """What a warp computes for an instruction that grows in another way, or not."""
+    for found in (operands(instruction), parameters(instruction)):
+        yield from (expr for name, expr in found.items() if growth_of(name) is not growth)
+    if instruction.when is not None and growth_of_condition(instruction) is not growth:
+        yield instruction.when
+
+
+def growth_of(operand: str) -> Growth:
+    """How an operand or parameter grows."""
+    return Growth.MEMORY if operand in IN_MEMORY else Growth.NONE
+
+
+def growth_of_condition(instruction: Instruction) -> Growth:
+    """How what an instruction's predicate depends on grows."""
+    return Growth.COUNT if instruction.name in ("wait", "signal") else Growth.NONE
+
+
+def _behind(roots: set[str], sources: dict[str, set[str]]) -> set[str]:
+    """The names and those that their values come from."""
     found: set[str] = set()
     waiting = list(roots)
     while waiting:
@@ -125,11 +174,16 @@ def needed(body: tuple[Statement, ...]) -> set[str]:
     return found
 
 
-def _collect(body: tuple[Statement, ...], roots: set[str], sources: dict[str, set[str]]) -> None:
+def _collect(
+    body: tuple[Statement, ...],
+    roots: set[str],
+    sources: dict[str, set[str]],
+    used: Callable[[Instruction], Iterator[Expr]] = evaluated,
+) -> None:
     for s in body:
         match s:
             case Instruction():
-                for expr in evaluated(s):
+                for expr in used(s):
                     roots.update(names(expr))
             case Assign(target, value):
                 sources.setdefault(target, set()).update(names(value))
@@ -137,11 +191,11 @@ def _collect(body: tuple[Statement, ...], roots: set[str], sources: dict[str, se
                 for expr in (start, stop, step):
                     roots.update(names(expr))
                 sources.setdefault(variable, set())
-                _collect(inner, roots, sources)
+                _collect(inner, roots, sources, used)
             case If(condition, inner, orelse):
                 roots.update(names(condition))
-                _collect(inner, roots, sources)
-                _collect(orelse, roots, sources)
+                _collect(inner, roots, sources, used)
+                _collect(orelse, roots, sources, used)
             case While(condition, inner):
                 roots.update(names(condition))
-                _collect(inner, roots, sources)
+                _collect(inner, roots, sources, used)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from hw.errors import InputError
-from sw.codegen.virtual import ZERO, Emitter, Predicate, fits, load_cycles
+from sw.codegen.operands import Growth
+from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, load_cycles
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply
 from sw.ir.ranges import bounds
 from sw.ir.types import BITS, HIGH, Kind
@@ -41,6 +43,19 @@ class Selector:
     def __init__(self, emitter: Emitter, places: Mapping[str, int]):
         self.to = emitter
         self.places = places
+        self.growth = Growth.NONE
+
+    @contextmanager
+    def growing(self, growth: Growth) -> Iterator[None]:
+        """What is emitted inside takes the same instructions however large the problem is.
+
+        `WIDE` bring a constant into a register, and what is added to an address is always in one.
+        """
+        before, self.growth = self.growth, growth
+        try:
+            yield
+        finally:
+            self.growth = before
 
     # Values
 
@@ -50,7 +65,7 @@ class Selector:
         The target is written only by the last instructions, after all variables were read.
         """
         if isinstance(expr, Const):
-            return self.to.constant(expr.value, target)
+            return self.to.constant(expr.value, target, least=1 if self.growth is Growth.NONE else WIDE)
         if isinstance(expr, Var):
             return self.to.copy(self.places[expr.name], target)
         assert isinstance(expr, Apply)
@@ -87,10 +102,11 @@ class Selector:
                 value %= BITS
             if op in (Op.ADD, Op.BIT_OR, Op.BIT_XOR, Op.SHL, Op.SHR) and value == 0:
                 return self.value(left, target)
-            if fits(value):
+            wide = self.growth is Growth.MEMORY and op is Op.ADD
+            if fits(value) and not wide:
                 a = self.value(left)
                 return self._emit(_NAMES[op] + "i", target, (a,), value)
-            if op is Op.ADD and fits(-value):
+            if op is Op.ADD and fits(-value) and not wide:
                 a = self.value(left)
                 return self._emit("subi", target, (a,), -value)
         if op is Op.SUB and isinstance(left, Const) and left.value and fits(left.value):

@@ -20,6 +20,8 @@ Predicate = tuple[int, bool]
 _IMMEDIATE_BITS = isa.layout("addi")["imm"].width
 _LI_BITS = isa.layout("li")["imm"].width
 _PARAMI_BITS = isa.layout("parami")["imm"].width
+#: Instructions that bring a constant that grows with the problem into a register: 30 bits.
+WIDE = 2
 
 
 def fits(value: int, bits: int = _IMMEDIATE_BITS) -> bool:
@@ -37,10 +39,13 @@ def load_cycles(value: int) -> int:
     return len(pieces(value)) if value else 0
 
 
-def pieces(value: int) -> list[int]:
-    """Immediates of `li`, then of `lih`s, each signed as the field wants it, most significant first."""
+def pieces(value: int, least: int = 1) -> list[int]:
+    """Immediates of `li`, then of `lih`s, each signed as the field wants it, most significant first.
+
+    At least so many, whatever the value.
+    """
     found: list[int] = []
-    while not fits(value, _LI_BITS):
+    while len(found) + 1 < least or not fits(value, _LI_BITS):
         low = value & (1 << _LI_BITS) - 1
         found.insert(0, low - (1 << _LI_BITS) if low >> _LI_BITS - 1 else low)
         value >>= _LI_BITS
@@ -117,12 +122,22 @@ class Emitter:
         self.code.operations.append(made)
         return made
 
-    def constant(self, value: int, target: int | None = None, predicate: Predicate | None = None) -> int:
-        """Bring a constant into a register; 0 is there already where no target is asked for."""
+    def constant(
+        self,
+        value: int,
+        target: int | None = None,
+        predicate: Predicate | None = None,
+        *,
+        least: int = 1,
+    ) -> int:
+        """Bring a constant into a register, by at least so many instructions.
+
+        0 is there already where no target is asked for.
+        """
         if value == 0 and target is None:
             return ZERO
         target = self.register() if target is None else target
-        first, *rest = pieces(value)
+        first, *rest = pieces(value, least)
         self.emit("li", target, (), first, predicate)
         for piece in rest:
             self.emit("lih", target, (target,), piece, predicate)

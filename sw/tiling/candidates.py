@@ -168,6 +168,11 @@ def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool, part
     return max(most - (most - shape.lanes) % shape.banks, 0)
 
 
+def depth_of_half(shape: BufferShape, lanes_first: bool, lanes: int) -> int:
+    """The largest depth of a tile of that many lanes of a matrix in half of a buffer."""
+    return _depth(shape, lanes_first, lanes, always=False, parts=2)
+
+
 def inner_cuts(config: MachineConfig, t: Blocking, parts: Sequence[int] = (2, 4, 8)) -> Iterator[Blocking]:
     """Blockings that cut the partitions of one into inner tiles, as many as there may be tokens for."""
     blocks_m, blocks_n = -(-t.partition_m // config.rows), -(-t.partition_n // config.cols)

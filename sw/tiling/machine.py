@@ -18,6 +18,7 @@ from hw.isa import KERNEL_BITS, SIZE_BITS
 from sw.tiling.blocking import Blocking, Extent, pitch
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.estimate import Estimate, Ports, estimated, refined, widths
+from sw.tiling.uniform import uniform
 
 #: What a step counts beyond its time when blockings are compared: large tiles ask less of warps and memory
 #: when memory stalls.
@@ -50,12 +51,13 @@ def choose(extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] |
 def best(
     extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None, count: int = 1
 ) -> list[Choice]:
-    """The `count` best blockings by estimated time, best first; see `choose`."""
-    rate = {
-        port: (bandwidth or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b", "store")
-    }
+    """The `count` best blockings by estimated time, best first; see `choose`.
+
+    Before all others comes the one that all large products share (`sw.tiling.uniform`), where it takes no
+    longer.
+    """
     _check_geometry(extent)
-    ports = Ports(extent, config, rate)
+    ports = Ports(extent, config, _rates(config, bandwidth))
     choices = [_judged(ports, t) for t in candidates(extent, config, single=False)]
     # Partitions that fill the accumulator save loads: only where the array waits for them.
     first = min(choices, key=lambda c: c.score, default=None)
@@ -70,7 +72,26 @@ def best(
     choices.sort(key=lambda c: c.score)
     final = [_judged(ports, c.blocking, refined) for c in choices[: FINALISTS + count]]
     final.sort(key=lambda c: c.score)
+    shared = uniform(extent, config)
+    if shared is not None:
+        choice = _judged(ports, shared, refined)
+        if choice.estimate.cycles <= final[0].estimate.cycles:
+            final = [choice, *(c for c in final if c.blocking != shared)]
     return final[:count]
+
+
+def array_sets_pace(
+    extent: Extent, config: MachineConfig, t: Blocking, bandwidth: Mapping[str, int] | None = None
+) -> bool:
+    """Whether the array has more to do than the storer, by the estimate of the cycles that each is busy."""
+    estimate = estimated(Ports(extent, config, _rates(config, bandwidth)), t)
+    return estimate.stores < estimate.ideal + estimate.ragged
+
+
+def _rates(config: MachineConfig, bandwidth: Mapping[str, int] | None) -> dict[str, int]:
+    """Bytes per cycle of the ports that matter."""
+    ports = ("load_a", "load_b", "store")
+    return {port: (bandwidth or {}).get(port, config.port_bytes(port)) for port in ports}
 
 
 def _judged(ports: Ports, t: Blocking, judge: Callable[[Ports, Blocking], Estimate] = estimated) -> Choice:

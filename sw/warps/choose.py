@@ -21,6 +21,7 @@ from sw.warps.compose import fit
 from sw.warps.listing import Graph, Run
 from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
 from sw.warps.tokens import Demand, Pair, Sync, Wanted, World, unmet, warp_of
+from sw.warps.trailing import counters
 
 #: Tokens in advance that let the other side go on while a place is in use.
 _SPARE = 2
@@ -87,7 +88,7 @@ def _demands(places: Sequence[Spot], flows: Sequence[Sequence[Run]]) -> list[Dem
     ]
 
 
-def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
+def choose(world: World, demands: Sequence[Demand], early: bool = False) -> list[Sync]:
     """For each demand the places that hold up least, as a sync; demands with the same places share one."""
     options = []
     for demand in demands:
@@ -100,7 +101,7 @@ def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
         made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
         if not made:
             continue
-        sync = _best(world, demand, made)
+        sync = _best(world, demand, made, early)
         key = sync.warps, sync.signals[0], sync.waits[0]
         if key in best:
             wanted = (*best[key].demands, demand)
@@ -112,17 +113,34 @@ def choose(world: World, demands: Sequence[Demand]) -> list[Sync]:
     return list(best.values())
 
 
-def _best(world: World, demand: Demand, syncs: Sequence[Sync]) -> Sync:
+def _best(world: World, demand: Demand, syncs: Sequence[Sync], early: bool) -> Sync:
     """The one of several syncs for a demand that is least in the way.
 
-    Data is handed on as early as possible. A place that is to be used again is given back as seldom as
+    Data is handed on as early as possible, and both sides stand as far in as that goes, so that a warp makes
+    its operands before it waits, not behind. A place that is to be used again is given back as seldom as
     possible, as long as there is another one to go on with: both sides at work in the same place get in each
-    other's way in its memory.
+    other's way in its memory. With `early`, where some of the places are not used, because what uses them
+    has a predicate, each is given back by itself: else what needs one place waits for all.
     """
-    spare = [] if demand.data else [s for s in syncs if s.lead >= _SPARE]
-    if spare:
-        return min(spare, key=lambda s: (_conditions(s), world.events(s), world.held(s)))
-    return min(syncs, key=lambda s: (world.held(s), _conditions(s), world.events(s)))
+    if demand.data:
+        return min(
+            syncs, key=lambda s: (world.held(s), -_depth(world.program, s), _conditions(s), world.events(s))
+        )
+    spare = [s for s in syncs if s.lead >= _SPARE]
+    if not spare:
+        return min(syncs, key=lambda s: (world.held(s), _conditions(s), world.events(s)))
+    if early and demand.source.instruction.when is not None:
+        return min(spare, key=lambda s: (_conditions(s), world.held(s), world.events(s)))
+    return min(spare, key=lambda s: (_conditions(s), world.events(s), world.held(s)))
+
+
+def _depth(program: Program, sync: Sync) -> int:
+    """How far in the two sides of a sync stand, where loops have known bounds; else nothing is gained.
+
+    The checker follows predicates of such loops whatever the values of parameters.
+    """
+    gaps = [s.gap for s in (*sync.signals, *sync.waits)]
+    return sum(len(g.block) for g in gaps if counters(program, g) is not None)
 
 
 def _conditions(sync: Sync) -> int:

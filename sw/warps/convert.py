@@ -48,17 +48,19 @@ def convert(
     *,
     also: Sequence[Mapping[str, int]] = (),
     limit: int | None = INSTANCES,
+    early: bool = False,
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
 
     Places are derived from runs with all values of the parameters, or some where there are many, those of
     `also` among them, and from the first instances of each, so what comes out is to be checked
-    (`sw.warps.check`). Raises `IRError` for a program that fails for all values, `InputError` where the
-    machine has too few channels, or channels that hold too few tokens.
+    (`sw.warps.check`). `early`: who gives places back does not set the pace, and may be disturbed by work in
+    the next place. Raises `IRError` for a program that fails for all values, `InputError` where the machine
+    has too few channels, or channels that hold too few tokens.
     """
     graph = make_graph(program, reduction, limit=limit, also=also)
     world, demands = world_of(graph, config.channel_depth)
-    syncs = choose(world, demands)
+    syncs = choose(world, demands, early)
     if reduction is Reduction.FULL:
         syncs = reduced(world, syncs, demands)
     shared = share_channels(
@@ -115,8 +117,13 @@ def _listed(
 
 
 def emit(program: Program, shared: Shared) -> Program:
-    """The program with the waits and signals of channels, and the tokens in advance in front."""
-    additions: defaultdict[Gap, list[tuple[int, Instruction]]] = defaultdict(list)
+    """The program with the waits and signals of channels, and the tokens in advance in front.
+
+    Signals of a warp fire one after the other, and a wait takes a cycle. So in one place come first signals
+    that the other side has the fewest tokens for, and of tokens in advance the first of each channel; waits
+    that are most likely over come first, those for data last.
+    """
+    additions: defaultdict[Gap, list[tuple[tuple[int, int, int], Instruction]]] = defaultdict(list)
     labels: defaultdict[str, int] = defaultdict(int)
 
     def instruction(name: str, warp: int, channel: int, site: Site) -> Instruction:
@@ -133,7 +140,8 @@ def emit(program: Program, shared: Shared) -> Program:
             ("wait", sync.warps[1], sync.waits),
         ):
             for site in sites:
-                for _ in range(site.count):
-                    additions[site.gap].append((site.order, instruction(name, warp, channel, site)))
+                for n in range(site.count):
+                    rank = (site.order, n, -sync.lead if name == "wait" else sync.lead)
+                    additions[site.gap].append((rank, instruction(name, warp, channel, site)))
     found = {gap: [i for _, i in sorted(made, key=lambda m: m[0])] for gap, made in additions.items()}
     return retype(insert(program, found))

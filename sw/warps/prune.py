@@ -79,12 +79,13 @@ def _smaller(world: World, sync: Sync) -> Iterator[list[Sync]]:
     for s, w in itertools.product(sync.signals, sync.waits):
         if passes[s] == passes[w] and s.count == w.count:
             yield _without(sync, s, w)
-    # In a loop, there would be one token more or less with every iteration.
+    # Of others, there would be one token more or less with every iteration.
+    alone = [s for s, n in passes.items() if max(n, default=0) < 2 or not _in_loop(world.program, s.gap)]
     for w in sync.waits:
-        if not _in_loop(world.program, w.gap):
+        if w in alone:
             yield _without(sync, None, w)
     for s in sync.signals:
-        if not _in_loop(world.program, s.gap):
+        if s in alone:
             yield _without(sync, s, None)
 
 

@@ -17,6 +17,7 @@ from sw.warps.compose import compose, fit, meeting_sites
 from sw.warps.prune import pruned
 from sw.warps.relay import detours, relayed
 from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, unmet
+from sw.warps.trailing import without_last
 from sw.warps.unique import Channels
 
 #: Rounds of adding what turned out to be missing.
@@ -44,7 +45,8 @@ def share_channels(
     """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
 
     Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
-    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
+    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps, and the
+    last signals that nobody takes.
     """
     if channels is Channels.UNIQUE:
         return _alone(world, list(chosen), demands)
@@ -52,6 +54,7 @@ def share_channels(
     if prune:
         syncs = pruned(world, syncs, demands, lambda all_, s: _crowded(world, all_, s) is not None)
         rooms = [r for r in rooms if any(s.warps == r.warps for s in syncs)]
+        syncs = without_last(world, syncs)
     numbers = {warps: n for n, warps in enumerate(sorted(s.warps for s in syncs))}
     return Shared(tuple(syncs), tuple(numbers[s.warps] for s in syncs), tuple(rooms))
 

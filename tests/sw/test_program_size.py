@@ -1,4 +1,4 @@
-"""Programs do not grow with the problem: what depends on its size is how wide constants are."""
+"""Programs do not grow with the problem: those of large products differ in numbers alone."""
 
 from __future__ import annotations
 
@@ -7,50 +7,115 @@ import random
 import pytest
 
 from hw.assembly import decode
-from hw.config import load
+from hw.config import MachineConfig, load
+from sw.arrangement import extent_of
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
+from sw.tiling.blocking import Extent
+from sw.tiling.candidates import candidates
+from sw.tiling.estimate import Ports, refined
+from sw.tiling.machine import best
+from sw.tiling.uniform import STEPS, uniform
 
+PRESETS = ("test", "tiny", "lean", "default", "large")
+LAYOUTS = ((False, False), (True, False), (False, True), (True, True))
 TEST = load("test")
 #: Memory that holds the operands of the largest product.
 MEMORY = 1 << 28
 SIZES = (512, 1024, 4096)
 
 
-def without_constants(words: list[int]) -> int:
-    """Words that do not bring a constant into a register; a wide constant takes two for that."""
-    codes = [decode(word) for word in words]
-    return sum(c is not None and c.spec.name not in ("li", "lih") for c in codes)
+def names(kernel: Kernel) -> dict[int, list[str]]:
+    """By warp the instructions of its program without what stands in their fields."""
+    found: dict[int, list[str]] = {}
+    for warp, words in kernel.programs.items():
+        codes = [decode(word) for word in words]
+        found[warp] = [c.spec.name for c in codes if c is not None]
+        assert len(found[warp]) == len(words)
+    return found
 
 
-def cubes(hw: str, transposed_a: bool, transposed_b: bool) -> list[Kernel]:
-    """The products of all sizes with the tiles that the largest takes."""
+def cube(size: int, layout: tuple[bool, bool]) -> Product:
+    """A product of equal sides, operands transposed as told."""
+    return Product(size, size, size, transposed_a=layout[0], transposed_b=layout[1])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("hw", PRESETS)
+def test_large_products_have_the_same_instructions(hw: str, layout: tuple[bool, bool]) -> None:
+    small, medium, large = (lower(cube(n, layout), load(hw), memory_bytes=MEMORY) for n in SIZES)
+    assert small.blocking == medium.blocking == large.blocking
+    assert small.instructions == medium.instructions == large.instructions
+    assert names(small) == names(medium) == names(large)
+    assert sorted(small.instructions) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("hw", PRESETS)
+def test_sides_need_not_be_equal_nor_powers_of_two(hw: str) -> None:
     config = load(hw)
-    problems = [Product(n, n, n, transposed_a=transposed_a, transposed_b=transposed_b) for n in SIZES]
-    blocking = lower(problems[-1], config, memory_bytes=MEMORY).blocking
-    return [lower(p, config, memory_bytes=MEMORY, blocking=blocking) for p in problems]
+    tiles = uniform(Extent(1 << 12, 1 << 12, 1 << 12), config)
+    assert tiles is not None
+    wanted = names(lower(cube(512, LAYOUTS[0]), config))
+    r = random.Random(hw)
+    for _ in range(3):
+        m, k, n = (
+            min(r.choice([STEPS, r.randint(STEPS, 40)]) * tile, 4096)
+            for tile in (tiles.partition_m, tiles.partition_k, tiles.partition_n)
+        )
+        assert names(lower(Product(m, k, n), config, memory_bytes=MEMORY)) == wanted, (m, k, n)
+
+
+def estimate(problem: Product, config: MachineConfig) -> tuple[float, float]:
+    """Estimated cycles of the tiles that are taken, and the least of the best others."""
+    extent = extent_of(problem)
+    found = best(extent, config, count=7)
+    shared = uniform(extent, config)
+    others = [c.estimate.cycles for c in found if c.blocking != shared]
+    return found[0].estimate.cycles, others[0]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("hw", PRESETS)
+def test_tiles_that_products_share_take_no_longer_than_their_best(hw: str, layout: tuple[bool, bool]) -> None:
+    for n in SIZES:
+        taken, other = estimate(cube(n, layout), load(hw))
+        assert taken <= other
+
+
+def test_tiles_that_take_longer_are_not_shared() -> None:
+    # A port of one byte per cycle makes loads what all waits for: other tiles load less.
+    config = load("default")
+    extent = Extent(512, 512, 512)
+    slow = {"load_a": 1, "load_b": 32, "store": 32}
+    shared = uniform(extent, config)
+    assert shared is not None
+    ports = Ports(extent, config, slow)
+    least = min(refined(ports, t).cycles for t in candidates(extent, config, single=False))
+    assert least < refined(ports, shared).cycles
+    assert best(extent, config, slow)[0].blocking != shared
 
 
 @pytest.mark.parametrize(
-    ("hw", "transposed"),
+    "extent",
     [
-        *((hw, (False, False)) for hw in ("test", "tiny", "lean", "default", "large")),
-        ("test", (True, True)),
+        Extent(511, 512, 512),
+        Extent(512, 512, 500),
+        Extent(192, 512, 512),
+        Extent(512, 384, 512),
+        Extent(512, 512, 384),
+        Extent(512, 512, 512, batch=2),
     ],
 )
-def test_with_equal_tiles_only_the_width_of_constants_differs(hw: str, transposed: tuple[bool, bool]) -> None:
-    kernels = cubes(hw, *transposed)
-    for warp in range(4):
-        programs = [k.programs[warp] for k in kernels]
-        small, medium, large = (without_constants(p) for p in programs)
-        assert medium == large
-        # The tiles of the preset `large` are too large for 512 to have all loops, or the same edges.
-        assert small <= medium if hw == "large" else small == medium
-        totals = [len(p) for p in programs[1:]]
-        assert max(totals) - min(totals) <= 2
+def test_products_that_are_not_large_have_tiles_of_their_own(extent: Extent) -> None:
+    # On `default` the shared tiles are 64 x 128 and 128 deep, and there must be four along each axis.
+    config = load("default")
+    shared = uniform(Extent(256, 512, 512), config)
+    assert shared is not None
+    assert (shared.partition_m, shared.partition_n, shared.partition_k) == (64, 128, 128)
+    assert uniform(extent, config) is None
 
 
 def shapes() -> list[Product | Convolution]:

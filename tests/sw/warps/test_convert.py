@@ -9,7 +9,10 @@ import pytest
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.warps import Warped, converted
+from sw.tiled.split import warps
+from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
+from sw.warps.text import warp_assembly
 from sw.warps.unique import Channels
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
 from tests.sw.warps.random_programs import differs, drawn, runs
@@ -35,8 +38,10 @@ def lines(text: str) -> list[str]:
 
 
 def syncs(made: Warped, warp: int) -> list[str]:
-    """The waits and signals of a warp."""
-    return [line for line in made.texts[warp].splitlines() if line.split()[0] in ("wait", "signal")]
+    """The waits and signals of a warp; an @ in front of those under a predicate."""
+    words = [line.split() for line in made.texts[warp].splitlines()]
+    found = [w for w in words if {"wait", "signal"} & set(w)]
+    return [f"{'@' * w[0].startswith('@')}{w[-2]} {w[-1]}" for w in found]
 
 
 def test_the_worked_example() -> None:
@@ -121,41 +126,67 @@ def test_a_product_with_two_places_for_each_tile() -> None:
     assert made.texts[1] == made.texts[0].replace("LA", "LB").replace("wait 2", "wait 3").replace(
         "signal 0", "signal 1"
     )
-    assert made.texts[2].splitlines() == lines(
-        """
-        signal 2
-        signal 2
-        signal 3
-        signal 3
-        li r1, 4
-        loop r1, L2
-        li r1, 3
-        wait 5
-        loop r1, L1
-        wait 0
-        wait 1
-        op G
-        signal 2
-        signal 3
-        L1:
-        signal 4
-        L2:
-        halt
-        """
-    )
-    assert made.texts[3].splitlines() == lines(
-        """
-        signal 5
-        signal 5
-        li r1, 4
-        loop r1, L1
-        wait 4
-        op S
-        signal 5
-        L1:
-        halt
-        """
-    )
+    # Both loads get their first token before either gets its second. The tile of the result is handed on
+    # before places are given back.
+    assert syncs(made, 2) == [
+        *("signal 2", "signal 3", "signal 2", "signal 3"),
+        *("wait 5", "wait 0", "wait 1", "@signal 4", "signal 2", "signal 3"),
+    ]
+    # Nobody takes the last token.
+    assert syncs(made, 3) == ["signal 5", "signal 5", "wait 4", "@signal 5"]
+
+
+#: Operands stay while several products use them; of the last column there is but one part.
+STAYING = """
+    @program
+    def staying():
+        a: Buffer[4, A]
+        b: Buffer[2, 4, B]
+        c: Buffer[2, 2, 4, acc]
+        LA = fetch_a(write=a[0:4], warp=0)
+        for n in range({columns}):
+            LB = fetch_b(write=b[n % 2, 0:4], warp=1)
+            for m in range(2):
+                for part in range(2):
+                    G = multiply(read=[a[0:4], b[n % 2, 0:4]], write=c[m, part, 0:4], warp=2{there})
+                for part in range(2):
+                    S = put(read=c[m, part, 0:4], warp=3{there})
+"""
+RAGGED = STAYING.format(columns=5, there=", when=part < 2 - n // 4")
+
+
+def test_data_is_awaited_in_front_of_what_reads_it_and_behind_all_else() -> None:
+    made = warps_of(RAGGED)
+    given_back = made.channels["S->G@1,0"]
+    text = [line for line in made.texts[2].splitlines() if {"wait", "op"} & set(line.split())]
+    # Loads that stand outside are awaited in the first iteration, where operands are known by then.
+    data = [made.channels["LA->G"], made.channels["LB->G@0"]]
+    assert [line.split()[-1] for line in text] == [str(given_back), *map(str, data), "G"]
+    assert [line.startswith("@") for line in text] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("there", "early", "tokens"),
+    [("", True, 2), (", when=part < 2 - n // 4", True, 4), (", when=part < 2 - n // 4", False, 2)],
+)
+def test_places_are_given_back_one_by_one_where_some_are_not_used(
+    there: str, early: bool, tokens: int
+) -> None:
+    program = program_of(STAYING.format(columns=5, there=there))
+    made = convert(program, CONFIG, early=early)
+    texts = {warp: warp_assembly(made.program, warp, CONFIG, f"warp {warp}") for warp in warps(made.program)}
+    assert differs(program, texts, CONFIG, runs(program)[:4], schedules=4) is None
+    at_start = [line.strip() for line in texts[3].splitlines() if "@" not in line]
+    assert at_start.count(f"signal {made.channels['S->G@1,0']}") == tokens
+
+
+@pytest.mark.parametrize("columns", [5, 300, 40_000])
+def test_nobody_gives_the_last_tokens_back_however_long_loops_are(columns: int) -> None:
+    made = converted(program_of(STAYING.format(columns=columns, there="")), CONFIG)
+    assert made.verdict.ok
+    assert syncs(made, 3)[-1] == f"@signal {made.channels['S->G@1,0']}"
+    flow = made.verdict.channels[made.channels["S->G@1,0"]]
+    assert flow.most == 2
 
 
 ROTATING = """
@@ -172,13 +203,13 @@ ROTATING = """
 def test_a_token_in_advance_for_every_place(places: int) -> None:
     made = warps_of(ROTATING.format(places=places, count=30))
     assert syncs(made, 0) == ["wait 1", "signal 0"]
-    assert syncs(made, 1) == ["signal 1"] * places + ["wait 0", "signal 1"]
+    assert syncs(made, 1) == ["signal 1"] * places + ["wait 0", "@signal 1"]
     assert dict(made.channels) == {"P->C@0": 0, f"C->P@{places}": 1}
 
 
 def test_more_places_than_a_channel_holds_tokens() -> None:
     made = warps_of(ROTATING.format(places=12, count=30))
-    assert syncs(made, 1).count("signal 1") == CONFIG.channel_depth + 1
+    assert syncs(made, 1).count("signal 1") == CONFIG.channel_depth
     assert {flow.most for flow in made.verdict.channels.values()} == {CONFIG.channel_depth}
 
 
@@ -298,7 +329,7 @@ def test_a_producer_that_nothing_holds_back_is_throttled() -> None:
     made = warps_of(AHEAD)
     assert list(made.throttle) == [("C", "P")]
     assert {flow.most for flow in made.verdict.channels.values()} == {8}
-    assert syncs(made, 1) == ["signal 1"] * 8 + ["wait 0", "signal 1"]
+    assert syncs(made, 1) == ["signal 1"] * 8 + ["wait 0", "@signal 1"]
     assert syncs(made, 0) == ["wait 1", "signal 0"]
 
 
