@@ -19,7 +19,7 @@ from amaranth.sim import Simulator
 from cosim import observe, verdict
 from cosim.host import Op, script
 from cosim.images import MEMORY_BYTES, segments
-from cosim.job import Job, Outcome
+from cosim.job import Job, Outcome, Output
 from cosim.observe import Records
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
@@ -45,7 +45,7 @@ class AmaranthSimulator:
         machine = Machine(self.config)
 
         async def bench(ctx: Any) -> None:
-            wires = Wires(machine)
+            wires = Wires(machine, len(observe.store_ports(self.config)))
             for job in jobs:
                 outcomes.append(await _play(ctx, self.config, wires, job))
 
@@ -68,7 +68,7 @@ class AmaranthSimulator:
 class Wires:
     """The machine's ports as plain values, found once."""
 
-    def __init__(self, machine: Any):
+    def __init__(self, machine: Any, ports: int):
         def stream(name: str) -> tuple[Any, Any, Value]:
             port = getattr(machine, name)
             return port.valid, port.ready, Value.cast(port.payload)
@@ -84,6 +84,8 @@ class Wires:
             Value.cast(getattr(machine, f"trace_{name}")) for name in ("issue", "void", "complete", "signal")
         ]
         self.trace_pc = Value.cast(machine.trace_pc)
+        names = ("output", "output_address", "output_value")
+        self.stores = [Value.cast(getattr(machine, f"trace_{name}")) for name in names if ports]
 
 
 class Memory:
@@ -160,11 +162,14 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
     reading = False
     results: list[int] = []
     rows: list[tuple[int, ...]] = []
+    stored: list[Output] = []
+    pes = observe.store_ports(config)
     limit = observe.quiet_limit(job)
     ctx.set(wires.host_response[1], 1)
     while True:
         moved = _memory_cycle(ctx, wires, memory, now)
         moved |= _record(ctx, wires, rows)
+        moved |= _record_stores(ctx, wires, pes, stored)
         if ctx.get(wires.host_response[0]):
             outstanding -= 1
             if reading:
@@ -190,7 +195,8 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
     await ctx.tick()  # so that the next job does not see this cycle again
     dump = [memory.read(4 * (r.address // 4), _dump_bytes(r.address, r.size)) for r in job.outputs]
     words = np.frombuffer(b"".join(dump), "<u4")
-    return observe.outcome(config, job, _records(config, rows), results, words, time.perf_counter() - begin)
+    seconds = time.perf_counter() - begin
+    return observe.outcome(config, job, _records(config, rows), results, words, seconds, stored)
 
 
 def _dump_bytes(address: int, size: int) -> int:
@@ -224,6 +230,16 @@ def _record(ctx: Any, wires: Wires, rows: list[tuple[int, ...]]) -> bool:
         return False
     rows.append((ctx.get(wires.cycle), issue, void, complete, signal, ctx.get(wires.trace_pc)))
     return True
+
+
+def _record_stores(ctx: Any, wires: Wires, pes: Sequence[int], stored: list[Output]) -> bool:
+    """What the grid stores in this cycle; returns whether there is anything."""
+    valid, addresses, values = (ctx.get(wire) for wire in wires.stores) if pes else (0, 0, 0)
+    for port, pe in enumerate(pes if valid else ()):
+        if valid >> port & 1:
+            address, value = (word >> 32 * port & 0xFFFFFFFF for word in (addresses, values))
+            stored.append(Output(ctx.get(wires.cycle), pe, address, value))
+    return bool(valid)
 
 
 def _records(config: MachineConfig, rows: list[tuple[int, ...]]) -> Records:

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 import hw
-from cosim import cache, toolchain
+from cosim import cache, observe, toolchain
 from cosim.host import script_words
 from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
@@ -141,9 +141,11 @@ def wave_kind(waves: str | None, tools: Toolchain) -> str | None:
 
 def _parameters(config: MachineConfig) -> list[str]:
     widths = [f"-G{port.upper()}={config.port_bytes(port)}" for port in PORTS]
+    stores = len(observe.store_ports(config))
     return [
         f"-GWARPS={config.warps}",
         *widths,
+        *([f"-GSTORES={stores}", "+define+JACQUARD_GRID"] if stores else []),
         f"-GSCRIPT_WORDS={script_words(config)}",
         f"-GMEMORY_WORDS={MEMORY_BYTES // 4}",
     ]

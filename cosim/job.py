@@ -32,6 +32,18 @@ class Event(NamedTuple):
     pc: int
 
 
+class Output(NamedTuple):
+    """What a PE of the grid stored in the output buffer: byte address, and the word or byte (unsigned).
+
+    `cycle` is the one in which the store was served.
+    """
+
+    cycle: int
+    pe: int
+    address: int
+    value: int
+
+
 class MachineError(NamedTuple):
     """Why a machine stopped: cause, and the warp and pc of the instruction."""
 
@@ -88,7 +100,8 @@ class Outcome:
     """What happened in a run, predicted or observed.
 
     `counters` maps register names of `hw.csr` (`WARP0_INSTRUCTIONS`, `GEMM_BUSY`, ...) to values;
-    `outputs` are the requested regions as uint8 arrays (empty for the model).
+    `outputs` are the requested regions as uint8 arrays (empty for the model); `stored` holds all that the
+    grid stored, by cycle and PE.
     """
 
     events: list[Event]
@@ -96,6 +109,7 @@ class Outcome:
     error: MachineError | None = None
     counters: dict[str, int] = field(default_factory=dict)
     outputs: list[np.ndarray] = field(default_factory=list)
+    stored: list[Output] = field(default_factory=list)
     seconds: float = 0.0
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cosim.host import RESULTS, counter_names, region_words
-from cosim.job import Event, EventKind, Job, MachineError, Outcome
+from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output
 from hw import csr
 from hw.assembly import decode
 from hw.config import MachineConfig
+from hw.fabric import Unit
 from hw.isa import Cause
 
 #: Cycles beyond twice the watchdog's after which a machine in which nothing moves is given up.
@@ -50,6 +51,20 @@ def parse_records(data: bytes, warps: int) -> Records:
         signal=words[:, 3] >> 16,
         pc=pcs[:, :warps].astype(np.int64),
     )
+
+
+def store_ports(config: MachineConfig) -> tuple[int, ...]:
+    """The PEs of the grid by the number of their store port."""
+    return config.cgra.having(Unit.MEMORY) if config.cgra is not None else ()
+
+
+def parse_stored(data: bytes, config: MachineConfig) -> list[Output]:
+    """What the grid stored, as the harness writes it (cosim/harness/recorder.sv)."""
+    words = np.frombuffer(data, "<u4").reshape(-1, 4).astype(np.int64)
+    cycles = words[:, 0] | (words[:, 1] & 0xFFFF) << 32
+    pes = np.array(store_ports(config), np.int64)[words[:, 1] >> 16]
+    columns = (cycles, pes, words[:, 2], words[:, 3])
+    return list(map(Output._make, zip(*(column.tolist() for column in columns), strict=True)))
 
 
 def events(programs: Mapping[int, Sequence[int]], records: Records) -> list[Event]:
@@ -103,10 +118,12 @@ def outcome(
     results: Sequence[int],
     dump: np.ndarray,
     seconds: float,
+    stored: Sequence[Output] = (),
 ) -> Outcome:
     """What happened in a run.
 
-    `results` are the registers that the host script read, `dump` the words of all output regions (uint32).
+    `results` are the registers that the host script read, `dump` the words of all output regions (uint32),
+    `stored` what the grid stored.
     Raises `RuntimeError` when the machine gave an error that does not exist.
     """
     names = counter_names(config)
@@ -129,6 +146,7 @@ def outcome(
         error=_error(job, error) if status >> csr.ERROR & 1 else None,
         counters=dict(zip(names, results[len(RESULTS) :], strict=True)),
         outputs=outputs,
+        stored=list(stored),
         seconds=seconds,
     )
 

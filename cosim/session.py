@@ -61,6 +61,7 @@ def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -
 def read_outcome(directory: Path, config: MachineConfig, job: Job, seconds: float) -> Outcome:
     """The outcome of one job from its files."""
     records = observe.parse_records((directory / "trace.bin").read_bytes(), config.warps)
+    stored = observe.parse_stored((directory / "stored.bin").read_bytes(), config)
     results = np.fromfile(directory / "results.bin", "<u4").tolist()
     dump = np.fromfile(directory / "output.bin", "<u4")
-    return observe.outcome(config, job, records, results, dump, seconds)
+    return observe.outcome(config, job, records, results, dump, seconds, stored)

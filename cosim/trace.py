@@ -2,8 +2,8 @@
 
 A cycle is shown as a microsecond. Each outcome is a process: a track for every warp (an instruction lasts
 from when it was ready to the end of its issue cycle, so that what held it is seen), a track for every engine
-(an operation from when the one before it completed), a counter of operations that each engine has yet to
-complete, and a counter of tokens in each channel.
+(an operation from when the one before it completed), a track for every PE of the grid that stores something,
+a counter of operations that each engine has yet to complete, and a counter of tokens in each channel.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cosim.job import Event, EventKind, Job, Outcome
+from cosim.job import Event, EventKind, Job, Outcome, Output
 from hw.assembly import Code, decode, disassemble
 from hw.config import ENGINES
 
 Slice = dict[str, Any]
 _ENGINE_TRACK = 100
+_GRID_TRACK = 1000
 
 
 def write(path: Path, job: Job, outcomes: Mapping[str, Outcome]) -> None:
@@ -35,6 +36,7 @@ def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
         part = [
             *_warps(codes, outcome.events),
             *_engines(codes, outcome.events),
+            *_grid(outcome.stored),
             *_channels(codes, outcome.events),
         ]
         events.append(_name("process", 0, f"{name}: {outcome.cycles} cycles"))
@@ -111,6 +113,15 @@ def _engines(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) ->
             free[engine] = event.cycle + 1
             steps[engine] += [(issued.cycle, 1), (event.cycle + 1, -1)]
     return out + [entry for engine in ENGINES for entry in _sums(f"{engine} operations", steps[engine])]
+
+
+def _grid(stored: Iterable[Output]) -> list[Slice]:
+    out = [
+        _slice(_GRID_TRACK + pe, f"{address:#x}", cycle, cycle + 1, address=address, value=value)
+        for cycle, pe, address, value in stored
+    ]
+    tracks = sorted({entry["tid"] for entry in out})
+    return [_name("thread", track, f"grid, PE {track - _GRID_TRACK}: outputs") for track in tracks] + out
 
 
 def _channels(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:

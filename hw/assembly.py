@@ -94,7 +94,7 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
             return f"channel {value}: the machine has {config.channels}"
         if f.kind is isa.Kind.PARAMETER and value not in isa.BY_PARAMETER:
             return f"parameter {value} does not exist"
-    if code.name in isa.NEEDS_GRID:
+    if code.name in isa.NEEDS_GRID and config.cgra is None:
         return "the machine has no CGRA grid"
     return None
 

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,12 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from hw.errors import InputError
+from hw.fabric import Fabric, Unit
+from hw.fabric import toml as fabrics
 
 #: Memory ports in the order of their numbers (harness, stall patterns, counters).
 PORTS = ("load_a", "load_b", "load_c", "store")
 
 #: Engines in the order of their numbers (counters, traces).
 ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
+
+
+#: Fields that are not numbers.
+_OTHERS = ("name", "cgra")
 
 
 def _setting(default: int, low: int, high: int, meaning: str, *, power_of_two: bool = False) -> Any:
@@ -64,14 +71,14 @@ class MachineConfig:
     loop_depth: int = _setting(6, 1, 16, "hardware loops that may nest")
     queue_depth: int = _setting(4, 1, 16, "operations that wait in an engine's queue")
     windows: int = _setting(4, 1, 12, "memory windows that the host can open")
-    cgra_rows: int = _setting(4, 1, 32, "rows of the CGRA grid")
-    cgra_cols: int = _setting(4, 1, 32, "columns of the CGRA grid")
-    cgra_contexts: int = _setting(16, 1, 256, "contexts of the CGRA (largest initiation interval)")
+    cgra: Fabric | None = field(default=None, metadata={"meaning": "the CGRA grid; None: there is none"})
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):
-            if f.name != "name":
+            if f.name not in _OTHERS:
                 _check_field(f, getattr(self, f.name))
+        if self.cgra is not None and not isinstance(self.cgra, Fabric):
+            raise InputError(f"cgra must be a fabric, not {self.cgra!r}")
         Derived(self)
 
     @functools.cached_property
@@ -89,12 +96,17 @@ class MachineConfig:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
-        return dataclasses.asdict(self)
+        """The fields by name, a grid as what its hardware depends on and its name."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if self.cgra is not None:
+            values["cgra"] = {"name": self.cgra.name, **self.cgra.as_dict()}
+        return values
 
     def hardware(self) -> dict[str, Any]:
-        """The fields that the RTL depends on, by name."""
-        return {k: v for k, v in self.as_dict().items() if k != "name" and not k.endswith("_latency")}
+        """What the RTL depends on, by the names of the fields; without a grid there is no `cgra`."""
+        values = {k: v for k, v in self.as_dict().items() if k != "name" and not k.endswith("_latency")}
+        del values["cgra"]
+        return values if self.cgra is None else values | {"cgra": dict(self.cgra.as_dict())}
 
     def replace(self, **changes: Any) -> MachineConfig:
         """A copy with some fields changed; raises `InputError` for what cannot be built."""
@@ -109,6 +121,11 @@ class MachineConfig:
         """Latency of a memory port in cycles, which a run may override."""
         latency: int = getattr(self, f"{port}_latency")
         return latency
+
+    @property
+    def store_pes(self) -> tuple[int, ...]:
+        """The PEs of the grid that can store, in ascending order; none without a grid."""
+        return self.cgra.having(Unit.MEMORY) if self.cgra else ()
 
     @property
     def macs_per_cycle(self) -> int:
@@ -196,8 +213,9 @@ def preset_names() -> list[str]:
 def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfig:
     """Read a preset by name or a TOML file by path, then apply single settings.
 
-    A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`.
-    Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
+    A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra`
+    is the name of a fabric, the path of its file (seen from this one), or a table (`hw.fabric.toml`). Raises
+    `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
     """
     folder = resources.files("hw") / "presets"
     preset = folder / f"{source}.toml"
@@ -211,6 +229,8 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{source}: cannot be read: {error}") from None
         values.setdefault("name", path.stem)
+        if isinstance(values.get("cgra"), str) and _is_path(values["cgra"]):
+            values["cgra"] = str(path.parent / values["cgra"])
     else:
         known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
         raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")
@@ -220,10 +240,19 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
         raise InputError(f"{source}: unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
     if not isinstance(values["name"], str):
         raise InputError(f"{source}: name must be text, not {values['name']!r}")
+    if isinstance(grid := values.get("cgra"), str):
+        values["cgra"] = fabrics.load(grid)
+    elif isinstance(grid, Mapping):
+        values["cgra"] = fabrics.from_values(grid, f"{source}: cgra")
     try:
         return MachineConfig(**values)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
+
+
+def _is_path(fabric: str) -> bool:
+    """Whether this names a file and no preset."""
+    return "/" in fabric or fabric.endswith(".toml")
 
 
 def _read(text: str, place: str) -> dict[str, Any]:
@@ -247,7 +276,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     key, sign, value = text.partition("=")
     if not sign or key not in FIELDS:
         raise InputError(f"--set must be FIELD=VALUE with a field of {', '.join(FIELDS)}, not {text!r}")
-    if key == "name":
+    if key in _OTHERS:
         return key, value
     try:
         return key, int(value, 0)
@@ -259,6 +288,10 @@ def to_toml(config: MachineConfig) -> str:
     """The configuration as TOML text that `load` reads back to an equal object."""
     lines = [f"name = {json.dumps(config.name)}"]
     for f in dataclasses.fields(config):
-        if f.name != "name":
+        if f.name not in _OTHERS:
             lines.append(f"{f.name} = {getattr(config, f.name)}".ljust(28) + f"# {f.metadata['meaning']}")
+    if config.cgra is not None:
+        # Tables come last; those of the fabric are inside of the machine's.
+        nested = re.sub(r"^(\[+)", r"\1cgra.", fabrics.to_toml(config.cgra), flags=re.MULTILINE)
+        lines += ["", "[cgra]", nested.rstrip()]
     return "\n".join(lines) + "\n"

@@ -24,7 +24,7 @@ WARP_BASE, WARP_STEP = 0x100, 16
 ENGINE_BASE, ENGINE_STEP = 0x200, 32
 CAPABILITY_BASE = 0x300
 
-#: Configuration fields that a host can read, in order, from CAPABILITY_BASE on.
+#: What a host can read of the configuration, in order, from CAPABILITY_BASE on: fields, sizes of the grid.
 CAPABILITIES = (
     "rows",
     "cols",
@@ -50,6 +50,18 @@ CAPABILITIES = (
     "cgra_cols",
     "cgra_contexts",
 )
+
+
+_GRID = {"cgra_rows": "rows", "cgra_cols": "cols", "cgra_contexts": "contexts"}
+
+
+def capabilities(config: MachineConfig) -> dict[str, int]:
+    """The values of the registers CONFIG_... by name in `CAPABILITIES`; sizes of no grid are 0."""
+    grid = config.cgra
+    return {
+        name: (getattr(grid, _GRID[name]) if grid else 0) if name in _GRID else getattr(config, name)
+        for name in CAPABILITIES
+    }
 
 
 @dataclass(frozen=True)
@@ -123,17 +135,20 @@ def registers(config: MachineConfig) -> list[Register]:
         for i, name in enumerate(ENGINE_COUNTERS):
             meaning = {
                 "operations": f"operations that {engine} completed",
-                "busy": f"cycles in which {engine} moved a beat or multiplied",
+                "busy": "cycles in which a launch of the grid was under way"
+                if engine == "cgra"
+                else f"cycles in which {engine} moved a beat or multiplied",
                 "stall_memory": f"cycles in which memory did not accept {engine}'s request",
-                "stall_bank": f"cycles in which the array held the accumulator bank that {engine} needed",
+                "stall_bank": "cycles in which a step of the grid did not end, since a bank was in use"
+                if engine == "cgra"
+                else f"cycles in which the array held the accumulator bank that {engine} needed",
                 "words": f"words that memory accepted of {engine}",
             }[name]
             at = ENGINE_BASE + ENGINE_STEP * e + 4 * i
             table.append(Register(f"{engine.upper()}_{name.upper()}", at, "ro", meaning))
     for i, name in enumerate(CAPABILITIES):
-        table.append(
-            Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", f"configuration: {name}")
-        )
+        meaning = f"{_GRID[name]} of the CGRA grid, 0 without" if name in _GRID else f"configuration: {name}"
+        table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", meaning))
     return table
 
 

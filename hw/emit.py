@@ -81,6 +81,9 @@ def interrupts_kept() -> Iterator[None]:
 
 def _header(config: MachineConfig) -> str:
     lines = [f"// Jacquard machine, configuration {config.hash}. Generated; do not edit."]
-    lines += [f"// {key} = {value}" for key, value in config.hardware().items()]
+    values = config.hardware()
+    if (grid := config.cgra) is not None:
+        values["cgra"] = f"{grid.rows} x {grid.cols} PEs, fabric {grid.hash:08x}"
+    lines += [f"// {key} = {value}" for key, value in values.items()]
     lines += [f"// verilator lint_off {rule}" for rule in LINT_OFF]
     return "\n".join(lines) + "\n"

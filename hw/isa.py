@@ -143,6 +143,8 @@ class Cause(enum.IntEnum):
     BUS = 9
     LOOP_DEPTH = 10
     DIVIDE_BY_ZERO = 11
+    GRID_RANGE = 12
+    BITSTREAM = 13
 
 
 CAUSE_MEANING = {
@@ -158,6 +160,8 @@ CAUSE_MEANING = {
     Cause.BUS: "the memory answered with an error",
     Cause.LOOP_DEPTH: "more nested loops than the machine has",
     Cause.DIVIDE_BY_ZERO: "division by zero",
+    Cause.GRID_RANGE: "index outside an array or table of the CGRA grid, or a store to what it only reads",
+    Cause.BITSTREAM: "configuration of the CGRA grid that is wrong or for another grid, or none to keep",
 }
 
 MUL_CYCLES = 3
@@ -207,7 +211,7 @@ _PARAMETERS = [
     ("gemm_signed", 2, "bit 0: A is int8 (else uint8); bit 1: B is int8"),
     ("store_stride", 32, "bytes in memory from one row to the next (wraps at 2^32)"),
     ("store_pitch", BUFFER_BITS, "words (accumulator) or bytes (other spaces) from one row to the next"),
-    *[(f"cgra_{i}", 32, f"parameter {i} of a CGRA operation") for i in range(12)],
+    *[(f"cgra_{i}", 32, f"scalar {i + 2} of a launch of the grid") for i in range(12)],
     ("conv_line", 32, "bytes in memory from one image row to the next (wraps at 2^32)"),
     ("conv_height", SIZE_BITS, "image rows that the tile covers, padding included"),
     ("conv_width", SIZE_BITS, "pixels of an image row that the tile covers, padding included"),
@@ -255,11 +259,19 @@ _STORE_OPERANDS = (
     Operand("rows", SIZE_BITS, "rows"),
     Operand("bytes", SIZE_BITS, "bytes in a row"),
 )
+#: Bitstreams start at multiples of this in the scratchpad.
+BITSTREAM_ALIGNMENT = 16
+#: The operand `bitstream` that keeps the configuration that is there.
+KEEP_BITSTREAM = (1 << SIZE_BITS) - 1
 _CGRA_OPERANDS = (
-    Operand("bitstream", SIZE_BITS, "slot of the configuration"),
+    Operand(
+        "bitstream",
+        SIZE_BITS,
+        f"address in the scratchpad divided by {BITSTREAM_ALIGNMENT}; {KEEP_BITSTREAM} keeps what is there",
+    ),
     Operand("iterations", 32, "iterations of the pipelined loop"),
-    Operand("live0", 32, "scalar live-in 0"),
-    Operand("live1", 32, "scalar live-in 1"),
+    Operand("live0", 32, "scalar 0 of the launch"),
+    Operand("live1", 32, "scalar 1 of the launch"),
 )
 
 _ENGINE_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Issue)."

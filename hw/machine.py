@@ -7,12 +7,14 @@ from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import csr, isa
+from hw.cgra import CgraPort
 from hw.config import ENGINES, MachineConfig
 from hw.control.channels import Channels
 from hw.control.host import Host
 from hw.control.issue import Issue
 from hw.control.sequencer import ProgramMemory, Sequencer
 from hw.gemm import Gemm
+from hw.grid.grid import Grid
 from hw.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
 from hw.memory.accumulator import Accumulator
 from hw.memory.buffer import BankedBuffer
@@ -20,12 +22,14 @@ from hw.memory.loader import Loader
 from hw.memory.storer import Storer
 
 LOADERS = ("load_a", "load_b", "load_c")
+Engine = Loader | Gemm | Storer | CgraPort
 
 
 class Machine(Component):
     """The core, with streams at its border (docs/ports.md); a bus is a wrapper around it.
 
-    **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`.
+    **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`; `trace_output*`, the stores
+    of the grid, have a place for each of `config.store_pes`.
     """
 
     def __init__(self, config: MachineConfig):
@@ -50,6 +54,12 @@ class Machine(Component):
             "trace_signal": Out(config.warps),
             "trace_pc": Out(16 * config.warps),
         }
+        if stores := len(config.store_pes):
+            ports |= {
+                "trace_output": Out(stores),
+                "trace_output_address": Out(32 * stores),
+                "trace_output_value": Out(32 * stores),
+            }
         super().__init__(ports)  # type: ignore[arg-type]
 
     def elaborate(self, platform: object) -> Module:
@@ -81,7 +91,7 @@ class Machine(Component):
         ]
         return m
 
-    def _engines(self, m: Module, cleared: object, host: Host) -> dict[str, Loader | Gemm | Storer]:
+    def _engines(self, m: Module, cleared: object, host: Host) -> dict[str, Engine]:
         """Engines, buffers and memory ports."""
         c = self.config
         loaders = {name: Loader(c, name) for name in LOADERS}
@@ -89,7 +99,7 @@ class Machine(Component):
         buffers = {
             "load_a": BankedBuffer(c.derived.buffer_a),
             "load_b": BankedBuffer(c.derived.buffer_b),
-            "load_c": BankedBuffer(c.derived.scratch),
+            "load_c": BankedBuffer(c.derived.scratch, words=c.cgra is not None),
         }
         for name, loader in loaders.items():
             m.submodules[name] = cleared(loader)  # type: ignore[operator]
@@ -109,14 +119,41 @@ class Machine(Component):
         connect(m, storer.memory.request, flipped(self.store_request))
         connect(m, flipped(self.store_response), storer.memory.response)
         m.d.comb += storer.windows.eq(host.windows)
-        engines: dict[str, Loader | Gemm | Storer] = {**loaders, "gemm": gemm, "store": storer}
+        engines: dict[str, Engine] = {**loaders, "gemm": gemm, "store": storer}
+        if c.cgra is not None:
+            engines = {
+                **loaders,
+                "gemm": gemm,
+                "cgra": self._grid(m, cleared, storer, acc, buffers["load_c"]),
+            }
+            engines["store"] = storer
         for engine in engines.values():
             m.d.comb += engine.control.stop.eq(host.stop)
         return engines
 
-    def _warps(
-        self, m: Module, cleared: object, host: Host, engines: dict[str, Loader | Gemm | Storer]
-    ) -> list[Sequencer]:
+    def _grid(
+        self, m: Module, cleared: object, storer: Storer, acc: Accumulator, scratch: BankedBuffer
+    ) -> CgraPort:
+        """The grid and the output buffer."""
+        c = self.config
+        grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
+        m.submodules.cgra = cleared(grid)  # type: ignore[operator]
+        m.submodules.output_buffer = out
+        connect(m, grid.port.acc, acc.rows)
+        connect(m, grid.port.scratch, scratch.words)
+        connect(m, grid.port.out_read, out.words)
+        connect(m, grid.port.out_write, out.write)
+        connect(m, storer.out, out.read)
+        for i in range(len(c.store_pes)):
+            store = grid.port.stores[i]
+            m.d.comb += [
+                self.trace_output[i].eq(store.valid & self.running),
+                self.trace_output_address.word_select(i, 32).eq(store.address),
+                self.trace_output_value.word_select(i, 32).eq(store.value),
+            ]
+        return grid.port
+
+    def _warps(self, m: Module, cleared: object, host: Host, engines: dict[str, Engine]) -> list[Sequencer]:
         """Sequencers with their programs, channels between them, queues to the engines."""
         c = self.config
         issue, channels = Issue(c), Channels(c)
@@ -165,9 +202,7 @@ class Machine(Component):
         m.d.comb += host.counters.eq(Cat(*events))
         return warps
 
-    def _errors(
-        self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Loader | Gemm | Storer]
-    ) -> None:
+    def _errors(self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Engine]) -> None:
         """The first error counts: warps by number, then engines; and who is stuck when nothing moves."""
         channels = self._channels
         for engine in reversed(engines.values()):

@@ -24,6 +24,7 @@ from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.warps import converted
 from sw.binding import Bound, bind
+from sw.binding.stated import Launches
 from sw.functional import Memories, execute
 from sw.ir.parse import parse_program
 from sw.ir.program import Program, instructions
@@ -221,7 +222,8 @@ def expect(compiled: Compiled, memory: np.ndarray, scratch: np.ndarray) -> Expec
     state = Memories(bound.config, memory.copy(), strict=True)
     state.scratch[:] = scratch
     state.known["scratch"][:] = True
-    execute(bound.program, state)
+    launches = Launches(bound.program, bound.places, bound.config)
+    execute(bound.program, state, stated=launches.stated)
     return Expected(state.memory, state.scratch, state.macs, dict(state.moved))
 
 

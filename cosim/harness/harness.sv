@@ -2,7 +2,8 @@
 //
 // Whoever toggles `clk` raises `start` with the number of a job, waits for `done`, and lowers `start`. All that
 // a job is made of lies in the files of <directory>/<job>, where `+directory=` names the directory. `fault` is
-// not 0 when the machine breaks its side of the contract: cause [7:0] (cosim/verdict.py), ports [11:8].
+// not 0 when the machine breaks its side of the contract: cause [7:0] (cosim/verdict.py), ports [11:8]. With
+// JACQUARD_GRID the machine has a grid with STORES store ports.
 
 module harness #(
     parameter int unsigned WARPS = 1,
@@ -10,6 +11,7 @@ module harness #(
     parameter int unsigned LOAD_B = 4,
     parameter int unsigned LOAD_C = 4,
     parameter int unsigned STORE = 4,
+    parameter int unsigned STORES = 1,
     parameter int unsigned SCRIPT_WORDS = 1024,
     parameter int unsigned MEMORY_WORDS = 1 << 24
 ) (
@@ -49,6 +51,13 @@ module harness #(
     wire [47:0] cycle;
     wire [WARPS-1:0] trace_issue, trace_void, trace_complete, trace_signal;
     wire [16*WARPS-1:0] trace_pc;
+    wire [STORES-1:0] trace_output;
+    wire [32*STORES-1:0] trace_output_address, trace_output_value;
+`ifndef JACQUARD_GRID
+    assign trace_output = '0;
+    assign trace_output_address = '0;
+    assign trace_output_value = '0;
+`endif
 
     wire host_request_valid, host_request_ready, host_response_valid;
     wire [48:0] host_request;
@@ -107,6 +116,11 @@ module harness #(
         .trace_void,
         .trace_complete,
         .trace_signal,
+`ifdef JACQUARD_GRID
+        .trace_output,
+        .trace_output_address,
+        .trace_output_value,
+`endif
         .trace_pc
     );
 
@@ -154,9 +168,10 @@ module harness #(
         .dump, .dump_first, .dump_words, .finish
     );
 
-    recorder #(.WARPS(WARPS)) recorder (
+    recorder #(.WARPS(WARPS), .STORES(STORES)) recorder (
         .clk, .load, .finish, .directory, .active(!rst), .cycle,
-        .trace_issue, .trace_void, .trace_complete, .trace_signal, .trace_pc, .happens
+        .trace_issue, .trace_void, .trace_complete, .trace_signal, .trace_pc,
+        .trace_output, .trace_output_address, .trace_output_value, .happens
     );
 
     // A machine that works moves something now and then: an event, a beat, a host access. One that does not,
@@ -166,7 +181,7 @@ module harness #(
     assign done = host_done || fault != 0;
     wire [3:0] refused = {s_due && !s_taken, c_due && !c_taken, b_due && !b_taken, a_due && !a_taken};
     wire [3:0] unstable = {s_unstable, c_unstable, b_unstable, a_unstable};
-    wire moves = happens || a_accepted || b_accepted || c_accepted || s_accepted || a_due || b_due || c_due
+    wire moves = happens || trace_output != 0 || a_accepted || b_accepted || c_accepted || s_accepted || a_due || b_due || c_due
         || s_due || (host_request_valid && host_request_ready) || host_response_valid;
 
     always_ff @(posedge clk) begin

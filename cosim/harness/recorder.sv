@@ -1,10 +1,12 @@
 // Writes one record for every cycle in which an instruction issues, an operation completes or a signal fires.
 //
 // A record is a row of 32-bit words, first word first: cycle (two words), {void, issue}, {signal, complete},
-// then the pcs of the warps, two to a word (cosim/observe.py reads them).
+// then the pcs of the warps, two to a word (cosim/observe.py reads them). Every store of the grid has a record of its
+// own in another file: cycle (two words, the number of the port in the upper half of the second), address, value.
 
 module recorder #(
-    parameter int unsigned WARPS = 1
+    parameter int unsigned WARPS = 1,
+    parameter int unsigned STORES = 1
 ) (
     input logic clk,
     input logic load,
@@ -17,12 +19,16 @@ module recorder #(
     input logic [WARPS-1:0] trace_complete,
     input logic [WARPS-1:0] trace_signal,
     input logic [16*WARPS-1:0] trace_pc,
+    input logic [STORES-1:0] trace_output,
+    input logic [32*STORES-1:0] trace_output_address,
+    input logic [32*STORES-1:0] trace_output_value,
     output logic happens
 );
     localparam int unsigned PC_BITS = 32 * ((WARPS + 1) / 2);
 
-    int file;
+    int file, stored;
     initial file = 0;
+    initial stored = 0;
 
     wire [PC_BITS+127:0] record = {
         PC_BITS'(trace_pc),
@@ -37,8 +43,17 @@ module recorder #(
     assign happens = (trace_issue | trace_complete | trace_signal) != 0;
 
     always_ff @(posedge clk) begin
-        if (load) file = $fopen({directory, "/trace.bin"}, "wb");
-        else if (finish) $fclose(file);
-        else if (active && happens) $fwrite(file, "%u", record);
+        if (load) begin
+            file = $fopen({directory, "/trace.bin"}, "wb");
+            stored = $fopen({directory, "/stored.bin"}, "wb");
+        end else if (finish) begin
+            $fclose(file);
+            $fclose(stored);
+        end else if (active) begin
+            if (happens) $fwrite(file, "%u", record);
+            for (int i = 0; i < STORES; i++)
+                if (trace_output[i])
+                    $fwrite(stored, "%u", {trace_output_value[32*i+:32], trace_output_address[32*i+:32], 16'(i), cycle});
+        end
     end
 endmodule

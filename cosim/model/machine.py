@@ -4,6 +4,7 @@ Within a cycle, warps issue in order of their numbers, then signals fire: a toke
 room for a signal that appear in cycle t count from t + 1 on. Completions need no events of their own;
 engines know them ahead, and whoever is held by one is woken in the cycle behind it. Nor do instructions
 that only what their warp uses alone can hold (see `sharing`): they issue as soon as it is known when.
+Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ import gc
 import heapq
 import zlib
 from bisect import bisect_left
+from collections.abc import Iterable
 from itertools import repeat
 from operator import itemgetter
 
 from cosim.job import Event, EventKind, Job, MachineError, Outcome, loaded
 from cosim.model import program as p
 from cosim.model.checks import NEVER, Fault
+from cosim.model.data import Data
 from cosim.model.gemm import Drains, Gemm
+from cosim.model.grid import Grid, Launch
 from cosim.model.loader import Loader
 from cosim.model.memory_port import port_of
 from cosim.model.sharing import Channel, bind
-from cosim.model.storer import Storer
+from cosim.model.storer import Store, Storer
 from cosim.model.warp import Log, Stop, Warp
 from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
@@ -33,7 +37,7 @@ ISSUE, FIRE = 0, 1
 HELD, TURN, HALT, FAULT = Stop.HELD, Stop.TURN, Stop.HALT, Stop.FAULT
 MASK = 0xFFFFFFFF
 
-Engine = Loader | Gemm | Storer
+Engine = Loader | Gemm | Storer | Grid
 
 
 class Machine:
@@ -53,6 +57,11 @@ class Machine:
         self.storer = Storer(config, ports["store"], job.windows, drains)
         self.engines["store"] = self.storer
         programs = {w: p.decode(config, job.programs[w]) for w in sorted(job.programs)}
+        self.data: Data | None = None
+        self.grid: Grid | None = None
+        if any(word[0] == p.ENGINE and word[7][0] == "cgra" for code in programs.values() for word in code):
+            self.data = Data(config, job)
+            self.grid = self.engines["cgra"] = Grid(config, self.storer, drains, self.data.memories)
         channels = [Channel(config.channel_depth) for _ in range(config.channels)]
         self.woken: list[tuple[Warp, int]] = []
         self.warps = {
@@ -71,12 +80,19 @@ class Machine:
             warp.start()
             self._plan_issue(warp)
         heap, pop, warps, woken = self.heap, heapq.heappop, self.warps, self.woken
-        while heap or woken:
+        while heap or woken or self.grid is not None:
             if woken:
                 warp, cycle = woken.pop()
                 warp.stop = warp.issue(cycle)
                 self._plan_issue(warp)
                 continue
+            if self.grid is not None:
+                last = min(heap[0][0], self.stop) if heap else self.stop
+                if self.grid.due <= last:
+                    self._advance(self.grid, last)
+                    continue
+                if not heap:
+                    break
             cycle, phase, index, version = pop(heap)
             if cycle > self.stop:
                 break
@@ -167,7 +183,7 @@ class Machine:
         """The first cycle from `t` on in which nothing known holds the engine operation of a warp."""
         engine = warp.held[7].engine
         if warp.engine is not engine:
-            done = warp.done if warp.store < 0 else self.storer.completions[warp.store]
+            done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
             if done >= t:
                 t = done + 1
         starts = engine.starts
@@ -178,10 +194,10 @@ class Machine:
     def _operate_ahead(self, warp: Warp) -> int:
         """Issue an operation of an engine that the warp uses alone; returns its cycle.
 
-        Returns -1 for what must be decided in its cycle: behind a store, whose completion may change; when an
-        operand is too large; and when the engine has an error, so that the cycle never comes.
+        Returns -1 for what must be decided in its cycle: behind an operation whose completion is not certain;
+        when an operand is too large; and when the engine has an error, so that the cycle never comes.
         """
-        if warp.store >= 0:
+        if warp.late >= 0:
             return -1
         t = self._earliest(warp, warp.ready)
         return t if t < NEVER and self._operate(warp, t) else -1
@@ -194,48 +210,61 @@ class Machine:
         if plan is None:
             return False
         warp.stall_engine += t - warp.ready
+        if self.data is not None:
+            self.data.perform(operation, fetched, warp.parameters)
         drain = engine.issue(t, warp.index, pc, plan, fetched)
         warp.engine = engine
-        if engine is storer:
-            warp.done, warp.store = -1, len(engine.starts) - 1
+        if isinstance(engine, Storer | Grid):
+            warp.done, warp.late = -1, len(engine.starts) - 1
         else:
-            warp.done, warp.store = engine.completions[-1], -1
+            warp.done, warp.late = engine.completions[-1], -1
             if warp.done < NEVER:
                 warp.completions.cycles.append(warp.done)
                 warp.completions.pcs.append(pc)
         if drain is not None and storer.revise(drain):
             self._replan(warp)
         if engine.fault is not None or storer.fault is not None:
-            cycles = [f.cycle for f in self.faults]
-            cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
-            self.stop = min(cycles)
+            self._stop()
         return True
 
-    def _replan(self, issuer: Warp) -> None:
-        """Plan again what a changed schedule of stores may hold: engine operations, next signals.
+    def _stop(self) -> None:
+        """Nothing happens from the first error on, which a changed schedule of stores may have moved."""
+        cycles = [f.cycle for f in self.faults]
+        cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
+        self.stop = min(cycles)
+
+    def _advance(self, grid: Grid, last: int) -> None:
+        """Follow the grid up to `last`, and plan what waited for launches that end."""
+        if grid.advance(last):
+            if grid.fault is not None:
+                self._stop()
+            self._replan()
+
+    def _replan(self, issuer: Warp | None = None) -> None:
+        """Plan again what changed completions may hold: engine operations, next signals.
 
         The issuer has gone on; its next attempt to issue is planned afterwards.
         """
         for warp in self.warps.values():
             if warp is not issuer and warp.stop is HELD and warp.held[0] == p.ENGINE:
                 self._wake(warp, self._earliest(warp, max(self.now, warp.ready)))
-            if warp.pending and warp.pending[0].store >= 0:
+            if warp.pending and warp.pending[0].late >= 0:
                 self._plan_fire(warp)
 
     def _plan_fire(self, warp: Warp) -> None:
         """Plan the fire of a warp's oldest pending signal."""
-        cycle, _, _, store = warp.pending[0]
+        cycle, _, _, engine, late = warp.pending[0]
         if cycle <= warp.last_fire:
             cycle = warp.last_fire + 1
-        if store >= 0:
-            cycle = max(cycle, self.storer.completions[store])
+        if late >= 0:
+            cycle = max(cycle, engine.completions[late])
         warp.fire_version += 1
         if cycle < NEVER:
             heapq.heappush(self.heap, (cycle, FIRE, warp.index, warp.fire_version))
 
     def _fire(self, warp: Warp, t: int) -> None:
         """Fire the oldest pending signal of a warp, and let go on who waited for the token or for room."""
-        _, channel, pc, _ = warp.pending.popleft()
+        _, channel, pc, _, _ = warp.pending.popleft()
         warp.last_fire = t
         warp.fires.add(t, pc)
         if channel.fired[0] == t:
@@ -285,7 +314,7 @@ class Machine:
 
 
 def predict(config: MachineConfig, job: Job) -> Outcome:
-    """What the machine does with a job: events, cycles, error, counters; memory contents apart.
+    """What the machine does with a job: events, what the grid stores, cycles, error, counters.
 
     Event cycles count from 0. With an error, events are those before its cycle, and counters may
     count beyond it. Raises `InputError` for programs that do not fit the machine or never end.
@@ -306,8 +335,11 @@ def _predict(config: MachineConfig, job: Job) -> Outcome:
     machine = Machine(config, job)
     fault = machine.run()
     events = _events_of(machine, fault)
-    cycles = events[-1].cycle + 1 if events else 0
+    end = fault.cycle - 1 if fault is not None else NEVER - 1
+    stored = machine.grid.outputs(end) if machine.grid is not None else []
+    cycles = max((part[-1].cycle + 1 for part in (events, stored) if part), default=0)
     outcome = Outcome(events, cycles, fault.error if fault is not None else None, machine.counters())
+    outcome.stored = stored
     machine.close()
     return outcome
 
@@ -315,19 +347,24 @@ def _predict(config: MachineConfig, job: Job) -> Outcome:
 def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
     """All events of a run that ended, in order; with a fault, those before it."""
     events: list[Event] = []
-    storer = machine.storer
+    late: list[tuple[Iterable[Store | Launch], list[int]]] = [
+        (machine.storer.stores, machine.storer.completions)
+    ]
+    if machine.grid is not None:
+        late.append((machine.grid.launches, machine.grid.completions))
     for index, warp in machine.warps.items():
-        stores = Log()
-        for store, done in zip(storer.stores, storer.completions, strict=True):
-            if store.warp == index:
-                stores.add(done, store.pc)
+        ends = Log()
+        for operations, completions in late:
+            for operation, done in zip(operations, completions, strict=False):
+                if operation.warp == index:
+                    ends.add(done, operation.pc)
         issues = [EventKind.ISSUE] * len(warp.issues.pcs)
         for place in warp.voids:
             issues[place] = EventKind.VOID
         for kinds, log in (
             (issues, warp.issues),
             (repeat(EventKind.COMPLETE), warp.completions),
-            (repeat(EventKind.COMPLETE), stores),
+            (repeat(EventKind.COMPLETE), ends),
             (repeat(EventKind.SIGNAL), warp.fires),
         ):
             # tuple.__new__ spares the Python frame of Event._make: there are more events than instructions.

@@ -3,7 +3,8 @@
 A channel that only one warp waits on, and an engine that only one warp uses, leave nothing to the order
 of events: tokens only become more until that warp takes one, and nobody else fills that queue. If only
 one warp signals to the channel, too, even the cycles of later tokens are known ahead. Such instructions
-issue ahead of time, as scalar ones do. The storer is excepted: its schedule may be revised.
+issue ahead of time, as scalar ones do. The storer is excepted: its schedule may be revised; and the grid,
+whose schedule depends on the storer's.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 from cosim.model.program import ENGINE, SIGNAL, WAIT, Decoded
 
 MASK = 0xFFFFFFFF
+#: Engines whose completions are not final, or not known, when an operation issues.
+LATE = ("cgra", "store")
 
 
 class Channel:
@@ -48,12 +51,16 @@ class Channel:
 
 
 class Pending(NamedTuple):
-    """A signal that has issued and not fired: not before `cycle`, nor before store `store` (-1: none)."""
+    """A signal that has issued and not fired: not before `cycle`.
+
+    Nor does it before the completion of operation `late` (-1: none) of `engine`, which may change.
+    """
 
     cycle: int
     channel: Channel
     pc: int
-    store: int
+    engine: Any
+    late: int
 
 
 class Operation(NamedTuple):
@@ -88,7 +95,7 @@ def bind(
     for number, count in users(WAIT).items():
         channels[number].alone = count == 1
         channels[number].private = count == 1 and signals[number] == 1
-    alone = {name for name, count in engine_users.items() if count == 1 and name != "store"}
+    alone = {name for name, count in engine_users.items() if count == 1 and name not in LATE}
 
     def bound(word: Decoded) -> Decoded:
         kind, guard, sense, a, b, _, cycles, extra = word

@@ -8,8 +8,11 @@ beats are computed only where an operation starts and where the array holds a ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from cosim.job import Window
 from cosim.model.checks import NEVER, Fault, engine_fault, first_above, permitted, row_outside_windows
@@ -21,6 +24,8 @@ from hw.config import ENGINES, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 
 STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].index
+#: Spaces by the operation that reads them.
+SPACES = {"store": 0, "store_scratch": 1, "store_out": 2}
 
 
 class State(NamedTuple):
@@ -45,10 +50,24 @@ class Run(NamedTuple):
     bank: int
 
 
+class Leaves(NamedTuple):
+    """Successive beats from `beat` on leave the read stage: in `first`, `second`, then as the port accepts.
+
+    They read accumulator bank `bank`, or another space (-1).
+    """
+
+    beat: int
+    beats: int
+    first: int
+    second: int
+    bank: int
+
+
 class Plan(NamedTuple):
     """What an operation does, its window apart: beats, chunks of a row, banks that it reads.
 
-    `limit` is the number of beats that may be executed, `cause` why it is less than all.
+    `limit` is the number of beats that may be executed, `cause` why it is less than all. `space` is the one
+    that is read: 0 accumulator, 1 scratchpad, 2 output buffer.
     """
 
     limit: int
@@ -58,6 +77,14 @@ class Plan(NamedTuple):
     chunks: int
     runs: tuple[Run, ...]
     banks: tuple[int, int] | None
+    space: int
+
+
+class Reads(NamedTuple):
+    """Cycles in which an operation reads, ascending, and the bank of the accumulator (-1: none) in each."""
+
+    cycles: npt.NDArray[np.int64]
+    banks: npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -73,12 +100,15 @@ class Store:
     start: int = 0
     g_last: int = 0
     before: State = EMPTY
+    leaves: list[Leaves] = field(default_factory=list)
+    reads: Reads | None = None
 
 
 class Storer:
     """The schedule of the storer: `starts` and `completions` hold s and c of each operation so far.
 
-    What lies in the past of the latest event is final; the rest may change with `revise`.
+    What lies in the past of the latest event is final; the rest may change with `revise`. `reads` is known
+    of operations that are scheduled while `observed` is set.
     """
 
     def __init__(self, config: MachineConfig, port: Port, windows: Sequence[Window], drains: Drains):
@@ -86,6 +116,7 @@ class Storer:
         self.windows = permitted(windows, write=True)
         self.number, self.width = ENGINES.index("store"), config.store_bytes
         self.chunks_per_word = config.derived.acc_word_bytes // config.store_bytes
+        self.observed = False
         self.stores: list[Store] = []
         self.starts: list[int] = []
         self.completions: list[int] = []
@@ -157,12 +188,37 @@ class Storer:
                 return True
         return False
 
+    def reads(self, first: int, last: int) -> Iterator[tuple[int, Reads]]:
+        """The reads of all operations that read in cycles from `first` to `last`, with the space of each."""
+        for store in reversed(self.stores):
+            if store.start == NEVER or store.start >= last:
+                continue
+            if store.g_last < first:
+                break
+            if store.reads is None:
+                store.reads = self._reads(store)
+            cycles, banks = store.reads
+            low, high = np.searchsorted(cycles, [first, last + 1])
+            yield store.plan.space, Reads(cycles[low:high], banks[low:high])
+
+    def _reads(self, store: Store) -> Reads:
+        cycles: list[int] = []
+        banks: list[int] = []
+        locate, chunks, after = store.plan.beats.locate, store.plan.chunks, self.port.after
+        for beat, beats, first, second, bank in store.leaves:
+            for n in range(beats):
+                if locate(beat + n)[1] < chunks:
+                    cycles.append((first, second)[n] if n < 2 else after(second + 1, n - 1))
+                    banks.append(bank)
+        return Reads(np.array(cycles, np.int64), np.array(banks, np.int64))
+
     def _plan(self, name: str, operands: Sequence[int], stride: int, pitch: int) -> Plan:
         """Find the beats of an operation, the banks that they read, and where it must stop."""
         memory, source, rows, size = operands
         aligned = name == "store" or (source % self.width == 0 and pitch % self.width == 0)
+        space = SPACES[name]
         if rows == 0 or size == 0 or not aligned:
-            return Plan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None)
+            return Plan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None, space)
         beats = RowBeats(memory, stride, size, rows, self.width)
         chunks = -(-size // self.width)
         sizes = self.config.derived
@@ -178,11 +234,11 @@ class Storer:
             chunk = part * self.chunks_per_word if name == "store" else part // self.width
             limit, cause = beats.start(row) + chunk, Cause.BUFFER_RANGE
         if name != "store":
-            return Plan(limit, cause, stride, beats, chunks, (Run(beats.total, -1),), None)
+            return Plan(limit, cause, stride, beats, chunks, (Run(beats.total, -1),), None, space)
         bank_words = sizes.acc_bank_words
         banks = source // bank_words, (source + (rows - 1) * pitch + last) // bank_words
         runs = tuple(self._bank_runs(beats, limit, source, pitch, last))
-        return Plan(limit, cause, stride, beats, chunks, runs, banks)
+        return Plan(limit, cause, stride, beats, chunks, runs, banks, space)
 
     def _bank_runs(self, beats: RowBeats, limit: int, source: int, pitch: int, last: int) -> Iterator[Run]:
         """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before.
@@ -208,7 +264,8 @@ class Storer:
     def _schedule(self, n: int) -> None:
         """Compute operation n behind those before it; appends its s and c, sets `fault` if it has one."""
         store = self.stores[n]
-        store.before = self._state
+        store.before, store.reads = self._state, None
+        store.leaves.clear()
         if self.fault is not None:
             store.start = store.g_last = NEVER
             self.starts.append(NEVER)
@@ -240,10 +297,14 @@ class Storer:
                     if o_before <= g + 1 <= w_before and o == w_before + 1:
                         ahead = self._free_beats(state, bank, end - beat)
                 if ahead:
+                    if self.observed:
+                        store.leaves.append(Leaves(beat, ahead, state.w_before, state.w, bank))
                     state = self._advance(state, ahead)
                     beat += ahead
                 else:
                     state = self._step(state, store, beat, bank)
+                    if self.observed:
+                        store.leaves.append(Leaves(beat, 1, state.g, 0, bank))
                     beat += 1
         return state
 

@@ -57,8 +57,9 @@ class Warp:
 
     `ready` is the first cycle in which the instruction at `pc` may issue; `version` distinguishes the
     valid attempt to issue from outdated ones, `fire_version` does so for the next signal. Of the latest
-    operation, `engine` is the engine, `done` the completion; or, as that may change, `store` the number of
-    the store. `woken` is the machine's list of warps that issue what they are held at, with the cycle.
+    operation, `engine` is the engine, `done` the completion; or, where that is not known for certain, `late`
+    the number of the operation. `woken` is the machine's list of warps that issue what they are held at, with
+    the cycle.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Warp:
         self.stop = Stop.TURN
         self.cause = Cause.NONE
         self.engine: Any = None
-        self.done, self.store = -1, -1
+        self.done, self.late = -1, -1
         self.pending: deque[Pending] = deque()
         self.last_fire = -1
         self.full = False  # a signal waits for room
@@ -110,7 +111,7 @@ class Warp:
                 self.stall_engine += cycles[-room] + 1 - t
                 t = cycles[-room] + 1
         cycle = t if t > self.done else self.done
-        if channel.private and not pending and self.store < 0 and cycle < NEVER:
+        if channel.private and not pending and self.late < 0 and cycle < NEVER:
             fire = cycle if cycle > last else last + 1
             if len(channel.tokens) + len(channel.ahead) < channel.depth or not channel.full(fire):
                 self.last_fire = fire
@@ -120,7 +121,7 @@ class Warp:
                 if channel.waiting:
                     channel.waiting.pop().take(channel)
                 return t
-        pending.append(Pending(cycle, channel, pc, self.store))
+        pending.append(Pending(cycle, channel, pc, self.engine, self.late))
         if len(pending) == 1:
             self._plan_fire(self)
         return t

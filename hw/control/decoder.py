@@ -85,7 +85,8 @@ class Decoder(Component):
                             legal = legal & (value < len(isa.PARAMETERS))
                         else:
                             m.d.comb += self.length.eq(value)
-                    m.d.comb += self.legal.eq(legal if spec.name not in isa.NEEDS_GRID else 0)
+                    possible = self._config.cgra is not None or spec.name not in isa.NEEDS_GRID
+                    m.d.comb += self.legal.eq(legal if possible else 0)
         return m
 
     def _flags(self, spec: isa.Instruction) -> list[object]:

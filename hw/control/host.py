@@ -94,8 +94,8 @@ class Host(Component):
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
         }
-        for name in csr.CAPABILITIES:
-            reads[f"CONFIG_{name.upper()}"] = getattr(self._config, name)
+        for name, number in csr.capabilities(self._config).items():
+            reads[f"CONFIG_{name.upper()}"] = number
 
         with m.If(self.response.ready):
             m.d.sync += self.response.valid.eq(0)

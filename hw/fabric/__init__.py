@@ -3,5 +3,20 @@
 from hw.fabric.fabric import Fabric, Kind, Link
 from hw.fabric.layout import Layout, layout
 from hw.fabric.operations import BY_NUMBER, OPERATIONS, Operation, Unit
+from hw.fabric.toml import from_values, load, preset_names, to_toml
 
-__all__ = ["BY_NUMBER", "OPERATIONS", "Fabric", "Kind", "Layout", "Link", "Operation", "Unit", "layout"]
+__all__ = [
+    "BY_NUMBER",
+    "OPERATIONS",
+    "Fabric",
+    "Kind",
+    "Layout",
+    "Link",
+    "Operation",
+    "Unit",
+    "from_values",
+    "layout",
+    "load",
+    "preset_names",
+    "to_toml",
+]

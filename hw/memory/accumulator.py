@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Shape, Signal
-from amaranth.lib import memory
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw.bits import log2
@@ -38,11 +38,29 @@ class AccumulatorRead(Signature):
         )
 
 
+class BankedRowRead(Signature):
+    """One row per bank and cycle, each with its own address, from banks that are not `held`.
+
+    `address` is that inside the bank. Data is there in the cycle after, and only then.
+    """
+
+    def __init__(self, config: MachineConfig):
+        super().__init__(
+            {
+                "held": In(config.acc_banks),
+                "enable": Out(config.acc_banks),
+                "address": Out(data.ArrayLayout(log2(config.derived.acc_bank_words), config.acc_banks)),
+                "data": In(32 * config.cols * config.acc_banks),
+            }
+        )
+
+
 class Accumulator(Component):
     """`acc_banks` memories of rows of int32, each with one read and one write port.
 
     A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and
-    written in the third. The array always has priority; `read` goes ahead when its bank is free.
+    written in the third. The array always has priority; `read` goes ahead when its bank is free. A machine
+    with a grid has a third reader, `rows`, which takes the banks that are left.
 
     **Timing.** A row drained in cycle t is readable from t + 3 on. Data of a read accepted in cycle t is
     there in t + 1, and only then. Rows of one word must be at least three cycles apart, which the
@@ -51,7 +69,8 @@ class Accumulator(Component):
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        super().__init__({"drain": In(DrainPort(config)), "read": In(AccumulatorRead(config))})
+        ports = {"drain": In(DrainPort(config)), "read": In(AccumulatorRead(config))}
+        super().__init__(ports | ({"rows": In(BankedRowRead(config))} if config.cgra else {}))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -84,14 +103,23 @@ class Accumulator(Component):
             m.submodules[f"bank{b}"] = bank
             write, read = bank.write_port(), bank.read_port()
             draining = self.drain.valid & (drain_bank == b)
+            reading = self.read.valid & (read_bank == b)
+            address = Mux(draining, self.drain.address[:inner], self.read.address[:inner])
+            enable = draining | reading
+            if c.cgra:
+                m.d.comb += self.rows.held[b].eq(enable)
+                address = Mux(enable, address, self.rows.address[b])
+                enable = enable | self.rows.enable[b]
             m.d.comb += [
-                read.en.eq(draining | (self.read.valid & (read_bank == b))),
-                read.addr.eq(Mux(draining, self.drain.address[:inner], self.read.address[:inner])),
+                read.en.eq(enable),
+                read.addr.eq(address),
                 write.en.eq(stage2 & (address2[inner:] == b)),
                 write.addr.eq(address2[:inner]),
                 write.data.eq(total),
             ]
             outputs.append(read.data)
+        if c.cgra:
+            m.d.comb += self.rows.data.eq(Cat(*outputs))
 
         old = Signal(width)
         with m.Switch(address1[inner:]):

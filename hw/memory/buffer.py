@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Shape
+from amaranth.hdl import Cat, Module, Mux, Shape
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 
@@ -35,16 +35,38 @@ class BankedRead(Signature):
         super().__init__({"enable": Out(1), "address": Out(address_bits(shape)), "data": In(8 * shape.banks)})
 
 
+class WordRead(Signature):
+    """One read per bank of four bytes and cycle, each with its own address.
+
+    `held` says that something else reads the buffer; nothing may be enabled then. Data is there in the cycle
+    after, and only then.
+    """
+
+    def __init__(self, shape: BufferShape):
+        words = shape.banks // 4
+        super().__init__(
+            {
+                "held": In(1),
+                "enable": Out(words),
+                "address": Out(data.ArrayLayout(address_bits(shape), words)),
+                "data": In(8 * shape.banks),
+            }
+        )
+
+
 class BankedBuffer(Component):
     """`shape.banks` byte-wide memories with one write and one read port each; infers block RAM.
+
+    With `words` there is a second reader, of single words, which `read` goes before in every cycle.
 
     **Timing.** A byte written in cycle t is read from cycle t + 1 on; the data of a read presented in
     cycle t is there in t + 1.
     """
 
-    def __init__(self, shape: BufferShape):
-        self._shape = shape
-        super().__init__({"write": In(BankedWrite(shape)), "read": In(BankedRead(shape))})
+    def __init__(self, shape: BufferShape, *, words: bool = False):
+        self._shape, self._words = shape, words
+        ports = {"write": In(BankedWrite(shape)), "read": In(BankedRead(shape))}
+        super().__init__(ports | ({"words": In(WordRead(shape))} if words else {}))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -57,9 +79,17 @@ class BankedBuffer(Component):
                 write.en.eq(self.write.enable[b]),
                 write.addr.eq(self.write.address[b]),
                 write.data.eq(self.write.data.word_select(b, 8)),
-                read.en.eq(self.read.enable),
-                read.addr.eq(self.read.address),
             ]
+            if self._words:
+                single = self.words
+                m.d.comb += [
+                    read.en.eq(self.read.enable | single.enable[b // 4]),
+                    read.addr.eq(Mux(self.read.enable, self.read.address, single.address[b // 4])),
+                ]
+            else:
+                m.d.comb += [read.en.eq(self.read.enable), read.addr.eq(self.read.address)]
             out.append(read.data)
         m.d.comb += self.read.data.eq(Cat(*out))
+        if self._words:
+            m.d.comb += [self.words.held.eq(self.read.enable), self.words.data.eq(Cat(*out))]
         return m

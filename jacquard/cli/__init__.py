@@ -16,7 +16,22 @@ import click
 
 from hw.errors import InputError
 from jacquard import __version__
-from jacquard.cli import check, config, csr, deps, disasm, isa, opt, run, tile, verilog, warps
+from jacquard.cli import (
+    cgra,
+    check,
+    config,
+    csr,
+    deps,
+    disasm,
+    fabric,
+    isa,
+    map,
+    opt,
+    run,
+    tile,
+    verilog,
+    warps,
+)
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 
@@ -36,7 +51,7 @@ def cli(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (run, tile, opt, check, config, isa, csr, disasm, verilog, deps, warps):
+for _module in (run, tile, opt, check, config, isa, csr, disasm, verilog, deps, warps, map, cgra, fabric):
     cli.add_command(_module.command)
 
 

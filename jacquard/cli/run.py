@@ -133,7 +133,7 @@ def command(
         if model is not None and model.suffix == ".py":
             if rest["refine"]:
                 raise InputError("--refine goes with products and convolutions, not with a tile program")
-            given = {} if files.inputs is None else _read_inputs(files.inputs)
+            given = {} if files.inputs is None else read_inputs(files.inputs)
             report = run_program(
                 read(str(model)),
                 config,
@@ -195,7 +195,7 @@ def _shape_tasks(
     if inputs is None:
         a, b = problem.random(np.random.default_rng(seed))
     else:
-        arrays = _read_inputs(inputs)
+        arrays = read_inputs(inputs)
         if sorted(arrays) != ["A", "B"]:
             raise InputError(f"{inputs}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
         a, b = arrays["A"], arrays["B"]
@@ -213,7 +213,7 @@ def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
     if inputs is None:
         arrays = onnx.random_inputs(parsed, np.random.default_rng(seed))
     else:
-        arrays = _read_inputs(inputs)
+        arrays = read_inputs(inputs)
     try:
         bound = onnx.bind(parsed, arrays)
     except InputError as error:
@@ -221,7 +221,8 @@ def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
     return [Task(x.name, x.problem, x.a, x.b, x.op, x.output, x.shape) for x in bound]
 
 
-def _read_inputs(path: Path) -> dict[str, np.ndarray]:
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name out of an .npz file. Raises `InputError`."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

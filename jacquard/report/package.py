@@ -31,6 +31,9 @@ def ports(config: MachineConfig) -> list[dict[str, Any]]:
         _port(f"trace_{name}", "output", config.warps) for name in ("issue", "void", "complete", "signal")
     ]
     out.append(_port("trace_pc", "output", 16 * config.warps))
+    if stores := len(config.store_pes):
+        out.append(_port("trace_output", "output", stores))
+        out += [_port(f"trace_output_{name}", "output", 32 * stores) for name in ("address", "value")]
     return out
 
 
@@ -78,8 +81,7 @@ def header(config: MachineConfig) -> str:
         "",
         "/* Configuration; the machine gives the same in its registers CONFIG_... */",
     ]
-    values = config.as_dict()
-    lines += [_define(f"HAS_{k.upper()}", str(values[k])) for k in csr.CAPABILITIES]
+    lines += [_define(f"HAS_{k.upper()}", str(v)) for k, v in csr.capabilities(config).items()]
     lines += ["", "/* Register offsets in bytes */"]
     for r in csr.registers(config):
         lines.append(

@@ -15,6 +15,7 @@ from sw.binding.places import Place
 from sw.binding.uses import operation
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Op, fold
+from sw.ir.grid import GRID
 from sw.ir.program import Instruction, Region
 from sw.ir.trace import Rows
 from sw.ir.vector import Array
@@ -32,7 +33,12 @@ _SPACES = {
     "gemm_acc": {"a": "A", "b": "B", "c": "acc"},
     "store": {"source": "acc", "memory": "memory"},
     "store_scratch": {"source": "scratch", "memory": "memory"},
+    "store_out": {"source": "out", "memory": "memory"},
 }
+#: The spaces in which a launch of the grid reads and writes.
+_GRID_READS, _GRID_WRITES = ("acc", "scratch", "out", GRID), ("out", GRID)
+#: The `bitstream` of a launch counts so many bytes of the scratchpad.
+_BITSTREAM_UNIT = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +66,13 @@ class Binder:
         What it states already stays. Raises `IRError` where one operation cannot do it.
         """
         name = operation(s, self.spaces)
-        if name in isa.NEEDS_GRID:
+        if name in isa.NEEDS_GRID and self.config.cgra is None:
             raise IRError(s.where, f"{name}, which needs a CGRA grid", "an operation that the machine has")
         given = {n: o for n, o in s.operands if isinstance(o, Region)}
         if name not in isa.INSTRUCTIONS:
             raise IRError(s.where, f"{name} without regions", "an operation of the machine, such as load_a")
+        if name == "cgra":
+            return self.launch(s, rows)
         if not given:
             return s
         if name not in _SPACES:
@@ -91,6 +99,34 @@ class Binder:
             when=where_filled(s, filled),
             operands=self.ordered(name, made),
         )
+
+    def launch(self, s: Instruction, rows: Rows) -> Instruction:
+        """A launch of the grid; its configuration may be a region of the scratchpad."""
+        for accesses, spaces, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
+            for access in accesses:
+                if isinstance(access, Region) and self.spaces[access.buffer] not in spaces:
+                    found = f"{what}= of {access.buffer} in space {self.spaces[access.buffer]} of {s.label}"
+                    raise IRError(access.where or s.where, found, f"one in {', '.join(spaces)}")
+        given = dict(s.operands)
+        region = given.get("bitstream")
+        if not isinstance(region, Region):
+            return s
+        if self.spaces[region.buffer] != "scratch":
+            found = f"{region.buffer} in space {self.spaces[region.buffer]} as bitstream of {s.label}"
+            raise IRError(region.where or s.where, found, "one in scratch")
+        box = boxed(region, self.places[region.buffer], boxes_by_operand(s, rows)["bitstream"])
+        starts = box.place.base + np.tensordot(box.strides, box.starts, 1)
+        require(
+            s,
+            rows,
+            region,
+            starts % _BITSTREAM_UNIT == 0,
+            lambda n: f"a configuration at byte {starts[n]} of the scratchpad",
+            f"one at a multiple of {_BITSTREAM_UNIT}",
+        )
+        address = settled(linear(box) // _BITSTREAM_UNIT, starts // _BITSTREAM_UNIT)
+        operands = tuple((n, address if n == "bitstream" else o) for n, o in s.operands)
+        return dataclasses.replace(s, reads=(*s.reads, region), operands=operands)
 
     @staticmethod
     def is_read(name: str, operand: str) -> bool:

@@ -13,6 +13,7 @@ from hw.config import MachineConfig
 from sw.binding.uses import Uses
 from sw.ir.errors import IRError
 from sw.ir.expression import Const
+from sw.ir.grid import GRID
 from sw.ir.program import ELEMENTS, Buffer, Program
 from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
 
@@ -82,7 +83,7 @@ def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[s
     used: dict[str, list[tuple[Buffer, int]]] = {}
     for buffer in program.buffers:
         space = space_of(buffer)
-        if space == "memory" or buffer.name not in uses.regions:
+        if space in ("memory", GRID) or buffer.name not in uses.regions:
             continue
         before = used.setdefault(space, [])
         place, size = _placed(buffer, space, sum(n for _, n in before), config, uses)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hw import isa
+from hw.config import PORTS
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Access, Instruction, Program, Region, instructions
@@ -18,9 +19,10 @@ STORES = {"acc": "store", "scratch": "store_scratch", "out": "store_out"}
 class Uses:
     """How buffers are used.
 
-    `regions`: those named by an operand or by an instruction that is not the machine's. `ports`: memory ports
-    by buffer. `lanes_first`: targets of loads whose bytes go to successive lanes. `spaced`: those that only
-    instructions that are not the machine's touch; each of their elements takes a word of the port.
+    `regions`: those named by an operand, by a launch of the grid or by an instruction that is not the
+    machine's. `ports`: memory ports by buffer. `lanes_first`: targets of loads whose bytes go to successive
+    lanes. `spaced`: those that only instructions that are not the machine's touch; each of their elements
+    takes a word of the port.
     """
 
     regions: frozenset[str]
@@ -67,10 +69,12 @@ def uses_of(program: Program, spaces: dict[str, str]) -> Uses:
             continue
         by_machine |= {r.buffer for r in (*named, *stated)}
         regions |= {r.buffer for r in named}
+        if s.name == "cgra":
+            regions |= {r.buffer for r in stated}
         name = operation(s, spaces)
         spec = isa.INSTRUCTIONS.get(name)
         port = spec.engine if spec else None
-        if port and port != "gemm":
+        if port in PORTS:
             for access in _moved(s, named):
                 if isinstance(access, Region) and spaces[access.buffer] == "memory":
                     ports.setdefault(access.buffer, set()).add(port)

@@ -1,0 +1,1 @@
+"""Graphs on the grid: mapping, configuration, verification, launches."""

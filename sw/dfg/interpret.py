@@ -244,12 +244,13 @@ def run(
         if not LOW <= value < HIGH:
             raise InputError(f"{place}: scalar {name!r} must fit 32 bits, not {value}")
     words: dict[str, Words] = {name: array.tolist() for name, array in arrays.items()}
-    _run(kernel.body, words, known)
+    execute(kernel.body, words, known)
     after = {name: np.array(values, dtype=np.int32) for name, values in words.items()}
     return Results(after, tuple(v if isinstance(v, int) else known[v] for v in kernel.results))
 
 
-def _run(body: tuple[Step, ...], arrays: Mapping[str, Words], scalars: dict[str, int]) -> None:
+def execute(body: Sequence[Step], arrays: Mapping[str, Words], scalars: dict[str, int]) -> None:
+    """Run steps; changes the arrays, and sets scalars by name. Raises `InputError` as `run_graph`."""
     for step in body:
         count = step.count.evaluate(scalars)
         if isinstance(step, Launch):
@@ -258,4 +259,4 @@ def _run(body: tuple[Step, ...], arrays: Mapping[str, Words], scalars: dict[str,
         assert isinstance(step, HostLoop)
         for i in range(count):
             scalars[step.variable] = i
-            _run(step.body, arrays, scalars)
+            execute(step.body, arrays, scalars)

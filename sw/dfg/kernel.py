@@ -53,6 +53,11 @@ class HostLoop:
     count: Count
     body: tuple[Step, ...]
 
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches inside in the order of the text."""
+        return tuple(_launches(self.body))
+
 
 Step = Launch | HostLoop
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, NodeId
@@ -102,14 +103,16 @@ def _reaches(following: dict[NodeId, list[Edge]], edge: Edge) -> bool:
     return False
 
 
-def store_outputs(graph: Graph, array: str) -> Graph:
+def store_outputs(graph: Graph, array: str, elements: Mapping[str, int] | None = None) -> Graph:
     """Outputs as stores: every iteration sets element k of the array to output k if it were the last.
 
-    Where no iteration runs, the elements stay as they are. For grids that give results only in memory.
+    `elements` gives other elements, by the outputs' names. Where no iteration runs, the elements stay as they
+    are. For grids that give results only in memory.
     """
     nodes, edges = list(graph.nodes), list(graph.edges)
     taken = {str(n.id) for n in graph.nodes}
     for k, output in enumerate(graph.outputs):
+        k = k if elements is None else elements[output.name]
         own = next(name for i in range(len(nodes) + 1) if (name := f"{array}.{k}" + "'" * i) not in taken)
         address = f"{own}.index"
         nodes += [Node(address, "const", const=k), Node(own, "store", memory=Memory(array))]

@@ -13,21 +13,15 @@ import numpy.typing as npt
 
 from hw import isa
 from hw.config import BufferShape, MachineConfig
-from hw.errors import InputError
+from sw.binding.stated import Stated
+from sw.functional.errors import NAMES, OperationError
+from sw.functional.grid import GridMeaning
 
 MASK = 0xFFFFFFFF
 
 Bytes = npt.NDArray[np.uint8]
 Known = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
-
-
-class OperationError(InputError):
-    """An operation that the machine refuses, or one that reads what nothing has written."""
-
-    def __init__(self, found: str, expected: str):
-        self.found, self.expected = found, expected
-        super().__init__(f"found {found}, expected {expected}")
 
 
 def _need(holds: bool | np.bool_, found: str, expected: str) -> None:
@@ -38,9 +32,10 @@ def _need(holds: bool | np.bool_, found: str, expected: str) -> None:
 class Memories:
     """State of a machine's memories; `memory` is changed in place.
 
-    `a` and `b` are columns × lanes bytes, `acc` words × columns int32, `scratch` bytes. What they hold at the
-    start is arbitrary, and with `strict` reading it is an error; what a product leaves beside its result in a
-    word of the accumulator is arbitrary too. `macs` and `moved` (bytes by port) count what was done.
+    `a` and `b` are columns × lanes bytes, `acc` words × columns int32, `scratch` and `out` bytes. What they
+    hold at the start is arbitrary, and with `strict` reading it is an error; what a product leaves beside its
+    result in a word of the accumulator is arbitrary too. `macs` and `moved` (bytes by port) count what was
+    done.
     """
 
     def __init__(self, config: MachineConfig, memory: Bytes, *, strict: bool = False):
@@ -50,9 +45,14 @@ class Memories:
         self.b = np.full((d.buffer_b.columns, d.buffer_b.lanes), 0x77, np.uint8)
         self.acc = np.full((d.acc_words, config.cols), 0x5A5A5A5A, np.int32)
         self.scratch = np.full(d.scratch.columns, 0x77, np.uint8)
+        self.out = np.full(d.out.columns, 0x77, np.uint8)
         self.known = {
-            name: np.zeros(getattr(self, name).shape, np.bool_) for name in ("a", "b", "acc", "scratch")
+            name: np.zeros(getattr(self, name).shape, np.bool_)
+            for name in ("a", "b", "acc", "scratch", "out")
         }
+        self.grid = None if config.cgra is None else GridMeaning(config.cgra)
+        #: What a launch of the grid may access.
+        self.stated: Stated | None = None
         self.macs = 0
         self.moved: Counter[str] = Counter()
 
@@ -63,7 +63,7 @@ class Memories:
         it is written. Windows are not known here: any byte of `memory` may be read and written.
         """
         spec = isa.INSTRUCTIONS[name]
-        if name in isa.NEEDS_GRID:
+        if name in isa.NEEDS_GRID and self.grid is None:
             raise OperationError(f"{name}, which needs a CGRA grid", "an operation that the machine has")
         p = {o.name: _fit(o.name, operands[o.name], o.bits) for o in spec.operands}
         p |= {x: _fit(x, operands[x], isa.PARAMETERS[x].bits) for x in spec.parameters}
@@ -75,8 +75,11 @@ class Memories:
             self._gemm(p, add=name == "gemm_acc")
         elif name == "store":
             self._store(p)
+        elif name == "cgra":
+            assert self.grid is not None
+            self.grid.launch(self, p)
         else:
-            self._store_scratch(p)
+            self._store_bytes(p, "scratch" if name == "store_scratch" else "out")
 
     # Memory
 
@@ -175,9 +178,9 @@ class Memories:
             product = product + self.acc[words]
             known = known & self.known["acc"][words]
         if self.strict:
-            self._read("a", bool(known_a[:m].all()))
-            self._read("b", bool(known_b[:n].all()))
-            self._read("acc", bool((known | beside).all()))
+            self.check_known("a", bool(known_a[:m].all()))
+            self.check_known("b", bool(known_b[:n].all()))
+            self.check_known("acc", bool((known | beside).all()))
         self.acc[words] = (product & MASK).astype(np.uint32).view(np.int32)
         self.known["acc"][words] = known & ~beside
         self.macs += m * n * k
@@ -196,11 +199,10 @@ class Memories:
         known = self.known[name][columns].all(axis=1)
         return values.transpose(0, 2, 1).reshape(-1, k), known.reshape(-1)
 
-    def _read(self, name: str, known: bool) -> None:
+    def check_known(self, name: str, known: bool) -> None:
+        """Raise `OperationError` for a read of a space where something is not known."""
         if not known:
-            place = {"acc": "the accumulator", "scratch": "the scratchpad"}.get(
-                name, f"buffer {name.upper()}"
-            )
+            place = NAMES.get(name, f"buffer {name.upper()}")
             raise OperationError(f"a read of {place} where nothing was written", "a write before")
 
     # Stores
@@ -214,20 +216,21 @@ class Memories:
         _inside(word, len(self.acc), "word of the accumulator")
         place = (p["source"] + i * p["store_pitch"]) * bytes_ + j
         if self.strict:
-            self._read("acc", bool(self.known["acc"].reshape(-1)[place // 4].all()))
+            self.check_known("acc", bool(self.known["acc"].reshape(-1)[place // 4].all()))
         self._write(p, self.acc.reshape(-1).view(np.uint8)[place])
 
-    def _store_scratch(self, p: dict[str, int]) -> None:
-        """Rows of the scratchpad."""
+    def _store_bytes(self, p: dict[str, int], space: str) -> None:
+        """Rows of the scratchpad or the output buffer."""
+        held: Bytes = getattr(self, space)
         width = self.config.store_bytes
         for name in ("source", "store_pitch"):
             _need(p[name] % width == 0, f"{name} = {p[name]}", f"a multiple of {width}")
         i = np.arange(max(1, p["rows"]), dtype=np.int64)[:, None]
         place = p["source"] + i * p["store_pitch"] + np.arange(max(1, p["bytes"]))
-        _inside(place, len(self.scratch), "byte of the scratchpad")
+        _inside(place, len(held), f"byte of {NAMES[space]}")
         if self.strict:
-            self._read("scratch", bool(self.known["scratch"][place].all()))
-        self._write(p, self.scratch[place])
+            self.check_known(space, bool(self.known[space][place].all()))
+        self._write(p, held[place])
 
     def _write(self, p: dict[str, int], rows: Bytes) -> None:
         """Rows of bytes to memory."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from hw import isa
-from sw.functional.memories import Memories, OperationError
+from sw.binding.stated import Stated
+from sw.functional.errors import OperationError
+from sw.functional.memories import Memories
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Buffer, Instruction, Interval, Program, Region, Statement
@@ -72,9 +74,15 @@ def _shadow(s: Instruction, buffers: list[Buffer]) -> Instruction:
     return dataclasses.replace(s, name="operation", reads=(region,), writes=(), operands=())
 
 
-def execute(program: Program, memories: Memories, values: Mapping[str, int] | None = None) -> None:
+def execute(
+    program: Program,
+    memories: Memories,
+    values: Mapping[str, int] | None = None,
+    stated: Callable[[str, int], Stated | None] = lambda label, number: None,
+) -> None:
     """Execute the operations of a program one after the other, whatever warps they are for.
 
+    `stated` gives what a launch of the grid may access, by label and number of the execution (None: all).
     `wait` and `signal` do nothing. Raises `IRError` with place and iteration for what the machine refuses.
     """
     found = operations(program, values)
@@ -83,6 +91,7 @@ def execute(program: Program, memories: Memories, values: Mapping[str, int] | No
     row = np.concatenate([np.arange(len(o.time)) for o in found]) if found else times
     for n in np.argsort(times).tolist():
         o, r = found[which[n]], int(row[n])
+        memories.stated = stated(o.instruction.label, r)
         try:
             memories.perform(o.instruction.name, {name: int(v[r]) for name, v in o.operands.items()})
         except OperationError as error:

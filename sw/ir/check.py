@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
 
+from sw.ir import grid
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError, evaluate, substitute
 from sw.ir.intrinsics import INTRINSICS
@@ -56,7 +57,7 @@ def problems(program: Program) -> list[IRError]:
     checker = _Checker(program)
     checker.declarations()
     checker.body(program.body, set(), _Surely((), {}))
-    return checker.found
+    return [*checker.found, *grid.problems(program)]
 
 
 @dataclass(frozen=True)

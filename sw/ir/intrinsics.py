@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hw import isa
-from sw.ir.program import Access, Instruction, Region
+from sw.ir.program import ANY, Access, Instruction, Region
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def _engine(name: str) -> Intrinsic:
     if name.startswith("gemm"):
         reads = {"a", "b", "c"} if name == "gemm_acc" else {"a", "b"}
         return Intrinsic(name, operands, frozenset(reads), frozenset({"c"}))
-    return Intrinsic(name, operands)
+    return Intrinsic(name, operands, frozenset({"bitstream"}))
 
 
 INTRINSICS = {name: _engine(name) for name, spec in isa.INSTRUCTIONS.items() if spec.engine}
@@ -46,10 +46,16 @@ INTRINSICS["load"] = Intrinsic("load", ("memory", "target"), frozenset({"memory"
 #: Tokens of a channel.
 INTRINSICS["wait"] = Intrinsic("wait", ("channel",))
 INTRINSICS["signal"] = Intrinsic("signal", ("channel",))
+#: The operand `bitstream` of a launch that keeps the configuration that is there.
+KEEP = 65535
 
 
 def effects(instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
-    """All that an instruction reads and all that it writes, stated or by what its intrinsic declares."""
+    """All that an instruction reads and all that it writes, stated or by what its intrinsic declares.
+
+    What a launch of the grid accesses follows from its configuration, so one that states nothing accesses
+    anything.
+    """
     intrinsic = INTRINSICS.get(instruction.name)
     reads, writes = instruction.reads, instruction.writes
     if intrinsic is None:
@@ -57,4 +63,6 @@ def effects(instruction: Instruction) -> tuple[tuple[Access, ...], tuple[Access,
     regions = [(name, o) for name, o in instruction.operands if isinstance(o, Region)]
     reads += tuple(o for name, o in regions if name in intrinsic.reads)
     writes += tuple(o for name, o in regions if name in intrinsic.writes)
+    if instruction.name == "cgra" and not instruction.reads and not instruction.writes:
+        return (*reads, ANY), (ANY,)
     return reads, writes

@@ -15,7 +15,7 @@ from sw.ir.expression import Expr
 from sw.ir.types import Type
 
 #: Spaces a buffer may lie in (docs/ir.md); None where none is stated.
-SPACES = ("memory", "A", "B", "acc", "scratch", "out")
+SPACES = ("memory", "A", "B", "acc", "scratch", "out", "grid")
 #: Element types with their size in bytes.
 ELEMENTS = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from cosim.compare import compare
-from cosim.job import Event, EventKind, Job, MachineError, Outcome
+from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import MachineConfig
@@ -96,3 +96,52 @@ def test_a_divergence_goes_into_json(small: MachineConfig) -> None:
     assert data["expected"] == 2
     assert data["instruction"] == "signal 2"
     assert len(data["before"]) == 2
+
+
+STORED = [Output(7, 0, 16, 1), Output(8, 4, 0x20, 0xFFFFFFFF), Output(9, 0, 20, 2), Output(19, 4, 0x24, 5)]
+
+
+def with_stored(stored: list[Output], events: list[Event] = EVENTS, **fields: MachineError) -> Outcome:
+    return Outcome(events, 21, stored=sorted(stored), **fields)
+
+
+def test_a_different_output_names_pe_address_values_and_cycle(small: MachineConfig) -> None:
+    wrong = [STORED[0], STORED[1], STORED[2], Output(18, 4, 0x28, 6)]
+    found = compare(small, job(small), with_stored(STORED), with_stored(wrong))
+    assert found is not None
+    assert (found.kind, found.cycle, found.pe, found.expected, found.got) == ("output", 18, 4, 19, 18)
+    assert (found.stored, found.got_stored) == ((0x24, 5), (0x28, 6))
+    assert str(found) == (
+        "cycle 18, PE 4: output of 0x5 to byte 0x24 expected in cycle 19, got output of 0x6 to byte 0x28 in "
+        "cycle 18\nbefore that, the same PE:\n  cycle 8: output of 0xffffffff to byte 0x20"
+    )
+    assert json.loads(json.dumps(found.as_dict()))["stored"] == [0x24, 5]
+
+
+def test_a_missing_output_and_one_too_many_are_told(small: MachineConfig) -> None:
+    missing = compare(small, job(small), with_stored(STORED), with_stored(STORED[:3]))
+    assert missing is not None
+    assert str(missing).startswith(
+        "cycle 19, PE 4: output of 0x5 to byte 0x24 expected in cycle 19, got never"
+    )
+    more = compare(small, job(small), with_stored(STORED[:2]), with_stored(STORED))
+    assert more is not None
+    assert str(more).startswith("cycle 9, PE 0: expected never, got output of 0x2 to byte 0x14 in cycle 9")
+
+
+def test_the_earlier_of_an_event_and_an_output_is_told(small: MachineConfig) -> None:
+    late = [*EVENTS[:5], Event(22, 0, COMPLETE, 1), Event(22, 0, SIGNAL, 2)]
+    for wrong, kind in ((STORED[1:], "output"), (STORED, "complete")):
+        found = compare(small, job(small), with_stored(STORED), with_stored(wrong, late))
+        assert found is not None
+        assert found.kind == kind
+
+
+def test_outputs_behind_a_predicted_error_do_not_count(small: MachineConfig) -> None:
+    error = MachineError(Cause.GRID_RANGE, 0, 1)
+    predicted = with_stored(STORED, error=error)
+    assert (
+        compare(small, job(small), predicted, with_stored([*STORED, Output(21, 0, 0, 0)], error=error))
+        is None
+    )
+    assert compare(small, job(small), predicted, with_stored([*STORED, Output(20, 0, 0, 0)], error=error))

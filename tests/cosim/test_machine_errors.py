@@ -147,6 +147,7 @@ def test_an_error_stops_the_machine_and_says_where(
 
 def test_every_cause_is_provoked() -> None:
     elsewhere = {Cause.NONE, Cause.CHECK_WORD, Cause.BUS}
+    elsewhere |= {Cause.GRID_RANGE, Cause.BITSTREAM}  # test_grid_random.py
     assert {c[3].cause for c in CASES} | elsewhere == set(Cause)
 
 

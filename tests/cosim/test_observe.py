@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from cosim.host import RESULTS, counter_names
-from cosim.job import Event, EventKind, Job, MachineError, Outcome, Region
-from cosim.observe import Records, events, outcome, parse_records
+from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output, Region
+from cosim.observe import Records, events, outcome, parse_records, parse_stored
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import MachineConfig
+from hw.fabric import Fabric, Kind, Unit
 from hw.isa import Cause
 
 ISSUE, VOID, COMPLETE, SIGNAL = EventKind
@@ -61,6 +62,15 @@ def test_records_are_read_as_the_recorder_writes_them() -> None:
     assert found.cycle.tolist() == [0x4567_89AB_CDEF]
     assert (found.issue[0], found.void[0], found.complete[0], found.signal[0]) == (3, 2, 1, 4)
     assert found.pc.tolist() == [[0x10, 0x11, 0x12]]
+
+
+def test_stores_are_read_as_the_recorder_writes_them(small: MachineConfig) -> None:
+    kinds = [Kind("plain", frozenset({Unit.ALU})), Kind("port", frozenset({Unit.MEMORY}))]
+    fabric = Fabric("row", 1, 4, (kinds[0], kinds[1], kinds[0], kinds[1]), ())
+    words = [0x89ABCDEF, 0x0000_4567, 0x10, 0xFFFFFFFF, 0x89ABCDEF, 0x0001_4567, 0x14, 7]
+    found = parse_stored(np.array(words, "<u4").tobytes(), small.replace(cgra=fabric))
+    assert found == [Output(0x4567_89AB_CDEF, 1, 0x10, 0xFFFFFFFF), Output(0x4567_89AB_CDEF, 3, 0x14, 7)]
+    assert parse_stored(b"", small) == []
 
 
 def finish(small: MachineConfig, status: int, error: int, outputs: tuple[Region, ...] = ()) -> Outcome:

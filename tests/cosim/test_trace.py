@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cosim import trace
-from cosim.job import Event, EventKind, Job, Outcome
+from cosim.job import Event, EventKind, Job, Outcome, Output
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import MachineConfig
@@ -53,6 +54,16 @@ def test_counters_of_operations_and_tokens(job: Job, outcome: Outcome) -> None:
     assert steps == [(1, 1), (2, 2), (21, 1), (30, 0)]
     tokens = [(e["ts"], e["args"]["count"]) for e in named(document, "channel 03", "C")]
     assert tokens == [(30, 1), (31, 0)]
+
+
+def test_outputs_of_the_grid_have_a_track_for_each_pe(job: Job, outcome: Outcome) -> None:
+    stored = [Output(7, 0, 16, 1), Output(8, 4, 32, 2), Output(9, 0, 20, 3)]
+    document = trace.document(job, {"rtl": replace(outcome, stored=stored)})
+    tracks = {e["tid"]: e["args"]["name"] for e in named(document, "thread_name", "M") if e["tid"] >= 1000}
+    assert tracks == {1000: "grid, PE 0: outputs", 1004: "grid, PE 4: outputs"}
+    (entry,) = named(document, "0x20")
+    assert (entry["tid"], entry["ts"], entry["dur"]) == (1004, 8, 1)
+    assert entry["args"] == {"address": 32, "value": 2}
 
 
 def test_the_file_holds_both_sides_as_processes(job: Job, outcome: Outcome, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from cosim.build import verilog
 from cosim.toolchain import find
 from hw.config import load
 from hw.emit import LINT_OFF, TOP
+from hw.fabric import Fabric
+from hw.fabric import load as load_fabric
 from jacquard.report.package import ports
 from tests.hw.latches import latches
 
@@ -56,8 +58,9 @@ def test_no_latch_hides_behind_full_case() -> None:
     assert latches(text + planted + "    endcase\n  end\n") == ["q"]
 
 
-def test_the_top_has_the_documented_ports() -> None:
-    config = load("test")
+@pytest.mark.parametrize("grid", [None, load_fabric("mesh2x2")], ids=["no grid", "grid"])
+def test_the_top_has_the_documented_ports(grid: Fabric | None) -> None:
+    config = load("test").replace(cgra=grid)
     text, _ = verilog(config)
     top = text[text.index(f"module {TOP}(") :]
     top = top[: top.index("\nendmodule")]

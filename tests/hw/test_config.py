@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from hw import config
+from hw import config, fabric
 from hw.errors import InputError
 
 
@@ -26,6 +27,42 @@ def test_toml_text_reads_back_to_the_same_machine(tmp_path: Path) -> None:
     machine = config.load("lean").replace(name="mine", channels=9)
     (tmp_path / "mine.toml").write_text(config.to_toml(machine))
     assert config.load(str(tmp_path / "mine.toml")) == machine
+
+
+def test_a_machine_with_a_grid_reads_back_to_the_same_machine(tmp_path: Path) -> None:
+    machine = config.load("test").replace(name="mine", cgra=fabric.load("mixed4x4"))
+    (tmp_path / "mine.toml").write_text(config.to_toml(machine))
+    assert config.load(str(tmp_path / "mine.toml")) == machine
+
+
+def test_a_grid_is_a_preset_a_file_or_a_table(tmp_path: Path) -> None:
+    mesh = fabric.load("mesh2x2")
+    (tmp_path / "grid.toml").write_text(fabric.to_toml(mesh))
+    (tmp_path / "a.toml").write_text('preset = "test"\ncgra = "mesh2x2"\n')
+    (tmp_path / "b.toml").write_text('preset = "test"\ncgra = "grid.toml"\n')
+    (tmp_path / "c.toml").write_text('preset = "test"\n[cgra]\npreset = "mesh4x4"\nrows = 2\ncols = 2\n')
+    machines = [config.load(str(tmp_path / f"{name}.toml")) for name in "abc"]
+    machines.append(config.load("test", dict([config.parse_setting("cgra=mesh2x2")])))
+    assert {m.cgra.as_dict() == mesh.as_dict() for m in machines if m.cgra} == {True}
+    assert len({m.hash for m in machines}) == 1
+    assert machines[0].hash != config.load("test").hash
+
+
+def test_a_wrong_grid_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('preset = "test"\n[cgra]\npreset = "mesh4x4"\nrows = 0\n')
+    with pytest.raises(InputError, match=r"a.toml: cgra: rows must be .* 1 to 64, not 0"):
+        config.load(str(tmp_path / "a.toml"))
+    with pytest.raises(InputError, match=r"a fabric must be a preset .* not 'nothing'"):
+        config.load("test", {"cgra": "nothing"})
+    with pytest.raises(InputError, match="cgra must be a fabric, not 3"):
+        config.load("test", {"cgra": 3})
+
+
+def test_what_a_description_says_of_the_grid() -> None:
+    machine = config.load("test").replace(cgra=fabric.load("mesh2x2"))
+    values = json.loads(json.dumps(machine.as_dict()))
+    assert (values["cgra"]["name"], values["cgra"]["rows"]) == ("mesh2x2", 2)
+    assert config.load("test").as_dict()["cgra"] is None
 
 
 def test_a_file_may_start_from_a_preset(tmp_path: Path) -> None:

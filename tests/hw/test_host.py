@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from amaranth.sim import Simulator
 
-from hw import csr
-from hw.config import load
+from hw import csr, fabric
+from hw.config import MachineConfig, load
 from hw.control.host import Host
 
 TEST = load("test")
@@ -19,9 +19,9 @@ PROGRAM = [0x08000000, 0x04000000, 0x08000000]
 Access = Callable[..., Awaitable[int]]
 
 
-def drive(body: Callable[[Any, Host, Access], Awaitable[None]]) -> None:
+def drive(body: Callable[[Any, Host, Access], Awaitable[None]], config: MachineConfig = TEST) -> None:
     """Run a host beside a machine that is never finished, and always quiet unless the body says so."""
-    host = Host(TEST)
+    host = Host(config)
 
     async def bench(ctx: Any) -> None:
         async def access(name: str, value: int | None = None) -> int:
@@ -119,6 +119,17 @@ def test_identification_and_capabilities() -> None:
         assert await access("ID") == csr.IDENTIFICATION
         assert await access("HASH_HIGH") << 32 | await access("HASH_LOW") == int(TEST.hash, 16)
         for name in csr.CAPABILITIES:
-            assert await access(f"CONFIG_{name.upper()}") == getattr(TEST, name)
+            value = 0 if name.startswith("cgra") else getattr(TEST, name)
+            assert await access(f"CONFIG_{name.upper()}") == value
 
     drive(body)
+
+
+def test_sizes_of_the_grid() -> None:
+    grid = fabric.load("mesh2x3")
+
+    async def body(ctx: Any, host: Host, access: Access) -> None:
+        found = [await access(f"CONFIG_CGRA_{name}") for name in ("ROWS", "COLS", "CONTEXTS")]
+        assert found == [2, 3, grid.contexts]
+
+    drive(body, TEST.replace(cgra=grid))

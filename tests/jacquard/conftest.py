@@ -79,12 +79,13 @@ class Quick:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Outcome], Outcome]], None]:
-    """Makes `jacquard run` use the quick simulator; call it with a function to spoil outcomes."""
+    """Makes `jacquard run` and `cgra run` use the quick simulator; call it to spoil outcomes."""
 
     def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
         monkeypatch.setattr(
             "jacquard.cli.run.simulator", lambda config, name, waves: Quick(config, spoil=spoil)
         )
+        monkeypatch.setattr("jacquard.cli.cgra.simulator", lambda config, name: Quick(config, spoil=spoil))
 
     install()
     return install

@@ -15,9 +15,12 @@ from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig
 from hw.isa import TIMING, Cause
+from tests.cosim.model.stepping_grid import SlowGrid
 from tests.cosim.model.stepping_loader import Base, Op, SlowLoader
 
 HORIZON = 1 << 17
+#: Of the storer: operation, what is read (space, bank of the accumulator), whether it is the last.
+Beat = tuple[Op, tuple[int, int] | None, bool]
 SCALAR = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
@@ -76,9 +79,10 @@ class SlowStorer(Base):
     def __init__(self, config: MachineConfig, latency: int, free: np.ndarray, gemm: SlowGemm):
         super().__init__(config)
         self.latency, self.free, self.gemm = latency, free, gemm
-        self.todo: deque[tuple[Op, int | None, bool]] = deque()  # operation, bank, last
-        self.align: tuple[Op, int | None, bool] | None = None
-        self.output: tuple[Op, int | None, bool] | None = None
+        self.todo: deque[Beat] = deque()
+        self.align: Beat | None = None
+        self.output: Beat | None = None
+        self.reads: set[tuple[int, int, int]] = set()  # cycle, space, bank of the accumulator
 
     def make(self, op: Op) -> None:
         memory, source, rows, size = op.operands
@@ -88,8 +92,9 @@ class SlowStorer(Base):
             at = (memory + row * op.params["store_stride"]) % 2**32 % w
             for q in range(-(-(at + size) // w)):
                 word = source + row * op.params["store_pitch"] + q // per_word
-                reads = q < -(-size // w) and op.name == "store"
-                op.beats.append(word // bank_words if reads else None)
+                space = ("store", "store_scratch", "store_out").index(op.name)
+                bank = word // bank_words if space == 0 else 0
+                op.beats.append((space, bank) if q < -(-size // w) else None)
 
     def step(self, t: int) -> None:
         moves = True
@@ -105,16 +110,19 @@ class SlowStorer(Base):
         if moves:
             self.output, self.align = self.align, None
             if self.todo and self.todo[0][0].start < t:
-                if self.todo[0][1] is not None and (t, self.todo[0][1]) in self.gemm.reads:
+                read = self.todo[0][1]
+                if read is not None and read[0] == 0 and (t, read[1]) in self.gemm.reads:
                     self.stall_bank += 1
                 else:
                     self.align = self.todo.popleft()
+                    if read is not None:
+                        self.reads.add((t, *read))
         if self.queue and not self.todo and self.queue[0].t < t and self.in_flight(t) < TIMING.in_flight:
             op = self.queue.popleft()
             self.make(op)
             op.start = t
             self.taken.append(op)
-            self.todo.extend((op, bank, i == len(op.beats) - 1) for i, bank in enumerate(op.beats))
+            self.todo.extend((op, read, i == len(op.beats) - 1) for i, read in enumerate(op.beats))
 
 
 class SlowWarp:
@@ -183,10 +191,11 @@ class Stepping:
             for n in ("load_a", "load_b", "load_c")
         }
         gemm = SlowGemm(config)
-        self.engines |= {
-            "gemm": gemm,
-            "store": SlowStorer(config, s.ports["store"].latency, free["store"], gemm),
-        }
+        storer = SlowStorer(config, s.ports["store"].latency, free["store"], gemm)
+        self.engines |= {"gemm": gemm, "store": storer}
+        self.grid: SlowGrid | None = None
+        if config.cgra is not None:
+            self.grid = self.engines["cgra"] = SlowGrid(config, job, storer, gemm)
         self.warps = [SlowWarp(i, config, words) for i, words in sorted(job.programs.items())]
         self.tokens = [0] * config.channels
         self.events: list[Event] = []
@@ -198,8 +207,12 @@ class Stepping:
             before = len(self.events)
             busy = any(e.queue or e.in_flight(t) for e in self.engines.values())
             self.cycle(t)
-            failed = [e.error for e in self.engines.values() if isinstance(e, SlowLoader) and e.error]
+            failed = [
+                e.error for e in self.engines.values() if isinstance(e, SlowLoader | SlowGrid) and e.error
+            ]
             if self.errors or failed:
+                if self.grid is not None:
+                    self.grid.outputs = [output for output in self.grid.outputs if output.cycle < t]
                 events = [e for e in self.events if e.cycle < t]
                 return sorted(events), min(
                     self.errors, key=lambda e: e.warp, default=next(iter(failed), None)
@@ -215,7 +228,10 @@ class Stepping:
         full = {name: e.full(t) for name, e in self.engines.items()}
         for engine in self.engines.values():
             engine.step(t)
-            self.events += [Event(t, op.warp, EventKind.COMPLETE, op.pc) for op in engine.complete(t)]
+            for op in engine.complete(t):
+                self.events.append(Event(t, op.warp, EventKind.COMPLETE, op.pc))
+                if self.grid is not None and engine is not self.grid:
+                    self.grid.perform(op)
         tokens = list(self.tokens)
         taken: dict[int, SlowWarp] = {}
         used: set[str] = set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-KERNELS = Path(__file__).parent / "kernels.py"
+KERNELS = Path(__file__).resolve().parents[3] / "examples/08_grid_kernels/kernels.py"
 Arrays = dict[str, np.ndarray]
 Expected = tuple[Mapping[str, np.ndarray], tuple[int, ...]]
 

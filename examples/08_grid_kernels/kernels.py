@@ -13,6 +13,7 @@ EXP_C = 1006156  # 0.344 / (0.3585 / 1024^2)
 
 
 def dot_product(n, a, b):
+    """The sum of all products."""
     s = 0
     for i in range(n):
         s += a[i] * b[i]
@@ -20,11 +21,13 @@ def dot_product(n, a, b):
 
 
 def saxpy(n, alpha, x, y):
+    """A vector times a number, added to another vector."""
     for i in range(n):
         y[i] = alpha * x[i] + y[i]
 
 
 def fir(n, x, y, c0, c1, c2, c3):
+    """A filter of four taps, with 8 fractional bits."""
     x1 = 0
     x2 = 0
     x3 = 0
@@ -35,6 +38,7 @@ def fir(n, x, y, c0, c1, c2, c3):
 
 
 def iir(n, x, y, a1, a2, b0):
+    """A filter of second order, with 14 fractional bits."""
     y1 = 0
     y2 = 0
     for i in range(n):
@@ -55,6 +59,7 @@ def convolution_3x3(n, width, x, w, y):
 
 
 def matrix_vector(n, columns, a, x, y):
+    """A product with a matrix that lies row by row: rows are a loop on the host."""
     for r in range(n):
         s = 0
         for c in range(columns):
@@ -63,6 +68,7 @@ def matrix_vector(n, columns, a, x, y):
 
 
 def prefix_sum(n, x, y):
+    """The sums of all beginnings."""
     s = 0
     for i in range(n):
         s += x[i]
@@ -71,6 +77,7 @@ def prefix_sum(n, x, y):
 
 
 def maximum(n, x):
+    """The largest element."""
     best = -2147483648
     for i in range(n):
         best = max(best, x[i])
@@ -78,6 +85,7 @@ def maximum(n, x):
 
 
 def argmax(n, x):
+    """The place of the largest element, the first of several, and the element."""
     best = -2147483648
     where = -1
     for i in range(n):
@@ -89,6 +97,7 @@ def argmax(n, x):
 
 
 def histogram(n, x, h):
+    """Counts of the lowest four bits."""
     for i in range(n):
         h[x[i] & 15] += 1
 

@@ -1,0 +1,272 @@
+"""A configuration of the grid as a Python function that executes its steps.
+
+What muxes choose is fixed by a configuration, so it is looked up once and written as text: a launch of
+thousands of steps then executes only what moves a value. What launches change (patched constants, arrays,
+iterations) are arguments. The meaning is that of docs/cgra.md, "Configuration of a PE" and "Running".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hw.fabric import BY_NUMBER, Fabric, Operation, Unit, layout
+from hw.fabric.bitstream import NOTHING, PATCHED, Configuration, Entry
+from sw.dfg.operations import OPERATIONS
+
+MASK = 0xFFFFFFFF
+#: Spaces of arrays, by number.
+ACC, SCRATCH, OUT = 0, 1, 2
+
+
+class Site(NamedTuple):
+    """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts."""
+
+    pe: int
+    array: int
+    stores: bool
+
+
+@dataclass(frozen=True)
+class Code:
+    """What `code_of` makes.
+
+    `run(state, steps, iterations, numbers, arrays, tables, indices, values)` executes `steps` steps and
+    returns the step that has an error, or -1. `state` are the registers in the order of `registers`, and
+    changes; `numbers` are those of `constants` in their order; `arrays` holds for each array a view of its
+    space, the offset of its first element and its length; `tables` the words of tables by PE. For every
+    access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is stored: both
+    hold an `append` of a list per site.
+    """
+
+    run: Callable[..., int]
+    sites: tuple[Site, ...]
+    constants: tuple[tuple[str, int, int], ...]
+
+
+def registers(fabric: Fabric) -> list[str]:
+    """Names of all registers: results, values of latency 2 (`d`), register files, links."""
+    found = [f"{kind}{pe}" for pe in range(fabric.size) for kind in "rd"]
+    found += [f"f{pe}_{i}" for pe, kind in enumerate(fabric.kinds) for i in range(kind.registers)]
+    return found + [f"l{link}" for link in range(len(fabric.links))]
+
+
+def code_of(configuration: Configuration) -> Code:
+    """The function of a configuration, and what its arguments are."""
+    return _Writer(configuration).code()
+
+
+def signed(value: int) -> int:
+    """The lowest 32 bits in two's complement."""
+    return (value + 0x80000000 & MASK) - 0x80000000
+
+
+class _Operands(NamedTuple):
+    """Texts of an operation's operands; `condition` is None where its predicate always holds."""
+
+    data: list[str]
+    condition: str | None
+    active: str
+
+
+class _Writer:
+    """Writes the text of a function, a context after the other."""
+
+    def __init__(self, configuration: Configuration):
+        self.configuration, self.fabric = configuration, configuration.fabric
+        self.layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
+        self.sites: list[Site] = []
+        self.stages: set[int] = set()
+        self.used: dict[str, Callable[..., int]] = {}
+        patched = {(PATCHED[p.what], p.pe, p.at) for p in configuration.patches if p.what < 2}
+        self.constants = {key: f"k{i}" for i, key in enumerate(sorted(patched))}
+
+    def code(self) -> Code:
+        """All of it."""
+        steps = [line for context in range(self.configuration.ii) for line in self._step(context)]
+        arrays = range(len(self.configuration.arrays))
+        names = registers(self.fabric)
+        lines = ["def run(state, steps, iterations, numbers, arrays, tables, indices, values):"]
+        body = [f"[{', '.join(names)}] = state"]
+        body += _unpack(self.constants.values(), "numbers")
+        body += _unpack([f"v{i}, o{i}, n{i}" for i in arrays], "arrays")
+        body += _unpack([f"g{i}" for i in range(len(self.sites))], "indices")
+        body += _unpack([f"h{i}" for i in range(len(self.sites))], "values")
+        body += [f"m{stage} = iterations + {stage}" for stage in sorted(self.stages)]
+        body += ["t = k = 0", "while True:", *(f"    {line}" for line in steps), "    k += 1"]
+        body += [f"state[:] = [{', '.join(names)}]", "return -1"]
+        lines += [f"    {line}" for line in body]
+        space: dict[str, Any] = dict(self.used)
+        exec(compile("\n".join(lines), "<configuration>", "exec"), space)
+        return Code(space["run"], tuple(self.sites), tuple(self.constants))
+
+    def _step(self, context: int) -> Iterator[str]:
+        """The lines of a context: what may be an error comes before any access, loads before stores."""
+        yield "if t == steps:"
+        yield "    break"
+        y: dict[int, str] = {}
+        started: dict[int, str] = {}
+        loads: list[str] = []
+        stores: list[str] = []
+        for pe in range(self.fabric.size):
+            entry = self._entry(pe, context)
+            operation = self._operation(pe, entry)
+            if operation is None:
+                continue
+            operands = self._operands(pe, context, operation)
+            if operands.condition == "0":
+                continue
+            if operation.unit is Unit.MEMORY and operation.name in ("load", "store"):
+                yield from self._access(pe, entry, operation, operands, loads, stores)
+                if operation.name == "load":
+                    started[pe] = f"e{pe}"
+            elif operation.unit is Unit.TABLE:
+                yield from self._table(pe, context, operands)
+                started[pe] = f"e{pe}"
+            elif (value := self._value(pe, context, operation, operands)) is not None:
+                target = y if operation.latency == 1 else started
+                target[pe] = f"{'y' if operation.latency == 1 else 'e'}{pe}"
+                yield f"{target[pe]} = {value}"
+        yield from loads
+        yield from stores
+        yield from self._clock(context, y, started)
+        yield "t += 1"
+
+    # Entries
+
+    def _entry(self, pe: int, context: int) -> Entry:
+        return self.configuration.entries.get((pe, context), NOTHING)
+
+    def _operation(self, pe: int, entry: Entry) -> Operation | None:
+        operation = BY_NUMBER.get(entry.fields.get("op", 0))
+        return operation if operation is not None and self.fabric.kinds[pe].executes(operation) else None
+
+    def _number(self, which: str, pe: int, context: int) -> str:
+        """`const` or `init` of an entry: a number, or the name of one that is patched."""
+        name = self.constants.get((which, pe, context))
+        return name or str(signed(getattr(self._entry(pe, context), which)))
+
+    def _source(self, pe: int, context: int, field: str, y: dict[int, str] | None = None) -> str:
+        """What a mux chooses; nothing for a register that keeps its value."""
+        entry, sources = self._entry(pe, context), self.layouts[pe].sources[field]
+        number = entry.fields.get(field, 0)
+        source = sources[number if number < len(sources) else 0]
+        if source.startswith("in"):
+            return f"l{self.fabric.incoming[pe][int(source[2:])]}"
+        if source == "register":
+            at, count = entry.fields.get("read_at", 0), self.fabric.kinds[pe].registers
+            return f"f{pe}_{at if at < count else 0}"
+        if source == "const":
+            return self._number("const", pe, context)
+        own = {"zero": "0", "always": "1", "result": f"r{pe}", "y2": f"d{pe}", "keep": "", "none": ""}
+        return (y or {}).get(pe, "0") if source == "y" else own[source]
+
+    def _operands(self, pe: int, context: int, operation: Operation) -> _Operands:
+        fields = self._entry(pe, context).fields
+        stage, first = fields.get("stage", 0), fields.get("first", 0)
+        self.stages.add(stage)
+
+        def operand(bit: int, name: str) -> str:
+            value = self._source(pe, context, name)
+            if not fields.get("initial", 0) >> bit & 1 or not first + stage:
+                return value
+            # In the iterations before the first, too.
+            return f"({self._number('init', pe, context)} if k < {first + stage} else {value})"
+
+        predicate, negate = operand(3, "p"), fields.get("negate", 0)
+        if predicate in ("0", "1"):
+            condition = None if int(predicate) != negate else "0"
+        else:
+            condition = f"{predicate} {'==' if negate else '!='} 0"
+        data = [operand(bit, name) for bit, name in enumerate("abc"[: operation.operands])]
+        return _Operands(
+            data, condition, f"{stage} <= k < m{stage}" + (f" and {condition}" if condition else "")
+        )
+
+    # Operations
+
+    def _value(self, pe: int, context: int, operation: Operation, operands: _Operands) -> str | None:
+        """The value of an operation that accesses nothing; None where it is 0."""
+        if operation.name.startswith("opaque"):
+            return None
+        if operation.name == "const":
+            value = self._number("const", pe, context)
+        else:
+            meaning = OPERATIONS[operation.name].meaning
+            assert meaning is not None, operation.name
+            self.used[f"do_{operation.name}"] = meaning
+            value = f"do_{operation.name}({', '.join(operands.data)})"
+        return value if operands.condition is None else f"{value} if {operands.condition} else 0"
+
+    def _access(
+        self,
+        pe: int,
+        entry: Entry,
+        operation: Operation,
+        operands: _Operands,
+        loads: list[str],
+        stores: list[str],
+    ) -> Iterator[str]:
+        """The check of a load or store; what it does goes to `loads` or `stores`."""
+        number, arrays = entry.fields.get("array", 0), self.configuration.arrays
+        stored = operation.name == "store"
+        yield f"x{pe} = -1"
+        yield f"if {operands.active}:"
+        if number >= len(arrays) or (stored and arrays[number].space != OUT):
+            yield "    return t"
+            loads += [] if stored else [f"e{pe} = 0"]
+            return
+        yield f"    x{pe} = {operands.data[0]}"
+        yield f"    if not 0 <= x{pe} < n{number}:"
+        yield "        return t"
+        site = len(self.sites)
+        self.sites.append(Site(pe, number, stored))
+        if not stored:
+            loads += [f"e{pe} = 0", f"if x{pe} >= 0:", f"    e{pe} = v{number}[o{number} + x{pe}]"]
+            loads.append(f"    g{site}(t << 32 | x{pe})")
+            return
+        value = operands.data[1]
+        form = {1: f"({value} + 128 & 255) - 128", 2: f"{value} & 255"}.get(arrays[number].element, value)
+        stores += [f"if x{pe} >= 0:", f"    w = v{number}[o{number} + x{pe}] = {form}"]
+        stores += [f"    g{site}(t << 32 | x{pe})", f"    h{site}(w)"]
+
+    def _table(self, pe: int, context: int, operands: _Operands) -> Iterator[str]:
+        const, words = self._number("const", pe, context), len(self.configuration.tables.get(pe, ()))
+        yield f"e{pe} = 0"
+        yield f"if {operands.active}:"
+        yield f"    x{pe} = {operands.data[0]}"
+        yield f"    if not 0 <= x{pe} < min({const} >> 16 & 65535, {words} - ({const} & 65535)):"
+        yield "        return t"
+        yield f"    e{pe} = tables[{pe}][({const} & 65535) + x{pe}]"
+
+    def _clock(self, context: int, y: dict[int, str], started: dict[int, str]) -> Iterator[str]:
+        """All registers take their next values at once."""
+        targets, values = [], []
+
+        def take(target: str, value: str) -> None:
+            if value:
+                targets.append(target)
+                values.append(value)
+
+        for pe in range(self.fabric.size):
+            entry = self._entry(pe, context)
+            take(f"r{pe}", self._source(pe, context, "result", y))
+            if self.fabric.kinds[pe].registers:
+                at, count = entry.fields.get("write_at", 0), self.fabric.kinds[pe].registers
+                take(f"f{pe}_{at if at < count else 0}", self._source(pe, context, "write", y))
+            for i, link in enumerate(self.fabric.outgoing[pe]):
+                take(f"l{link}", self._source(pe, context, f"out{i}", y))
+            before = self._operation(pe, self._entry(pe, context - 1)) if context else None
+            # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
+            if pe in started or context == 0 or (before is not None and before.latency == 2):
+                take(f"d{pe}", started.get(pe, "0"))
+        if targets:
+            yield f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {', '.join(values)}" + (
+                "," if len(values) == 1 else ""
+            )
+
+
+def _unpack(names: Sequence[str] | Any, source: str) -> list[str]:
+    """A line that takes names from a sequence, if there are any."""
+    return [f"[{', '.join(names)}] = {source}"] if names else []

@@ -1,0 +1,238 @@
+"""The data-flow graph that a configuration means, from its mux selects alone.
+
+Every operand of every operation is followed backwards from register to register until the operation that
+made the value. Nothing else than the configuration is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from hw.fabric.bitstream import Configuration, Entry
+from hw.fabric.layout import OPERAND_FIELDS, layout
+from hw.fabric.operations import BY_NUMBER, Operation
+
+RegisterKind = Literal["link", "result", "register"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an operand mux gives.
+
+    `value`: a number where the mux selects one. `source`: number of the operation that made the value,
+    `distance` iterations before. Neither is there where no operation ever writes what is read; `why` says so.
+    """
+
+    value: int | None = None
+    source: int | None = None
+    distance: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An operation that a PE executes: its step counted from the start of its iteration, its configuration.
+
+    `initial` are the operands (A, B, C, P: bit 0 to 3) that are `init` in the first `first` iterations.
+    """
+
+    pe: int
+    step: int
+    operation: Operation
+    entry: Entry
+    operands: Mapping[str, Operand]
+
+    @property
+    def number(self) -> int:
+        """Number of the operation."""
+        return self.operation.number
+
+    @property
+    def const(self) -> int:
+        """The constant of its entry."""
+        return self.entry.const
+
+    @property
+    def init(self) -> int:
+        """The initial value of its entry."""
+        return self.entry.init
+
+    @property
+    def initial(self) -> int:
+        """The operands that are `init` first, none where that is for no iteration."""
+        return self.entry["initial"] if self.entry["first"] else 0
+
+    @property
+    def first(self) -> int:
+        """In how many iterations."""
+        return self.entry["first"]
+
+    @property
+    def array(self) -> int:
+        """Number of the array of a load or store."""
+        return self.entry["array"]
+
+    @property
+    def negate(self) -> bool:
+        """Whether the predicate is inverted."""
+        return bool(self.entry["negate"])
+
+
+@dataclass(frozen=True, order=True)
+class Flow:
+    """A value that flows: numbers of operations, operand field, distance in iterations."""
+
+    source: int
+    target: int
+    field: str
+    distance: int
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The operations in ascending order of PE and context, and why some entries are none.
+
+    `idle` names operations, by PE and context, that the PE does not have.
+    """
+
+    configuration: Configuration
+    operations: tuple[Executed, ...]
+    idle: Mapping[tuple[int, int], str]
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        """Operands that operations take, and that an operation made."""
+        return tuple(
+            Flow(operand.source, target, name, operand.distance)
+            for target, executed in enumerate(self.operations)
+            for name, operand in executed.operands.items()
+            if operand.source is not None
+        )
+
+
+def decode(configuration: Configuration) -> Decoded:
+    """The operations of a configuration, and where their operands come from."""
+    fabric = configuration.fabric
+    found: dict[tuple[int, int], Operation] = {}
+    idle: dict[tuple[int, int], str] = {}
+    for (pe, context), entry in sorted(configuration.entries.items()):
+        number = entry["op"]
+        operation = BY_NUMBER.get(number)
+        if operation is None:
+            if number:
+                idle[pe, context] = f"there is no operation {number}"
+        elif not fabric.kinds[pe].executes(operation):
+            idle[pe, context] = f"{operation.name} needs a unit {operation.unit}"
+        else:
+            found[pe, context] = operation
+    follow = _Follow(configuration, found)
+    executed = []
+    for (pe, context), operation in found.items():
+        entry = configuration.entry(pe, context)
+        step = entry["stage"] * configuration.ii + context
+        names = (*OPERAND_FIELDS[: operation.operands], "p")
+        operands = {name: follow.operand(pe, step, name) for name in names}
+        executed.append(Executed(pe, step, operation, entry, operands))
+    return Decoded(configuration, tuple(executed), idle)
+
+
+@dataclass(frozen=True)
+class _At:
+    """A register in a step."""
+
+    kind: RegisterKind
+    pe: int
+    number: int
+    step: int
+
+
+class _Follow:
+    """Values followed backwards. Steps are counted from the start of the iteration that reads them."""
+
+    def __init__(self, configuration: Configuration, operations: Mapping[tuple[int, int], Operation]):
+        self.configuration = configuration
+        self.operations = operations
+        self.number = {place: i for i, place in enumerate(operations)}
+
+    def operand(self, pe: int, step: int, name: str) -> Operand:
+        """What a mux of a PE gives in a step."""
+        found = self._chosen(pe, step, name)
+        seen: set[tuple[RegisterKind, int, int, int]] = set()
+        while isinstance(found, _At):
+            state = found.kind, found.pe, found.number, found.step % self.configuration.ii
+            if state in seen:
+                return Operand(why=f"no operation writes {self._named(found)}")
+            seen.add(state)
+            found = self._before(found)
+        assert found is not None, "operand muxes keep nothing"
+        return found
+
+    def _named(self, at: _At) -> str:
+        fabric = self.configuration.fabric
+        row, col = fabric.at(at.pe)
+        if at.kind == "link":
+            target = fabric.at(fabric.links[at.number].target)
+            return f"the link from PE ({row},{col}) to PE ({target[0]},{target[1]})"
+        which = f"register {at.number}" if at.kind == "register" else "the result register"
+        return f"{which} of PE ({row},{col})"
+
+    def _before(self, at: _At) -> _At | Operand:
+        """Where a register's value of a step was in the step before, or which operation made it."""
+        fabric = self.configuration.fabric
+        step = at.step - 1
+        entry = self.configuration.entry(at.pe, step % self.configuration.ii)
+        if at.kind == "link":
+            name = f"out{fabric.outgoing[at.pe].index(at.number)}"
+        elif at.kind == "result":
+            name = "result"
+        else:
+            name = "write"
+            if self._register(at.pe, entry["write_at"]) != at.number:
+                return _At(at.kind, at.pe, at.number, step)
+        found = self._chosen(at.pe, step, name)
+        return _At(at.kind, at.pe, at.number, step) if found is None else found
+
+    def _register(self, pe: int, number: int) -> int:
+        return number if number < self.configuration.fabric.kinds[pe].registers else 0
+
+    def _chosen(self, pe: int, step: int, name: str) -> _At | Operand | None:
+        """What a mux selects in a step; None where a register keeps what it has."""
+        fabric = self.configuration.fabric
+        entry = self.configuration.entry(pe, step % self.configuration.ii)
+        sources = layout(fabric, pe).sources[name]
+        source = sources[entry[name] if entry[name] < len(sources) else 0]
+        match source:
+            case "keep" | "none":
+                return None
+            case "zero":
+                return Operand(value=0)
+            case "always":
+                return Operand(value=1)
+            case "const":
+                return Operand(value=entry.const)
+            case "result":
+                return _At("result", pe, 0, step)
+            case "register":
+                return _At("register", pe, self._register(pe, entry["read_at"]), step)
+            case "y":
+                return self._made(pe, step, 1)
+            case "y2":
+                return self._made(pe, step - 1, 2)
+        link = fabric.incoming[pe][int(source.removeprefix("in"))]
+        return _At("link", fabric.links[link].source, link, step)
+
+    def _made(self, pe: int, step: int, latency: int) -> Operand:
+        """The value of the operation that a PE starts in a step, if it has that latency."""
+        ii = self.configuration.ii
+        place = pe, step % ii
+        operation = self.operations.get(place)
+        if operation is None or operation.latency != latency:
+            row, col = self.configuration.fabric.at(pe)
+            return Operand(
+                why=f"PE ({row},{col}) starts no operation of latency {latency} in context {place[1]}"
+            )
+        own = self.configuration.entry(*place)["stage"] * ii + place[1]
+        return Operand(source=self.number[place], distance=(own - step) // ii)

@@ -1,0 +1,343 @@
+"""Fabrics as short TOML files: presets, a pattern of kinds that stretches, changes of single PEs and links.
+
+docs/cgra.md, "Fabrics as TOML", states the form.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hw.errors import InputError
+from hw.fabric.fabric import MOST, Fabric, Kind, Link
+from hw.fabric.links import STYLES, nearest
+from hw.fabric.operations import Unit
+
+_KEYS = ("name", "rows", "cols", "contexts", "stages", "links", "grid", "kinds", "pe", "link")
+_NEEDED = ("rows", "cols", "links", "grid", "kinds")
+_KIND_KEYS = ("name", "units", "registers", "table_words")
+_PE_KEYS = ("at", "kind", *_KIND_KEYS[1:])
+_LINK_KEYS = ("from", "to", "both", "remove")
+_UNITS = tuple(unit.value for unit in Unit)
+#: What repeats the kind or row before it as often as there is room.
+_MORE = "..."
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SIZED = re.compile(r"(.*?)(\d{1,4})x(\d{1,4})")
+
+
+def preset_names() -> list[str]:
+    """Names of the fabrics that come with Jacquard."""
+    folder = resources.files("hw.fabric") / "presets"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
+    """Read a preset by name or a TOML file by path; `grid` gives other rows and columns.
+
+    A preset exists in every size: `mesh8x8` is `mesh4x4` with 8 rows and 8 columns. Raises `InputError` for
+    an unknown name, an unreadable file, and what does not describe a fabric.
+    """
+    path = Path(source)
+    if "/" not in source and not source.endswith(".toml"):
+        found = _preset(source)
+        if found is not None:
+            values, size = found
+            return from_values(values, f"preset {source}", grid or size)
+    if not path.is_file():
+        known = ", ".join(preset_names())
+        needed = f"a preset ({known}; any size, as mesh8x8) or a TOML file"
+        raise InputError(f"a fabric must be {needed}, not {source!r}")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{source}: cannot be read: {error}") from None
+    values = _parse(text, source)
+    values.setdefault("name", path.stem)
+    return from_values(values, source, grid)
+
+
+def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
+    """The values of a preset, and the size where the name asks for another one."""
+    folder = resources.files("hw.fabric") / "presets"
+    for preset in preset_names():
+        sized, own = _SIZED.fullmatch(name), _SIZED.fullmatch(preset)
+        other = sized and own and sized[1] == own[1]
+        if name == preset or other:
+            values = _parse((folder / f"{preset}.toml").read_text(encoding="utf-8"), f"preset {preset}")
+            values.setdefault("name", preset)
+            size = (int(sized[2]), int(sized[3])) if sized and other and name != preset else None
+            return values, size
+    return None
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{place}: not valid TOML: {error}") from None
+
+
+def from_values(
+    given: Mapping[str, Any], place: str = "fabric", grid: tuple[int, int] | None = None
+) -> Fabric:
+    """The fabric that the values of a TOML file or table describe; `place` begins every error.
+
+    Raises `InputError` with the key, what was found, and what is needed.
+    """
+    values = _based(given, place)
+    _known(values, _KEYS, place)
+    for key in _NEEDED:
+        if key not in values:
+            raise InputError(f"{place}: needs the key {key!r}")
+    name = values.get("name", place)
+    if not isinstance(name, str):
+        raise InputError(f"{place}: name must be text, not {name!r}")
+    own = tuple(_number(values, key, place, 1, MOST) for key in ("rows", "cols"))
+    rows, cols = own if grid is None else grid
+    for what, value in (("rows", rows), ("columns", cols)):
+        if not 1 <= value <= MOST:
+            raise InputError(f"{place}: {what} must be 1 to {MOST}, not {value}")
+    if (rows, cols) != own:
+        sized = _SIZED.fullmatch(name)
+        stem = sized[1] if sized and (int(sized[2]), int(sized[3])) == own else f"{name}-"
+        name = f"{stem}{rows}x{cols}"
+    kinds = _pattern(values["grid"], _kinds(values["kinds"], place), rows, cols, place)
+    kinds = _other_kinds(values, kinds, _kinds(values["kinds"], place), (rows, cols), place)
+    links = _links(values["links"], rows, cols, place)
+    links = _other_links(values, links, (rows, cols), place)
+    settings = {key: _number(values, key, place, 1, 256) for key in ("contexts", "stages") if key in values}
+    try:
+        return Fabric(name, rows, cols, tuple(kinds), tuple(sorted(links)), **settings)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _based(given: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """With the values of the preset that they start from; kinds are added to the preset's."""
+    if "preset" not in given:
+        return dict(given)
+    values = dict(given)
+    name = values.pop("preset")
+    found = _preset(name) if isinstance(name, str) else None
+    if found is None:
+        raise InputError(f"{place}: preset must be one of {', '.join(preset_names())}, not {name!r}")
+    base, size = found
+    base = _based(base, place) | {"name": name}
+    if size is not None:
+        base |= {"rows": size[0], "cols": size[1]}
+    if isinstance(values.get("kinds"), dict):
+        values["kinds"] = base["kinds"] | values["kinds"]
+    return base | values
+
+
+def _known(values: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
+    for key in values:
+        if key not in keys:
+            raise InputError(f"{place}: unknown key {key!r}; known are {', '.join(keys)}")
+
+
+def _number(values: Mapping[str, Any], key: str, place: str, low: int, high: int) -> int:
+    value = values[key]
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{place}: {key} must be a whole number from {low} to {high}, not {value!r}")
+    return value
+
+
+def _flag(values: Mapping[str, Any], key: str, place: str) -> bool:
+    value = values.get(key, False)
+    if not isinstance(value, bool):
+        raise InputError(f"{place}: {key} must be true or false, not {value!r}")
+    return value
+
+
+def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """The tables of a list, each with its place."""
+    given = values.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
+        raise InputError(f"{place}: {key} must be tables, as [[{key}]], not {given!r}")
+    return [(f"{place}: {key} number {i}", table) for i, table in enumerate(given, start=1)]
+
+
+def _kinds(given: Any, place: str) -> dict[str, Kind]:
+    """The kinds by the names that the pattern uses."""
+    if not isinstance(given, dict) or not given:
+        raise InputError(f"{place}: kinds must be tables, as [kinds.NAME], not {given!r}")
+    kinds = {}
+    for key, values in given.items():
+        where = f"{place}: kinds.{key}"
+        if not key or _MORE in key or key.split() != [key]:
+            raise InputError(f"{where}: the name of a kind must be one word without {_MORE}, not {key!r}")
+        if not isinstance(values, dict):
+            raise InputError(f"{where}: must be a table, not {values!r}")
+        _known(values, _KIND_KEYS, where)
+        if "units" not in values:
+            raise InputError(f"{where}: needs the key 'units'")
+        kinds[key] = _kind(values, Kind(key, frozenset()), where)
+    return kinds
+
+
+def _kind(values: Mapping[str, Any], base: Kind, place: str) -> Kind:
+    """A kind with some of its values changed."""
+    name = values.get("name", base.name)
+    if not isinstance(name, str):
+        raise InputError(f"{place}: name must be text, not {name!r}")
+    units = values.get("units", sorted(base.units))
+    if not isinstance(units, list) or not all(unit in _UNITS for unit in units):
+        raise InputError(f"{place}: units must be a list out of {', '.join(_UNITS)}, not {units!r}")
+    numbers = {
+        key: _number(values, key, place, 0, 1 << 14) if key in values else getattr(base, key)
+        for key in ("registers", "table_words")
+    }
+    try:
+        return Kind(name, frozenset(Unit(unit) for unit in units), **numbers)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def _pattern(given: Any, kinds: Mapping[str, Kind], rows: int, cols: int, place: str) -> list[Kind]:
+    """The kinds of all PEs, row by row."""
+    if not isinstance(given, list) or not given or not all(isinstance(row, str) for row in given):
+        raise InputError(f"{place}: grid must be a list of rows, each the names of kinds, not {given!r}")
+    found: list[Kind] = []
+    for row in _stretched(given, rows, f"{place}: grid", "rows"):
+        where = f"{place}: grid row {row!r}"
+        # `kind...` is the same as `kind ...`, but that it may also stand for nothing.
+        words = row.replace(_MORE, f" {_MORE} ").split()
+        for word in _stretched(words, cols, where, "columns"):
+            if word not in kinds:
+                raise InputError(f"{where}: kinds are {', '.join(kinds)}, not {word!r}")
+            found.append(kinds[word])
+    return found
+
+
+def _stretched(given: Sequence[str], size: int, place: str, what: str) -> list[str]:
+    """`size` items: what stands before `...` as often as there is room, also not at all."""
+    items = [item.strip() for item in given]
+    count = items.count(_MORE)
+    if count > 1 or items[:1] == [_MORE]:
+        raise InputError(f"{place}: {_MORE} must come once, behind what it repeats, not {' '.join(items)!r}")
+    if count:
+        at = items.index(_MORE)
+        fixed = len(items) - 2
+        if fixed <= size:
+            return [*items[: at - 1], *[items[at - 1]] * (size - fixed), *items[at + 1 :]]
+        raise InputError(f"{place}: needs at least {fixed} {what}, the grid has {size}")
+    if len(items) != size:
+        raise InputError(f"{place}: has {len(items)} {what} and no {_MORE} to stretch, the grid has {size}")
+    return items
+
+
+def _pe(values: Mapping[str, Any], key: str, size: tuple[int, int], place: str) -> int:
+    """The number of the PE that `[row, column]` stands for."""
+    at = values.get(key)
+    if (
+        not isinstance(at, list)
+        or len(at) != 2
+        or any(isinstance(n, bool) or not isinstance(n, int) for n in at)
+        or not all(0 <= n < most for n, most in zip(at, size, strict=True))
+    ):
+        needed = f"[row, column] of a grid of {size[0]} rows and {size[1]} columns"
+        raise InputError(f"{place}: {key} must be {needed}, not {at!r}")
+    return int(at[0] * size[1] + at[1])
+
+
+def _other_kinds(
+    values: Mapping[str, Any],
+    kinds: Sequence[Kind],
+    known: Mapping[str, Kind],
+    size: tuple[int, int],
+    place: str,
+) -> list[Kind]:
+    """The kinds with those of single PEs changed."""
+    found = list(kinds)
+    for where, table in _tables(values, "pe", place):
+        _known(table, _PE_KEYS, where)
+        pe = _pe(table, "at", size, where)
+        base = table.get("kind")
+        if base is not None and (not isinstance(base, str) or base not in known):
+            raise InputError(f"{where}: kind must be one of {', '.join(known)}, not {base!r}")
+        kind = found[pe] if base is None else known[base]
+        changed = _kind({k: v for k, v in table.items() if k in _KIND_KEYS}, kind, where)
+        if changed != kind:
+            row, col = divmod(pe, size[1])
+            changed = Kind(f"{kind.name}@{row},{col}", changed.units, changed.registers, changed.table_words)
+        found[pe] = changed
+    return found
+
+
+def _links(given: Any, rows: int, cols: int, place: str) -> set[Link]:
+    if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
+        raise InputError(f"{place}: links must be a list out of {', '.join(STYLES)}, not {given!r}")
+    return {link for name in given for link in STYLES[name](rows, cols)}
+
+
+def _other_links(
+    values: Mapping[str, Any], links: Iterable[Link], size: tuple[int, int], place: str
+) -> set[Link]:
+    """The links with single ones added or removed."""
+    found = set(links)
+    for where, table in _tables(values, "link", place):
+        _known(table, _LINK_KEYS, where)
+        source, target = (_pe(table, key, size, where) for key in ("from", "to"))
+        remove = _flag(table, "remove", where)
+        if source == target:
+            raise InputError(f"{where}: from and to must differ, both are {table['from']}")
+        pairs = [Link(source, target)]
+        if _flag(table, "both", where):
+            pairs.append(Link(target, source))
+        for link in pairs:
+            if (link in found) != remove:
+                ends = f"from {list(divmod(link.source, size[1]))} to {list(divmod(link.target, size[1]))}"
+                there, needed = (
+                    ("no", "one that is there") if remove else ("a", "remove = true, or a new link")
+                )
+                raise InputError(f"{where}: there is {there} link {ends}; needs {needed}")
+        found = found - set(pairs) if remove else found | set(pairs)
+    return found
+
+
+def to_toml(fabric: Fabric) -> str:
+    """The fabric as TOML text that `load` reads back to an equal object."""
+    words = _words(fabric)
+    styles, extra, missing = nearest(fabric)
+    lines = [f"name = {_text(fabric.name)}"]
+    lines += [f"{key} = {getattr(fabric, key)}" for key in ("rows", "cols", "contexts", "stages")]
+    lines += [f"links = [{', '.join(map(_text, styles))}]", "grid = ["]
+    wide = max(len(word) for word in words.values())
+    for row in range(fabric.rows):
+        kinds = fabric.kinds[row * fabric.cols : (row + 1) * fabric.cols]
+        lines.append(f"    {_text(' '.join(words[kind].ljust(wide) for kind in kinds).rstrip())},")
+    lines.append("]")
+    for kind, word in words.items():
+        lines += ["", f"[kinds.{word if _BARE.fullmatch(word) else _text(word)}]"]
+        if word != kind.name:
+            lines.append(f"name = {_text(kind.name)}")
+        lines.append(f"units = [{', '.join(_text(unit) for unit in _UNITS if unit in kind.units)}]")
+        lines += [f"registers = {kind.registers}", f"table_words = {kind.table_words}"]
+    for link, remove in [*((k, False) for k in extra), *((k, True) for k in missing)]:
+        ends = [list(fabric.at(pe)) for pe in (link.source, link.target)]
+        lines += ["", "[[link]]", f"from = {ends[0]}", f"to = {ends[1]}", *(["remove = true"] * remove)]
+    return "\n".join(lines) + "\n"
+
+
+def _words(fabric: Fabric) -> dict[Kind, str]:
+    """A word for every kind in the pattern: its name where that is one word, and its own."""
+    words: dict[Kind, str] = {}
+    for kind in fabric.kinds:
+        if kind in words:
+            continue
+        plain = re.fullmatch(r"[\w@,-]+", kind.name, re.ASCII)
+        choices = itertools.chain([kind.name] * bool(plain), (f"kind-{i}" for i in itertools.count()))
+        words[kind] = next(word for word in choices if word not in words.values())
+    return words
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML: its escapes are those of JSON, and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,109 @@
+"""The grid as one component: control, processing elements, ports."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib.wiring import Component, Out, connect, flipped
+
+from hw.cgra import CgraPort
+from hw.config import MachineConfig
+from hw.fabric import Unit
+from hw.grid.control import Control
+from hw.grid.pe import ProcessingElement
+from hw.grid.ports import Ports
+from hw.grid.units import WIDTH
+
+
+class Grid(Component):
+    """The CGRA of a machine that has one (`config.cgra`).
+
+    **Timing.** docs/cgra.md.
+    """
+
+    def __init__(self, config: MachineConfig):
+        assert config.cgra is not None
+        self._config, self._fabric = config, config.cgra
+        super().__init__({"port": Out(CgraPort(config))})
+        self.pes = [ProcessingElement(config, config.cgra, number) for number in range(config.cgra.size)]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        fabric, port = self._fabric, self.port
+        m.submodules.control = control = Control(self._config, fabric)
+        with_memory = fabric.having(Unit.MEMORY)
+        m.submodules.ports = ports = Ports(self._config, len(with_memory))
+        pes = self.pes
+        for number, pe in enumerate(pes):
+            m.submodules[f"pe{number}"] = pe
+            self._configure(m, control, number, pe)
+            m.d.comb += [
+                pe.context.eq(control.context),
+                pe.read.eq(control.read),
+                pe.moment.eq(control.moment),
+                pe.running.eq(control.running),
+                pe.advance.eq(control.advance),
+                pe.links_in.eq(Cat(self._link(pes, link) for link in fabric.incoming[number])),
+            ]
+        for i, number in enumerate(with_memory):
+            pe = pes[number]
+            m.d.comb += [
+                ports.access[i].eq(pe.access),
+                pe.fresh.eq(ports.fresh[i]),
+                pe.arrived.eq(ports.arrived[i]),
+                port.stores[i].eq(ports.stores[i]),
+            ]
+        outside = Signal()
+        m.d.comb += [
+            outside.eq(Cat(pe.outside for pe in pes).any()),
+            control.outside.eq(outside),
+            control.settled.eq(ports.settled),
+            ports.hold.eq(outside | port.control.stop),
+            ports.advance.eq(control.advance),
+        ]
+        connect(m, control.control, flipped(port.control))
+        connect(m, ports.acc, flipped(port.acc))
+        connect(m, ports.out_read, flipped(port.out_read))
+        connect(m, ports.out_write, flipped(port.out_write))
+        # Words of a configuration are read when no step is.
+        for reader in (control.scratch, ports.scratch):
+            m.d.comb += [reader.data.eq(port.scratch.data), reader.held.eq(port.scratch.held)]
+        m.d.comb += [
+            port.scratch.enable.eq(control.scratch.enable | ports.scratch.enable),
+            port.scratch.address.as_value().eq(
+                control.scratch.address.as_value() | ports.scratch.address.as_value()
+            ),
+        ]
+        return m
+
+    def _link(self, pes: list[ProcessingElement], link: int) -> Signal:
+        """The register of a link."""
+        source = self._fabric.links[link].source
+        place = self._fabric.outgoing[source].index(link)
+        return pes[source].links_out.word_select(place, WIDTH)
+
+    @staticmethod
+    def _configure(m: Module, control: Control, number: int, pe: ProcessingElement) -> None:
+        """What the loader and patches write into a PE."""
+        placed, patch = control.placed, control.patch
+        const = pe.layout.field_words
+        writes = [placed.entry & (placed.pe == number) & (placed.word == i) for i in range(pe.layout.words)]
+        patched = patch.pe == number
+        writes[const] |= patch.const & patched
+        writes[const + 1] |= patch.init & patched
+        patching = patch.const | patch.init
+        m.d.comb += [pe.write.eq(Cat(*writes))]
+        with m.If(patching):
+            m.d.comb += [pe.write_at.eq(patch.context), pe.data.eq(patch.data)]
+        with m.Else():
+            m.d.comb += [pe.write_at.eq(placed.context), pe.data.eq(placed.data)]
+        if Unit.TABLE in pe.kind.units:
+            mine = placed.pe == number
+            m.d.comb += [
+                pe.table_clear.eq(control.clear),
+                pe.table_write.begin.eq(placed.head & mine),
+                pe.table_write.enable.eq(placed.table & mine),
+                pe.table_write.address.eq(placed.address),
+                pe.table_write.data.eq(placed.data),
+            ]
+        if Unit.MEMORY in pe.kind.units:
+            m.d.comb += [pe.array_write.eq(control.array_write), pe.arrays.eq(control.arrays)]

@@ -1,0 +1,327 @@
+"""Loads a configuration from the scratchpad: asks for its words, checks them, sends each where it belongs."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import crc, data, enum
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import isa
+from hw.bits import log2
+from hw.config import MachineConfig
+from hw.fabric import Fabric, Unit, layout
+from hw.fabric.bitstream import HEADER_WORDS, MAGIC, PATCHED, SCALARS, VERSION
+from hw.fabric.layout import ARRAYS, PATCHES
+from hw.grid.context import context_bits
+from hw.grid.units import WIDTH
+from hw.memory.buffer import WordRead
+
+#: Word 0 of every bitstream.
+MARK = MAGIC << 16 | VERSION << 8
+#: Words of a bitstream of which all parts are empty but the entries.
+LEAST_WORDS = HEADER_WORDS + 1
+#: What a patch replaces: numbers of `PATCHED`.
+CONST, INIT, BASE, LENGTH = range(len(PATCHED))
+
+Patch = data.StructLayout({"at": 12, "pe": 12, "scalar": 4, "what": 4})
+TableHead = data.StructLayout({"words": 16, "pe": 16})
+
+
+class Section(enum.Enum):
+    """The part of a bitstream that the next word is of."""
+
+    HEADER = 0
+    ARRAYS = 1
+    PATCHES = 2
+    TABLES = 3
+    ENTRIES = 4
+    CHECK = 5
+    OVER = 6
+
+
+def pe_bits(fabric: Fabric) -> int:
+    """Bits of the number of a PE."""
+    return max(1, (fabric.size - 1).bit_length())
+
+
+def settings_layout(fabric: Fabric) -> data.StructLayout:
+    """What the header of a configuration says of its running."""
+    most = fabric.contexts * fabric.stages
+    return data.StructLayout(
+        {
+            "ii": fabric.contexts.bit_length(),
+            "arrays": ARRAYS.bit_length(),
+            "patches": PATCHES.bit_length(),
+            "depth": most.bit_length(),
+        }
+    )
+
+
+def placed_layout(fabric: Fabric) -> data.StructLayout:
+    """Where a word goes: `entry`, `array`, `patch`, `table`, `head` (of a table) say what it is part of."""
+    words = max(layout(fabric, pe).words for pe in range(fabric.size))
+    return data.StructLayout(
+        {
+            "entry": 1,
+            "array": 1,
+            "patch": 1,
+            "table": 1,
+            "head": 1,
+            "pe": pe_bits(fabric),
+            "context": context_bits(fabric),
+            "word": (words - 1).bit_length(),
+            "item": max((2 * ARRAYS - 1).bit_length(), (PATCHES - 1).bit_length()),
+            "address": 14,
+            "data": WIDTH,
+        }
+    )
+
+
+class Loader(Component):
+    """Reads a configuration from word `4*start` of the scratchpad on.
+
+    `placed` tells of every word where it goes, `settings` what the header says. `error` comes with a header
+    that cannot be, `verdict` at the end, and then `bad` says whether the rest is wrong.
+
+    **Timing.** A word requested in cycle q is checked, if it is in the header, in q + 1 and `placed` in
+    q + 2; `verdict` comes with the last word. One word per cycle in which the scratchpad is free.
+    """
+
+    def __init__(self, config: MachineConfig, fabric: Fabric):
+        self._config, self._fabric = config, fabric
+        super().__init__(
+            {
+                "begin": In(1),
+                "start": In(isa.SIZE_BITS),
+                "stop": In(1),
+                "scratch": Out(WordRead(config.derived.scratch)),
+                "settings": Out(settings_layout(fabric)),
+                "placed": Out(placed_layout(fabric)),
+                "error": Out(1),
+                "verdict": Out(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = self._config.scratch_bytes // 4
+        bits = words.bit_length()
+        total, asked = Signal(bits), Signal(bits)
+        place = Signal(log2(words))
+        active, beyond, room = Signal(), Signal(), Signal(bits)
+        accepted, last = Signal(), Signal()
+        m.d.comb += [
+            accepted.eq(active & ~self.scratch.held & ~self.stop),
+            last.eq(asked + 1 == total),
+        ]
+        with m.If(accepted):
+            m.d.sync += [asked.eq(asked + 1), place.eq(place + 1)]
+            with m.If(last):
+                m.d.sync += active.eq(0)
+        with m.If(self.begin):
+            at = Signal(isa.SIZE_BITS + 2)
+            m.d.comb += at.eq(self.start << 2)
+            m.d.sync += [
+                active.eq(1),
+                asked.eq(0),
+                place.eq(at),
+                total.eq(0),
+                beyond.eq(at >= words),
+                room.eq(words - at),
+            ]
+        with m.Elif(self.error):
+            m.d.sync += active.eq(0)
+        word, fresh, final = self._arrivals(m, place, accepted, last)
+        self._header(m, word, fresh, beyond, room, total)
+        self._place(m, word, fresh, final)
+        return m
+
+    def _header(
+        self, m: Module, word: Value, fresh: Value, beyond: Value, room: Value, total: Signal
+    ) -> None:
+        """Words of the header are checked as they arrive: `beyond` the scratchpad, or with `room` words."""
+        number = Signal(range(HEADER_WORDS + 1))
+        with m.If(fresh & (number != HEADER_WORDS)):
+            m.d.sync += number.eq(number + 1)
+        wrong, settings = Signal(), self.settings
+        with m.Switch(number):
+            with m.Case(0):
+                m.d.comb += wrong.eq((word != MARK) | beyond)
+            with m.Case(1):
+                m.d.comb += wrong.eq(word != self._fabric.hash)
+            with m.Case(2):
+                m.d.comb += wrong.eq((word < LEAST_WORDS) | (word > room))
+            with m.Case(3):
+                ii, arrays, patches = word[20:], word[12:20], word[:12]
+                m.d.comb += wrong.eq(
+                    (ii == 0) | (ii > self._fabric.contexts) | (arrays > ARRAYS) | (patches > PATCHES)
+                )
+            with m.Case(4):
+                m.d.comb += wrong.eq((word == 0) | (word > (settings.ii << log2(self._fabric.stages))))
+        m.d.comb += self.error.eq(fresh & wrong)
+        with m.If(fresh), m.Switch(number):
+            with m.Case(2):
+                m.d.sync += total.eq(word)
+            with m.Case(3):
+                m.d.sync += [
+                    settings.ii.eq(word[20:]),
+                    settings.arrays.eq(word[12:20]),
+                    settings.patches.eq(word[:12]),
+                ]
+            with m.Case(4):
+                m.d.sync += settings.depth.eq(word)
+        with m.If(self.begin):
+            m.d.sync += number.eq(0)
+
+    def _arrivals(
+        self, m: Module, place: Signal, accepted: Value, last: Value
+    ) -> tuple[Value, Signal, Signal]:
+        """Requests to the banks; the word that arrives, whether one does, and whether it is the last."""
+        scratch = self.scratch
+        banks = len(scratch.enable)
+        low = log2(banks)
+        fresh, final, bank = Signal(), Signal(), Signal(max(1, low))
+        m.d.sync += [fresh.eq(accepted), final.eq(accepted & last), bank.eq(place[:low])]
+        at = [accepted & (place[:low] == b) if low else accepted for b in range(banks)]
+        m.d.comb += [
+            scratch.enable.eq(Cat(*at)),
+            scratch.address.eq(Cat(Mux(asks, place[low:], 0) for asks in at)),
+        ]
+        word = Signal(WIDTH)
+        m.d.comb += word.eq(scratch.data.word_select(bank, WIDTH) if low else scratch.data)
+        return word, fresh, final
+
+    def _place(self, m: Module, arriving: Value, fresh: Value, final: Value) -> None:
+        """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
+        fabric, settings, placed = self._fabric, self.settings, self.placed
+        word, valid, end = Signal(WIDTH), Signal(), Signal()
+        m.d.sync += [valid.eq(fresh), end.eq(final)]
+        with m.If(fresh):
+            m.d.sync += word.eq(arriving)
+        m.submodules.crc = check = crc.Algorithm(
+            crc_width=32,
+            polynomial=0x04C11DB7,
+            initial_crc=0xFFFFFFFF,
+            reflect_input=True,
+            reflect_output=True,
+            xor_output=0xFFFFFFFF,
+        )(data_width=WIDTH).create()
+        m.d.comb += [check.start.eq(self.begin), check.valid.eq(valid & ~end), check.data.eq(word)]
+
+        section = Signal(Section)
+        wrong, found = Signal(), Signal()
+        m.d.comb += [
+            self.verdict.eq(valid & end),
+            self.bad.eq(wrong | (section != Section.CHECK) | (word != check.crc)),
+            placed.data.eq(word),
+        ]
+        item = Signal(len(placed.item))
+        rest_bits = self._config.scratch_bytes.bit_length()
+        tables = Signal(rest_bits)  # words of the table section to come
+        table_left, table_at = Signal(16), Signal(14)
+        pe, context, number = Signal(len(placed.pe)), Signal(len(placed.context)), Signal(len(placed.word))
+        table_pe, next_pe = Signal(len(placed.pe)), Signal(17)
+        head = TableHead(word)
+        m.d.comb += [
+            placed.item.eq(item),
+            placed.context.eq(context),
+            placed.word.eq(number),
+            placed.address.eq(table_at),
+            placed.entry.eq(valid & (section == Section.ENTRIES) & ~end),
+            placed.array.eq(valid & (section == Section.ARRAYS)),
+            placed.patch.eq(valid & (section == Section.PATCHES)),
+            placed.head.eq(valid & (section == Section.TABLES) & (table_left == 0)),
+            placed.table.eq(valid & (section == Section.TABLES) & (table_left != 0) & ~wrong),
+            placed.pe.eq(pe),
+        ]
+        with m.If(section == Section.TABLES):
+            m.d.comb += placed.pe.eq(Mux(table_left == 0, head.pe, table_pe))
+
+        def after_arrays(some_tables: Value) -> Value:
+            behind = Mux(some_tables, Section.TABLES, Section.ENTRIES)
+            return Mux(settings.patches != 0, Section.PATCHES, behind)
+
+        with m.If(valid):
+            with m.Switch(section):
+                with m.Case(Section.HEADER):
+                    m.d.sync += item.eq(item + 1)
+                    with m.If(item == HEADER_WORDS - 1):
+                        some = word != 0
+                        m.d.sync += [
+                            item.eq(0),
+                            tables.eq(word),
+                            section.eq(Mux(settings.arrays != 0, Section.ARRAYS, after_arrays(some))),
+                        ]
+                        m.d.comb += found.eq(word[rest_bits:].any())
+                with m.Case(Section.ARRAYS):
+                    m.d.sync += item.eq(item + 1)
+                    with m.If(item == (settings.arrays << 1) - 1):
+                        m.d.sync += [item.eq(0), section.eq(after_arrays(tables != 0))]
+                with m.Case(Section.PATCHES):
+                    m.d.sync += item.eq(item + 1)
+                    m.d.comb += found.eq(~self._patch_possible(Patch(word)))
+                    with m.If(item == settings.patches - 1):
+                        m.d.sync += section.eq(Mux(tables != 0, Section.TABLES, Section.ENTRIES))
+                with m.Case(Section.TABLES):
+                    m.d.sync += tables.eq(tables - 1)
+                    with m.If(table_left == 0):
+                        m.d.sync += [
+                            table_left.eq(head.words),
+                            table_at.eq(0),
+                            table_pe.eq(head.pe),
+                            next_pe.eq(head.pe + 1),
+                        ]
+                        m.d.comb += found.eq(
+                            (head.words == 0)
+                            | (head.words >= tables)
+                            | (head.words > self._table_words(m, head.pe))
+                            | (head.pe < next_pe)
+                        )
+                    with m.Else():
+                        m.d.sync += [table_left.eq(table_left - 1), table_at.eq(table_at + 1)]
+                    with m.If(tables == 1):
+                        m.d.sync += section.eq(Section.ENTRIES)
+                with m.Case(Section.ENTRIES):
+                    m.d.sync += number.eq(number + 1)
+                    with m.If(number == self._last_word(m, pe)):
+                        m.d.sync += [number.eq(0), context.eq(context + 1)]
+                        with m.If(context == settings.ii - 1):
+                            m.d.sync += [context.eq(0), pe.eq(pe + 1)]
+                            with m.If(pe == fabric.size - 1):
+                                m.d.sync += section.eq(Section.CHECK)
+                with m.Default():
+                    m.d.sync += section.eq(Section.OVER)
+            with m.If(found):
+                m.d.sync += wrong.eq(1)
+        with m.If(self.begin):
+            m.d.sync += [section.eq(Section.HEADER), wrong.eq(0)]
+            m.d.sync += [x.eq(0) for x in (item, table_left, pe, context, number, next_pe)]
+
+    def _patch_possible(self, patch: Value) -> Value:
+        """Whether a patch names something that there is."""
+        settings = self.settings
+        entry = (patch.pe < self._fabric.size) & (patch.at < settings.ii)
+        there = Mux(patch.what[1], patch.at < settings.arrays, entry)
+        return (patch.what[2:] == 0) & (patch.scalar < SCALARS) & there
+
+    def _table_words(self, m: Module, pe: Value) -> Signal:
+        """Words of a PE's table memory, 0 for one that has none."""
+        words = Signal(15)
+        with m.Switch(pe):
+            for number in self._fabric.having(Unit.TABLE):
+                with m.Case(number):
+                    m.d.comb += words.eq(self._fabric.kinds[number].table_words)
+        return words
+
+    def _last_word(self, m: Module, pe: Value) -> Signal:
+        """The number of the last word of the entries of a PE."""
+        last = Signal(len(self.placed.word))
+        sizes: dict[int, list[int]] = {}
+        for number in range(self._fabric.size):
+            sizes.setdefault(layout(self._fabric, number).words - 1, []).append(number)
+        with m.Switch(pe):
+            for size, numbers in sizes.items():
+                with m.Case(*numbers):
+                    m.d.comb += last.eq(size)
+        return last

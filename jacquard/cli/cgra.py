@@ -1,0 +1,174 @@
+"""`jacquard cgra run`: a Python function mapped to the grid, run on the RTL of the machine, checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+from cosim import trace as chrome
+from cosim.backends import BACKENDS, simulator
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig, parse_setting
+from hw.errors import InputError
+from hw.fabric import load as load_fabric
+from jacquard.cli.options import as_json, by_port, changes, memories, note, print_json
+from jacquard.cli.programs import print_after
+from jacquard.cli.run import read_inputs
+from jacquard.files import atomic, check_writable, write_text
+from jacquard.grid_inputs import arguments
+from sw.dfg.graph import Graph
+from sw.dfg.python import from_function
+
+if TYPE_CHECKING:
+    from jacquard.grid_run import KernelResult
+    from sw.cgra.search import Event
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.group("cgra")
+def command() -> None:
+    """Kernels on the grid of processing elements."""
+
+
+def grid_size(text: str | None) -> tuple[int, int] | None:
+    """Rows and columns out of `RxC`."""
+    if text is None:
+        return None
+    rows, sign, cols = text.partition("x")
+    if not sign or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in (rows, cols)):
+        raise InputError(f"--grid must be ROWSxCOLS with whole numbers, not {text!r}")
+    return int(rows), int(cols)
+
+
+def function_of(text: str) -> tuple[str, str]:
+    """File and function out of `FILE.py:function`."""
+    file, sign, name = text.rpartition(":")
+    if not sign or not file or not name.isidentifier():
+        raise InputError(f"a kernel must be FILE.py:FUNCTION, not {text!r}")
+    return file, name
+
+
+@command.command("run")
+@click.argument("kernel", metavar="FILE.py:FUNCTION")
+@click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="The grid.")
+@click.option("--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric.")
+@click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")
+@click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
+@click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write all arrays, and `returned`.")
+@click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
+@click.option(
+    "--hw",
+    metavar="PRESET|FILE.toml",
+    help="The machine around the grid.  [default: `test` with ports of 32 and 16 bytes]",
+)
+@changes
+@click.option(
+    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
+)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and mapping."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds for each mapping."
+)
+@click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
+@memories
+@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@as_json
+def run(
+    kernel: str,
+    fabric: str,
+    grid: str | None,
+    hw: str | None,
+    settings: tuple[str, ...],
+    sim: str,
+    seed: int,
+    json_: bool,
+    **rest: Any,
+) -> int:
+    """Map the loops of FUNCTION to the grid, run it on the RTL, and prove result and cycles.
+
+    Results are compared with what the function means on 32-bit numbers, and the cycle of every event, stores
+    of the grid among them, with the cycle model's. What --inputs does not give is random.
+    """
+    # The mapper is compiled by Numba, which takes time to import.
+    from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
+    from jacquard.report.kernel import print_kernel
+
+    file, name = function_of(kernel)
+    for path in (rest["outputs"], rest["trace"]):
+        if path is not None:
+            check_writable(path)
+    parsed = from_function(file, name)
+    given = {} if rest["inputs"] is None else read_inputs(rest["inputs"])
+    values = arguments(parsed, given, rest["iterations"], seed)
+    make = machine(
+        base_machine(hw, dict(parse_setting(text) for text in settings)), load_fabric(fabric, grid_size(grid))
+    )
+
+    def memory(config: MachineConfig) -> MemorySettings:
+        return MemorySettings.of(
+            config,
+            latency=by_port("--latency", rest["latency"]),
+            bandwidth=by_port("--bandwidth", rest["bandwidth"]),
+            stall_seed=rest["stall"],
+        )
+
+    prepared = prepare_kernel(
+        parsed,
+        values,
+        make,
+        memory,
+        times=rest["unroll"],
+        seed=seed,
+        timeout=rest["timeout"],
+        report=_progress(),
+        after=print_after if rest["print_after_all"] else None,
+    )
+    verdict = prepared.prepared.compiled.verdict
+    if verdict.deadlock:
+        raise InputError(f"{name}: {verdict.reason}")
+    note(f"model: {prepared.prepared.predicted.cycles:,} cycles predicted")
+    note(f"simulator {sim}: building the machine, or taking it from the cache")
+    built = simulator(prepared.config, sim)
+    note(f"simulator {sim}: ready after {built.build_seconds:.1f} s, running")
+    (result,) = run_kernels([prepared], built)
+    if rest["outputs"] is not None:
+        _write(rest["outputs"], result)
+    if rest["trace"] is not None:
+        outcomes = {f"{name} (model)": result.result.predicted, f"{name} (RTL)": result.result.observed}
+        write_text(rest["trace"], json.dumps(chrome.document(result.result.job, outcomes)))
+    if json_:
+        print_json(result.as_dict())
+        for text in (result.difference, result.result.divergence):
+            if text is not None:
+                note(f"{name}: {text}")
+    else:
+        console = Console()
+        print_kernel(result, kernel, console if console.is_terminal else Console(width=140))
+    return 0 if result.proven else 1
+
+
+def _progress() -> Any:
+    """Says which graph is being mapped, once for each II that is tried."""
+    last: list[tuple[str, int]] = []
+
+    def report(graph: Graph, event: Event) -> None:
+        if not last or last[-1] != (graph.name, event.ii):
+            last.append((graph.name, event.ii))
+            note(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")
+
+    return report
+
+
+def _write(path: Path, result: KernelResult) -> None:
+    arrays = dict(result.arrays) | {"returned": np.array(result.returned, np.int32)}
+    with atomic(path) as part, part.open("wb") as out:
+        np.savez(out, **arrays)  # type: ignore[arg-type]

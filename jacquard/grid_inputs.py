@@ -1,0 +1,184 @@
+"""What a kernel is given: arrays and scalars from a file, and random ones of the size that it needs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, MutableSequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.dfg.interpret import MOST_ITERATIONS, Results, Words, execute
+from sw.dfg.kernel import Kernel
+
+#: Random elements lie between minus this and this, random scalars between 1 and the other.
+ELEMENT_RANGE, SCALAR_RANGE = 1 << 15, 16
+#: Elements of a random array; a kernel that accesses more must be given arrays.
+LARGEST = 1 << 18
+#: The types of elements that memory holds, by that of an array.
+ELEMENTS = {"int8": "int8", "uint8": "uint8"}
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arrays of int32, int8 or uint8, scalars, and how many iterations."""
+
+    arrays: Mapping[str, np.ndarray]
+    scalars: Mapping[str, int]
+
+    def iterations(self, kernel: Kernel) -> int:
+        """What the name in the kernel's outermost `range()` holds."""
+        return 0 if kernel.iterations is None else self.scalars[kernel.iterations]
+
+
+def arguments(
+    kernel: Kernel, given: Mapping[str, np.ndarray], iterations: int | None = None, seed: int = 0
+) -> Arguments:
+    """Arguments out of what is given by name; what is not is random, drawn from the seed.
+
+    Random arrays have as many elements as the kernel accesses. Raises `InputError` for names that are no
+    parameters, other types, and indices that are negative or too large.
+    """
+    place = f"{kernel.file}: {kernel.name}"
+    arrays, scalars = {}, {}
+    names = [array.name for array in kernel.arrays]
+    wanted = [*kernel.scalars, *([] if kernel.iterations is None else [kernel.iterations])]
+    for name, value in given.items():
+        if name in names:
+            arrays[name] = _array(f"{place}: {name}", value)
+        elif name in wanted:
+            scalars[name] = _scalar(f"{place}: {name}", value)
+        else:
+            raise InputError(f"{place}: {name!r} must be a parameter ({', '.join([*names, *wanted])})")
+    if iterations is not None:
+        if kernel.iterations is None:
+            raise InputError(f"{place}: iterations must not be given, the function says how many there are")
+        if kernel.iterations in scalars and scalars[kernel.iterations] != iterations:
+            found = f"{scalars[kernel.iterations]} and {iterations}"
+            raise InputError(f"{place}: iterations ({kernel.iterations}) must be one number, not {found}")
+        scalars[kernel.iterations] = iterations
+    rng = np.random.default_rng(seed)
+    scalars = {name: int(rng.integers(1, SCALAR_RANGE + 1)) for name in wanted} | scalars
+    if kernel.iterations is not None and not 0 <= scalars[kernel.iterations] <= MOST_ITERATIONS:
+        count = scalars[kernel.iterations]
+        raise InputError(f"{place}: iterations must be 0 to {MOST_ITERATIONS}, not {count}")
+    missing = {name: _Drawn(seed, name) for name in names if name not in arrays}
+    if missing:
+        held: dict[str, Words] = {name: _words(array) for name, array in arrays.items()}
+        try:
+            execute(kernel.body, {**held, **missing}, dict(scalars))
+        except InputError as error:
+            raise InputError(f"{place}: with random arrays ({', '.join(missing)}): {error}") from None
+        arrays |= {name: array.initial() for name, array in missing.items()}
+    return Arguments({name: arrays[name] for name in names}, scalars)
+
+
+def _array(place: str, value: np.ndarray) -> np.ndarray:
+    """An array of a type that memory holds; others become int32 where all elements fit."""
+    if value.ndim != 1 or value.dtype.kind not in "iu":
+        found = f"{value.dtype} of {value.ndim} dimensions"
+        raise InputError(f"{place} must be an array of whole numbers of one dimension, not {found}")
+    if str(value.dtype) in ELEMENTS:
+        return value
+    limits = np.iinfo(np.int32)
+    if value.size and not (limits.min <= int(value.min()) and int(value.max()) <= limits.max):
+        raise InputError(
+            f"{place} must hold numbers of 32 bits, not {int(value.min())} to {int(value.max())}"
+        )
+    return value.astype(np.int32)
+
+
+def _scalar(place: str, value: np.ndarray) -> int:
+    if value.size != 1 or value.dtype.kind not in "iub":
+        raise InputError(f"{place} must be a whole number, not {value.dtype} of {list(value.shape)}")
+    number = int(value.reshape(-1)[0])
+    limits = np.iinfo(np.int32)
+    if not limits.min <= number <= limits.max:
+        raise InputError(f"{place} must fit 32 bits, not {number}")
+    return number
+
+
+def meaning(kernel: Kernel, given: Arguments) -> Results:
+    """What the kernel computes, by the interpreter of its graphs; arrays keep their types."""
+    words = {name: _words(array) for name, array in given.arrays.items()}
+    scalars = dict(given.scalars)
+    execute(kernel.body, words, scalars)
+    after = {name: np.array(words[name], dtype=array.dtype) for name, array in given.arrays.items()}
+    return Results(after, tuple(v if isinstance(v, int) else scalars[v] for v in kernel.results))
+
+
+def _words(array: np.ndarray) -> Words:
+    if str(array.dtype) in ELEMENTS:
+        return _Bytes(array)
+    found: list[int] = array.tolist()
+    return found
+
+
+class _Bytes(list[int]):
+    """Elements of one byte: of what is stored the lowest stays."""
+
+    def __init__(self, array: np.ndarray):
+        super().__init__(array.tolist())
+        self.low = int(np.iinfo(array.dtype).min)
+
+    def __setitem__(self, index: object, value: object) -> None:
+        assert isinstance(index, int)
+        assert isinstance(value, int)
+        super().__setitem__(index, (value - self.low) % 256 + self.low)
+
+
+class _Drawn(MutableSequence[int]):
+    """An array that draws its elements when they are first seen, and so knows how many are."""
+
+    def __init__(self, seed: int, name: str):
+        self.rng_key = [seed, zlib.crc32(name.encode())]
+        self.stored: dict[int, int] = {}
+        self.length = 0
+        self.elements = np.empty(0, np.int32)
+
+    def __len__(self) -> int:
+        return LARGEST
+
+    def _reach(self, index: int) -> None:
+        self.length = max(self.length, index + 1)
+        if self.length > self.elements.size:
+            # The same elements, however many there are.
+            rng = np.random.default_rng(self.rng_key)
+            size = 2 * self.length
+            self.elements = rng.integers(-ELEMENT_RANGE, ELEMENT_RANGE, size, dtype=np.int32)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> MutableSequence[int]: ...
+
+    def __getitem__(self, index: int | slice) -> int | MutableSequence[int]:
+        assert isinstance(index, int)
+        self._reach(index)
+        return self.stored.get(index, int(self.elements[index]))
+
+    @overload
+    def __setitem__(self, index: int, value: int) -> None: ...
+
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[int]) -> None: ...
+
+    def __setitem__(self, index: int | slice, value: int | Iterable[int]) -> None:
+        assert isinstance(index, int)
+        assert isinstance(value, int)
+        self._reach(index)
+        self.stored[index] = value
+
+    def __delitem__(self, index: int | slice) -> None:
+        raise TypeError("an array keeps its elements")
+
+    def insert(self, index: int, value: int) -> None:
+        """Arrays keep their length."""
+        raise TypeError("an array keeps its elements")
+
+    def initial(self) -> np.ndarray:
+        """What it held at the start, as far as it was seen."""
+        return self.elements[: self.length].copy()

@@ -1,0 +1,156 @@
+"""Loops mapped to a fabric, as bitstreams that are decoded again and compared with their graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hw.errors import InputError
+from hw.fabric import Fabric
+from hw.fabric.bitstream import SCALARS, encode
+from sw.cgra.encode import configuration
+from sw.cgra.search import Event, Outcome, map_graph
+from sw.cgra.verify import verify
+from sw.dfg.graph import Graph
+from sw.dfg.json import load_graph
+from sw.dfg.python import from_function
+from sw.dfg.transform import dead_code, fuse_constants, store_outputs
+from sw.dfg.unroll import unroll
+
+
+@dataclass(frozen=True)
+class MappedLoop:
+    """What became of one loop: the search, the words, and what differs when they are decoded."""
+
+    name: str
+    fabric: Fabric
+    outcome: Outcome
+    words: tuple[int, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a mapping whose bitstream means the graph."""
+        return self.outcome.mapping is not None and not self.problems
+
+    @property
+    def operators(self) -> int:
+        """Operations that are placed."""
+        return len(self.outcome.graph.nodes)
+
+    @property
+    def utilization(self) -> float:
+        """The share of PEs and contexts that start an operation."""
+        if self.outcome.mapping is None:
+            return 0.0
+        return self.operators / (self.fabric.size * self.outcome.mapping.ii)
+
+    @property
+    def failure(self) -> str:
+        """Why there is no mapping; nothing where there is one."""
+        outcome, most = self.outcome, self.fabric.contexts
+        if outcome.mapping is not None:
+            return ""
+        where = f"{self.name}: no mapping on {self.fabric.name}"
+        if outcome.mii > most:
+            return f"{where}: the MII is {outcome.mii} ({outcome.why}), the fabric has {most} contexts"
+        if not outcome.refused:
+            return f"{where} in {outcome.seconds:.1f} s, the search got no further than II {outcome.mii}"
+        last = outcome.refused[-1]
+        return f"{where} in {outcome.seconds:.1f} s up to II {last.ii}: {last.why}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result for other programs; a place is row, column and step."""
+        outcome, mapping = self.outcome, self.outcome.mapping
+        places = {} if mapping is None else mapping.places
+        return {
+            "name": self.name,
+            "fabric": self.fabric.name,
+            "ii": None if mapping is None else mapping.ii,
+            "mii": outcome.mii,
+            "res_mii": outcome.res_mii,
+            "rec_mii": outcome.rec_mii,
+            "why": outcome.why,
+            "proved_minimal": outcome.proved_minimal,
+            "seconds": round(outcome.seconds, 3),
+            "operators": self.operators,
+            "utilization": round(self.utilization, 4),
+            "refused": [{"ii": refused.ii, "why": refused.why} for refused in outcome.refused],
+            "depth": None if mapping is None else mapping.depth,
+            "placement": {
+                str(node): [*self.fabric.at(place.pe), place.step] for node, place in places.items()
+            },
+            "bitstream_words": len(self.words),
+            "verified": self.ok,
+            "problems": list(self.problems),
+            "failure": self.failure,
+        }
+
+
+def loops_of(source: str, times: int = 1) -> list[Graph]:
+    """The graphs to map: that of GRAPH.json, or those of the loops of FILE.py:FUNCTION, so often unrolled.
+
+    Scalar results become stores, since the grid answers in memory. Raises `InputError` for what cannot be
+    read, and for more scalars than a launch has.
+    """
+    if source.endswith(".json"):
+        graphs = [load_graph(source)]
+    else:
+        file, sign, name = source.rpartition(":")
+        if not sign or not file or not name.isidentifier():
+            raise InputError(f"a loop must be GRAPH.json or FILE.py:FUNCTION, not {source!r}")
+        graphs = [launch.graph for launch in from_function(file, name).loops]
+        if not graphs:
+            raise InputError(f"{file}: {name}: needs a loop that does something, there is none")
+    return [_ready(unroll(graph, times)) for graph in graphs]
+
+
+def _ready(graph: Graph) -> Graph:
+    """A graph as it is launched."""
+    if graph.opaque:
+        return graph
+    taken = {node.memory.name for node in graph.nodes if node.memory}
+    array = "results"
+    while array in taken:
+        array += "_"
+    graph = fuse_constants(dead_code(store_outputs(graph, array)))
+    if len(graph.scalars) > SCALARS:
+        listed = ", ".join(graph.scalars)
+        raise InputError(
+            f"graph {graph.name!r}: scalars must be at most {SCALARS}, not {len(graph.scalars)}: {listed}"
+        )
+    return graph
+
+
+def map_loop(
+    graph: Graph,
+    fabric: Fabric,
+    *,
+    seed: int = 0,
+    timeout: float | None = None,
+    flat: bool = False,
+    report: Callable[[Event], None] | None = None,
+) -> MappedLoop:
+    """Map a loop, encode it, and check the words.
+
+    Scalars get numbers in the order of their use. Arrays are in the order of their use and have no elements
+    until a launch says where they lie. Raises `InputError` where an operation finds no PE.
+    """
+    outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, flat=flat, report=report)
+    if outcome.mapping is None:
+        return MappedLoop(graph.name, fabric, outcome)
+    scalars = {name: i for i, name in enumerate(outcome.graph.scalars)}
+    made = configuration(outcome.mapping, scalars=scalars)
+    words = encode(made)
+    names = dict.fromkeys(
+        n.memory.name for n in outcome.graph.nodes if n.memory and n.op in ("load", "store")
+    )
+    arrays = dict(zip(names if not outcome.graph.opaque else (), made.arrays, strict=True))
+    problems = verify(outcome.graph, words, fabric, arrays=arrays, scalars=scalars)
+    return MappedLoop(graph.name, fabric, outcome, tuple(words), tuple(problems))
+
+
+def longest(loops: Sequence[MappedLoop]) -> MappedLoop:
+    """The loop with the most operations, the first among equals."""
+    return max(loops, key=lambda loop: loop.operators)

@@ -1,0 +1,124 @@
+"""One attempt to map a graph with one II: place, route, repair; and what stands in the way where it fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sw.cgra.compiled import generator
+from sw.cgra.mapped import mapping, registers
+from sw.cgra.mapping import Mapping
+from sw.cgra.place import Spots, Weights, anneal, short, start
+from sw.cgra.problem import Problem
+from sw.cgra.repair import Penalty, before, settle
+from sw.cgra.route import Routes, routes, scratch
+
+#: Temperatures of the annealing of places, and of places with routes.
+PLACE_HEAT = (3.0, 0.1)
+REPAIR_HEAT = (4.0, 1.0)
+#: Proposals and moves after which the time is looked at.
+SLICE, REPAIR_SLICE = 1_000_000, 4_000
+#: Steps too short after placement with which moves with routes still have a chance.
+MOST_SHORT = 3
+#: What failures name at most.
+_NAMED = 4
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Work of an attempt: proposals per operation, rounds of the router, moves with routes."""
+
+    proposals: int
+    rounds: int
+    moves: int
+
+
+@dataclass(frozen=True)
+class Try:
+    """How an attempt ended: `left` counts steps too short and uses of resources beyond one."""
+
+    mapping: Mapping | None
+    left: int
+    why: str = ""
+
+
+def place_flat(
+    problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
+) -> Spots | None:
+    """Steps and PEs by annealing from random places; None where the operations do not fit."""
+    spots = start(problem, seed)
+    if spots is not None:
+        cool(problem, spots, seed, effort.proposals * problem.size, PLACE_HEAT, late)
+    return spots
+
+
+def cool(
+    problem: Problem,
+    spots: Spots,
+    seed: tuple[int, ...],
+    proposals: int,
+    heat: tuple[float, float],
+    late: Callable[[], bool],
+) -> None:
+    """Anneal in slices, such that the time can be looked at in between."""
+    rng = generator(seed)
+    for count, hot, cold in slices(proposals, SLICE, heat):
+        if late():
+            return
+        anneal(problem.arrays, rng, spots, Weights(), count, hot, cold)
+
+
+def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, float, float]]:
+    """A falling temperature in pieces of about equal work: counts, temperatures at both ends."""
+    pieces = max(1, -(-total // size))
+    hot, cold = (math.log(h) for h in heat)
+    ends = [math.exp(hot + (cold - hot) * i / pieces) for i in range(pieces + 1)]
+    counts = [total * (i + 1) // pieces - total * i // pieces for i in range(pieces)]
+    return list(zip(counts, ends, ends[1:], strict=False))
+
+
+def finish(
+    problem: Problem, spots: Spots, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
+) -> Try:
+    """Route a placement, and repair it where that does not succeed."""
+    lacking = short(problem, spots)
+    found, work = routes(problem), scratch(problem)
+    rest, rng = before(problem, found), generator((*seed, 1))
+    moves = effort.moves if lacking <= MOST_SHORT else 0
+    rounds, left = effort.rounds, -1
+    for count, hot, cold in slices(moves, REPAIR_SLICE, REPAIR_HEAT):
+        result = settle(problem.arrays, rng, found, work, rest, spots, Penalty(), rounds, count, hot, cold)
+        if result >= 0:
+            return Try(mapping(problem, spots, found), 0)
+        rounds, left = 0, -1 - result
+        if late():
+            break
+    return Try(None, max(1, left), obstacles(problem, spots, found))
+
+
+def obstacles(problem: Problem, spots: Spots, found: Routes) -> str:
+    """What stood in the way: dependences that are too short, resources that are overused."""
+    graph, fabric = problem.graph, problem.fabric
+    named: list[str] = []
+    distance = problem.resources.distance
+    for e, edge in enumerate(graph.dependences):
+        u, v = problem.source[e], problem.target[e]
+        hops = int(distance[spots.pe[u], spots.pe[v]]) if edge.routed else 1
+        lacks = max(1, hops) - int(spots.step[v] - spots.step[u] + problem.wait[e])
+        if lacks > 0:
+            named.append(f"{edge.source} -> {edge.target} lacks {lacks} step{'s' * (lacks > 1)}")
+    names = [str(r.kind) for r in registers(problem)]
+    pes = [r.pe for r in registers(problem)]
+    names += ["write port"] * fabric.size + ["read port"] * fabric.size
+    pes += [*range(fabric.size), *range(fabric.size)]
+    over = np.argwhere(found.used > 1)
+    for x, context in over:
+        here = f"{names[x]} of PE {fabric.at(pes[x])}"
+        if x < len(fabric.links):
+            here = f"link {fabric.at(fabric.links[x].source)} to {fabric.at(fabric.links[x].target)}"
+        named.append(f"{here} in context {context} overused by {int(found.used[x, context]) - 1}")
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return "; ".join(named[:_NAMED]) + more if named else "a value finds no way in time"

@@ -1,0 +1,215 @@
+"""The configuration of a fabric that executes a mapping."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
+
+from hw.errors import InputError
+from hw.fabric.bitstream import PATCHED, SPACES, ArrayEntry, Configuration, Entry, Patch
+from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
+from sw.cgra.legal import starts
+from sw.cgra.mapping import Mapping, Register
+from sw.cgra.problem import operation
+from sw.cgra.meaning import opaque_number
+from sw.dfg.graph import DATA, PREDICATE, Node, Value
+from sw.dfg.operations import OPERATIONS, Unit
+
+#: Bits of an address in a table memory.
+_TABLE_BITS = 16
+
+
+def configuration(
+    mapping: Mapping,
+    arrays: Dictionary[str, ArrayEntry] | None = None,
+    scalars: Dictionary[str, int] | None = None,
+) -> Configuration:
+    """The configuration of a mapping.
+
+    `arrays` says where the arrays of the graph lie, in the order of their numbers (default: all of length 0,
+    in the order of their use); `scalars` gives the number of the launch's scalar by name. Raises
+    `InputError` for an array or scalar that is missing, and for too many arrays.
+    """
+    graph, fabric = mapping.graph, mapping.fabric
+    arrays = _arrays(mapping) if arrays is None else arrays
+    if len(arrays) > ARRAYS:
+        raise InputError(f"graph {graph.name!r}: arrays must be at most {ARRAYS}, not {len(arrays)}")
+    writer = _Writer(mapping, {name: i for i, name in enumerate(arrays)}, scalars or {})
+    writer.tables()
+    for node in graph.nodes:
+        writer.node(node)
+    for number in sorted(mapping.routes):
+        writer.route(number)
+    return Configuration(
+        fabric,
+        mapping.ii,
+        max(1, mapping.depth),
+        {key: writer.entry(key) for key in sorted(writer.fields)},
+        tuple(arrays.values()),
+        tuple(writer.patches),
+        writer.contents,
+    )
+
+
+def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
+    """The arrays in the order of their use, without elements: any access to them is an error."""
+    found: dict[str, ArrayEntry] = {}
+    if mapping.graph.opaque:
+        return found
+    for node in mapping.graph.nodes:
+        if node.memory and mapping.graph.unit(node) is Unit.MEMORY:
+            written = node.op == "store" or (
+                node.memory.name in found and found[node.memory.name].space == SPACES.index("output buffer")
+            )
+            space = SPACES.index("output buffer" if written else "scratchpad")
+            found[node.memory.name] = ArrayEntry(space, 0, 0, 0)
+    return found
+
+
+@dataclass
+class _Writer:
+    """Fields of all entries so far."""
+
+    mapping: Mapping
+    arrays: Dictionary[str, int]
+    scalars: Dictionary[str, int]
+    fields: dict[tuple[int, int], dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    consts: dict[tuple[int, int], int] = field(default_factory=dict)
+    inits: dict[tuple[int, int], int] = field(default_factory=dict)
+    patches: list[Patch] = field(default_factory=list)
+    contents: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    bases: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        fabric = self.mapping.fabric
+        self.layouts = [layout(fabric, pe) for pe in range(fabric.size)]
+        self.link_in = {link: f"in{i}" for links in fabric.incoming for i, link in enumerate(links)}
+        self.link_out = {link: f"out{i}" for links in fabric.outgoing for i, link in enumerate(links)}
+
+    def entry(self, key: tuple[int, int]) -> Entry:
+        """What a PE does in a context."""
+        fields = {name: value for name, value in self.fields[key].items() if value}
+        return Entry(fields, self.consts.get(key, 0), self.inits.get(key, 0))
+
+    def set(self, pe: int, step: int, name: str, value: int) -> None:
+        """Set a field; a mapping that is right asks for one value only."""
+        key = pe, step % self.mapping.ii
+        assert self.fields[key].setdefault(name, value) == value, f"{name} of {key} has two values"
+
+    def select(self, pe: int, step: int, name: str, source: str) -> None:
+        """Let a mux choose a source."""
+        self.set(pe, step, name, self.layouts[pe].sources[name].index(source))
+
+    def value(self, place: str, what: str, key: tuple[int, int], value: Value) -> int:
+        """A number as it is, or a patch for the name of a scalar."""
+        if isinstance(value, int):
+            return value
+        if value not in self.scalars:
+            raise InputError(f"{place}: there is no scalar {value!r} in this launch")
+        self.patches.append(Patch(PATCHED.index(what), self.scalars[value], *key))
+        return 0
+
+    def tables(self) -> None:
+        """The tables of every PE, one after the other."""
+        graph = self.mapping.graph
+        if graph.opaque:
+            return
+        words = dict(graph.tables)
+        for node in graph.nodes:
+            if node.op == "table" and node.memory:
+                key = self.mapping.places[node.id].pe, node.memory.name
+                if key not in self.bases:
+                    before = self.contents.get(key[0], ())
+                    self.bases[key] = len(before)
+                    self.contents[key[0]] = (*before, *words[key[1]])
+
+    def node(self, node: Node) -> None:
+        """Operation, stage, immediate, initial values, array or table of a node."""
+        graph, place = self.mapping.graph, self.mapping.places[node.id]
+        pe, step, ii = place.pe, place.step, self.mapping.ii
+        key, name = (pe, step % ii), f"graph {graph.name!r}, node {node}"
+        self.set(pe, step, "op", operation(graph, node).number)
+        self.set(pe, step, "stage", step // ii)
+        if graph.opaque:
+            self.consts[key] = opaque_number(node)
+            return
+        self.start(node, key, name)
+        if node.op == "table":
+            assert node.memory is not None
+            size = len(dict(graph.tables)[node.memory.name])
+            self.consts[key] = size << _TABLE_BITS | self.bases[pe, node.memory.name]
+            return
+        if node.memory and graph.unit(node) is Unit.MEMORY:
+            if node.memory.name not in self.arrays:
+                raise InputError(f"{name}: there is no array {node.memory.name!r} in this launch")
+            self.set(pe, step, "array", self.arrays[node.memory.name])
+        if node.immediate is not None:
+            self.consts[key] = self.value(name, "const", key, node.immediate)
+            given = {e.operand for e in graph.incoming[node.id]}
+            for operand, mux in zip(
+                DATA[: OPERATIONS[node.op].operands], OPERAND_FIELDS[: len(DATA)], strict=False
+            ):
+                if operand not in given:
+                    self.select(pe, step, mux, "const")
+
+    def start(self, node: Node, key: tuple[int, int], name: str) -> None:
+        """What operands are in the first iterations."""
+        graph = self.mapping.graph
+        held = starts(graph, node.id)
+        if not held:
+            return
+        (first, value) = next(iter(held))
+        late = [e.operand for e in graph.incoming[node.id] if e.routed and e.distance]
+        mask = sum(1 << (*DATA, PREDICATE).index(operand) for operand in late)
+        self.set(*key, "first", first)
+        self.set(*key, "initial", mask)
+        self.inits[key] = self.value(name, "init", key, value)
+
+    def mux(self, number: int) -> str:
+        """The operand mux of an edge; data operands of opaque nodes take A, B, C in order."""
+        graph = self.mapping.graph
+        edge = graph.edges[number]
+        if edge.operand == PREDICATE:
+            return "p"
+        if not graph.opaque:
+            return OPERAND_FIELDS[DATA.index(edge.operand)]
+        given = [e for e in graph.incoming[edge.target] if e.routed and e.operand != PREDICATE]
+        return OPERAND_FIELDS[next(i for i, e in enumerate(given) if e is edge)]
+
+    def name(self, register: Register) -> str:
+        """What a register is called in the muxes of the PE where it is read."""
+        return self.link_in[register.number] if register.kind == "link" else register.kind
+
+    def route(self, number: int) -> None:
+        """The muxes that write the registers of a route, and the one that reads the last."""
+        graph, links = self.mapping.graph, self.mapping.fabric.links
+        edge, hops = graph.edges[number], self.mapping.routes[number]
+        before: Register | None = None
+        source = "y" if graph.latency(edge.source) == 1 else "y2"
+        for hop in hops:
+            r, step = hop.register, hop.step - 1
+            if r != before:
+                if before is not None:
+                    source = self.name(before)
+                    self.read(before, step)
+                mux = {"result": "result", "register": "write"}.get(r.kind) or self.link_out[r.number]
+                self.select(r.pe, step, mux, source)
+                if r.kind == "register":
+                    self.set(r.pe, step, "write_at", r.number)
+            elif r.kind != "register":
+                mux = "result" if r.kind == "result" else self.link_out[r.number]
+                self.select(r.pe, step, mux, "keep")
+            before = r
+        place = self.mapping.places[edge.target]
+        last, step = hops[-1].register, hops[-1].step
+        assert place.pe == (links[last.number].target if last.kind == "link" else last.pe)
+        self.read(last, step)
+        self.select(place.pe, step, self.mux(number), self.name(last))
+        if edge.negated:
+            self.set(place.pe, step, "negate", 1)
+
+    def read(self, register: Register, step: int) -> None:
+        """The read port of a register file."""
+        if register.kind == "register":
+            self.set(register.pe, step, "read_at", register.number)

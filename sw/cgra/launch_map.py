@@ -1,0 +1,134 @@
+"""The configurations of a plan's launches: every graph is mapped once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hw.errors import InputError
+from hw.fabric import Fabric
+from hw.fabric.bitstream import PATCHED, SPACES, ArrayEntry, Configuration, Patch, encode
+from hw.fabric.layout import ARRAYS
+from sw.cgra.encode import configuration
+from sw.cgra.search import Event, Outcome, map_graph
+from sw.cgra.verify import verify
+from sw.dfg.graph import Edge, Graph, Memory, Node
+
+#: Arrays of the graph that copies words, and how many words it copies in an iteration.
+SOURCE, TARGET, COPIED = "source", "target", 2
+SCRATCH, OUT = SPACES.index("scratchpad"), SPACES.index("output buffer")
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A graph on a fabric; `patches` replace bases and lengths of its arrays."""
+
+    graph: Graph
+    outcome: Outcome
+    patches: tuple[Patch, ...] = ()
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The arrays that it accesses, in order."""
+        return arrays_of(self.graph, "load", "store")
+
+    @functools.cached_property
+    def differences(self) -> tuple[str, ...]:
+        """Where the words of the configuration do not mean the graph, by an independent decoder."""
+        made = self.configuration()
+        scalars = {name: i for i, name in enumerate(self.graph.scalars)}
+        return tuple(verify(self.outcome.graph, encode(made), made.fabric, scalars=scalars))
+
+    def configuration(self, places: Mapping[str, ArrayEntry] | None = None) -> Configuration:
+        """Its configuration for arrays in these places; of those that are patched only the space counts.
+
+        Without places it only shows how large it is.
+        """
+        assert self.outcome.mapping is not None
+        given = places or {name: ArrayEntry(OUT, 0, 0, 0) for name in self.arrays}
+        scalars = {name: i for i, name in enumerate(self.graph.scalars)}
+        made = configuration(self.outcome.mapping, {name: given[name] for name in self.arrays}, scalars)
+        return replace(made, patches=(*made.patches, *self.patches))
+
+
+def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
+    """The arrays that operations of a graph access, in the order of the nodes."""
+    return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
+
+
+def map_graphs(
+    graphs: Sequence[Graph],
+    fabric: Fabric,
+    *,
+    seed: int = 0,
+    timeout: float | None = None,
+    report: Callable[[Graph, Event], None] | None = None,
+) -> dict[Graph, Mapped]:
+    """All graphs on a fabric.
+
+    Raises `InputError` for a graph of too many arrays, and for one for which no mapping is found.
+    """
+    found: dict[Graph, Mapped] = {}
+    for graph in graphs:
+        if graph in found:
+            continue
+        arrays = arrays_of(graph, "load", "store")
+        if len(arrays) > ARRAYS:
+            listed = ", ".join(arrays)
+            raise InputError(
+                f"graph {graph.name!r}: arrays must be at most {ARRAYS}, not {len(arrays)}: {listed}"
+            )
+        if report is None:
+            outcome = _outcome(graph, fabric, seed, timeout)
+        else:
+            told = functools.partial(report, graph)
+            outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, report=told)
+        if outcome.mapping is None:
+            raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
+        found[graph] = Mapped(graph, outcome, _COPY_PATCHES if graph == COPY else ())
+    return found
+
+
+def _obstacle(outcome: Outcome, fabric: Fabric) -> str:
+    """Why there is no mapping."""
+    if outcome.mii > fabric.contexts:
+        return (
+            f"contexts must be at least {outcome.mii}, not {fabric.contexts}: no smaller II is possible, "
+            f"because of {outcome.why}"
+        )
+    why = "; ".join(f"II {refused.ii}: {refused.why}" for refused in outcome.refused)
+    return f"no mapping was found: {why or 'the time was too short'}"
+
+
+@functools.lru_cache(maxsize=256)
+def _outcome(graph: Graph, fabric: Fabric, seed: int, timeout: float | None) -> Outcome:
+    return map_graph(graph, fabric, seed=seed, timeout=timeout)
+
+
+def _copy() -> Graph:
+    """Copies words from one array to another, `COPIED` in an iteration."""
+    nodes, edges = [Node("i", "add", const=COPIED)], [Edge("i", "i", 1, "I1", initial=(-COPIED,))]
+    for k in range(COPIED):
+        index = f"i{k}" if k else "i"
+        if k:
+            nodes.append(Node(index, "add", const=k))
+            edges.append(Edge("i", index))
+        load, store = f"load{k}", f"store{k}"
+        nodes += [Node(load, "load", memory=Memory(SOURCE)), Node(store, "store", memory=Memory(TARGET))]
+        edges += [Edge(index, load), Edge(index, store), Edge(load, store, 0, "I2")]
+    return Graph("copy", tuple(nodes), tuple(edges))
+
+
+#: The graph that copies words; its launches give bases of source and target, and the length of both.
+COPY = _copy()
+COPY_PLACES = {SOURCE: ArrayEntry(SCRATCH, 0, 0, 0), TARGET: ArrayEntry(OUT, 0, 0, 0)}
+_COPY_PATCHES = tuple(
+    Patch(PATCHED.index(what), scalar, 0, arrays_of(COPY, "load", "store").index(array))
+    for what, scalar, array in (
+        ("base", 0, SOURCE),
+        ("base", 1, TARGET),
+        ("length", 2, SOURCE),
+        ("length", 2, TARGET),
+    )
+)

@@ -1,0 +1,128 @@
+"""Straight code behind a loop becomes part of it, so that a loop on the host needs one configuration only.
+
+A row of a matrix-vector product is a loop that sums, and a store of the sum. If every iteration stores the
+sum so far, the last one stores what is wanted, and the grid keeps its configuration from row to row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId
+from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
+from sw.dfg.prune import prune
+
+
+def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
+    """The kernel with straight code in the loop before it, inside loops on the host, where that is the same.
+
+    `scalars` are the values of the kernel's: a loop must surely run.
+    """
+    fixed = {name: value for name, value in scalars.items() if name not in assigned(kernel.body)}
+    body = tuple(_inside(step, fixed) if isinstance(step, HostLoop) else step for step in kernel.body)
+    return replace(kernel, body=prune(body, kernel.results))
+
+
+def assigned(body: Sequence[Step]) -> list[str]:
+    """The names that launches in a body set, in the order of the text."""
+    found: dict[str, None] = {}
+    for step in body:
+        names = [o.name for o in step.graph.outputs] if isinstance(step, Launch) else assigned(step.body)
+        found |= dict.fromkeys(names)
+    return list(found)
+
+
+def _inside(loop: HostLoop, scalars: Mapping[str, int]) -> HostLoop:
+    made: list[Step] = []
+    for step in loop.body:
+        if isinstance(step, HostLoop):
+            made.append(_inside(step, scalars))
+            continue
+        before = made[-1] if made else None
+        together = _together(before, step, scalars) if isinstance(before, Launch) else None
+        if together is not None:
+            made.pop()
+        made.append(together or step)
+    return replace(loop, body=tuple(made))
+
+
+def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch | None:
+    """One launch for a loop and straight code behind it, None where that is not the same."""
+    if loop.once or not after.once or after.on_host or loop.count.unroll != 1:
+        return None
+    count = loop.count.value
+    if (scalars.get(count, 0) if isinstance(count, str) else count) < 1:
+        return None
+    outputs = {output.name: output for output in loop.graph.outputs}
+    given = {n.id: outputs[n.scalar] for n in after.graph.nodes if n.scalar in outputs and n.scalar}
+    if any(after.graph.by_id[node].op != "const" or after.graph.incoming[node] for node in given):
+        return None
+    if not _same_if_repeated(loop.graph, after.graph, set(given)):
+        return None
+    taken = {str(node.id) for node in loop.graph.nodes}
+    mark = next(f"after{i}." for i in range(len(taken) + 1) if _free(f"after{i}.", taken))
+    names: dict[NodeId, NodeId] = {node.id: f"{mark}{node.id}" for node in after.graph.nodes}
+    nodes = [replace(node, id=names[node.id]) for node in after.graph.nodes if node.id not in given]
+    edges = []
+    for edge in after.graph.edges:
+        target = names[edge.target]
+        if edge.source in given:
+            output = given[edge.source]
+            edges.append(
+                replace(
+                    edge,
+                    source=output.source,
+                    target=target,
+                    distance=output.distance - 1,
+                    initial=output.initial[1:],
+                )
+            )
+        else:
+            edges.append(replace(edge, source=names[edge.source], target=target))
+    own = tuple(replace(o, source=names[o.source]) for o in after.graph.outputs)
+    kept = tuple(o for name, o in outputs.items() if name not in {o.name for o in own})
+    tables = dict(loop.graph.tables) | dict(after.graph.tables)
+    graph = Graph(
+        loop.graph.name,
+        (*loop.graph.nodes, *nodes),
+        (*loop.graph.edges, *edges),
+        outputs=(*kept, *own),
+        tables=tuple(tables.items()),
+    )
+    return Launch(graph, loop.count)
+
+
+def _free(mark: str, taken: set[str]) -> bool:
+    return not any(name.startswith(mark) for name in taken)
+
+
+def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
+    """Whether straight code leaves the same if it runs in every iteration.
+
+    It must access the same elements each time, read nothing that it or the loop stores, and store nothing
+    that the loop accesses. What it hands on must not be a number that the loop only passes through.
+    """
+    if any(edge.distance for edge in after.edges) or any(o.source in given for o in after.outputs):
+        return False
+    stored = _accessed(after, "store")
+    if stored & (_accessed(loop, "load") | _accessed(loop, "store") | _accessed(after, "load")):
+        return False
+    if _accessed(after, "load") & _accessed(loop, "store"):
+        return False
+    changing = set(given)
+    for node in after.order:
+        if any(e.routed and e.source in changing for e in after.incoming[node]):
+            changing.add(node)
+    return not any(
+        _decides(after.by_id[edge.target], edge) and edge.source in changing for edge in after.edges
+    )
+
+
+def _decides(node: Node, edge: Edge) -> bool:
+    """Whether an edge decides which element a node accesses, or whether it does."""
+    return node.memory is not None and edge.operand in (DATA[0], PREDICATE)
+
+
+def _accessed(graph: Graph, operation: str) -> set[str]:
+    return {node.memory.name for node in graph.nodes if node.memory and node.op == operation}

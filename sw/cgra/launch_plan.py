@@ -1,0 +1,311 @@
+"""From a kernel to launches of the grid, in loops: where scalars are, what a launch is given, what it leaves.
+
+A scalar is an expression that a warp evaluates, or a word of an array in the output buffer that a launch
+wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hw.errors import InputError
+from sw.cgra.launch_host import express
+from sw.cgra.launch_merge import assigned, merge
+from sw.cgra.launch_words import Moved, moves, with_words
+from sw.dfg.graph import Graph, Value
+from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
+from sw.dfg.prune import prune
+from sw.dfg.transform import dead_code, fuse_constants, store_outputs
+from sw.dfg.unroll import unroll, unroll_kernel
+from sw.ir.expression import Const, Expr, Op, Var, const, fold
+from sw.ir.parse import ENTRY, RESERVED
+
+#: Scalars of one launch: `live0`, `live1`, `cgra_0` to `cgra_11`.
+SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """A launch: a graph without outputs, how many iterations, and its scalars in order."""
+
+    graph: Graph
+    count: Expr
+    scalars: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A loop of the tile program; `variable` counts from 0."""
+
+    variable: str
+    count: Expr
+    body: tuple[Planned, ...]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar of the tile program takes a value."""
+
+    name: str
+    value: Expr
+
+
+Planned = Run | Repeat | Scalar
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The launches of a kernel for given values of its scalars.
+
+    `names` are those of its variables. `words` is the array through which scalars pass, `word_count` how many
+    it has. `results` are the values that the kernel returns: numbers, or the words where they are at the end.
+    """
+
+    kernel: Kernel
+    scalars: Mapping[str, int]
+    steps: tuple[Planned, ...]
+    names: frozenset[str]
+    words: str
+    word_count: int
+    results: tuple[Const | int, ...]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All launches in the order of the text."""
+        return tuple(_runs(self.steps))
+
+    def iterations(self, step: Step) -> int | None:
+        """How often a loop of the kernel runs, where that follows from its scalars alone."""
+        value = step.count.value
+        if isinstance(value, str) and (value not in self.scalars or value in assigned(self.kernel.body)):
+            return None
+        return step.count.evaluate(self.scalars)
+
+
+def _runs(steps: Sequence[Planned]) -> Iterator[Run]:
+    for step in steps:
+        if isinstance(step, Run):
+            yield step
+        elif isinstance(step, Repeat):
+            yield from _runs(step.body)
+
+
+@dataclass(frozen=True)
+class _Word:
+    """An element of the array of words."""
+
+    number: int
+
+
+_Place = Expr | _Word
+
+
+def plan(kernel: Kernel, scalars: Mapping[str, int], times: int = 1) -> Plan:
+    """The launches of a kernel, loops unrolled so many times.
+
+    `scalars` are the kernel's, the number of iterations among them. Raises `InputError` for what no tile
+    program can do: a number of iterations that the grid computes, or more scalars than a launch has.
+    """
+    return _Planner(merge(kernel, scalars), scalars, times).plan()
+
+
+@dataclass
+class _Planner:
+    kernel: Kernel
+    scalars: Mapping[str, int]
+    times: int
+    #: Where scalars are, by their names.
+    places: dict[str, _Place] = field(default_factory=dict)
+    #: The numbers of words, by the names of scalars.
+    words: dict[str, int] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=lambda: {*RESERVED, ENTRY})
+
+    def plan(self) -> Plan:
+        """All of it."""
+        kernel = self.kernel
+        arrays = {array.name for array in kernel.arrays}
+        self.taken |= arrays
+        self.array = self.fresh("words")
+        self.places = {name: const(value) for name, value in self.scalars.items()}
+        # What is returned lies together.
+        returned = list(dict.fromkeys(value for value in kernel.results if isinstance(value, str)))
+        for name in returned:
+            self.word(name)
+        steps = self.steps(kernel.body)
+        own = {name: self.words[name] for name in returned}
+        steps += self.move([(own[n], self.places[n]) for n in returned if self.places[n] != _Word(own[n])])
+        results = [const(v) if isinstance(v, int) else own[v] for v in kernel.results]
+        return Plan(
+            kernel,
+            self.scalars,
+            tuple(steps),
+            frozenset(self.taken - arrays - {self.array}),
+            self.array,
+            len(self.words),
+            tuple(results),
+        )
+
+    def fresh(self, stem: str) -> str:
+        """A name of the tile program that nothing else has."""
+        plain = found = re.sub(r"\W", "_", stem)
+        number = 0
+        while found in self.taken:
+            number += 1
+            found = f"{plain}{number}"
+        self.taken.add(found)
+        return found
+
+    def word(self, name: str) -> int:
+        """The word of a scalar."""
+        return self.words.setdefault(name, len(self.words))
+
+    def error(self, what: str, found: str) -> InputError:
+        """An error of this kernel."""
+        return InputError(f"{self.kernel.file}: {self.kernel.name}: {what} must be {found}")
+
+    # Steps
+
+    def steps(self, body: Sequence[Step]) -> list[Planned]:
+        """Steps of the kernel in order."""
+        made: list[Planned] = []
+        for step in body:
+            made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
+        return made
+
+    def count(self, count: Count) -> Expr:
+        """How often a loop runs, never negative."""
+        place = const(count.value) if isinstance(count.value, int) else self.places[count.value]
+        if isinstance(place, _Word):
+            raise self.error(
+                f"the number of iterations {count.value}",
+                "known to a warp before the loop, not computed by the grid: a warp cannot read what it wrote",
+            )
+        total = fold(Op.MAX, place, 0)
+        if count.unroll == 1:
+            return total
+        return fold(Op.MOD if count.rest else Op.DIV, total, count.unroll)
+
+    def launch(self, step: Launch) -> list[Planned]:
+        """Straight code, or a loop, unrolled as far as its iterations allow."""
+        if step.on_host:
+            given = {n: p for n in step.graph.scalars if not isinstance(p := self.places[n], _Word)}
+            found = express(step.graph, given)
+            if found is not None:
+                self.places |= found
+                return []
+        if step.once or self.times == 1:
+            return self.run(step.graph, self.count(step.count))
+        total = self.count(step.count)
+        if isinstance(total, Const) and total.value < self.times:
+            return self.run(step.graph, total)
+        if isinstance(total, Const) and total.value % self.times == 0:
+            return self.run(unroll(step.graph, self.times), const(total.value // self.times))
+        parts = unroll_kernel(replace(self.kernel, body=(step,)), self.times).body
+        made: list[Planned] = []
+        for part in prune(parts, tuple(o.name for o in step.graph.outputs)):
+            assert isinstance(part, Launch)
+            made += self.run(part.graph, self.count(part.count))
+        return made
+
+    def run(self, graph: Graph, count: Expr) -> list[Planned]:
+        """A launch, and before it what its outputs are where it runs no iteration."""
+        written = {output.name: self.word(output.name) for output in graph.outputs}
+        pairs: list[tuple[int, _Place]] = []
+        # What a launch reads must not be what it writes.
+        words: dict[str, int] = {}
+        given: dict[str, Expr] = {}
+        stored = store_outputs(graph, self.array, written)
+        for name in stored.scalars:
+            place = self.places[name]
+            if isinstance(place, Expr):
+                given[name] = place
+            elif place.number in written.values():
+                words[name] = self.word(f"{name} before")
+                pairs.append((words[name], place))
+            else:
+                words[name] = place.number
+        after: dict[str, _Place] = {name: _Word(number) for name, number in written.items()}
+        if not (isinstance(count, Const) and count.value > 0):
+            for output in graph.outputs:
+                first = self.place(output.initial[0])
+                if count == const(0) and isinstance(first, Expr):
+                    after[output.name] = first
+                elif first != _Word(written[output.name]):
+                    pairs.append((written[output.name], first))
+        made = self.move(pairs)
+        self.places |= after
+        return [*made, self.made(with_words(stored, self.array, words), count, given)]
+
+    def place(self, value: Value) -> _Place:
+        """Where a number or scalar is."""
+        return const(value) if isinstance(value, int) else self.places[value]
+
+    def made(self, graph: Graph, count: Expr, given: Mapping[str, Expr]) -> Run:
+        """A launch of a graph, constants in their users."""
+        graph = fuse_constants(dead_code(graph))
+        if len(graph.scalars) > len(SCALARS):
+            raise self.error(
+                f"scalars of one launch ({graph.name})",
+                f"at most {len(SCALARS)}, not {len(graph.scalars)}: {', '.join(graph.scalars)}",
+            )
+        return Run(graph, count, tuple((name, given[name]) for name in graph.scalars))
+
+    def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Planned]:
+        """Launches that set words: those from words all at once, then those from expressions."""
+        between = [Moved(word, place.number) for word, place in pairs if isinstance(place, _Word)]
+        made: list[Planned] = []
+        if between:
+            made.append(self.made(moves(f"{self.kernel.name}.words", self.array, between), const(1), {}))
+        others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
+        for i in range(0, len(others), len(SCALARS)):
+            part = others[i : i + len(SCALARS)]
+            moved = [Moved(word, f"value{n}") for n, (word, _) in enumerate(part)]
+            given = {f"value{n}": place for n, (_, place) in enumerate(part)}
+            made.append(self.made(moves(f"{self.kernel.name}.words", self.array, moved), const(1), given))
+        return made
+
+    # Loops on the host
+
+    def host_loop(self, step: HostLoop) -> list[Planned]:
+        """A loop of the tile program around launches."""
+        count = self.count(step.count)
+        if count == const(0):
+            return []
+        variable = self.fresh(step.variable)
+        carried = [name for name in assigned(step.body) if name in self.places]
+        before = dict(self.places)
+        in_words = {name for name in carried if isinstance(before[name], _Word)}
+        # A scalar that the grid computes in one iteration is a word at the start of each.
+        while True:
+            names = {name: self.fresh(name) for name in carried if name not in in_words}
+            start: dict[str, _Place] = {name: _Word(self.word(name)) for name in in_words}
+            start |= {name: Var(names[name]) for name in names}
+            self.places = {**before, **start, step.variable: Var(variable)}
+            body = self.steps(step.body)
+            ends = {name: self.places[name] for name in carried}
+            computed = {name for name in names if isinstance(ends[name], _Word)}
+            if not computed:
+                break
+            in_words |= computed
+        first = [(self.word(n), before[n]) for n in carried if n in in_words and before[n] != start[n]]
+        last = [(self.word(n), ends[n]) for n in carried if n in in_words and ends[n] != start[n]]
+        made = self.move(first) + [Scalar(names[n], _expression(before[n])) for n in names]
+        body += self.move(last) + self.assign({names[n]: _expression(ends[n]) for n in names})
+        self.places = {**before, **start}
+        return [*made, Repeat(variable, count, tuple(body))]
+
+    def assign(self, values: Mapping[str, Expr]) -> list[Planned]:
+        """Scalars take their next values all at once."""
+        changed = {name: value for name, value in values.items() if value != Var(name)}
+        if len(changed) == 1:
+            return [Scalar(name, value) for name, value in changed.items()]
+        between = {name: self.fresh(f"{name}_next") for name in changed}
+        made: list[Planned] = [Scalar(between[name], value) for name, value in changed.items()]
+        return made + [Scalar(name, Var(between[name])) for name in changed]
+
+
+def _expression(place: _Place) -> Expr:
+    assert isinstance(place, Expr)
+    return place

@@ -1,0 +1,210 @@
+"""A graph to be mapped with one initiation interval, as flat arrays for the searches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from hw.errors import InputError
+from hw.fabric import OPERATIONS, Fabric, Operation
+from sw.cgra.compiled import Array
+from sw.cgra.resources import Resources, resources
+from sw.dfg.graph import Graph, Node, NodeId
+from sw.dfg.operations import Unit
+from sw.dfg.schedule import windows
+
+
+class Arrays(NamedTuple):
+    """What the searches read of a problem and the resources of its fabric; see `Problem` and `Resources`.
+
+    `edges[at[n]:at[n + 1]]` are the edges at node n, `nets[net_at[n]:net_at[n + 1]]` the routed ones that
+    leave it.
+    """
+
+    ii: int
+    pes: int
+    links: int
+    registers: int
+    head: Array
+    out_at: Array
+    out_links: Array
+    file_at: Array
+    distance: Array
+    near_at: Array
+    near: Array
+    source: Array
+    target: Array
+    wait: Array
+    routed: Array
+    latency: Array
+    allowed: Array
+    low: Array
+    high: Array
+    at: Array
+    edges: Array
+    net_at: Array
+    nets: Array
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Nodes and edges by number; edges are `graph.dependences` in order.
+
+    `wait[e]` plus the target's step minus the source's is how many steps after the source's last one the
+    target starts: a value at distance d needs `max(1, d)`, an order of accesses 1. `allowed[n, p]`: PE p
+    executes node n. `low` and `high` are the steps that a node may have.
+    """
+
+    graph: Graph
+    fabric: Fabric
+    ii: int
+    source: Array
+    target: Array
+    wait: Array
+    routed: Array
+    latency: Array
+    allowed: Array
+    low: Array
+    high: Array
+
+    @property
+    def resources(self) -> Resources:
+        """The routing resources of the fabric."""
+        return resources(self.fabric)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return len(self.graph.nodes)
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The arrays for compiled searches."""
+        r = self.resources
+        at: list[list[int]] = [[] for _ in range(self.size)]
+        nets: list[list[int]] = [[] for _ in range(self.size)]
+        for e, (source, target) in enumerate(zip(self.source, self.target, strict=True)):
+            at[source].append(e)
+            if target != source:
+                at[target].append(e)
+            if self.routed[e]:
+                nets[source].append(e)
+        return Arrays(
+            self.ii, r.pes, r.links, r.registers, r.head, r.out_at, r.out_links, r.file_at, r.distance,
+            r.near_at, r.near, self.source, self.target, self.wait, self.routed, self.latency, self.allowed,
+            self.low, self.high, *_offsets(at), *_offsets(nets),
+        )  # fmt: skip
+
+    @cached_property
+    def longest(self) -> int:
+        """The most steps that a value can have to travel."""
+        span = self.high[self.target] - self.low[self.source] + self.wait
+        return int(max(span.max(initial=1), 1))
+
+
+def _offsets(lists: list[list[int]]) -> tuple[Array, Array]:
+    """Lists one after the other, and where each begins."""
+    starts = np.concatenate(([0], np.cumsum([len(items) for items in lists], dtype=np.int64)))
+    return starts.astype(np.int64), np.array([i for items in lists for i in items], dtype=np.int64)
+
+
+def operation(graph: Graph, node: Node) -> Operation:
+    """What a PE executes for a node."""
+    if graph.opaque:
+        return OPERATIONS["opaque_memory" if graph.unit(node) is Unit.MEMORY else "opaque"]
+    return OPERATIONS[node.op]
+
+
+def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
+    """By node and PE: whether the PE has what the node needs.
+
+    Where the tables of the graph do not all fit into every table memory, each PE gets some of them;
+    `variant` gives another choice. Raises `InputError` where an operation finds no PE.
+    """
+    kinds = {kind: i for i, kind in enumerate(dict.fromkeys(fabric.kinds))}
+    of_pe = np.array([kinds[kind] for kind in fabric.kinds])
+    held = _tables(graph, fabric, variant)
+    rows: dict[tuple[str, str], Array] = {}
+    found = np.zeros((len(graph.nodes), fabric.size), dtype=np.bool_)
+    for i, node in enumerate(graph.nodes):
+        what = operation(graph, node)
+        table = node.memory.name if node.op == "table" and node.memory and not graph.opaque else ""
+        key = what.name, table
+        if key not in rows:
+            executes = np.array([kind.executes(what) for kind in kinds], dtype=np.bool_)
+            rows[key] = executes[of_pe]
+            if table:
+                rows[key] = rows[key] & np.array([table in held[pe] for pe in range(fabric.size)])
+            if not rows[key].any():
+                size = f" and {len(dict(graph.tables)[table])} words for {table!r}" if table else ""
+                needs = f"{what.unit.value if what.unit else 'PE'}{size}"
+                raise InputError(
+                    f"graph {graph.name!r}, node {node}: needs a PE with {needs}, "
+                    f"fabric {fabric.name!r} has none"
+                )
+        found[i] = rows[key]
+    return found
+
+
+def _tables(graph: Graph, fabric: Fabric, variant: int) -> list[set[str]]:
+    """The tables that every PE holds."""
+    used = {n.memory.name for n in graph.nodes if n.op == "table" and n.memory} if not graph.opaque else set()
+    sizes = {name: len(words) for name, words in graph.tables if name in used}
+    names = sorted(sizes, key=lambda name: -sizes[name])
+    held: list[set[str]] = []
+    turn = variant
+    for kind in fabric.kinds:
+        free, own = kind.table_words, set[str]()
+        for name in names[turn % max(1, len(names)) :] + names[: turn % max(1, len(names))]:
+            if sizes[name] <= free:
+                own.add(name)
+                free -= sizes[name]
+        turn += bool(kind.table_words)
+        held.append(own)
+    return held
+
+
+def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int = 0) -> Problem:
+    """The arrays for an II; iterations may be `extra` steps longer than the shortest possible.
+
+    Raises `InputError` where a recurrence does not allow the II or an operation finds no PE.
+    """
+    number: dict[NodeId, int] = {node.id: i for i, node in enumerate(graph.nodes)}
+    edges = graph.dependences
+    latency = np.array([graph.latency(node.id) for node in graph.nodes], dtype=np.int64)
+    source = np.array([number[e.source] for e in edges], dtype=np.int64)
+    target = np.array([number[e.target] for e in edges], dtype=np.int64)
+    routed = np.array([e.routed for e in edges], dtype=np.bool_)
+    wait = np.array(
+        [e.distance * ii - (graph.latency(e.source) - 1 if e.routed else 0) for e in edges], dtype=np.int64
+    )
+    shortest = windows(graph, ii)
+    length = max((w.latest for w in shortest.values()), default=0) + 1
+    first: dict[NodeId, int] = defaultdict(int)
+    for edge in graph.edges:
+        if edge.routed and not graph.opaque:
+            first[edge.target] = max(first[edge.target], edge.distance)
+    low, high = np.zeros((2, len(graph.nodes)), dtype=np.int64)
+    for node, i in number.items():
+        window = shortest[node]
+        low[i] = window.earliest
+        # The grid counts iterations up to `stages`, those with initial values included.
+        last = (fabric.stages - first[node]) * ii - 1
+        high[i] = min(length - 1 + extra - (length - 1 - window.latest), last)
+    return Problem(
+        graph,
+        fabric,
+        ii,
+        source,
+        target,
+        wait,
+        routed,
+        latency,
+        allowed_pes(graph, fabric, variant),
+        low,
+        high,
+    )

@@ -1,0 +1,190 @@
+"""Repairs a placement with routes: moves operations near an overuse and routes their nets again.
+
+An annealing over places where every proposal is routed, so it sees what is really taken (as in B. Mei et
+al., "DRESC", 2002), but started from an annealed placement and led to the resources that are short.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from sw.cgra.compiled import ZERO, Array, below, compiled, inner, unit
+from sw.cgra.place import Spots, partner, propose
+from sw.cgra.problem import Arrays, Problem
+from sw.cgra.route import Routes, Scratch, negotiate, put_back, rip_up, route_net
+
+
+class Penalty(NamedTuple):
+    """What a use beyond one costs, and a step too short or a user that is not reached."""
+
+    over: float = 6.0
+    short: float = 8.0
+
+
+@inner
+def _bad(f: Arrays, r: Routes, step: Array, e: int) -> bool:
+    """Whether an edge has no route, or one through a resource that others use too."""
+    if not f.routed[e]:
+        return bool(step[f.target[e]] - step[f.source[e]] + f.wait[e] < 1)
+    if r.length[e] == 0:
+        return True
+    start = step[f.source[e]] + f.latency[f.source[e]] - 1
+    wide = f.links + f.pes
+    for k in range(1, r.length[e] + 1):
+        x = r.path[e, k]
+        if r.used[x, (start + k) % f.ii] > 1:
+            return True
+        if x >= wide:
+            port = f.registers + f.head[x]
+            if r.used[port, (start + k - 1) % f.ii] > 1 or r.used[port + f.pes, (start + k) % f.ii] > 1:
+                return True
+    return False
+
+
+@inner
+def _gather(f: Arrays, n: int, mark: Array, stamp: int, list_: Array, count: int) -> int:
+    """Add the sources of the nets at a node to a list."""
+    for i in range(f.at[n], f.at[n + 1]):
+        u = f.source[f.edges[i]]
+        if mark[u] != stamp:
+            mark[u] = stamp
+            list_[count] = u
+            count += 1
+    return count
+
+
+@inner
+def _lacks(f: Arrays, r: Routes, spots: Spots, e: int) -> int:
+    """Steps that an edge is too short, one more where its user is not reached."""
+    u, v = f.source[e], f.target[e]
+    hops = f.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
+    lacks = max(0, max(1, hops) - (spots.step[v] - spots.step[u] + f.wait[e]))
+    return int(lacks + (1 if f.routed[e] and r.length[e] == 0 else 0))
+
+
+@inner
+def _broken(f: Arrays, r: Routes, spots: Spots, nets: Array, count: int, n: int, m: int) -> int:
+    """What all edges of some nets lack, and the orders of accesses at nodes n and m."""
+    total = 0
+    for j in range(count):
+        for i in range(f.net_at[nets[j]], f.net_at[nets[j] + 1]):
+            total += _lacks(f, r, spots, f.nets[i])
+    for i in range(f.at[n], f.at[n + 1]):
+        if not f.routed[f.edges[i]]:
+            total += _lacks(f, r, spots, f.edges[i])
+    if m >= 0:
+        for i in range(f.at[m], f.at[m + 1]):
+            e = f.edges[i]
+            if not f.routed[e] and f.source[e] != n and f.target[e] != n:
+                total += _lacks(f, r, spots, e)
+    return total
+
+
+@inner
+def _copy_nets(
+    f: Arrays, nets: Array, count: int, path: Array, length: Array, to: Array, to_length: Array
+) -> None:
+    """Copy the routes of some nets."""
+    for j in range(count):
+        for i in range(f.net_at[nets[j]], f.net_at[nets[j] + 1]):
+            e = f.nets[i]
+            to_length[e] = length[e]
+            for k in range(1, length[e] + 1):
+                to[e, k] = path[e, k]
+
+
+@inner
+def _begin(f: Arrays, spots: Spots, n: int) -> int:
+    return int(spots.step[n] + f.latency[n] - 1)
+
+
+class Before(NamedTuple):
+    """Working arrays of the repair: nets that a proposal changes, and their routes before it."""
+
+    mark: Array
+    nets: Array
+    path: Array
+    length: Array
+
+
+def before(problem: Problem, routes: Routes) -> Before:
+    """Empty working arrays."""
+    return Before(
+        np.zeros(problem.size, dtype=np.int64),
+        np.zeros(problem.size, dtype=np.int64),
+        np.zeros_like(routes.path),
+        np.zeros_like(routes.length),
+    )
+
+
+@compiled
+def settle(
+    f: Arrays, rng: Array, r: Routes, s: Scratch, b: Before, spots: Spots, w: Penalty, rounds: int,
+    moves: int, hot: float, cold: float,
+) -> int:  # fmt: skip
+    """Route all nets in so many rounds, then move operations until nothing is overused.
+
+    Gives the rounds and moves it took, or -1 - the least sum of overuse and steps too short.
+    """
+    nodes, total = spots.step.shape[0], f.source.shape[0]
+    turn = negotiate(f, r, s, spots.step, spots.pe, rounds)
+    # Moves are counted from 0 in every call.
+    b.mark[:] = 0
+    broken = ZERO
+    for e in range(total):
+        broken += _lacks(f, r, spots, e)
+    best = broken + r.over[0]
+    r.price[0] = w.over
+    heat, factor = hot, math.exp(math.log(cold / hot) / max(1, moves))
+    for move in range(moves):
+        if best == 0:
+            return turn + move
+        heat *= factor
+        n = below(rng, nodes)
+        if below(rng, 8) > 0:
+            offset = below(rng, total)
+            for i in range(total):
+                e = (offset + i) % total
+                if _bad(f, r, spots.step, e):
+                    n = f.source[e] if below(rng, 2) == 0 else f.target[e]
+                    break
+        t, p = propose(f, n, rng, spots)
+        t0, p0 = spots.step[n], spots.pe[n]
+        m, s1, possible = partner(f, n, t, p, spots)
+        if not possible:
+            continue
+        count = _gather(f, n, b.mark, move + 1, b.nets, ZERO)
+        s0 = ZERO
+        if m >= 0:
+            s0 = spots.step[m]
+            count = _gather(f, m, b.mark, move + 1, b.nets, count)
+        was = _broken(f, r, spots, b.nets, count, n, m)
+        paid = r.cost[0] + w.over * r.over[0]
+        _copy_nets(f, b.nets, count, r.path, r.length, b.path, b.length)
+        for j in range(count):
+            rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+        spots.step[n], spots.pe[n] = t, p
+        if m >= 0:
+            spots.step[m], spots.pe[m] = s1, p0
+        for j in range(count):
+            route_net(f, r, s, b.nets[j], spots.step, spots.pe)
+        now = _broken(f, r, spots, b.nets, count, n, m)
+        change = r.cost[0] + w.over * r.over[0] - paid + w.short * (now - was)
+        if change <= 0 or unit(rng) < math.exp(-change / heat):
+            broken += now - was
+            spots.taken[p0, t0 % f.ii] = m
+            spots.taken[p, t % f.ii] = n
+            best = min(best, broken + r.over[0])
+            continue
+        for j in range(count):
+            rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+        spots.step[n], spots.pe[n] = t0, p0
+        if m >= 0:
+            spots.step[m], spots.pe[m] = s0, p
+        _copy_nets(f, b.nets, count, b.path, b.length, r.path, r.length)
+        for j in range(count):
+            put_back(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+    return turn + moves if best == 0 else -1 - best

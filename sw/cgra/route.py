@@ -1,0 +1,355 @@
+"""Routes values through the registers of the time-extended fabric by negotiation.
+
+A net is the tree of a value to all of its users; every user is reached by dynamic programming over registers
+and steps, from the tree so far. Nets may share resources at a price that grows until none do (L. McMurchie,
+C. Ebeling, "PathFinder", 1995).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sw.cgra.compiled import NONE, ONE, ZERO, Array, inner
+from sw.cgra.problem import Arrays, Problem
+
+#: What a step in a link, in a result register and in a register file costs, and a use of a port.
+LINK, RESULT, FILE, PORT = 1.0, 0.35, 0.3, 0.06
+#: By how much the price of an overuse grows per round, in that place and everywhere.
+PAST, GROWTH = 0.4, 1.15
+#: Registers and steps that a search looks at before a user counts as not reached.
+MOST_STEPS = 1000
+
+
+class Routes(NamedTuple):
+    """The routes and what they take.
+
+    `path[e, k]` is the register of edge e in the k-th step after its source's last one; `length[e]` counts
+    them, 0: not routed. `used[r, c]` counts values in resource r and context c, `past` grows where there
+    were too many. `over` holds the sum of uses beyond one; `cost` the price of all routes, with price[0]
+    what each use beyond one costs.
+    """
+
+    path: Array
+    length: Array
+    used: Array
+    past: Array
+    over: Array
+    cost: Array
+    price: Array
+
+
+class Scratch(NamedTuple):
+    """Working arrays of the router; `stamp` tells entries of this net and search from older ones."""
+
+    stamp: Array
+    cost: Array
+    seen: Array
+    back: Array
+    tree: Array
+    root: Array
+    read: Array
+    members: Array
+    count: Array
+    keys: Array
+    states: Array
+
+
+def routes(problem: Problem) -> Routes:
+    """No routes yet."""
+    r = problem.resources
+    return Routes(
+        np.zeros((len(problem.source), problem.longest + 1), dtype=np.int64),
+        np.zeros(len(problem.source), dtype=np.int64),
+        np.zeros((r.total, problem.ii), dtype=np.int64),
+        np.zeros((r.total, problem.ii)),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(1),
+        np.ones(1),
+    )
+
+
+def scratch(problem: Problem) -> Scratch:
+    """Empty working arrays."""
+    layers, registers = problem.longest + 2, problem.resources.registers
+    shape = (layers, registers)
+    return Scratch(
+        np.zeros(2, dtype=np.int64),
+        np.zeros(shape),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(shape, dtype=np.int64),
+        np.zeros(layers * registers, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(16 * layers * registers),
+        np.zeros(16 * layers * registers, dtype=np.int64),
+    )
+
+
+@inner
+def base(f: Arrays, resource: int) -> float:
+    """The price of a resource that nothing else uses."""
+    if resource < f.links:
+        return LINK
+    if resource < f.links + f.pes:
+        return RESULT
+    return FILE if resource < f.registers else PORT
+
+
+@inner
+def take(f: Arrays, r: Routes, resource: int, context: int, sign: int) -> None:
+    """Use a resource (sign 1) or give it back (-1)."""
+    before = r.used[resource, context]
+    if (before >= 1) if sign > 0 else (before >= 2):
+        r.over[0] += sign
+    r.used[resource, context] = before + sign
+    r.cost[0] += sign * base(f, resource)
+
+
+@inner
+def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) -> None:
+    """Take or give back what edge e uses beside the edges of its net that were marked before."""
+    stamp = s.stamp[0]
+    before = NONE
+    for k in range(1, r.length[e] + 1):
+        x = r.path[e, k]
+        context = (start + k) % f.ii
+        if x >= f.links + f.pes and s.tree[k, x] != stamp and x != before:
+            take(f, r, f.registers + f.head[x], (start + k - 1) % f.ii, sign)
+        if before >= f.links + f.pes and x != before and s.read[k - 1, before] != stamp:
+            s.read[k - 1, before] = stamp
+            take(f, r, f.registers + f.pes + f.head[before], (start + k - 1) % f.ii, sign)
+        if s.tree[k, x] != stamp:
+            s.tree[k, x] = stamp
+            s.root[k, x] = before
+            s.members[s.count[0]] = k * f.registers + x
+            s.count[0] += 1
+            take(f, r, x, context, sign)
+        before = x
+    k = r.length[e]
+    if before >= f.links + f.pes and s.read[k, before] != stamp:
+        s.read[k, before] = stamp
+        take(f, r, f.registers + f.pes + f.head[before], (start + k) % f.ii, sign)
+
+
+@inner
+def rip_up(f: Arrays, r: Routes, s: Scratch, n: int, start: int) -> None:
+    """Give back all that the net of node n uses; its paths stay written where `length` was."""
+    s.stamp[0] += 1
+    s.count[0] = 0
+    for i in range(f.net_at[n], f.net_at[n + 1]):
+        change_net(f, r, s, f.nets[i], start, -ONE)
+
+
+@inner
+def put_back(f: Arrays, r: Routes, s: Scratch, n: int, start: int) -> None:
+    """Take all that the paths of node n use."""
+    s.stamp[0] += 1
+    s.count[0] = 0
+    for i in range(f.net_at[n], f.net_at[n + 1]):
+        change_net(f, r, s, f.nets[i], start, 1)
+
+
+@inner
+def _price(f: Arrays, r: Routes, resource: int, context: int) -> float:
+    return float(base(f, resource) + r.past[resource, context] + r.price[0] * r.used[resource, context])
+
+
+@inner
+def _push(s: Scratch, size: int, key: float, state: int) -> int:
+    """Put a state on the heap of those to be looked at."""
+    i = size
+    while i > 0:
+        parent = (i - 1) >> 1
+        if s.keys[parent] <= key:
+            break
+        s.keys[i], s.states[i] = s.keys[parent], s.states[parent]
+        i = parent
+    s.keys[i], s.states[i] = key, state
+    return size + 1
+
+
+@inner
+def _pop(s: Scratch, size: int) -> int:
+    """Take the first state, at 0 of the heap, away."""
+    size -= 1
+    key, state = s.keys[size], s.states[size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and s.keys[child + 1] < s.keys[child]:
+            child += 1
+        if s.keys[child] >= key:
+            break
+        s.keys[i], s.states[i] = s.keys[child], s.states[child]
+        i = child
+    s.keys[i], s.states[i] = key, state
+    return size
+
+
+@inner
+def _meets(f: Arrays, s: Scratch, x: int, k: int, y: int) -> bool:
+    """Whether a path to register y in layer k meets the value of another iteration there."""
+    back, at = x, k - 1
+    while at > 0:
+        if (k - at) % f.ii == 0 and back == y:
+            return True
+        back = s.root[at, back] if s.tree[at, back] == s.stamp[0] else s.back[at, back]
+        at -= 1
+    return False
+
+
+@inner
+def _ahead(f: Arrays, hops: int, steps: int) -> float:
+    """The least price of so many more steps: a value stays in one place for II steps at most."""
+    links = max(hops, steps // (f.ii + 1))
+    return links * LINK + (steps - links) * FILE
+
+
+@inner
+def _relax(
+    f: Arrays,
+    r: Routes,
+    s: Scratch,
+    size: int,
+    x: int,
+    k: int,
+    y: int,
+    cost: float,
+    start: int,
+    goal: int,
+    end: int,
+) -> int:
+    """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
+    hops = f.distance[f.head[y], goal]
+    if hops > end - k:
+        return size
+    stored = y >= f.links + f.pes
+    if s.tree[k, y] != s.stamp[0]:
+        cost += _price(f, r, y, (start + k) % f.ii)
+        if stored and x != y:
+            cost += _price(f, r, f.registers + f.head[y], (start + k - 1) % f.ii)
+    elif x != y or cost > 0.0:
+        return size
+    if stored and k == end and s.read[k, y] != s.stamp[0]:
+        cost += _price(f, r, f.registers + f.pes + f.head[y], (start + k) % f.ii)
+    if s.seen[k, y] == s.stamp[1] and s.cost[k, y] <= cost:
+        return size
+    if k > f.ii and s.tree[k, y] != s.stamp[0] and _meets(f, s, x, k, y):
+        return size
+    s.seen[k, y] = s.stamp[1]
+    s.cost[k, y] = cost
+    s.back[k, y] = x
+    # What is left costs at least this; of equals the one that is nearest to the end comes first.
+    key = cost + _ahead(f, hops, end - k) - 1e-6 * k
+    return _push(s, size, key, k * f.registers + y)
+
+
+@inner
+def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end: int) -> int:
+    """The register in which the value arrives at the least price, or -1 (A* over registers and steps)."""
+    s.stamp[1] += 1
+    size = ZERO
+    wide = f.links + f.pes
+    for i in range(s.count[0]):
+        k, x = s.members[i] // f.registers, s.members[i] % f.registers
+        if k <= end:
+            size = _relax(f, r, s, size, x, k, x, 0.0, start, goal, end)
+    cost, x, k, at = 0.0, NONE, ZERO, p
+    for _ in range(MOST_STEPS):
+        # The operation itself comes first: as if in a layer 0.
+        if k == end:
+            return int(x)
+        if k > 0 and x >= wide and s.read[k, x] != s.stamp[0]:
+            cost_read = cost + _price(f, r, f.registers + f.pes + at, (start + k) % f.ii)
+        else:
+            cost_read = cost
+        outs = f.out_at[at + 1] - f.out_at[at]
+        files = f.file_at[at + 1] - f.file_at[at] if x < f.links else 0
+        for i in range(1 + outs + files):
+            if i == 0:
+                y = f.links + at if k == 0 else x
+            elif i <= outs:
+                y = f.out_links[f.out_at[at] + i - 1]
+            else:
+                y = f.file_at[at] + i - 1 - outs
+            paid = cost_read if y < f.links and y != x else cost
+            size = _relax(f, r, s, size, x, k + 1, y, paid, start, goal, end)
+        while True:
+            if size == 0:
+                return -1
+            key, state = s.keys[0], s.states[0]
+            size = _pop(s, size)
+            k, x = state // f.registers, state % f.registers
+            cost = s.cost[k, x]
+            at = f.head[x]
+            # Older entries of a state that was reached at a lower price since are left out.
+            if key <= cost + _ahead(f, f.distance[at, goal], end - k):
+                break
+    return -1
+
+
+@inner
+def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> int:
+    """Route the net of node n, which uses nothing; gives how many users could not be reached in time."""
+    start = step[n] + f.latency[n] - 1
+    first, last = f.net_at[n], f.net_at[n + 1]
+    s.stamp[0] += 1
+    s.count[0] = 0
+    missing = 0
+    done = 0
+    for i in range(first, last):
+        e = f.nets[i]
+        v = f.target[e]
+        steps = step[v] - step[n] + f.wait[e]
+        if steps < max(1, f.distance[pe[n], pe[v]]) or steps >= r.path.shape[1]:
+            r.length[e] = 0
+            missing += 1
+        else:
+            r.length[e] = -steps
+            done += 1
+    while done > 0:
+        # The nearest user in time first.
+        e = NONE
+        for i in range(first, last):
+            if r.length[f.nets[i]] < 0 and (e < 0 or r.length[f.nets[i]] > r.length[e]):
+                e = f.nets[i]
+        done -= 1
+        end = -r.length[e]
+        x = _search(f, r, s, pe[n], start, pe[f.target[e]], end)
+        r.length[e] = 0
+        if x < 0:
+            missing += 1
+            continue
+        r.length[e] = end
+        for k in range(end, 0, -1):
+            r.path[e, k] = x
+            x = s.root[k, x] if s.tree[k, x] == s.stamp[0] else s.back[k, x]
+        change_net(f, r, s, e, start, ONE)
+    return missing
+
+
+@inner
+def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> int:
+    """Route all nets, again and again until nothing is overused; gives the rounds it took."""
+    nodes = step.shape[0]
+    for turn in range(rounds):
+        missing = 0
+        for n in range(nodes):
+            if f.net_at[n + 1] > f.net_at[n]:
+                if turn > 0:
+                    rip_up(f, r, s, n, step[n] + f.latency[n] - 1)
+                missing += route_net(f, r, s, n, step, pe)
+        if missing > 0 or r.over[0] == 0:
+            return turn
+        for x in range(r.used.shape[0]):
+            for c in range(f.ii):
+                if r.used[x, c] > 1:
+                    r.past[x, c] += PAST * (r.used[x, c] - 1)
+        r.price[0] *= GROWTH
+    return rounds

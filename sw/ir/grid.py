@@ -1,0 +1,62 @@
+"""What a program must say of the grid's configuration, where a launch keeps that of an earlier one.
+
+The configuration is no region of a memory. A buffer in space `grid` stands for it, so that every analysis
+sees that a launch that keeps it depends on the launch that brought it.
+"""
+
+from __future__ import annotations
+
+from sw.ir.errors import IRError
+from sw.ir.expression import Const, Expr
+from sw.ir.intrinsics import KEEP
+from sw.ir.program import Access, Instruction, Program, Region, instructions
+
+#: The space of the buffer that stands for what the grid holds.
+GRID = "grid"
+
+
+def problems(program: Program) -> list[IRError]:
+    """Launches that keep a configuration, or bring one that is kept, and do not say so."""
+    launches = [s for s in instructions(program) if s.name == "cgra"]
+    if not any(_keeps(s) for s in launches):
+        return []
+    spaces = {b.name: b.space for b in program.buffers}
+
+    def holds(accesses: tuple[Access, ...]) -> bool:
+        return any(isinstance(a, Region) and spaces.get(a.buffer) == GRID for a in accesses)
+
+    found: list[IRError] = []
+    for s in launches:
+        if _keeps(s) and not holds(s.reads):
+            found.append(
+                IRError(
+                    s.where,
+                    f"a launch {s.label} that may keep the configuration",
+                    f"read= of a buffer in space {GRID}",
+                )
+            )
+        if _brings(s) and not holds(s.writes):
+            found.append(
+                IRError(
+                    s.where,
+                    f"a launch {s.label} that may bring a configuration, which another one may keep,",
+                    f"write= of a buffer in space {GRID}",
+                )
+            )
+    return found
+
+
+def _bitstream(s: Instruction) -> Expr | Region | None:
+    return dict(s.operands).get("bitstream")
+
+
+def _keeps(s: Instruction) -> bool:
+    """Whether a launch may keep the configuration that is there."""
+    given = _bitstream(s)
+    return isinstance(given, Expr) and (not isinstance(given, Const) or given.value == KEEP)
+
+
+def _brings(s: Instruction) -> bool:
+    """Whether a launch may bring a configuration."""
+    given = _bitstream(s)
+    return not isinstance(given, Const) or given.value != KEEP

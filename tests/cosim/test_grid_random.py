@@ -1,0 +1,91 @@
+"""Random launches of the grid on the RTL, with storer and array in its way, and bitstreams that are broken.
+
+Everything that happens is what the model predicted, to the cycle; a broken bitstream is refused, or stops the
+machine in order, or does what it says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cosim.backends import simulator
+from cosim.compare import compare
+from cosim.job import Job, Outcome
+from cosim.model import predict
+from hw.fabric import OPERATIONS, Fabric, Link, layout
+from hw.fabric.bitstream import ArrayEntry, Configuration, Entry
+from tests.cosim.model.grids import MIXED, Change, GridJob, corrupted, launch_job, machine_of
+
+CONFIG = machine_of(MIXED)
+BUDGET = 60
+
+
+def jobs_of(first: int, *, wild: float = 0.0, change: Change | None = None) -> list[Job]:
+    """Random jobs that fit the instruction memory."""
+    found: list[Job] = []
+    while len(found) < BUDGET:
+        job = GridJob(first, CONFIG, wild=wild, change=change).job
+        first += 1
+        if max(map(len, job.programs.values())) <= CONFIG.imem_words:
+            found.append(job)
+    return found
+
+
+def agreed(jobs: list[Job], outcomes: list[Outcome]) -> Counter[str]:
+    """How the jobs ended, after each was compared with its prediction."""
+    seen: Counter[str] = Counter()
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        predicted = predict(CONFIG, job)
+        divergence = compare(CONFIG, job, predicted, outcome)
+        assert divergence is None, f"{job.name}: {divergence}"
+        seen["none" if outcome.error is None else outcome.error.cause.name] += 1
+        seen["stalls"] += outcome.counters["CGRA_STALL_BANK"]
+        seen["outputs"] += len(outcome.stored)
+        assert all(0 <= output.address < CONFIG.out_bytes for output in outcome.stored)
+    return seen
+
+
+def test_random_launches_do_what_the_model_predicts() -> None:
+    jobs = jobs_of(0, wild=0.15)
+    seen = agreed(jobs, simulator(CONFIG, "cpp").run(jobs))
+    assert seen["none"] > BUDGET / 2, seen
+    assert {"GRID_RANGE", "OPERAND"} <= set(seen), seen
+    # Every job fills the output buffer first.
+    assert seen["outputs"] > BUDGET * (CONFIG.out_bytes // 4) + 1000, seen
+    assert seen["stalls"] > 100, seen
+
+
+def test_broken_bitstreams_are_refused_or_do_what_they_say() -> None:
+    jobs = jobs_of(1000, change=corrupted)
+    seen = agreed(jobs, simulator(CONFIG, "cpp").run(jobs))
+    assert seen["BITSTREAM"] > BUDGET / 2, seen
+    assert seen["none"] > 0, seen
+
+
+def test_operands_are_initial_in_all_iterations_before_the_first() -> None:
+    """Also where no iteration that runs has any: a copy of the iteration before the first stores `init`."""
+    source = layout(MIXED, 0).sources
+    copy = {"op": OPERATIONS["mov"].number, "initial": 1, "stage": 1, "result": source["result"].index("y")}
+    store = {"op": OPERATIONS["store"].number, "b": source["b"].index("result")}
+    entries = {(0, 0): Entry(copy, 0, 5), (0, 1): Entry(store)}
+    job = launch_job(CONFIG, Configuration(MIXED, 2, 2, entries, (ArrayEntry(2, 0, 8, 1),)), 1)
+    (outcome,) = simulator(CONFIG, "cpp").run([job])
+    assert compare(CONFIG, job, predict(CONFIG, job), outcome) is None
+    assert [output[1:] for output in outcome.stored] == [(0, 8, 5)]
+
+
+def test_cocotb_sees_the_same_outputs() -> None:
+    jobs = jobs_of(2000)[:4]
+    one, two = (simulator(CONFIG, name).run(jobs) for name in ("cpp", "verilator"))
+    assert [outcome.stored for outcome in one] == [outcome.stored for outcome in two]
+    assert all(outcome.stored for outcome in one)
+
+
+def test_the_simulator_of_amaranth_shows_the_same_outputs() -> None:
+    pair = Fabric("pair", 1, 2, MIXED.kinds[:2], (Link(0, 1), Link(1, 0)), contexts=2, stages=2)
+    config = machine_of(pair, warps=4, rows=2, cols=2, acc_bytes=2048)
+    job = GridJob(1, config).job
+    (outcome,) = simulator(config, "amaranth").run([job])
+    predicted = predict(config, job)
+    assert compare(config, job, predicted, outcome) is None
+    assert len(predicted.stored) >= config.out_bytes // 4
