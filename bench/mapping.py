@@ -98,8 +98,8 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, timeout
         if attempt.left == 0:
             reached.setdefault(attempt.ii, end)
     if outcome.mapping:
-        words = encode(configuration(outcome.mapping))
-        wrong = check(outcome.mapping) or verify(outcome.graph, words, fabric)
+        wrong = check(outcome.mapping)
+        wrong = wrong or verify(outcome.graph, encode(configuration(outcome.mapping)), fabric)
         if wrong:
             raise ValueError(f"{graph.name} on {fabric.name}: {wrong[0]}")
     return Run(outcome, wall, processor, reached)

@@ -2,7 +2,9 @@
 
 Vertices start with the colour of their label; in every round the colours of neighbours, with the labels of
 the edges between, make a new one (B. Weisfeiler and A. Leman, 1968). Where vertices keep one colour, one of
-each graph is made a pair, and the rest follows; a pair that leads nowhere is given up for the next.
+each graph is made a pair, and the rest follows; a pair that leads nowhere is given up for the next. What must
+come before what takes pairs away before one is chosen: what is left of an end leaves less of the other end,
+and of the neighbours (arc consistency; A. K. Mackworth, 1977).
 """
 
 from __future__ import annotations
@@ -12,8 +14,17 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-#: Refinements that a search may make.
-MOST = 5_000
+#: Pairs that a search may give up; one that gives up none always ends.
+MOST = 2_000
+
+
+@dataclass(frozen=True)
+class Before:
+    """In a correspondence, the step of the source is less than that of the target and `slack`."""
+
+    source: int
+    target: int
+    slack: int
 
 
 @dataclass(frozen=True)
@@ -43,14 +54,22 @@ class _Refiner:
 
     def __init__(self, one: Shape, other: Shape):
         self.shapes = one, other
-        self.numbers: dict[Hashable, int] = {}
-        self.rounds = 0
-
-    def number(self, what: Hashable) -> int:
-        return self.numbers.setdefault(what, len(self.numbers))
+        labels: dict[Hashable, int] = {}
+        # Numbers for labels of edges: they can be sorted.
+        self.around = [
+            [
+                [(leaves, labels.setdefault(label, len(labels)), end) for leaves, label, end in edges]
+                for edges in shape.around
+            ]
+            for shape in self.shapes
+        ]
 
     def start(self) -> Pair:
-        first, second = ([self.number(("label", label)) for label in shape.labels] for shape in self.shapes)
+        """Colours by labels."""
+        numbers: dict[Hashable, int] = {}
+        first, second = (
+            [numbers.setdefault(label, len(numbers)) for label in shape.labels] for shape in self.shapes
+        )
         return first, second
 
     def rounds_of(self, colours: Pair) -> Iterator[Pair]:
@@ -61,57 +80,154 @@ class _Refiner:
         stable = False
         yield colours
         while not stable:
-            self.rounds += 1
-            following = self._round(0, colours[0]), self._round(1, colours[1])
+            numbers: dict[Hashable, int] = {}
+            following = self._round(0, colours[0], numbers), self._round(1, colours[1], numbers)
             stable = all(len(set(new)) == len(set(old)) for new, old in zip(following, colours, strict=True))
             colours = following
             yield colours
 
-    def _round(self, which: int, colours: Colours) -> Colours:
+    def _round(self, which: int, colours: Colours, numbers: dict[Hashable, int]) -> Colours:
         found = []
-        for own, around in zip(colours, self.shapes[which].around, strict=True):
-            near = sorted(
-                (leaves, self.number(("edge", label)), colours[other]) for leaves, label, other in around
-            )
-            found.append(self.number((own, tuple(near))))
+        for own, around in zip(colours, self.around[which], strict=True):
+            near = sorted((leaves, label, colours[end]) for leaves, label, end in around)
+            found.append(numbers.setdefault((own, tuple(near)), len(numbers)))
         return found
 
-    def refined(self, colours: Pair) -> Pair:
+    def refined(self, colours: Pair) -> Pair | None:
+        """Colours that no round tells apart further; None where the two graphs differ."""
         for last in self.rounds_of(colours):
             # Colours that are not there as often in both will never agree again.
             if Counter(last[0]) != Counter(last[1]):
-                return last
+                return None
         return last
 
 
-def match(one: Shape, other: Shape, accept: Callable[[dict[int, int]], bool]) -> dict[int, int] | None:
-    """A correspondence of all vertices that keeps labels and edges, and that `accept` takes; None without.
+#: By vertex of the first graph: what may correspond to it.
+Domains = list[set[int]]
 
-    The search is bounded (`MOST`).
+
+class _Order:
+    """What must come before what, and the steps of the second graph's vertices."""
+
+    def __init__(self, one: Shape, other: Shape, befores: Sequence[Before], steps: Sequence[int]):
+        self.one, self.befores, self.steps = one, befores, steps
+        self.touching: dict[int, list[Before]] = defaultdict(list)
+        for before in befores:
+            self.touching[before.source].append(before)
+            self.touching[before.target].append(before)
+        self.near: list[dict[tuple[bool, Hashable], set[int]]] = [defaultdict(set) for _ in other.labels]
+        for vertex, around in enumerate(other.around):
+            for leaves, label, end in around:
+                self.near[vertex][leaves, label].add(end)
+
+    def narrow(self, domains: Domains) -> bool:
+        """Takes away what no correspondence has; whether something is left for every vertex."""
+        changed = set(self.touching)
+        while changed:
+            vertex = changed.pop()
+            own = domains[vertex]
+            for before in self.touching.get(vertex, ()):
+                if not self._kept(domains, changed, *self._after(before, vertex, domains)):
+                    return False
+            for leaves, label, end in self.one.around[vertex]:
+                if len(domains[end]) > 1:
+                    allowed = {w for mine in own for w in self.near[mine].get((leaves, label), ())}
+                    if not self._kept(domains, changed, end, domains[end] & allowed):
+                        return False
+        return True
+
+    def _after(self, before: Before, vertex: int, domains: Domains) -> tuple[int, set[int]]:
+        """The other end of an order, and what it may be."""
+        if vertex == before.source:
+            first = min(self.steps[w] for w in domains[vertex])
+            end = before.target
+            return end, {w for w in domains[end] if first < self.steps[w] + before.slack}
+        last = max(self.steps[w] for w in domains[vertex])
+        end = before.source
+        return end, {w for w in domains[end] if self.steps[w] < last + before.slack}
+
+    @staticmethod
+    def _kept(domains: Domains, changed: set[int], vertex: int, kept: set[int]) -> bool:
+        if len(kept) < len(domains[vertex]):
+            domains[vertex] = kept
+            changed.add(vertex)
+        return bool(kept)
+
+    def keeps(self, pairs: dict[int, int]) -> bool:
+        """Whether a correspondence has the order."""
+        return all(self.steps[pairs[b.source]] < self.steps[pairs[b.target]] + b.slack for b in self.befores)
+
+    def key(self, vertex: int) -> int:
+        """Candidates are tried by their steps."""
+        return self.steps[vertex] if vertex < len(self.steps) else 0
+
+
+def match(
+    one: Shape, other: Shape, befores: Sequence[Before] = (), steps: Sequence[int] = ()
+) -> dict[int, int] | None:
+    """A correspondence of all vertices that keeps labels, edges and order; None without.
+
+    `steps` are those of the first vertices of the second graph, as many as `befores` need. Every
+    correspondence that there is can be found; the search is bounded by the pairs it gives up (`MOST`).
     """
-    refiner = _Refiner(one, other)
+    refiner, order = _Refiner(one, other), _Order(one, other, befores, steps)
     stack: list[Iterator[Pair]] = [iter([refiner.start()])]
-    while stack and refiner.rounds < MOST:
+    given_up = 0
+    while stack and given_up <= MOST:
         guess = next(stack[-1], None)
         if guess is None:
             stack.pop()
             continue
-        colours = refiner.refined(guess)
-        if Counter(colours[0]) != Counter(colours[1]):
+        reached = _reached(guess, refiner, order)
+        if reached is None:
+            given_up += 1
             continue
-        classes: dict[int, list[int]] = defaultdict(list)
-        for vertex, colour in enumerate(colours[0]):
-            classes[colour].append(vertex)
-        open_ = [c for c, members in classes.items() if len(members) > 1]
-        if not open_:
-            place = {colour: vertex for vertex, colour in enumerate(colours[1])}
-            found = {vertex: place[colour] for vertex, colour in enumerate(colours[0])}
-            if _keeps(one, other, found) and accept(found):
-                return found
+        colours, domains = reached
+        open_ = [vertex for vertex, domain in enumerate(domains) if len(domain) > 1]
+        if open_:
+            # What has an order comes first: a wrong pair is noticed before others depend on it.
+            vertex = min(open_, key=lambda v: (v not in order.touching, len(domains[v]), v))
+            candidates = sorted(domains[vertex], key=lambda w: (order.key(w), w))
+            stack.append(_paired(colours, {vertex: w}) for w in candidates)
             continue
-        colour = min(open_, key=lambda c: (len(classes[c]), classes[c]))
-        stack.append(_guesses(colours, classes[colour][0], refiner))
+        found = {vertex: next(iter(domain)) for vertex, domain in enumerate(domains)}
+        if _keeps(one, other, found) and order.keeps(found):
+            return found
+        given_up += 1
     return None
+
+
+def _reached(colours: Pair, refiner: _Refiner, order: _Order) -> tuple[Pair, Domains] | None:
+    """What follows from colours without a choice; None where no correspondence has them."""
+    while True:
+        refined = refiner.refined(colours)
+        if refined is None:
+            return None
+        classes: dict[int, set[int]] = defaultdict(set)
+        for vertex, colour in enumerate(refined[1]):
+            classes[colour].add(vertex)
+        domains = [classes[colour] for colour in refined[0]]
+        if not order.narrow(domains):
+            return None
+        forced = {
+            vertex: next(iter(domain))
+            for vertex, domain in enumerate(domains)
+            if len(domain) == 1 < len(classes[refined[0][vertex]])
+        }
+        if len(set(forced.values())) < len(forced):
+            return None
+        if not forced:
+            return refined, domains
+        colours = _paired(refined, forced)
+
+
+def _paired(colours: Pair, pairs: dict[int, int]) -> Pair:
+    """Colours with one for each of these pairs that nothing else has."""
+    first, second = list(colours[0]), list(colours[1])
+    for number, (vertex, own) in enumerate(pairs.items()):
+        # Colours of rounds count from 0.
+        first[vertex] = second[own] = -1 - number
+    return first, second
 
 
 def _keeps(one: Shape, other: Shape, pairs: dict[int, int]) -> bool:
@@ -124,17 +240,6 @@ def _keeps(one: Shape, other: Shape, pairs: dict[int, int]) -> bool:
     )
 
 
-def _guesses(colours: Pair, vertex: int, refiner: _Refiner) -> Iterator[Pair]:
-    """One vertex of the first graph as a pair with each of the same colour in the second."""
-    colour = colours[0][vertex]
-    alone = refiner.number(("alone", colour))
-    for candidate, own in enumerate(colours[1]):
-        if own == colour:
-            first, second = list(colours[0]), list(colours[1])
-            first[vertex] = second[candidate] = alone
-            yield first, second
-
-
 def nearest(one: Shape, other: Shape, kinds: Sequence[Callable[[Hashable], Hashable]]) -> dict[int, int]:
     """Pairs of vertices that look alike as far as possible, for graphs that do not correspond.
 
@@ -142,7 +247,7 @@ def nearest(one: Shape, other: Shape, kinds: Sequence[Callable[[Hashable], Hasha
     finest kind first.
     """
     refiner = _Refiner(one, other)
-    rounds = [
+    rounds: list[tuple[Sequence[Hashable], Sequence[Hashable]]] = [
         ([kind(label) for label in one.labels], [kind(label) for label in other.labels])
         for kind in reversed(kinds)
     ]

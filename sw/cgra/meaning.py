@@ -111,14 +111,15 @@ def of_graph(graph: Graph, arrays: Mapping[str, int] | None, scalars: Mapping[st
     meaning.operations = len(place)
     for node in graph.nodes:
         target = place[node.id]
-        for name, edge in operand_fields(graph, node.id).items():
+        fed = operand_fields(graph, node.id)
+        for name, edge in fed.items():
             meaning.edges.append((place[edge.source], target, (name, edge.distance)))
-            if not graph.opaque:
-                for value in dict.fromkeys(edge.initial):
-                    if isinstance(value, str):
-                        names.use("scalar", value, target, "init")
         if graph.opaque:
             continue
+        # An entry has one initial value for all operands that need one: it is named once.
+        for value in dict.fromkeys(value for edge in fed.values() for value in edge.initial):
+            if isinstance(value, str):
+                names.use("scalar", value, target, "init")
         if node.scalar is not None:
             names.use("scalar", node.scalar, target, _open(graph, node))
         if node.memory is not None and node.op != "table":

@@ -13,7 +13,7 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ArrayEntry, parse
 from hw.fabric.decode import Decoded, decode
-from sw.cgra.match import match, nearest
+from sw.cgra.match import Before, match, nearest
 from sw.cgra.meaning import Meaning, Name, Vertex, of_configuration, of_graph, opaque_number
 from sw.dfg.graph import ORDER, Graph
 
@@ -55,12 +55,23 @@ def compare(
     found = [
         f"PE {_at(decoded, pe)}, context {context}: {why}" for (pe, context), why in decoded.idle.items()
     ]
-    pairs = match(asked.shape(), done.shape(), lambda pairs: not _order(graph, decoded, pairs))
-    if pairs is None:
-        pairs = nearest(asked.shape(), done.shape(), (_operation, type))
-        differing = _differences(asked, done, pairs) + _order(graph, decoded, pairs)
-        found += differing or ["no correspondence of nodes and operations was found"]
+    found += _mismatch(graph, decoded, asked, done)
     return [*found, *_depth(decoded), *_arrays(decoded, arrays)]
+
+
+def _mismatch(graph: Graph, decoded: Decoded, asked: Meaning, done: Meaning) -> list[str]:
+    """Where no nodes and operations correspond; nothing where there is a correspondence."""
+    one, other = asked.shape(), done.shape()
+    steps = [executed.step for executed in decoded.operations]
+    if match(one, other, _befores(graph, decoded), steps) is not None:
+        return []
+    pairs = match(one, other)
+    if pairs is not None:
+        # Nothing but the order differs.
+        return _order(graph, decoded, pairs)
+    pairs = nearest(one, other, (_operation, type))
+    differing = _differences(asked, done, pairs) + _order(graph, decoded, pairs)
+    return differing or ["no correspondence of nodes and operations was found"]
 
 
 def _operation(label: Hashable) -> Hashable:
@@ -71,6 +82,17 @@ def _operation(label: Hashable) -> Hashable:
 def _at(decoded: Decoded, pe: int) -> str:
     row, col = decoded.configuration.fabric.at(pe)
     return f"({row},{col})"
+
+
+def _befores(graph: Graph, decoded: Decoded) -> list[Before]:
+    """The order of accesses of memory that a correspondence must have."""
+    place = {node.id: i for i, node in enumerate(graph.nodes)}
+    ii = decoded.configuration.ii
+    return [
+        Before(place[edge.source], place[edge.target], edge.distance * ii)
+        for edge in graph.edges
+        if edge.operand == ORDER
+    ]
 
 
 def _order(graph: Graph, decoded: Decoded, pairs: Mapping[int, int]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -50,6 +51,13 @@ def lookup(n, x, y):
     for i in range(n):
         v = TABLE[x[i] & 7]
         y[i] = v if v > 2 else 100 - v
+""",
+    # Two operands of one operation that start with the same scalar.
+    "twice": """
+def twice(n, x, y, last):
+    for i in range(n):
+        y[i] = last + last
+        last = x[i]
 """,
     # An array that is read and written: order of accesses.
     "histogram": """
@@ -319,6 +327,24 @@ def test_equal_parts_are_told_apart_by_what_is_around_them():
         nodes += [Node(f"{k}.{i}", "add") for i in range(3)]
         edges += [Edge(f"{k}.{i}", f"{k}.{(i + 1) % 3}", int(i == 2)) for i in range(3)]
     made = _Case(Graph("copies", tuple(nodes), tuple(edges), opaque=True), load("mesh4x4"))
+    assert made.problems() == []
+
+
+def test_equal_parts_are_told_apart_by_the_order_of_their_accesses():
+    # Six loads and stores that differ only in what they must come after.
+    nodes = [Node("k", "const", const=3)]
+    edges = []
+    for k in range(6):
+        nodes += [
+            Node(f"load{k}", "load", memory=Memory("x")),
+            Node(f"store{k}", "store", memory=Memory("x")),
+        ]
+        edges += [Edge("k", f"load{k}"), Edge("k", f"store{k}"), Edge(f"load{k}", f"store{k}", 0, "I2")]
+    chain = [*range(5, 0, -2), *range(0, 6, 2)]
+    orders = [Edge(f"store{a}", f"load{b}", 0, "M") for a, b in itertools.pairwise(chain)]
+    back = Edge(f"store{chain[-1]}", f"load{chain[0]}", 1, "M")
+    graph = Graph("updates", tuple(nodes), (*edges, *orders, back))
+    made = _Case(graph, load("mesh4x4"))
     assert made.problems() == []
 
 
