@@ -43,7 +43,8 @@ class Field:
 class Format(enum.Enum):
     """The field layouts."""
 
-    NONE = ()
+    # Python before 3.11.4 makes an empty tuple an object of its own here.
+    NONE = None
     R = (
         Field("rd", 15, 5, Kind.REGISTER),
         Field("rs1", 10, 5, Kind.REGISTER),
@@ -115,7 +116,7 @@ class Instruction:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of the word."""
-        return self.format.value
+        return self.format.value or ()
 
     def reads(self) -> tuple[str, ...]:
         """Names of the fields that name registers read (the predicate apart)."""
