@@ -188,7 +188,7 @@ def match(
             # What has an order comes first: a wrong pair is noticed before others depend on it.
             vertex = min(open_, key=lambda v: (v not in order.touching, len(domains[v]), v))
             candidates = sorted(domains[vertex], key=lambda w: (order.key(w), w))
-            stack.append(_paired(colours, {vertex: w}) for w in candidates)
+            stack.append(_guesses(colours, vertex, candidates))
             continue
         found = {vertex: next(iter(domain)) for vertex, domain in enumerate(domains)}
         if _keeps(one, other, found) and order.keeps(found):
@@ -207,7 +207,7 @@ def _reached(colours: Pair, refiner: _Refiner, order: _Order) -> tuple[Pair, Dom
         for vertex, colour in enumerate(refined[1]):
             classes[colour].add(vertex)
         domains = [classes[colour] for colour in refined[0]]
-        if not order.narrow(domains):
+        if not order.narrow(domains) or (order.befores and not _apart(domains)):
             return None
         forced = {
             vertex: next(iter(domain))
@@ -219,6 +219,36 @@ def _reached(colours: Pair, refiner: _Refiner, order: _Order) -> tuple[Pair, Dom
         if not forced:
             return refined, domains
         colours = _paired(refined, forced)
+
+
+def _apart(domains: Domains) -> bool:
+    """Whether all vertices can have something else each (augmenting paths)."""
+    given: dict[int, int] = {}
+    taken: dict[int, int] = {}
+    for first in sorted(range(len(domains)), key=lambda v: len(domains[v])):
+        came: dict[int, int] = {}
+        queue = [first]
+        free = None
+        while queue and free is None:
+            vertex = queue.pop()
+            fresh = domains[vertex] - came.keys()
+            came |= dict.fromkeys(fresh, vertex)
+            free = next((own for own in fresh if own not in taken), None)
+            queue += [taken[own] for own in fresh if own in taken]
+        while free is not None:
+            vertex = came[free]
+            before = given.get(vertex)
+            given[vertex], taken[free] = free, vertex
+            free = before
+        if first not in given:
+            return False
+    return True
+
+
+def _guesses(colours: Pair, vertex: int, candidates: Sequence[int]) -> Iterator[Pair]:
+    """One vertex of the first graph as a pair with each of these in the second."""
+    for candidate in candidates:
+        yield _paired(colours, {vertex: candidate})
 
 
 def _paired(colours: Pair, pairs: dict[int, int]) -> Pair:

@@ -94,6 +94,28 @@ def test_many_equal_parts_are_told_apart_by_order(seed):
     assert match(one, other, later, steps) == dict(enumerate(order))
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_equal_parts_in_a_random_order_are_found(seed):
+    # Parts overlap, and the order rules out most of the correspondences, not all: pairs must be given up.
+    rng, count = random.Random(seed), 12
+    one = copies(count)
+    order = rng.sample(range(3 * count), 3 * count)
+    own: list[int] = []
+    for _ in range(count):
+        start = rng.randrange(rng.choice((count // 2, count, 3 * count)))
+        own += itertools.accumulate((start, rng.randint(1, 4), rng.randint(1, 4)))
+    befores = []
+    for _ in range(rng.choice((1, 3)) * count):
+        source, target = rng.randrange(3 * count), rng.randrange(3 * count)
+        slack = next(4 * d for d in range(3 * count) if own[source] < own[target] + 4 * d)
+        befores.append(Before(source, target, slack))
+    steps = [own[order.index(v)] for v in range(3 * count)]
+    other = permuted(one, order)
+    found = match(one, other, befores, steps)
+    assert found is not None
+    assert corresponds(one, other, befores, steps, tuple(found[v] for v in range(3 * count)))
+
+
 def test_graphs_that_colours_do_not_tell_apart():
     def cycles(*lengths: int) -> Shape:
         edges, start = [], 0
