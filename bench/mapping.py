@@ -168,12 +168,11 @@ def scale(console: Console, timeout: float) -> None:
             f"{r.outcome.mapping.ii if r.outcome.mapping else 'none'}, {r.processor:.1f}"
             for r in (groups, flat)
         ]
-        both = max(min(r.reached, default=1 << 20) for r in (groups, flat))
-        first_at = [
-            min((at for ii, at in r.reached.items() if ii <= both), default=0.0) for r in (groups, flat)
-        ]
-        ratio = f"{first_at[1] / first_at[0]:.2f}" if first_at[0] else ""
-        reach = f"{both}: {first_at[0]:.2f}, {first_at[1]:.2f}"
+        reach, ratio = "none", ""
+        if groups.reached and flat.reached:
+            both = max(min(r.reached) for r in (groups, flat))
+            first_at = [min(at for ii, at in r.reached.items() if ii <= both) for r in (groups, flat)]
+            reach, ratio = f"{both}: {first_at[0]:.2f}, {first_at[1]:.2f}", f"{first_at[1] / first_at[0]:.2f}"
         label = f"{name} x{times}"
         table.add_row(
             f"{edge}x{edge}", label, str(len(graph.nodes)), str(groups.outcome.mii), *shown, reach, ratio

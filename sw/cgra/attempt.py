@@ -16,13 +16,16 @@ from sw.cgra.problem import Problem
 from sw.cgra.repair import Penalty, before, settle
 from sw.cgra.route import Routes, routes, scratch
 
-#: Temperatures of the annealing of places, and of places with routes.
+#: Temperatures of the annealing of places, of places with routes, and of these once more.
 PLACE_HEAT = (3.0, 0.1)
 REPAIR_HEAT = (4.0, 1.0)
+AGAIN_HEAT = (2.0, 1.0)
 #: Proposals and moves after which the time is looked at.
 SLICE, REPAIR_SLICE = 1_000_000, 4_000
 #: Steps too short after placement with which moves with routes still have a chance.
 MOST_SHORT = 3
+#: Operations per which a graph may have these steps, and the moves with routes again while few uses are left.
+LARGE, FEW = 100, 4
 #: What failures name at most.
 _NAMED = 4
 
@@ -38,21 +41,25 @@ class Effort:
 
 @dataclass(frozen=True)
 class Try:
-    """How an attempt ended: `left` counts steps too short and uses of resources beyond one."""
+    """How an attempt ended, after so many moves with routes.
+
+    `left` counts steps too short, values that find no way, and uses of resources beyond one, at the end.
+    """
 
     mapping: Mapping | None
     left: int
     why: str = ""
+    moves: int = 0
 
 
 def place_flat(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
-) -> Spots | None:
-    """Steps and PEs by annealing from random places; None where the operations do not fit."""
+) -> tuple[Spots | None, int]:
+    """Steps and PEs by annealing, and the proposals it took; None where the operations do not fit."""
     spots = start(problem, seed)
-    if spots is not None:
-        cool(problem, spots, seed, effort.proposals * problem.size, PLACE_HEAT, late)
-    return spots
+    if spots is None:
+        return None, 0
+    return spots, cool(problem, spots, seed, effort.proposals * problem.size, PLACE_HEAT, late)
 
 
 def cool(
@@ -62,13 +69,15 @@ def cool(
     proposals: int,
     heat: tuple[float, float],
     late: Callable[[], bool],
-) -> None:
-    """Anneal in slices, such that the time can be looked at in between."""
-    rng = generator(seed)
+) -> int:
+    """Anneal in slices, such that the time can be looked at in between; gives the proposals made."""
+    rng, made = generator(seed), 0
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
-            return
+            break
         anneal(problem.arrays, rng, spots, Weights(), count, hot, cold)
+        made += count
+    return made
 
 
 def slices(total: int, size: int, heat: tuple[float, float]) -> list[tuple[int, float, float]]:
@@ -84,25 +93,35 @@ def finish(
     problem: Problem, spots: Spots, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> Try:
     """Route a placement, and repair it where that does not succeed."""
+    large = max(1, problem.size // LARGE)
     lacking = short(problem, spots)
     found, work = routes(problem), scratch(problem)
     rest, rng = before(problem, found), generator((*seed, 1))
-    moves = effort.moves if lacking <= MOST_SHORT else 0
-    rounds, left = effort.rounds, -1
-    for count, hot, cold in slices(moves, REPAIR_SLICE, REPAIR_HEAT):
-        result = settle(problem.arrays, rng, found, work, rest, spots, Penalty(), rounds, count, hot, cold)
-        if result >= 0:
-            return Try(mapping(problem, spots, found), 0)
-        rounds, left = 0, -1 - result
-        if late():
+    moves = effort.moves if lacking <= MOST_SHORT * large else 0
+    pieces = slices(moves, REPAIR_SLICE, REPAIR_HEAT)
+    again = slices(moves, REPAIR_SLICE, AGAIN_HEAT)
+    rounds, made, least = effort.rounds, 0, FEW
+    for turn in range(large):
+        for count, hot, cold in again if turn else pieces:
+            result = settle(
+                problem.arrays, rng, found, work, rest, spots, Penalty(), rounds, count, hot, cold
+            )
+            if result >= 0:
+                return Try(mapping(problem, spots, found), 0, "", made + result)
+            rounds, made, least = 0, made + count, -1 - result
+            if late():
+                break
+        if late() or least > FEW or not moves:
             break
-    return Try(None, max(1, left), obstacles(problem, spots, found))
+    left, why = obstacles(problem, spots, found)
+    return Try(None, left, why, made)
 
 
-def obstacles(problem: Problem, spots: Spots, found: Routes) -> str:
-    """What stood in the way: dependences that are too short, resources that are overused."""
+def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
+    """What stood in the way, as a count and in words: short dependences, lost values, overused resources."""
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
+    left = 0
     distance = problem.resources.distance
     for e, edge in enumerate(graph.dependences):
         u, v = problem.source[e], problem.target[e]
@@ -110,6 +129,9 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> str:
         lacks = max(1, hops) - int(spots.step[v] - spots.step[u] + problem.wait[e])
         if lacks > 0:
             named.append(f"{edge.source} -> {edge.target} lacks {lacks} step{'s' * (lacks > 1)}")
+        elif edge.routed and not found.length[e]:
+            named.append(f"{edge.source} -> {edge.target} finds no way in time")
+        left += max(lacks, 0) or int(edge.routed and not found.length[e])
     names = [str(r.kind) for r in registers(problem)]
     pes = [r.pe for r in registers(problem)]
     names += ["write port"] * fabric.size + ["read port"] * fabric.size
@@ -119,6 +141,8 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> str:
         here = f"{names[x]} of PE {fabric.at(pes[x])}"
         if x < len(fabric.links):
             here = f"link {fabric.at(fabric.links[x].source)} to {fabric.at(fabric.links[x].target)}"
-        named.append(f"{here} in context {context} overused by {int(found.used[x, context]) - 1}")
+        excess = int(found.used[x, context]) - 1
+        named.append(f"{here} in context {context} overused by {excess}")
+        left += excess
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return "; ".join(named[:_NAMED]) + more if named else "a value finds no way in time"
+    return left, "; ".join(named[:_NAMED]) + more

@@ -16,7 +16,7 @@ from sw.cgra.problem import Problem
 #: Groups on the coarse level, at most, and the clusters that each gets on average.
 MOST_GROUPS, CLUSTERS = 16, 6
 #: Work of the constraint program, in its own units, and the effort (proposals per operation) it needs to pay.
-ASSIGN_WORK, ASSIGN_FROM = 1.0, 20_000
+ASSIGN_WORK, ASSIGN_FROM = 1.0, 80_000
 #: What a hop away from its group costs an operation when it gets its first place.
 FAR = 0.5
 #: Share of an effort's proposals for each phase: from good groups on fewer do.
@@ -27,9 +27,9 @@ INSIDE_HEAT, EVERYWHERE_HEAT = (1.0, 0.3), (0.5, 0.1)
 
 def place_levels(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
-) -> Spots | None:
+) -> tuple[Spots | None, int]:
     """Steps and PEs by groups: assigned cluster by cluster, with a constraint program where there is time for
-    it, and refined by annealing.
+    it, and refined by annealing; with the proposals that took.
 
     The seed chooses the partition. Every operation stays in its group, and beside it, until the places are
     good; then it may leave, because groups can be wrong in detail. None where the operations do not fit.
@@ -39,17 +39,14 @@ def place_levels(
     most = max(1, problem.size // (CLUSTERS * len(groups)))
     work = ASSIGN_WORK if effort.proposals >= ASSIGN_FROM else 0.0
     of = assign(problem, groups, clusters(problem, most, seed), work)
-    if of is None:
-        return None
     spots = start(problem, seed, FAR * _orders(problem, groups, of))
     if spots is None:
-        return None
+        return None, 0
     arrays = problem.arrays
     inside = arrays._replace(allowed=_allowed(problem, groups, of))
     proposals = effort.proposals * problem.size // SHARE
     anneal(inside, generator(seed), spots, Weights(), proposals, *INSIDE_HEAT)
-    cool(problem, spots, (*seed, 0), proposals, EVERYWHERE_HEAT, late)
-    return spots
+    return spots, proposals + cool(problem, spots, (*seed, 0), proposals, EVERYWHERE_HEAT, late)
 
 
 def _orders(problem: Problem, groups: Groups, of: np.ndarray) -> np.ndarray:

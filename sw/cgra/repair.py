@@ -127,10 +127,10 @@ def settle(
 ) -> int:  # fmt: skip
     """Route all nets in so many rounds, then move operations until nothing is overused.
 
-    Gives the rounds and moves it took, or -1 - the least sum of overuse and steps too short.
+    Gives the moves it took, or -1 - the least sum of overuse and steps too short.
     """
     nodes, total = spots.step.shape[0], f.source.shape[0]
-    turn = negotiate(f, r, s, spots.step, spots.pe, rounds)
+    negotiate(f, r, s, spots.step, spots.pe, rounds)
     # Moves are counted from 0 in every call.
     b.mark[:] = 0
     broken = ZERO
@@ -141,7 +141,7 @@ def settle(
     heat, factor = hot, math.exp(math.log(cold / hot) / max(1, moves))
     for move in range(moves):
         if best == 0:
-            return turn + move
+            return move
         heat *= factor
         n = below(rng, nodes)
         if below(rng, 8) > 0:
@@ -187,4 +187,4 @@ def settle(
         _copy_nets(f, b.nets, count, b.path, b.length, r.path, r.length)
         for j in range(count):
             put_back(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
-    return turn + moves if best == 0 else -1 - best
+    return moves if best == 0 else -1 - best

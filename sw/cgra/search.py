@@ -10,6 +10,7 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.cgra.attempt import Effort, Try, finish, place_flat
 from sw.cgra.bounds import bound
+from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
 from sw.cgra.legal import prepare
 from sw.cgra.levels import place_levels
@@ -22,6 +23,8 @@ from sw.dfg.recurrence import MII
 _EXTRA = (2, 4, 1, 3)
 #: PEs from which on groups guide the placement.
 _LEVELS_FROM = 36
+#: How many times more than flat places groups may leave before an effort at an II goes on without them.
+_WORSE = 2
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt that was made: how, with what effort, what was left (0: it succeeded), why it failed."""
+    """An attempt that was made: how, with what effort, what was left (0: it succeeded), why it failed.
+
+    `proposals` are those of the placement, `moves` those of the repair, that were really made.
+    """
 
     ii: int
     stage: str
@@ -51,14 +57,17 @@ class Attempt:
     number: int
     left: int
     why: str
+    proposals: int
+    moves: int
 
 
 @dataclass(frozen=True)
 class Budget:
     """Work that the search may do, in steps of the ladder.
 
-    Every effort has a number of attempts per II. An effort that leaves more than `hopeless` per operation
-    too short or overused at its first attempt makes no others at that II.
+    Every effort has a number of attempts per II, flat ones and on large grids as many through groups. An
+    effort whose attempts of one number all leave more than `hopeless` per operation too short or overused
+    makes no others at that II.
     """
 
     efforts: tuple[tuple[int, Effort], ...] = (
@@ -103,9 +112,10 @@ def map_graph(
     """Map a graph with the least II that is found within the budget.
 
     The first effort goes upwards from the MII until an II succeeds; every greater effort tries smaller ones
-    from there downwards until one fails. Where the MII is not reached, the fabric without its last row or
-    column is tried, so that a larger mesh is never worse than a smaller one inside of it. Equal seeds and
-    budgets give equal results; `timeout` in seconds only cuts off. `flat` leaves the groups of PEs out.
+    from there downwards until one fails; nothing is tried twice. Where the MII is not reached, the fabric
+    without its last row or column is tried, so that a larger mesh is never worse than a smaller one inside
+    of it. Equal seeds and budgets give equal results; `timeout` in seconds only cuts off.
+    `flat` leaves the groups of PEs out: they only add attempts, so they make no result worse.
     Raises `InputError` where an operation finds no PE.
     """
     began = time.perf_counter()
@@ -142,6 +152,7 @@ class _Search:
     end: float | None
     report: Callable[[Event], None] | None
     attempts: list[Attempt] = field(default_factory=list)
+    done: set[tuple[int, int]] = field(default_factory=set)
 
     def late(self) -> bool:
         """Whether the time is up."""
@@ -174,27 +185,58 @@ class _Search:
         return None
 
     def rung(self, ii: int, effort: int) -> Mapping | None:
-        """All attempts of one effort at one II."""
-        count, work = self.budget.efforts[effort]
+        """All attempts of one effort at one II that were not made before; equal ones would end alike."""
+        if (ii, effort) in self.done:
+            return None
+        count, _ = self.budget.efforts[effort]
+        hopeless = 2 + self.budget.hopeless * len(self.graph.nodes)
         for number in range(count):
-            if self.late():
-                return None
-            turn = number + effort
-            levels = not self.flat and self.fabric.size >= _LEVELS_FROM and number % 3 < 2
-            stage = "groups" if levels else "flat"
-            if self.report:
-                self.report(Event(ii, stage, number))
-            p = problem(self.graph, self.fabric, ii, _EXTRA[turn % len(_EXTRA)] * ii, turn)
-            seed = (self.seed, ii, effort, number)
-            place = place_levels if levels else place_flat
-            spots = place(p, seed, work, self.late)
-            found = finish(p, spots, seed, work, self.late) if spots else Try(None, p.size, "no free PEs")
-            self.attempts.append(Attempt(ii, stage, effort, number, found.left, found.why))
-            if found.mapping is not None:
-                return found.mapping
-            if found.left > 2 + self.budget.hopeless * p.size:
+            left = []
+            for stage in self.stages(ii, effort):
+                if self.late():
+                    return None
+                found = self.attempt(ii, stage, effort, number)
+                if found.mapping is not None:
+                    return found.mapping
+                left.append(found.left)
+            if min(left) > hopeless:
                 break
+        self.done.add((ii, effort))
         return None
+
+    def stages(self, ii: int, effort: int) -> tuple[str, ...]:
+        """The ways of placement that come next, first the one that left less so far.
+
+        Every attempt that is made without groups is made with groups allowed too, so these never make a
+        result worse. Groups that twice left much more than flat places are left out of an effort.
+        """
+        if self.flat or self.fabric.size < _LEVELS_FROM:
+            return ("flat",)
+        here = [a for a in self.attempts if (a.ii, a.effort) == (ii, effort)]
+        groups, flat = (
+            [a.left for a in here or self.attempts[-2:] if a.stage == stage] for stage in ("groups", "flat")
+        )
+        if min(groups, default=0) <= min(flat, default=0):
+            return ("groups", "flat")
+        out = len(here) > 2 and min(groups) > _WORSE * min(flat)
+        return ("flat",) if out else ("flat", "groups")
+
+    def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
+        """One attempt, recorded. A mapping that is not right has failed."""
+        work = self.budget.efforts[effort][1]
+        turn = number + effort
+        if self.report:
+            self.report(Event(ii, stage, number))
+        p = problem(self.graph, self.fabric, ii, _EXTRA[turn % len(_EXTRA)] * ii, turn)
+        seed = (self.seed, ii, effort, number)
+        place = place_levels if stage == "groups" else place_flat
+        spots, proposals = place(p, seed, work, self.late)
+        found = finish(p, spots, seed, work, self.late) if spots else Try(None, p.size, "no free PEs")
+        if found.mapping is not None and (wrong := check(found.mapping)):
+            found = replace(found, mapping=None, left=len(wrong), why=f"the mapping is wrong: {wrong[0]}")
+        done = Attempt(ii, stage, effort, number, found.left, found.why, proposals, found.moves)
+        self.attempts.append(done)
+        return found
 
     def inside(self, best: Mapping | None) -> Mapping | None:
         """The same search on a smaller fabric, where that can be better than what was found."""
@@ -207,7 +249,7 @@ class _Search:
             return best
         if least.value >= (best.ii if best else self.fabric.contexts + 1):
             return best
-        search = replace(self, fabric=part, least=least, attempts=[])
+        search = replace(self, fabric=part, least=least, attempts=[], done=set())
         found = search.run()
         self.attempts += [replace(a, stage=f"{a.stage} {part.rows}x{part.cols}") for a in search.attempts]
         if found is None or (best is not None and best.ii <= found.ii):
@@ -222,7 +264,8 @@ class _Search:
                 tried.setdefault(attempt.ii, []).append(attempt)
         result = []
         for ii, made in sorted(tried.items()):
-            proposals = sum(self.budget.efforts[a.effort][1].proposals for a in made) * len(self.graph.nodes)
+            proposals, moves = sum(a.proposals for a in made), sum(a.moves for a in made)
             best = min(made, key=lambda a: a.left)
-            result.append(Refused(ii, f"not found within {proposals} proposals; {best.why}"))
+            work = f"{proposals} proposals and {moves} routed moves"
+            result.append(Refused(ii, f"not found within {work}; {best.why}"))
         return tuple(result)

@@ -1,0 +1,37 @@
+"""Random fabrics of unlike PEs."""
+
+from __future__ import annotations
+
+import random
+
+from hw.fabric import Fabric, Kind, Unit
+from hw.fabric.links import STYLES
+
+#: How often a kind of PE has a unit.
+_SHARES = ((Unit.ALU, 0.85), (Unit.MULTIPLIER, 0.6), (Unit.TABLE, 0.45), (Unit.MEMORY, 0.55))
+
+
+def random_fabric(seed: int) -> Fabric:
+    """A grid of 2 x 2 to 6 x 6 PEs of up to five kinds, with regular links, some of them missing."""
+    rng = random.Random(f"fabric {seed}")
+    rows, cols = rng.randint(2, 6), rng.randint(2, 6)
+    kinds = tuple(_kind(rng, f"kind{i}") for i in range(rng.randint(2, 5)))
+    styles = rng.choice((("mesh",), ("mesh",), ("torus",), ("mesh", "diagonal"), ("torus", "diagonal")))
+    links = sorted({link for style in styles for link in STYLES[style](rows, cols)})
+    if rng.random() < 0.6:
+        links = [link for link in links if rng.random() >= 0.08]
+    return Fabric(
+        f"random{seed}",
+        rows,
+        cols,
+        tuple(rng.choice(kinds) for _ in range(rows * cols)),
+        tuple(links),
+        rng.choice((4, 8, 16, 32)),
+        rng.choice((8, 16, 64)),
+    )
+
+
+def _kind(rng: random.Random, name: str) -> Kind:
+    units = frozenset(unit for unit, share in _SHARES if rng.random() < share)
+    words = rng.choice((8, 24, 64)) if Unit.TABLE in units else 0
+    return Kind(name, units, rng.randint(0, 4), words)
