@@ -74,6 +74,11 @@ class Format(enum.Enum):
         Field("rs4", 0, 5, Kind.REGISTER),
     )
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields in order."""
+        return self.value or ()
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -116,7 +121,7 @@ class Instruction:
     @property
     def fields(self) -> tuple[Field, ...]:
         """The fields of the word."""
-        return self.format.value or ()
+        return self.format.fields
 
     def reads(self) -> tuple[str, ...]:
         """Names of the fields that name registers read (the predicate apart)."""

@@ -30,7 +30,7 @@ def isa_page() -> str:
         "| --- | --- |",
     ]
     for form in isa.Format:
-        fields = ", ".join(f"{f.name} [{f.low + f.width - 1}:{f.low}]" for f in form.value) or "none"
+        fields = ", ".join(f"{f.name} [{f.low + f.width - 1}:{f.low}]" for f in form.fields) or "none"
         lines.append(f"| {form.name} | {fields} |")
     lines += ["", "`imm` and `offset` are signed.", "", "## Instructions", ""]
     lines += ["| opcode | instruction | format | meaning | timing |", "| --- | --- | --- | --- | --- |"]
@@ -64,7 +64,7 @@ def isa_dict() -> dict[str, Any]:
         "word_bits": isa.WORD_BITS,
         "formats": {
             form.name: [
-                {"name": f.name, "low": f.low, "width": f.width, "kind": f.kind.value} for f in form.value
+                {"name": f.name, "low": f.low, "width": f.width, "kind": f.kind.value} for f in form.fields
             ]
             for form in isa.Format
         },
