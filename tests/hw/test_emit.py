@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from hw.emit import interrupts_kept
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Interrupts are heard even where the tests run in the background, which ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_that_is_lost_on_the_way_is_raised_at_the_end() -> None:
