@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import click
@@ -25,13 +25,13 @@ from rich.table import Table
 from cosim.backends import BACKENDS, simulator
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
-from hw.fabric.bitstream import ArrayEntry, encode
+from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry, encode
 from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.mapping import MappedLoop
 from sw.cgra.attempt import Effort
 from sw.cgra.check import check
-from sw.cgra.launch_map import OUT, SCRATCH, Mapped, arrays_of
+from sw.cgra.launch_map import Mapped, arrays_of
 from sw.cgra.launch_plan import plan
 from sw.cgra.search import Budget, Outcome, map_graph
 from sw.cgra.verify import verify
@@ -81,6 +81,16 @@ class Attempt:
     def limit(self) -> str | None:
         """Which of `LIMITS` the text names."""
         return next((name for name, pattern in LIMITS.items() if re.search(pattern, self.why)), None)
+
+
+@contextmanager
+def told_with(case: str) -> Iterator[None]:
+    """Lets every exception through, with a note that says which case it comes from."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in {case}")
+        raise
 
 
 def largest(loop: Loop) -> Graph:
@@ -157,15 +167,14 @@ def prove(fabric: Fabric, seeds: Sequence[int], count: int, timeout: float | Non
         loop = random_loop(seed)
         given = Arguments(loop.arrays, loop.scalars)
         try:
-            ready[seed] = prepare_kernel(
-                loop.kernel, given, lambda scratch, out: config, seed=seed, timeout=timeout
-            )
+            with told_with(f"loop {seed} on {fabric.name}"):
+                ready[seed] = prepare_kernel(
+                    loop.kernel, given, lambda scratch, out: config, seed=seed, timeout=timeout
+                )
         except InputError as error:
             tally.refused[str(error)] += 1
             if not re.search(REFUSED, str(error)):
                 tally.faults.append(f"loop {seed} on {fabric.name}: says not what limits it: {error}")
-        except Exception:
-            tally.faults.append(f"loop {seed} on {fabric.name}: {traceback.format_exc()}")
     if not ready:
         return tally
     simulated = simulator(config, sim)
@@ -183,11 +192,8 @@ def _attempts(count: int, seed: int, timeout: float) -> tuple[list[Attempt], lis
     made: list[Attempt] = []
     faults: list[str] = []
     for number in range(seed, seed + count):
-        try:
+        with told_with(f"graph {number}"):
             found = attempt(number, timeout)
-        except Exception:
-            faults.append(f"graph {number}: {traceback.format_exc()}")
-            continue
         made.append(found)
         faults += [f"graph {number} on {found.fabric.name}: {f}: {found.why}" for f in found.faults]
     return made, faults

@@ -45,7 +45,7 @@ class AmaranthSimulator:
         machine = Machine(self.config)
 
         async def bench(ctx: Any) -> None:
-            wires = Wires(machine, len(observe.store_ports(self.config)))
+            wires = Wires(machine, len(self.config.store_pes))
             for job in jobs:
                 outcomes.append(await _play(ctx, self.config, wires, job))
 
@@ -163,7 +163,7 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
     results: list[int] = []
     rows: list[tuple[int, ...]] = []
     stored: list[Output] = []
-    pes = observe.store_ports(config)
+    pes = config.store_pes
     limit = observe.quiet_limit(job)
     ctx.set(wires.host_response[1], 1)
     while True:

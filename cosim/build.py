@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 
 import hw
-from cosim import cache, observe, toolchain
+from cosim import cache, toolchain
 from cosim.host import script_words
 from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
@@ -141,7 +141,7 @@ def wave_kind(waves: str | None, tools: Toolchain) -> str | None:
 
 def _parameters(config: MachineConfig) -> list[str]:
     widths = [f"-G{port.upper()}={config.port_bytes(port)}" for port in PORTS]
-    stores = len(observe.store_ports(config))
+    stores = len(config.store_pes)
     return [
         f"-GWARPS={config.warps}",
         *widths,

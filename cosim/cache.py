@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock
 
-from hw.errors import InputError
+from hw.cache import VARIABLE, directory, fingerprint, unwritable
 
-#: Environment variable that names another directory than the user's cache.
-VARIABLE = "JACQUARD_CACHE"
-
-
-def directory() -> Path:
-    """Where results are kept: `$JACQUARD_CACHE`, or `jacquard` in the user's cache directory."""
-    return Path(
-        os.environ.get(VARIABLE) or platformdirs.user_cache_dir("jacquard", appauthor=False)
-    ).absolute()
-
-
-def fingerprint(parts: Iterable[str]) -> str:
-    """Twenty-four hexadecimal digits that stand for a sequence of texts."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode()
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:24]
+__all__ = ["VARIABLE", "cached", "directory", "fingerprint"]
 
 
 def cached(kind: str, key: str, make: Callable[[Path, Path], None]) -> tuple[Path, float]:
@@ -52,9 +32,7 @@ def cached(kind: str, key: str, make: Callable[[Path, Path], None]) -> tuple[Pat
         lock = FileLock(root / f"{key}.lock")
         lock.acquire()
     except OSError as error:
-        raise InputError(
-            f"the cache must be a directory that can be written, not {root}: {error} (set {VARIABLE})"
-        ) from None
+        raise unwritable(root, error) from None
     try:
         if final.is_dir():
             return final, 0.0

@@ -12,7 +12,6 @@ from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output
 from hw import csr
 from hw.assembly import decode
 from hw.config import MachineConfig
-from hw.fabric import Unit
 from hw.isa import Cause
 
 #: Cycles beyond twice the watchdog's after which a machine in which nothing moves is given up.
@@ -53,16 +52,11 @@ def parse_records(data: bytes, warps: int) -> Records:
     )
 
 
-def store_ports(config: MachineConfig) -> tuple[int, ...]:
-    """The PEs of the grid by the number of their store port."""
-    return config.cgra.having(Unit.MEMORY) if config.cgra is not None else ()
-
-
 def parse_stored(data: bytes, config: MachineConfig) -> list[Output]:
     """What the grid stored, as the harness writes it (cosim/harness/recorder.sv)."""
     words = np.frombuffer(data, "<u4").reshape(-1, 4).astype(np.int64)
     cycles = words[:, 0] | (words[:, 1] & 0xFFFF) << 32
-    pes = np.array(store_ports(config), np.int64)[words[:, 1] >> 16]
+    pes = np.array(config.store_pes, np.int64)[words[:, 1] >> 16]
     columns = (cycles, pes, words[:, 2], words[:, 3])
     return list(map(Output._make, zip(*(column.tolist() for column in columns), strict=True)))
 

@@ -31,6 +31,8 @@ ENGINES = ("load_a", "load_b", "load_c", "gemm", "cgra", "store")
 
 #: Fields that are not numbers.
 _OTHERS = ("name", "cgra")
+#: The value of `cgra` in files and settings that takes away the grid of a preset.
+NO_GRID = "none"
 
 
 def _setting(default: int, low: int, high: int, meaning: str, *, power_of_two: bool = False) -> Any:
@@ -214,8 +216,8 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
     """Read a preset by name or a TOML file by path, then apply single settings.
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra`
-    is the name of a fabric, the path of its file (seen from this one), or a table (`hw.fabric.toml`). Raises
-    `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
+    is the name of a fabric, the path of its file (seen from this one), a table (`hw.fabric.toml`), or `none`.
+    Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
     """
     folder = resources.files("hw") / "presets"
     preset = folder / f"{source}.toml"
@@ -241,7 +243,7 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
     if not isinstance(values["name"], str):
         raise InputError(f"{source}: name must be text, not {values['name']!r}")
     if isinstance(grid := values.get("cgra"), str):
-        values["cgra"] = fabrics.load(grid)
+        values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
     elif isinstance(grid, Mapping):
         values["cgra"] = fabrics.from_values(grid, f"{source}: cgra")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, MutableSequence
+from collections.abc import Collection, Iterable, Mapping, MutableSequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -70,9 +70,17 @@ def arguments(
         try:
             execute(kernel.body, {**held, **missing}, dict(scalars))
         except InputError as error:
-            raise InputError(f"{place}: with random arrays ({', '.join(missing)}): {error}") from None
+            which = f"random arrays ({', '.join(missing)}, at most {LARGEST:,} elements each)"
+            raise InputError(f"{place}: with {which}: {error}") from None
         arrays |= {name: array.initial() for name, array in missing.items()}
     return Arguments({name: arrays[name] for name in names}, scalars)
+
+
+def drawn(given: Arguments, names: Collection[str | None]) -> str:
+    """What `arguments` has drawn, for people: scalars and lengths of arrays that are not among `names`."""
+    scalars = [f"{name} = {value}" for name, value in given.scalars.items() if name not in names]
+    arrays = [f"{name}[{len(array)}]" for name, array in given.arrays.items() if name not in names]
+    return ", ".join(scalars + arrays)
 
 
 def _array(place: str, value: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from cosim.settings import MemorySettings
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import Fabric
+from hw.fabric import load as load_fabric
 from jacquard.grid_inputs import Arguments, meaning
 from jacquard.program_run import Prepared, ProgramResult, prepare, run_prepared
 from sw.cgra.launch_arrays import Extent
@@ -28,6 +29,8 @@ from sw.ir.program import Program
 
 #: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
 BASE, BASE_SETTINGS = "test", {"load_c_bytes": 32, "store_bytes": 16}
+#: The grid where neither a command nor the machine names one.
+FABRIC = "mesh4x4"
 #: Scratchpad and output buffer have at least so many bytes, so that kernels share machines.
 BUFFER_BYTES = 1 << 15
 #: Instruction words of a warp: a launch may have many scalars.
@@ -38,6 +41,15 @@ def base_machine(source: str | None = None, settings: Mapping[str, Any] | None =
     """The machine around the grid: a preset or file, `BASE` where none is named, with single settings."""
     own = BASE_SETTINGS if source is None else {}
     return load(source or BASE, own | dict(settings or {}))
+
+
+def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int] | None) -> Fabric:
+    """The grid: a preset or file in the given size; where none is named the machine's own, or `FABRIC`."""
+    if source is None and base.cgra is not None:
+        if size is not None:
+            raise InputError(f"--grid needs --fabric: the machine has the grid {base.cgra.name!r} already")
+        return base.cgra
+    return load_fabric(source or FABRIC, size)
 
 
 def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], MachineConfig]:

@@ -17,13 +17,14 @@ import numpy as np
 from cosim.job import Output
 from cosim.model.checks import NEVER, Fault, engine_fault
 from cosim.model.gemm import Drains
-from cosim.model.grid_code import ACC, OUT, SCRATCH, registers
+from cosim.model.grid_code import registers
 from cosim.model.grid_conflicts import SCRATCHPAD, Busy
 from cosim.model.grid_loading import KEEP, Loaded, array_fault, load, patched
 from cosim.model.grid_steps import Numbers, Work, execute, play
 from cosim.model.sharing import Operation
 from cosim.model.storer import Storer
 from hw.config import ENGINES, MachineConfig
+from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, Cause
 from sw.functional import Memories
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hw.fabric import BY_NUMBER, Fabric, Operation, Unit, layout
-from hw.fabric.bitstream import NOTHING, PATCHED, Configuration, Entry
+from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from sw.dfg.operations import OPERATIONS
 
 MASK = 0xFFFFFFFF
-#: Spaces of arrays, by number.
-ACC, SCRATCH, OUT = 0, 1, 2
 
 
 class Site(NamedTuple):

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from cosim.model.gemm import Drains
-from cosim.model.grid_code import ACC, SCRATCH
 from cosim.model.grid_steps import Resource
 from cosim.model.storer import Storer
+from hw.fabric.bitstream import ACC, SCRATCH
 
 SCRATCHPAD = Resource(SCRATCH, 0)
 #: A cycle behind all others.

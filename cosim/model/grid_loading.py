@@ -10,16 +10,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosim.model.grid_code import ACC, MASK, OUT, SCRATCH, Code, code_of
+from cosim.model.grid_code import MASK, Code, code_of
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import (
+    ACC,
     ELEMENT_BYTES,
     HEADER_WORDS,
     MAGIC,
     NOTHING,
+    OUT,
     PATCHED,
+    SCRATCH,
     VERSION,
     ArrayEntry,
     Configuration,

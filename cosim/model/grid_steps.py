@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosim.model.grid_code import ACC, MASK, OUT, SCRATCH, Code, Site, signed
+from cosim.model.grid_code import MASK, Code, Site, signed
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENT_BYTES, ArrayEntry, Configuration
+from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry, Configuration
 
 #: More steps than this in one launch count as one that does not end.
 STEP_LIMIT = 50_000_000

@@ -21,11 +21,12 @@ from cosim.model.memory_port import Port
 from cosim.model.rows import RowBeats
 from cosim.model.sharing import MASK, Operation
 from hw.config import ENGINES, MachineConfig
+from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, TIMING, Cause
 
 STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].index
 #: Spaces by the operation that reads them.
-SPACES = {"store": 0, "store_scratch": 1, "store_out": 2}
+SPACES = {"store": ACC, "store_scratch": SCRATCH, "store_out": OUT}
 
 
 class State(NamedTuple):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import crc, enum, stream
+from amaranth.lib import enum, stream
+from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr, isa
@@ -114,14 +115,7 @@ class Host(Component):
         address, warp = Signal(words), Signal(32 - words)
         checked, ok, idle = Signal(warps), Signal(), Signal()
         whole, some = Signal(), Signal()  # the words since PROGRAM_ADDRESS: from pc 0 on; any
-        m.submodules.check = check = crc.Algorithm(
-            crc_width=32,
-            polynomial=0x04C11DB7,
-            initial_crc=0xFFFFFFFF,
-            reflect_input=True,
-            reflect_output=True,
-            xor_output=0xFFFFFFFF,
-        )(data_width=32).create()
+        m.submodules.check = check = CRC32_ETHERNET(data_width=32).create()
         write = writes["PROGRAM_DATA"] & idle
         m.d.comb += [
             idle.eq((state == State.IDLE) | (state == State.DONE)),

@@ -18,8 +18,10 @@ HEADER_WORDS = 6
 SCALARS = 14
 #: What a patch replaces, by number.
 PATCHED = ("const", "init", "base", "length")
-#: Spaces of arrays, and their elements, by number; bytes of an element.
+#: Spaces of arrays by number, and their numbers.
 SPACES = ("accumulator", "scratchpad", "output buffer")
+ACC, SCRATCH, OUT = range(len(SPACES))
+#: Elements of arrays by number, and their bytes.
 ELEMENTS = ("int32", "int8", "uint8")
 ELEMENT_BYTES = (4, 1, 1)
 #: Most words in all: what a header can count and the largest scratchpad holds.

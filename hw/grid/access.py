@@ -7,13 +7,12 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
+from hw.fabric.bitstream import ELEMENTS, OUT
 from hw.fabric.layout import ARRAYS
 from hw.grid.units import WIDTH
 
-#: Spaces of arrays by number.
-ACC, SCRATCH, OUT = 0, 1, 2
 #: Elements of arrays by number.
-INT32, INT8, UINT8 = 0, 1, 2
+INT32, INT8, UINT8 = range(len(ELEMENTS))
 BASE_BITS = 24
 ARRAY_BITS = (ARRAYS - 1).bit_length()
 

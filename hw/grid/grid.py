@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data
 from amaranth.lib.wiring import Component, Out, connect, flipped
 
 from hw.cgra import CgraPort
@@ -33,10 +34,13 @@ class Grid(Component):
         with_memory = fabric.having(Unit.MEMORY)
         m.submodules.ports = ports = Ports(self._config, len(with_memory))
         pes = self.pes
+        word, entry = self._entry(m, control)
         for number, pe in enumerate(pes):
             m.submodules[f"pe{number}"] = pe
-            self._configure(m, control, number, pe)
+            self._configure(m, control, number, pe, word)
             m.d.comb += [
+                pe.write_at.eq(entry.context),
+                pe.data.eq(entry.data),
                 pe.context.eq(control.context),
                 pe.read.eq(control.read),
                 pe.moment.eq(control.moment),
@@ -82,22 +86,30 @@ class Grid(Component):
         return pes[source].links_out.word_select(place, WIDTH)
 
     @staticmethod
-    def _configure(m: Module, control: Control, number: int, pe: ProcessingElement) -> None:
-        """What the loader and patches write into a PE."""
+    def _entry(m: Module, control: Control) -> tuple[Signal, Signal]:
+        """Which words of an entry the loader writes now, and where loader or patch write what."""
         placed, patch = control.placed, control.patch
-        const = pe.layout.field_words
-        writes = [placed.entry & (placed.pe == number) & (placed.word == i) for i in range(pe.layout.words)]
-        patched = patch.pe == number
-        writes[const] |= patch.const & patched
-        writes[const + 1] |= patch.init & patched
-        patching = patch.const | patch.init
-        m.d.comb += [pe.write.eq(Cat(*writes))]
-        with m.If(patching):
-            m.d.comb += [pe.write_at.eq(patch.context), pe.data.eq(patch.data)]
+        word = Signal(1 << len(placed.word))
+        entry = Signal(data.StructLayout({"context": len(placed.context), "data": WIDTH}))
+        with m.If(placed.entry):
+            m.d.comb += word.eq(1 << placed.word)
+        with m.If(patch.const | patch.init):
+            m.d.comb += [entry.context.eq(patch.context), entry.data.eq(patch.data)]
         with m.Else():
-            m.d.comb += [pe.write_at.eq(placed.context), pe.data.eq(placed.data)]
+            m.d.comb += [entry.context.eq(placed.context), entry.data.eq(placed.data)]
+        return word, entry
+
+    @staticmethod
+    def _configure(m: Module, control: Control, number: int, pe: ProcessingElement, word: Signal) -> None:
+        """What the loader and patches write into a PE; `word` says which words of an entry."""
+        placed, patch = control.placed, control.patch
+        const, mine = pe.layout.field_words, Signal(name=f"mine{number}")
+        patched = Signal(2, name=f"patched{number}")
+        m.d.comb += mine.eq(placed.pe == number)
+        with m.If(patch.pe == number):
+            m.d.comb += patched.eq(Cat(patch.const, patch.init))
+        m.d.comb += pe.write.eq(Mux(mine, word, 0) | (patched << const))
         if Unit.TABLE in pe.kind.units:
-            mine = placed.pe == number
             m.d.comb += [
                 pe.table_clear.eq(control.clear),
                 pe.table_write.begin.eq(placed.head & mine),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import crc, data, enum
+from amaranth.lib import data, enum
+from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
@@ -75,6 +76,36 @@ def placed_layout(fabric: Fabric) -> data.StructLayout:
             "data": WIDTH,
         }
     )
+
+
+class _Position:
+    """Where in a bitstream a word is; `wrong`: one before is not right; `found`: it is not right itself."""
+
+    def __init__(self, placed: data.View[data.StructLayout], scratch_bytes: int):
+        self.section = Signal(Section)
+        self.wrong, self.found = Signal(), Signal()
+        #: The array, the word of the header, or the patch.
+        self.item = Signal(len(placed.item))
+        #: Words of the table section to come.
+        self.tables = Signal(scratch_bytes.bit_length())
+        #: Words of the present table to come, and the place of the next one.
+        self.table_left, self.table_at = Signal(16), Signal(14)
+        #: The PE of the present table, the least that the next one may have.
+        self.table_pe, self.next_pe = Signal(len(placed.pe)), Signal(17)
+        #: PE, context and word of an entry.
+        self.pe, self.context = Signal(len(placed.pe)), Signal(len(placed.context))
+        self.number = Signal(len(placed.word))
+
+    def restart(self, m: Module) -> None:
+        """Back to the first word."""
+        m.d.sync += [self.section.eq(Section.HEADER), self.wrong.eq(0)]
+        for count in (self.item, self.table_left, self.pe, self.context, self.number, self.next_pe):
+            m.d.sync += count.eq(0)
+
+
+def _after_patches(some_tables: Value) -> Value:
+    """The section behind the patches."""
+    return Mux(some_tables, Section.TABLES, Section.ENTRIES)
 
 
 class Loader(Component):
@@ -194,109 +225,113 @@ class Loader(Component):
 
     def _place(self, m: Module, arriving: Value, fresh: Value, final: Value) -> None:
         """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
-        fabric, settings, placed = self._fabric, self.settings, self.placed
         word, valid, end = Signal(WIDTH), Signal(), Signal()
         m.d.sync += [valid.eq(fresh), end.eq(final)]
         with m.If(fresh):
             m.d.sync += word.eq(arriving)
-        m.submodules.crc = check = crc.Algorithm(
-            crc_width=32,
-            polynomial=0x04C11DB7,
-            initial_crc=0xFFFFFFFF,
-            reflect_input=True,
-            reflect_output=True,
-            xor_output=0xFFFFFFFF,
-        )(data_width=WIDTH).create()
+        m.submodules.crc = check = CRC32_ETHERNET(data_width=WIDTH).create()
         m.d.comb += [check.start.eq(self.begin), check.valid.eq(valid & ~end), check.data.eq(word)]
-
-        section = Signal(Section)
-        wrong, found = Signal(), Signal()
+        at = _Position(self.placed, self._config.scratch_bytes)
         m.d.comb += [
             self.verdict.eq(valid & end),
-            self.bad.eq(wrong | (section != Section.CHECK) | (word != check.crc)),
-            placed.data.eq(word),
+            self.bad.eq(at.wrong | (at.section != Section.CHECK) | (word != check.crc)),
         ]
-        item = Signal(len(placed.item))
-        rest_bits = self._config.scratch_bytes.bit_length()
-        tables = Signal(rest_bits)  # words of the table section to come
-        table_left, table_at = Signal(16), Signal(14)
-        pe, context, number = Signal(len(placed.pe)), Signal(len(placed.context)), Signal(len(placed.word))
-        table_pe, next_pe = Signal(len(placed.pe)), Signal(17)
-        head = TableHead(word)
-        m.d.comb += [
-            placed.item.eq(item),
-            placed.context.eq(context),
-            placed.word.eq(number),
-            placed.address.eq(table_at),
-            placed.entry.eq(valid & (section == Section.ENTRIES) & ~end),
-            placed.array.eq(valid & (section == Section.ARRAYS)),
-            placed.patch.eq(valid & (section == Section.PATCHES)),
-            placed.head.eq(valid & (section == Section.TABLES) & (table_left == 0)),
-            placed.table.eq(valid & (section == Section.TABLES) & (table_left != 0) & ~wrong),
-            placed.pe.eq(pe),
-        ]
-        with m.If(section == Section.TABLES):
-            m.d.comb += placed.pe.eq(Mux(table_left == 0, head.pe, table_pe))
-
-        def after_arrays(some_tables: Value) -> Value:
-            behind = Mux(some_tables, Section.TABLES, Section.ENTRIES)
-            return Mux(settings.patches != 0, Section.PATCHES, behind)
-
+        self._tell(m, at, word, valid, end)
         with m.If(valid):
-            with m.Switch(section):
+            with m.Switch(at.section):
                 with m.Case(Section.HEADER):
-                    m.d.sync += item.eq(item + 1)
-                    with m.If(item == HEADER_WORDS - 1):
-                        some = word != 0
-                        m.d.sync += [
-                            item.eq(0),
-                            tables.eq(word),
-                            section.eq(Mux(settings.arrays != 0, Section.ARRAYS, after_arrays(some))),
-                        ]
-                        m.d.comb += found.eq(word[rest_bits:].any())
+                    self._in_header(m, at, word)
                 with m.Case(Section.ARRAYS):
-                    m.d.sync += item.eq(item + 1)
-                    with m.If(item == (settings.arrays << 1) - 1):
-                        m.d.sync += [item.eq(0), section.eq(after_arrays(tables != 0))]
+                    self._in_arrays(m, at)
                 with m.Case(Section.PATCHES):
-                    m.d.sync += item.eq(item + 1)
-                    m.d.comb += found.eq(~self._patch_possible(Patch(word)))
-                    with m.If(item == settings.patches - 1):
-                        m.d.sync += section.eq(Mux(tables != 0, Section.TABLES, Section.ENTRIES))
+                    self._in_patches(m, at, word)
                 with m.Case(Section.TABLES):
-                    m.d.sync += tables.eq(tables - 1)
-                    with m.If(table_left == 0):
-                        m.d.sync += [
-                            table_left.eq(head.words),
-                            table_at.eq(0),
-                            table_pe.eq(head.pe),
-                            next_pe.eq(head.pe + 1),
-                        ]
-                        m.d.comb += found.eq(
-                            (head.words == 0)
-                            | (head.words >= tables)
-                            | (head.words > self._table_words(m, head.pe))
-                            | (head.pe < next_pe)
-                        )
-                    with m.Else():
-                        m.d.sync += [table_left.eq(table_left - 1), table_at.eq(table_at + 1)]
-                    with m.If(tables == 1):
-                        m.d.sync += section.eq(Section.ENTRIES)
+                    self._in_tables(m, at, word)
                 with m.Case(Section.ENTRIES):
-                    m.d.sync += number.eq(number + 1)
-                    with m.If(number == self._last_word(m, pe)):
-                        m.d.sync += [number.eq(0), context.eq(context + 1)]
-                        with m.If(context == settings.ii - 1):
-                            m.d.sync += [context.eq(0), pe.eq(pe + 1)]
-                            with m.If(pe == fabric.size - 1):
-                                m.d.sync += section.eq(Section.CHECK)
+                    self._in_entries(m, at)
                 with m.Default():
-                    m.d.sync += section.eq(Section.OVER)
-            with m.If(found):
-                m.d.sync += wrong.eq(1)
+                    m.d.sync += at.section.eq(Section.OVER)
+            with m.If(at.found):
+                m.d.sync += at.wrong.eq(1)
         with m.If(self.begin):
-            m.d.sync += [section.eq(Section.HEADER), wrong.eq(0)]
-            m.d.sync += [x.eq(0) for x in (item, table_left, pe, context, number, next_pe)]
+            at.restart(m)
+
+    def _tell(self, m: Module, at: _Position, word: Signal, valid: Signal, end: Signal) -> None:
+        """`placed`: the word and where it goes."""
+        placed = self.placed
+        in_table = at.section == Section.TABLES
+        m.d.comb += [
+            placed.data.eq(word),
+            placed.item.eq(at.item),
+            placed.context.eq(at.context),
+            placed.word.eq(at.number),
+            placed.address.eq(at.table_at),
+            placed.entry.eq(valid & (at.section == Section.ENTRIES) & ~end),
+            placed.array.eq(valid & (at.section == Section.ARRAYS)),
+            placed.patch.eq(valid & (at.section == Section.PATCHES)),
+            placed.head.eq(valid & in_table & (at.table_left == 0)),
+            placed.table.eq(valid & in_table & (at.table_left != 0) & ~at.wrong),
+            placed.pe.eq(at.pe),
+        ]
+        with m.If(in_table):
+            m.d.comb += placed.pe.eq(Mux(at.table_left == 0, TableHead(word).pe, at.table_pe))
+
+    def _in_header(self, m: Module, at: _Position, word: Signal) -> None:
+        """Counts to the last word of the header, which says how long the tables are."""
+        m.d.sync += at.item.eq(at.item + 1)
+        with m.If(at.item == HEADER_WORDS - 1):
+            parts = Mux(self.settings.arrays != 0, Section.ARRAYS, self._after_arrays(word != 0))
+            m.d.sync += [at.item.eq(0), at.tables.eq(word), at.section.eq(parts)]
+            m.d.comb += at.found.eq(word[len(at.tables) :].any())
+
+    def _in_arrays(self, m: Module, at: _Position) -> None:
+        """Two words for each array."""
+        m.d.sync += at.item.eq(at.item + 1)
+        with m.If(at.item == (self.settings.arrays << 1) - 1):
+            m.d.sync += [at.item.eq(0), at.section.eq(self._after_arrays(at.tables != 0))]
+
+    def _in_patches(self, m: Module, at: _Position, word: Signal) -> None:
+        """One word for each patch."""
+        m.d.sync += at.item.eq(at.item + 1)
+        m.d.comb += at.found.eq(~self._patch_possible(Patch(word)))
+        with m.If(at.item == self.settings.patches - 1):
+            m.d.sync += at.section.eq(_after_patches(at.tables != 0))
+
+    def _in_tables(self, m: Module, at: _Position, word: Signal) -> None:
+        """A head, then the words that it counts, until the section is over."""
+        head = TableHead(word)
+        m.d.sync += at.tables.eq(at.tables - 1)
+        with m.If(at.table_left == 0):
+            m.d.sync += [
+                at.table_left.eq(head.words),
+                at.table_at.eq(0),
+                at.table_pe.eq(head.pe),
+                at.next_pe.eq(head.pe + 1),
+            ]
+            m.d.comb += at.found.eq(
+                (head.words == 0)
+                | (head.words >= at.tables)
+                | (head.words > self._table_words(m, head.pe))
+                | (head.pe < at.next_pe)
+            )
+        with m.Else():
+            m.d.sync += [at.table_left.eq(at.table_left - 1), at.table_at.eq(at.table_at + 1)]
+        with m.If(at.tables == 1):
+            m.d.sync += at.section.eq(Section.ENTRIES)
+
+    def _in_entries(self, m: Module, at: _Position) -> None:
+        """Words of an entry, entries of a PE by context, PEs."""
+        m.d.sync += at.number.eq(at.number + 1)
+        with m.If(at.number == self._last_word(m, at.pe)):
+            m.d.sync += [at.number.eq(0), at.context.eq(at.context + 1)]
+            with m.If(at.context == self.settings.ii - 1):
+                m.d.sync += [at.context.eq(0), at.pe.eq(at.pe + 1)]
+                with m.If(at.pe == self._fabric.size - 1):
+                    m.d.sync += at.section.eq(Section.CHECK)
+
+    def _after_arrays(self, some_tables: Value) -> Value:
+        """The section behind the arrays."""
+        return Mux(self.settings.patches != 0, Section.PATCHES, _after_patches(some_tables))
 
     def _patch_possible(self, patch: Value) -> Value:
         """Whether a patch names something that there is."""

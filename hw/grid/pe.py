@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
@@ -113,18 +113,17 @@ class RegisterFile(Component):
             return m
         m.submodules.words = words = memory.Memory(shape=WIDTH, depth=self._registers, init=[])
         write, read = words.write_port(), words.read_port(domain="comb")
-        known = [Signal(name=f"known{i}") for i in range(self._registers)]
+        known = Signal(self._registers)
         write_at, read_at = self._within(self.write_at), self._within(self.read_at)
         m.d.comb += [
             write.en.eq(self.enable),
             write.addr.eq(write_at),
             write.data.eq(self.value),
             read.addr.eq(read_at),
-            self.register.eq(Mux(Array(known)[read_at], read.data, 0)),
+            self.register.eq(Mux(known.bit_select(read_at, 1), read.data, 0)),
         ]
-        for i, flag in enumerate(known):
-            with m.If(self.enable & (write_at == i)):
-                m.d.sync += flag.eq(1)
+        with m.If(self.enable):
+            m.d.sync += known.eq(known | (1 << write_at))
         return m
 
     def _within(self, number: Value) -> Value:
@@ -224,36 +223,32 @@ class ProcessingElement(Component):
         self._units(m, contexts, fields, operands, holds, happens, y, y2)
 
         # Registers.
-        following: dict[str, Value] = {}
-        enables: dict[str, Value] = {}
-        for name, names in self.layout.sources.items():
-            if name not in operands:
-                known = fields[name] if len(names) == 1 << len(fields[name]) else None
-                some = fields[name] != 0
-                if known is None:
-                    some &= fields[name] < len(names)
-                enables[name] = self.advance & some
-                kept = Const(0, WIDTH)  # not used: the register is not enabled
-                following[name] = self._choose(
-                    m, name, fields[name], [kept, *(sources[s] for s in names[1:])]
-                )
-        with m.If(enables["result"]):
-            m.d.sync += result.eq(following["result"])
-        outs = []
-        for i in range(len(self._fabric.outgoing[self._pe])):
-            link = Signal(WIDTH, name=f"link{i}")
-            with m.If(enables[f"out{i}"]):
-                m.d.sync += link.eq(following[f"out{i}"])
-            outs.append(link)
+        taken = {
+            name: [sources[s] for s in names[1:]]
+            for name, names in self.layout.sources.items()
+            if name not in operands
+        }
+        self._take(m, result, fields["result"], taken["result"])
+        outs = [Signal(WIDTH, name=f"link{i}") for i in range(len(self._fabric.outgoing[self._pe]))]
+        for i, link in enumerate(outs):
+            self._take(m, link, fields[f"out{i}"], taken[f"out{i}"])
         m.d.comb += self.links_out.eq(Cat(*outs))
         if self.kind.registers:
+            select, values = fields["write"], taken["write"]
             m.d.comb += [
-                registers.enable.eq(enables["write"]),
-                registers.value.eq(following["write"]),
+                registers.enable.eq(self.advance & (select != 0) & (select <= len(values))),
+                registers.value.eq(self._choose(m, "write", select, [Const(0, WIDTH), *values])),
                 registers.write_at.eq(fields.get("write_at", 0)),
                 registers.read_at.eq(fields.get("read_at", 0)),
             ]
         return m
+
+    def _take(self, m: Module, register: Signal, select: Value, sources: Sequence[Value]) -> None:
+        """A register that takes one of these, numbered from 1, when the step ends; or keeps its value."""
+        with m.If(self.advance), m.Switch(select):
+            for i, source in enumerate(sources, start=1):
+                with m.Case(i):
+                    m.d.sync += register.eq(source)
 
     @staticmethod
     def _choose(m: Module, name: str, select: Value, sources: Sequence[Value]) -> Value:

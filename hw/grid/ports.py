@@ -10,7 +10,8 @@ from hw.bits import log2
 from hw.bits import low as low_bits
 from hw.cgra import store_layout
 from hw.config import BufferShape, MachineConfig
-from hw.grid.access import ACC, INT8, INT32, OUT, SCRATCH, access_layout
+from hw.fabric.bitstream import ACC, OUT, SCRATCH
+from hw.grid.access import INT8, INT32, access_layout
 from hw.grid.units import WIDTH
 from hw.memory.accumulator import BankedRowRead
 from hw.memory.buffer import BankedWrite, WordRead

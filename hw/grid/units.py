@@ -43,35 +43,25 @@ class Alu(Component):
         left, right = Signal(WIDTH), Signal(WIDTH)
         total = Signal(WIDTH)
         absolute = is_operation(self.op, "abs")
+        addend = Signal(WIDTH)
         m.d.comb += [
+            addend.eq(Mux(absolute, a, b)),
             negative.eq(a[-1]),
             subtract.eq(Mux(absolute, negative, ~is_operation(self.op, "add"))),
             left.eq(Mux(absolute, 0, a)),
-            right.eq(Mux(absolute, a, b) ^ subtract.replicate(WIDTH)),
+            right.eq(Mux(subtract, ~addend, addend)),
             total.eq(left + right + subtract),
         ]
         less, equal = Signal(), Signal()
         m.d.comb += [less.eq(Mux(a[-1] ^ b[-1], a[-1], total[-1])), equal.eq(a == b)]
-        # One shifter; to the left is to the right with the bits the other way round.
-        source, moved = Signal(WIDTH), Signal(WIDTH)
-        to_left = is_operation(self.op, "shl")
-        fill = a[-1] & is_operation(self.op, "shr")
-        m.d.comb += [
-            source.eq(Mux(to_left, a[::-1], a)),
-            moved.eq(Cat(source, fill.replicate(WIDTH)) >> b[:5]),
-        ]
-        zeros = Signal(range(WIDTH + 1))
-        m.d.comb += zeros.eq(WIDTH)
-        for i in range(WIDTH):
-            with m.If(a[i]):
-                m.d.comb += zeros.eq(WIDTH - 1 - i)
+        moved, zeros = self._shift(m), self._leading_zeros(m)
         values = {
             "add": total,
             "sub": total,
             "and": a & b,
             "or": a | b,
             "xor": a ^ b,
-            "shl": moved[::-1],
+            "shl": moved,
             "shr": moved,
             "shr_logical": moved,
             "lt": less,
@@ -93,6 +83,38 @@ class Alu(Component):
                 with m.Case(OPERATIONS[name].number):
                     m.d.comb += self.y.eq(value)
         return m
+
+    def _shift(self, m: Module) -> Value:
+        """A turn to the right for both directions; bits that come from the other end are replaced."""
+        amount = self.b[:5]
+        left, fill = Signal(), Signal()
+        turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        ones = Const((1 << WIDTH) - 1, WIDTH)
+        m.d.comb += [
+            left.eq(is_operation(self.op, "shl")),
+            fill.eq(self.a[-1] & is_operation(self.op, "shr")),
+            turned.eq(Cat(self.a, self.a) >> Mux(left, -amount, amount)[:5]),
+            kept.eq(Mux(left, (ones << amount)[:WIDTH], ones >> amount)),
+            moved.eq((turned & kept) | Mux(fill, ~kept, 0)),
+        ]
+        return moved
+
+    def _leading_zeros(self, m: Module) -> Value:
+        """By halves: where the upper one is 0, its bits count, and the lower one is looked at."""
+        rest: Value = self.a
+        counts: list[Value] = []
+        while len(rest) > 1:
+            half = len(rest) // 2
+            empty, following = Signal(name=f"empty{half}"), Signal(half, name=f"half{half}")
+            m.d.comb += [
+                empty.eq(rest[half:] == 0),
+                following.eq(Mux(empty, rest[:half], rest[half:])),
+            ]
+            counts.insert(0, empty)
+            rest = following
+        zeros = Signal(range(WIDTH + 1))
+        m.d.comb += zeros.eq(Cat(*counts) + ~rest[0])
+        return zeros
 
 
 class Multiplier(Component):
@@ -129,19 +151,22 @@ class Multiplier(Component):
                 amount.eq(Mux(is_operation(self.op, "mul"), 0, self.c[:_SHIFT_BITS])),
                 even.eq(is_operation(self.op, "mul_shift_round_even")),
             ]
-        # A zero below the product: what is there after shifting is the highest bit that was shifted out.
-        current: Value = Cat(Const(0, 1), product)
+        # `half` is the highest bit that was shifted out, `lost` tells of the others.
+        current, half = product, Signal()
         lost: list[Value] = []
         for stage in reversed(range(_SHIFT_BITS)):
-            step = 1 << stage
-            following = Signal(2 * WIDTH + 1, name=f"shifted{stage}")
-            lost.append(amount[stage] & current[:step].any())
-            m.d.comb += following.eq(Mux(amount[stage], current.as_signed() >> step, current))
-            current = following
-        floor, half, rest, up = Signal(WIDTH), Signal(), Signal(), Signal()
+            # A shift by one bit of the amount, as an operator: simulators are quick with it.
+            step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
+            following, out = Signal(2 * WIDTH, name=f"shifted{stage}"), Signal(name=f"out{stage}")
+            lost.append(amount[stage] & (half | current[: step - 1].any()))
+            m.d.comb += [
+                following.eq(current.as_signed() >> by),
+                out.eq(Mux(amount[stage], current[step - 1], half)),
+            ]
+            current, half = following, out
+        floor, rest, up = Signal(WIDTH), Signal(), Signal()
         m.d.comb += [
-            floor.eq(current[1:]),
-            half.eq(current[0]),
+            floor.eq(current),
             rest.eq(Cat(*lost).any()),
             up.eq(half & (~even | rest | floor[0])),
             self.y2.eq(Mux(valid, floor + up, 0)),

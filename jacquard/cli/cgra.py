@@ -15,12 +15,11 @@ from cosim.backends import BACKENDS, simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig, parse_setting
 from hw.errors import InputError
-from hw.fabric import load as load_fabric
-from jacquard.cli.options import as_json, by_port, changes, memories, note, print_json
+from jacquard.cli.options import as_json, by_port, changes, grid_size, memories, note, print_json
 from jacquard.cli.programs import print_after
 from jacquard.cli.run import read_inputs
 from jacquard.files import atomic, check_writable, write_text
-from jacquard.grid_inputs import arguments
+from jacquard.grid_inputs import arguments, drawn
 from sw.dfg.graph import Graph
 from sw.dfg.python import from_function
 
@@ -36,16 +35,6 @@ def command() -> None:
     """Kernels on the grid of processing elements."""
 
 
-def grid_size(text: str | None) -> tuple[int, int] | None:
-    """Rows and columns out of `RxC`."""
-    if text is None:
-        return None
-    rows, sign, cols = text.partition("x")
-    if not sign or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in (rows, cols)):
-        raise InputError(f"--grid must be ROWSxCOLS with whole numbers, not {text!r}")
-    return int(rows), int(cols)
-
-
 def function_of(text: str) -> tuple[str, str]:
     """File and function out of `FILE.py:function`."""
     file, sign, name = text.rpartition(":")
@@ -56,7 +45,11 @@ def function_of(text: str) -> tuple[str, str]:
 
 @command.command("run")
 @click.argument("kernel", metavar="FILE.py:FUNCTION")
-@click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="The grid.")
+@click.option(
+    "--fabric",
+    metavar="PRESET|FILE.toml",
+    help="The grid.  [default: that of --hw and --set, else mesh4x4]",
+)
 @click.option("--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric.")
 @click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
@@ -84,7 +77,7 @@ def function_of(text: str) -> tuple[str, str]:
 @as_json
 def run(
     kernel: str,
-    fabric: str,
+    fabric: str | None,
     grid: str | None,
     hw: str | None,
     settings: tuple[str, ...],
@@ -99,7 +92,7 @@ def run(
     of the grid among them, with the cycle model's. What --inputs does not give is random.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
+    from jacquard.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
     from jacquard.report.kernel import print_kernel
 
     file, name = function_of(kernel)
@@ -109,9 +102,11 @@ def run(
     parsed = from_function(file, name)
     given = {} if rest["inputs"] is None else read_inputs(rest["inputs"])
     values = arguments(parsed, given, rest["iterations"], seed)
-    make = machine(
-        base_machine(hw, dict(parse_setting(text) for text in settings)), load_fabric(fabric, grid_size(grid))
-    )
+    named = {*given, *([] if rest["iterations"] is None else [parsed.iterations])}
+    if random := drawn(values, named):
+        note(f"drawn from seed {seed}: {random}")
+    base = base_machine(hw, dict(parse_setting(text) for text in settings))
+    make = machine(base, chosen_fabric(base, fabric, grid_size(grid)))
 
     def memory(config: MachineConfig) -> MemorySettings:
         return MemorySettings.of(

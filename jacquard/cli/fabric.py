@@ -14,8 +14,7 @@ from hw.errors import InputError
 from hw.fabric import Fabric, layout, load, to_toml
 from hw.fabric.bitstream import entry_words
 from hw.fabric.draw import to_svg
-from jacquard.cli.cgra import grid_size
-from jacquard.cli.options import as_json, note, print_json
+from jacquard.cli.options import as_json, grid_size, note, print_json
 from jacquard.files import write_text
 
 

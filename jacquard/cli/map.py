@@ -13,8 +13,7 @@ from rich.text import Text
 
 from hw.fabric import load
 from hw.fabric.bitstream import to_bytes
-from jacquard.cli.cgra import grid_size
-from jacquard.cli.options import as_json, note, print_json
+from jacquard.cli.options import as_json, grid_size, note, print_json
 from jacquard.files import atomic, check_writable, write_text
 
 if TYPE_CHECKING:

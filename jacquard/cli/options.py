@@ -79,6 +79,16 @@ def sizes(option: str, text: str, count: int | None) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split("x"))
 
 
+def grid_size(text: str | None) -> tuple[int, int] | None:
+    """Rows and columns out of `RxC`."""
+    if text is None:
+        return None
+    rows, sign, cols = text.partition("x")
+    if not sign or not all(part.isascii() and part.isdigit() and len(part) < 4 for part in (rows, cols)):
+        raise InputError(f"--grid must be ROWSxCOLS with whole numbers, not {text!r}")
+    return int(rows), int(cols)
+
+
 def as_json(function: F) -> F:
     """`--json`."""
     return click.option("--json", "json_", is_flag=True, help="Print one JSON object on stdout.")(function)

@@ -7,7 +7,7 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 
 from hw.errors import InputError
-from hw.fabric.bitstream import PATCHED, SPACES, ArrayEntry, Configuration, Entry, Patch
+from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch
 from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
@@ -60,10 +60,9 @@ def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
     for node in mapping.graph.nodes:
         if node.memory and mapping.graph.unit(node) is Unit.MEMORY:
             written = node.op == "store" or (
-                node.memory.name in found and found[node.memory.name].space == SPACES.index("output buffer")
+                node.memory.name in found and found[node.memory.name].space == OUT
             )
-            space = SPACES.index("output buffer" if written else "scratchpad")
-            found[node.memory.name] = ArrayEntry(space, 0, 0, 0)
+            found[node.memory.name] = ArrayEntry(OUT if written else SCRATCH, 0, 0, 0)
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import PATCHED, SPACES, ArrayEntry, Configuration, Patch, encode
+from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Patch, encode
 from hw.fabric.layout import ARRAYS
 from sw.cgra.encode import configuration
 from sw.cgra.search import Event, Outcome, map_graph
@@ -17,7 +17,6 @@ from sw.dfg.graph import Edge, Graph, Memory, Node
 
 #: Arrays of the graph that copies words, and how many words it copies in an iteration.
 SOURCE, TARGET, COPIED = "source", "target", 2
-SCRATCH, OUT = SPACES.index("scratchpad"), SPACES.index("output buffer")
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENTS, ArrayEntry, encode
+from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry, encode
 from sw.binding import Bound, bind
 from sw.cgra.launch_arrays import Extent, copied_arrays
-from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, OUT, SCRATCH, Mapped, arrays_of, map_graphs
+from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, Mapped, arrays_of, map_graphs
 from sw.cgra.launch_plan import SCALARS, Plan, Planned, Repeat, Run, Scalar
 from sw.cgra.search import Event
 from sw.dfg.graph import Graph

@@ -35,7 +35,7 @@ from sw.dependence.forms import (
     differences,
     whole,
 )
-from sw.dependence.region_map import Branch, Leaf, Node, content
+from sw.dependence.region_map import Branch, Leaf, Node, Part, content, halve
 from sw.dependence.uses import Use, tight_facts
 
 #: Later certain writes with symbolic bounds that are remembered on a walk.
@@ -56,12 +56,12 @@ def seen(
 ) -> dict[Definition, list[Box]]:
     """The definitions that a read may see, with the parts of its region where if `areas` are asked for."""
     found: dict[Definition, list[Box]] = {}
-    hull, one = use.hull, len(use.hull) == 1
+    hull = use.hull
     #: What counts as seen because the budget is used up.
     rest: Definitions = {}
-    if one:
+    if len(hull) == 1:
         root, extents = _down(root, *extents[0], *hull[0])
-    pending: list[tuple[Node, Box, list[Cell]]] = [(root, extents, [])]
+    pending: list[Part] = [(root, extents, [])]
     while pending:
         node, part, above = pending.pop()
         if type(node) is Leaf:
@@ -92,17 +92,7 @@ def seen(
                 rest.update(visible_in(section))
             rest.update(content(node)[0])
             continue
-        if node.over is not REST:
-            above = [*above, node.over]
-        axis, cut = node.axis, node.cut
-        start, stop = hull[axis]
-        low, high = part[axis]
-        if stop > cut:
-            right = ((cut, high),) if one else (*part[:axis], (cut, high), *part[axis + 1 :])
-            pending.append((node.right, right, above))
-        if start < cut:
-            left = ((low, cut),) if one else (*part[:axis], (low, cut), *part[axis + 1 :])
-            pending.append((node.left, left, above))
+        halve(pending, node, part, above, hull)
     for d in rest:
         if areas:
             found.setdefault(d, []).append(_clip(d.hull, hull))

@@ -51,6 +51,8 @@ class Branch:
 Node = Leaf | Branch
 #: Definitions, and whether every chain is one plain definition.
 Content = tuple[Definitions, bool]
+#: A node, the box that it stands for, and the chains that lie on top of it, newest first.
+Part = tuple[Node, Box, list[Cell]]
 
 
 def extent(size: int) -> int:
@@ -271,27 +273,32 @@ def content(node: Node) -> Content:
     return found
 
 
+def halve(pending: list[Part], branch: Branch, extents: Box, above: list[Cell], box: Box) -> None:
+    """Put the halves of a branch that a box meets on a stack, the left one on top."""
+    if branch.over is not REST:
+        above = [*above, branch.over]
+    axis, cut = branch.axis, branch.cut
+    start, stop = box[axis]
+    low, high = extents[axis]
+    one = len(extents) == 1
+    if stop > cut:
+        right = ((cut, high),) if one else (*extents[:axis], (cut, high), *extents[axis + 1 :])
+        pending.append((branch.right, right, above))
+    if start < cut:
+        left = ((low, cut),) if one else (*extents[:axis], (low, cut), *extents[axis + 1 :])
+        pending.append((branch.left, left, above))
+
+
 def pieces(node: Node, extents: Box, box: Box) -> Iterator[tuple[Box, list[Cell]]]:
     """The parts of a box with one chain each, and the chain in sections, newest first."""
-    pending: list[tuple[Node, Box, list[Cell]]] = [(node, extents, [])]
-    one = len(box) == 1
+    pending: list[Part] = [(node, extents, [])]
     while pending:
         node, part, above = pending.pop()
         if type(node) is Leaf:
             yield part, [*above, node.cell] if above else [node.cell]
             continue
         assert type(node) is Branch
-        if node.over is not REST:
-            above = [*above, node.over]
-        axis, cut = node.axis, node.cut
-        start, stop = box[axis]
-        low, high = part[axis]
-        if stop > cut:
-            right = ((cut, high),) if one else (*part[:axis], (cut, high), *part[axis + 1 :])
-            pending.append((node.right, right, above))
-        if start < cut:
-            left = ((low, cut),) if one else (*part[:axis], (low, cut), *part[axis + 1 :])
-            pending.append((node.left, left, above))
+        halve(pending, node, part, above, box)
 
 
 def join(a: Node, b: Node, joiner: Joiner) -> Node:

@@ -15,6 +15,8 @@ from sw.ir.types import BITS, HIGH, LOW
 
 #: Operations that inner loops may become when they are unrolled.
 LARGEST = 1 << 12
+#: What a bound of a loop in a body may be.
+_BOUND = "a number; or range() of only a parameter, or of only a scalar that is set before the loops"
 _EXPRESSION = "an integer, a name, + - * & | ^ << >>, a comparison, and, or, not, `v if c else w`, a call"
 _FUNCTIONS = ", ".join(("min", "max", *CALLS))
 
@@ -148,7 +150,7 @@ class Body:
             raise self.scope.source.unexpected(loop.target, "a name")
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[_, *_] as args, keywords=[]) if len(args) <= 3:
-                bounds = [self.constant(a) for a in args]
+                bounds = [self.constant(a, _BOUND) for a in args]
             case _:
                 raise self.scope.source.unexpected(loop.iter, "range()")
         if len(bounds) == 3 and bounds[2] == 0:
@@ -160,11 +162,11 @@ class Body:
             self.set(loop.target, self.values.number(number))
             self.statements(loop.body)
 
-    def constant(self, node: ast.expr) -> int:
+    def constant(self, node: ast.expr, expected: str = "a number that is known before the loop runs") -> int:
         """An expression that is known here."""
         found = self.values.constant(self.expr(node))
         if found is None:
-            raise self.scope.source.unexpected(node, "a number that is known before the loop runs")
+            raise self.scope.source.unexpected(node, expected)
         return found
 
     # Expressions

@@ -56,7 +56,7 @@ class _Function:
         self.arrays = frozenset(p for p in self.parameters if p in subscripted)
         self.iterations: str | None = None
         self.names = _Names({p: p for p in self.parameters if p not in self.arrays})
-        self.launched = 0
+        self.launched, self.pieces = 0, 0
 
     def kernel(self) -> Kernel:
         """The whole function."""
@@ -157,7 +157,9 @@ class _Function:
         scope.values = {name: builder.values.immediate(v) for name, v in self.names.values.items()}
         Body(scope, builder).statements(statements)
         finals = {n: scope.values[n] for n in assigned(statements) if n in scope.values}
-        graph = builder.graph(self._name(), finals, scope.tables)
+        self.pieces += 1
+        title = f"{self.function.name}.straight.{self.pieces}"
+        graph = builder.graph(title, finals, scope.tables)
         for name, value in finals.items():
             number = builder.values.constant(value)
             self.names.values[name] = name if number is None else number
@@ -185,7 +187,7 @@ class _Function:
         Body(scope, builder).statements(loop.body)
         finals = {n: scope.values[n] for n in changed if n in scope.values}
         self.launched += 1
-        graph = builder.graph(self._name(), finals, scope.tables)
+        graph = builder.graph(f"{self.function.name}.{self.launched}", finals, scope.tables)
         for name in changed:
             if name in self.names.values:
                 self.names.values[name] = name
@@ -237,9 +239,6 @@ class _Function:
         held = builder.values.items[found].immediate
         assert held is not None
         return variable, Count(held)
-
-    def _name(self) -> str:
-        return f"{self.function.name}.{self.launched}" if self.launched else self.function.name
 
     # Results
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import ELEMENT_BYTES, ArrayEntry, parse
+from hw.fabric.bitstream import ELEMENT_BYTES, OUT, ArrayEntry, parse
 from hw.fabric.simulate import Grid, GridError
 from sw.dfg.operations import OPERATIONS
 from sw.functional.errors import NAMES, OperationError
@@ -132,5 +132,5 @@ class _Spaces:
         self._check(_SPACES[array.space], at, size, "write")
         lowest = (value & 0xFFFFFFFF).to_bytes(4, "little")[:size]
         self._bytes(array.space)[at : at + size] = np.frombuffer(lowest, np.uint8)
-        if array.space == _SPACES.index("out"):
+        if array.space == OUT:
             self.memories.known["out"][at : at + size] = True

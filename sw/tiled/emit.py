@@ -22,15 +22,15 @@ Operands = dict[str, Expr]
 
 def emit(plan: Nest, name: str = "kernel") -> Program:
     """The tile program of an arranged problem."""
-    return _Emitter(plan).program(name)
+    return Emitter(plan).program(name)
 
 
 def _interval(start: Expr, length: Expr | int) -> Interval:
     return Interval(start, start + length)
 
 
-class _Emitter:
-    """What the operations of one problem have in common."""
+class Emitter:
+    """What the operations of one problem have in common; what a whole model does otherwise are methods."""
 
     def __init__(self, plan: Nest):
         self.plan = plan
@@ -80,8 +80,16 @@ class _Emitter:
         else:
             body += self.multiply()
         if self.depths["c"] == depth:
-            body += [_loop(self.inner[0], [self.store()])] if self.inner else [self.store()]
+            body += [_loop(self.inner[0], self.finish())] if self.inner else self.finish()
         return body
+
+    def finish(self) -> list[Statement]:
+        """What becomes of an inner tile that is complete."""
+        return [self.store()]
+
+    def label(self, stem: str) -> str:
+        """The label of an operation."""
+        return stem
 
     # Loads
 
@@ -101,9 +109,9 @@ class _Emitter:
         )
         operands |= {"target": target, "load_pitch": Const(self.plan.pitch(x))}
         return Instruction(
-            "LA" if x == "a" else "LB",
+            self.label("LA" if x == "a" else "LB"),
             name,
-            (Region(f"tensor_{x}", box),),
+            (box,),
             (place,),
             LOAD_A if x == "a" else LOAD_B,
             operands=tuple(operands.items()),
@@ -119,13 +127,12 @@ class _Emitter:
         """Size along an axis of what is loaded of a tensor."""
         return size(loops, axis, getattr(self.plan.extent, axis), self.plan.tile(x, axis))
 
-    def load_rows(self, x: str, loops: tuple[Loop, ...]) -> tuple[str, Operands, tuple[Interval, ...]]:
+    def load_rows(self, x: str, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
         """A load of rows of a matrix."""
         place, lanes_first = self.plan.places[x], self.plan.lanes_first(x)
         steps = self.plan.steps[x]
         lanes, depth = self.size(x, _AXIS[x], loops), self.size(x, "k", loops)
         outer, inner = (depth, lanes) if lanes_first else (lanes, depth)
-        row, column = self.coordinates(x, loops)
         operands: Operands = {
             "memory": linear(loops, steps, place.address),
             "outer": outer,
@@ -133,7 +140,12 @@ class _Emitter:
             "load_stride": Const(place.pitch),
         }
         name = f"load_{x}_t" if lanes_first else f"load_{x}"
-        return name, operands, (_interval(row, outer), _interval(column, inner))
+        return name, operands, self.rows_of(x, loops, outer, inner)
+
+    def rows_of(self, x: str, loops: tuple[Loop, ...], outer: Expr, inner: Expr) -> Region:
+        """The region of so many rows of a tensor."""
+        row, column = self.coordinates(x, loops)
+        return Region(f"tensor_{x}", (_interval(row, outer), _interval(column, inner)))
 
     def coordinates(self, x: str, loops: tuple[Loop, ...]) -> tuple[Expr, Expr]:
         """Row and column of a tensor's first element, from the bytes that it moves on."""
@@ -142,7 +154,7 @@ class _Emitter:
         columns = {n: step % place.pitch // place.dtype.itemsize for n, step in steps.items()}
         return linear(loops, rows), linear(loops, columns)
 
-    def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, tuple[Interval, ...]]:
+    def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
         """A load of the patches of a tile of outputs."""
         problem, place, t = self.plan.problem, self.plan.places["b"], self.t
         assert isinstance(problem, Convolution)
@@ -158,9 +170,18 @@ class _Emitter:
         load = patch_load(problem, linear(loops, moves, place.address), place.pitch, rows, cols)
         first = linear(loops, {n: step // place.matrix_bytes for n, step in moves.items()})
         operands = load.operands | {"outer": depth, "load_stride": Const(place.matrix_bytes)}
-        return "load_b_conv", operands, (_interval(first, depth), *load.pixels)
+        return "load_b_conv", operands, self.pixels(first, depth, load.pixels)
+
+    def pixels(self, first: Expr, channels: Expr, box: tuple[Interval, Interval]) -> Region:
+        """The region of the images that a load of patches reads."""
+        return Region("tensor_b", (_interval(first, channels), *box))
 
     # The product
+
+    @property
+    def c_pitch(self) -> int:
+        """Accumulator words between the rows of what the array writes."""
+        return self.plan.c_pitch
 
     def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
         """Rows and columns of the present inner tile, and whether it is there."""
@@ -221,7 +242,7 @@ class _Emitter:
         constants = {
             "gemm_a_pitch": self.plan.pitch("a"),
             "gemm_b_pitch": self.plan.pitch("b"),
-            "gemm_c_pitch": self.plan.c_pitch,
+            "gemm_c_pitch": self.c_pitch,
             "gemm_zero_a": p.zero_a & 0xFF,
             "gemm_zero_b": p.zero_b & 0xFF,
             "gemm_signed": (p.type_a == "int8") | (p.type_b == "int8") << 1,
@@ -233,10 +254,14 @@ class _Emitter:
             first, later = apply(Op.EQ, steps, 0), apply(Op.NE, steps, 0)
         rest = tuple(operands.items())
         reads, writes = (region_a, region_b), (region_c,)
-        made: list[Statement] = [Instruction("G", "gemm", reads, writes, GEMM, both(first, there), rest)]
+        made: list[Statement] = [
+            Instruction(self.label("G"), "gemm", reads, writes, GEMM, both(first, there), rest)
+        ]
         if later is not None:
             when = both(later, there)
-            made.append(Instruction("GA", "gemm_acc", (*reads, region_c), writes, GEMM, when, rest))
+            made.append(
+                Instruction(self.label("GA"), "gemm_acc", (*reads, region_c), writes, GEMM, when, rest)
+            )
         return made
 
     # The store

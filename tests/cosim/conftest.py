@@ -1,4 +1,4 @@
-"""What the tests of the simulation side share: the preset `test` and the harness around a fake machine."""
+"""What the tests of the simulation side share: the preset `test` without its grid and the harness around a fake machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAKE = Path(__file__).parent / "fake_machine.v"
 
 @pytest.fixture(scope="session")
 def small() -> MachineConfig:
-    return config.load("test")
+    return config.load("test").replace(cgra=None)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-// A machine that is none: it exercises memory, host and recorder of the harness, for preset `test`.
+// A machine that is none: it exercises memory, host and recorder of the harness, for preset `test` without a grid.
 //
 // Registers: ENABLE says which ports make requests, WATCHDOG for how many cycles, WINDOW0_FIRST where loads
 // start, WINDOW1_FIRST where stores start. While it runs, `trace_complete[p]` tells that port p accepted a

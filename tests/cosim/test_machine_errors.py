@@ -14,6 +14,7 @@ from hw.config import load
 from hw.isa import Cause
 
 TEST = load("test")
+MACHINES = {"grid": TEST, "no grid": TEST.replace(cgra=None)}
 OPEN = (Window(0, 0xFFFF),)
 LOAD = "li r1, 64\nli r2, 0\nli r3, 1\nli r4, 8\nparami load_stride, 8\nparami load_pitch, 8\n"
 GEMM = "parami gemm_m, 4\nparami gemm_n, 4\nli r4, 4\n"
@@ -50,7 +51,7 @@ CASES: list[tuple[str, list[str], tuple[Window, ...], MachineError]] = [
     ),
     (
         "scratchpad too small",
-        [LOAD + "li r2, 4090\nload_c r1, r2, r3, r4\nhalt"],
+        [LOAD + f"li r2, {TEST.scratch_bytes - 6}\nload_c r1, r2, r3, r4\nhalt"],
         OPEN,
         MachineError(Cause.BUFFER_RANGE, 0, 7),
     ),
@@ -122,27 +123,34 @@ def good_job() -> Job:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, tuple[Outcome, Outcome]]:
-    """All cases in one simulation of one machine, each followed by a run that must be right."""
+def outcomes() -> dict[tuple[str, str], tuple[Outcome, Outcome]]:
+    """All cases in one simulation of each machine, each followed by a run that must be right."""
     jobs = []
     for _, programs, windows, _ in CASES:
         jobs += [job(programs, windows), good_job()]
-    found = iter(simulator(TEST, "verilator").run(jobs))
-    return {name: (next(found), next(found)) for name, *_ in CASES}
+    made = {}
+    for machine, config in MACHINES.items():
+        found = iter(simulator(config, "verilator").run(jobs))
+        made |= {(machine, name): (next(found), next(found)) for name, *_ in CASES}
+    return made
 
 
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
 def test_an_error_stops_the_machine_and_says_where(
     case: tuple[str, list[str], tuple[Window, ...], MachineError],
-    outcomes: dict[str, tuple[Outcome, Outcome]],
+    machine: str,
+    outcomes: dict[tuple[str, str], tuple[Outcome, Outcome]],
 ) -> None:
     name, programs, windows, expected = case
-    stopped, following = outcomes[name]
+    if (machine, name) == ("grid", "no grid"):
+        expected = MachineError(Cause.BITSTREAM, 0, 0)  # address 0 of the scratchpad holds none
+    stopped, following = outcomes[machine, name]
     assert stopped.error == expected
-    assert predict(TEST, job(programs, windows)).error == expected
+    assert predict(MACHINES[machine], job(programs, windows)).error == expected
     assert following.error is None
     assert following.outputs[0].view(np.int32).tolist() == list(range(16))
-    assert following.events == predict(TEST, good_job()).events
+    assert following.events == predict(MACHINES[machine], good_job()).events
 
 
 def test_every_cause_is_provoked() -> None:

@@ -62,7 +62,20 @@ def test_what_a_description_says_of_the_grid() -> None:
     machine = config.load("test").replace(cgra=fabric.load("mesh2x2"))
     values = json.loads(json.dumps(machine.as_dict()))
     assert (values["cgra"]["name"], values["cgra"]["rows"]) == ("mesh2x2", 2)
-    assert config.load("test").as_dict()["cgra"] is None
+    assert machine.replace(cgra=None).as_dict()["cgra"] is None
+
+
+def test_every_preset_has_a_grid_that_can_be_taken_away(tmp_path: Path) -> None:
+    for name in config.preset_names():
+        machine = config.load(name)
+        assert machine.cgra is not None
+        assert machine.cgra.name == "torus4x4"
+        assert config.load(name, dict([config.parse_setting("cgra=none")])) == machine.replace(cgra=None)
+    (tmp_path / "a.toml").write_text('preset = "test"\nname = "test"\ncgra = "none"\n')
+    assert config.load(str(tmp_path / "a.toml")) == config.load("test").replace(cgra=None)
+    bare = config.load("lean").replace(cgra=None, name="bare")
+    (tmp_path / "bare.toml").write_text(config.to_toml(bare))
+    assert config.load(str(tmp_path / "bare.toml")) == bare
 
 
 def test_a_file_may_start_from_a_preset(tmp_path: Path) -> None:

@@ -114,15 +114,19 @@ def test_a_run_is_cleared_only_when_memory_owes_no_answer() -> None:
     drive(body)
 
 
-def test_identification_and_capabilities() -> None:
+@pytest.mark.parametrize("grid", [None, TEST.cgra], ids=["no grid", "grid"])
+def test_identification_and_capabilities(grid: fabric.Fabric | None) -> None:
+    machine = TEST.replace(cgra=grid)
+    sizes = {f"cgra_{name}": getattr(grid, name, 0) for name in ("rows", "cols", "contexts")}
+
     async def body(ctx: Any, host: Host, access: Access) -> None:
         assert await access("ID") == csr.IDENTIFICATION
-        assert await access("HASH_HIGH") << 32 | await access("HASH_LOW") == int(TEST.hash, 16)
+        assert await access("HASH_HIGH") << 32 | await access("HASH_LOW") == int(machine.hash, 16)
         for name in csr.CAPABILITIES:
-            value = 0 if name.startswith("cgra") else getattr(TEST, name)
+            value = sizes[name] if name in sizes else getattr(machine, name)
             assert await access(f"CONFIG_{name.upper()}") == value
 
-    drive(body)
+    drive(body, machine)
 
 
 def test_sizes_of_the_grid() -> None:

@@ -125,6 +125,6 @@ def test_wrong_assembly_names_line_and_reason(text: str, message: str) -> None:
     ],
 )
 def test_what_a_small_machine_lacks_is_illegal(text: str, reason: str) -> None:
-    machine = load("test").replace(registers=8)
+    machine = load("test").replace(registers=8, cgra=None)
     assert reason in str(illegal(decode(assemble(text)[0]), machine))
     assert illegal(decode(assemble("add r7, r1, r1")[0]), machine) is None

@@ -104,6 +104,35 @@ def test_a_wrong_result_is_told(jacquard: Any, quick: Any) -> None:
     assert jacquard("cgra", "run", f"{KERNELS}:fir", "--iterations", 3).code == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "fabric"),
+    [
+        ((), "mesh4x4"),
+        (("--grid", "2x3"), "mesh2x3"),
+        (("--set", "cgra=mesh2x2"), "mesh2x2"),
+        (("--set", "cgra=mesh2x2", "--fabric", "torus3x3"), "torus3x3"),
+    ],
+)
+def test_the_grid_is_the_one_that_is_named(
+    options: tuple[str, ...], fabric: str, jacquard: Any, quick: Any
+) -> None:
+    ended = jacquard("cgra", "run", f"{KERNELS}:prefix_sum", "--iterations", 3, "--json", *options)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["fabric"]["name"] == fabric
+
+
+def test_what_is_drawn_is_told(jacquard: Any, quick: Any, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones(6, np.int64))
+    given = ("--iterations", 5, "--seed", 3, "--inputs", tmp_path / "in.npz", "--json")
+    ended = jacquard("cgra", "run", f"{KERNELS}:saxpy", *given)
+    assert ended.code == 0, ended.err
+    told = re.search(r"^drawn from seed 3: alpha = (\d+), y\[5\]$", ended.err, re.MULTILINE)
+    assert told, ended.err
+    assert 1 <= int(told[1]) <= 16
+    np.savez(tmp_path / "in.npz", x=np.ones(6, np.int64), y=np.ones(6, np.int64), alpha=2)
+    assert "drawn" not in jacquard("cgra", "run", f"{KERNELS}:saxpy", *given).err
+
+
 def test_a_table_is_printed(jacquard: Any, quick: Any) -> None:
     ended = jacquard("cgra", "run", f"{KERNELS}:argmax", "--iterations", 9, "--seed", 4)
     assert ended.code == 0, ended.err
@@ -124,9 +153,14 @@ def test_a_table_is_printed(jacquard: Any, quick: Any) -> None:
         ([f"{KERNELS}:fir", "--iterations", "9", "--inputs", "short.npz"], "x[5]: the index must be 0 to 4"),
         (
             [f"{KERNELS}:fir", "--iterations", "300000"],
-            "with random arrays (x, y): graph 'fir.1', node 5, iteration 262144: load of x[262144]",
+            "with random arrays (x, y, at most 262,144 elements each): graph 'fir.1', node 5, "
+            "iteration 262144: load of x[262144]",
         ),
         ([f"{KERNELS}:fir", "--iterations", "9", "--set", "rows=3"], "must be a power of two"),
+        (
+            [f"{KERNELS}:fir", "--set", "cgra=mesh2x2", "--grid", "3x3"],
+            "--grid needs --fabric: the machine has the grid 'mesh2x2' already",
+        ),
     ],
 )
 def test_bad_input_is_one_message(

@@ -38,8 +38,11 @@ def small(kinds: tuple[Kind, ...], rows: int, cols: int, contexts: int = 5, stag
 
 
 def machine(fabric: Fabric, banks: int = 8) -> MachineConfig:
-    """The machine `test` with a grid, and ports of so many bytes."""
-    return load("test").replace(cgra=fabric, load_c_bytes=banks, store_bytes=min(banks, 16), cols=8)
+    """The machine `test` with a grid, ports of so many bytes and small buffers."""
+    store = min(banks, 16)
+    return load("test").replace(
+        cgra=fabric, load_c_bytes=banks, store_bytes=store, cols=8, scratch_bytes=4096, out_bytes=4096
+    )
 
 
 FABRICS = (

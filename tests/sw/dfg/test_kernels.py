@@ -12,7 +12,7 @@ import pytest
 from sw.dfg.graph import Graph
 from sw.dfg.interpret import run, run_graph
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
-from sw.dfg.python import from_function
+from sw.dfg.python import from_function, parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll_kernel
 from tests.sw.dfg.reference import CASES, KERNELS
@@ -145,3 +145,29 @@ def test_a_histogram_loads_what_the_iteration_before_stored() -> None:
         if e.operand == "M"
     ]
     assert order == [("store", "load", 1)]
+
+
+def test_every_loop_and_every_piece_of_straight_code_has_a_name_of_its_own() -> None:
+    text = """
+def f(n, x):
+    s = x[0]
+    for i in range(n):
+        s += x[i]
+    x[0] = s
+    for i in range(n):
+        s = x[i]
+        for j in range(n):
+            s += x[j]
+        x[i] = s
+    x[1] = x[2]
+"""
+    names = [launch.graph.name for launch in parse_kernel(text, "f").launches]
+    assert names == [
+        "f.straight.1",
+        "f.1",
+        "f.straight.2",
+        "f.straight.3",
+        "f.2",
+        "f.straight.4",
+        "f.straight.5",
+    ]

@@ -231,6 +231,10 @@ def test_what_is_not_accepted_is_refused_with_its_place(body: str, place: str, m
         ("def f(n=1):\n    pass", "found a default value"),
         ("def f(n):\n    for i in range(n + 1):\n        pass", "k.py:2:14: found range(n + 1)"),
         ("def f(n):\n    for i in range(1, n):\n        pass", "range() of a parameter or a number"),
+        (
+            "def f(n):\n    for i in range(n):\n        for j in range(n - 1):\n            pass",
+            "3:24: found n - 1, expected a number; or range() of only a parameter, or of only a scalar that",
+        ),
         ("def f(n):\n    for i, j in range(n):\n        pass", "found (i, j)"),
         ("def f(n):\n    for i in range(n):\n        pass\n    else:\n        pass", "`for` with `else`"),
         ("def f(n):\n    for i in range(m):\n        pass", "found unknown name 'm'"),

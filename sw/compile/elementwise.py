@@ -1,0 +1,183 @@
+"""Elementwise operators: axes that lie alike are one, tiles that fit the buffers, one launch for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.arrangement import Loop
+from sw.compile.memory import Home
+from sw.compile.operands import HALVES, Source, Tiles, room, source
+from sw.compile.tile_launches import Batches, Launches
+from sw.compile.writer import loop
+from sw.ir.program import Statement
+from sw.kernels.access import Access
+from sw.kernels.choose import Chosen, choose
+from sw.layout import round_up
+from sw.network.network import Elementwise, View
+from sw.tiled.forms import count, size
+
+#: Names of the loops over tiles.
+DOWN, ACROSS = "rows", "columns"
+#: Tiles that an operator is cut into, so that its steps overlap, and elements of one at least.
+PIECES, LEAST = 6, 2048
+#: Most elements of a row of a tile, and rows: what operands of operations can count.
+LONGEST = 1 << 15
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """Views with as few axes as possible; the last two are rows and columns, output first."""
+
+    views: tuple[View, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that all have."""
+        return self.views[0].shape
+
+
+def canonical(views: Sequence[View], homes: Mapping[str, Home]) -> Canonical:
+    """Drop axes of one element, join neighbours that lie alike in every view, and add axes up to two."""
+    shape = views[0].shape
+    keep = [axis for axis, n in enumerate(shape) if n > 1]
+    kept = [
+        dataclasses.replace(v, shape=tuple(shape[a] for a in keep), strides=tuple(v.strides[a] for a in keep))
+        for v in views
+    ]
+    axis = len(keep) - 2
+    while axis >= 0:
+        if all(_joins(v, axis, homes[v.tensor]) for v in kept):
+            kept = [_joined(v, axis) for v in kept]
+        axis -= 1
+    while len(kept[0].shape) < 2:
+        kept = [dataclasses.replace(v, shape=(1, *v.shape), strides=(0, *v.strides)) for v in kept]
+    return Canonical(tuple(kept))
+
+
+def _joins(view: View, axis: int, home: Home) -> bool:
+    inner, outer = view.strides[axis + 1], view.strides[axis]
+    if outer != view.shape[axis + 1] * inner:
+        return False
+    # Elements of a tensor with padding lie alike inside of a row only.
+    return home.dense or inner == 0 or inner % home.row == 0
+
+
+def _joined(view: View, axis: int) -> View:
+    shape, strides = list(view.shape), list(view.strides)
+    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+    del strides[axis]
+    return dataclasses.replace(view, shape=tuple(shape), strides=tuple(strides))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An elementwise operator in tiles."""
+
+    operator: Elementwise
+    canonical: Canonical
+    sources: Mapping[int, Source]
+    chosen: Chosen
+    tiles: Tiles
+    batches: Batches
+
+    @property
+    def output(self) -> View:
+        """The result's view."""
+        return self.canonical.views[0]
+
+
+def plan(operator: Elementwise, homes: Mapping[str, Home], config: MachineConfig, room_bytes: int) -> Plan:
+    """Tiles and loop of an operator, whose operands have so many bytes of the scratchpad.
+
+    Raises `InputError` for views that are not contiguous, and where not even a row of a block fits.
+    """
+    made = canonical((operator.output, *operator.operands), homes)
+    *outer, rows, columns = made.shape
+    output = made.views[0]
+    if columns > 1 and output.strides[-1] != 1:
+        raise InputError(f"{operator.name}: the result must be contiguous along its last axis")
+    sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(made.views[1:])}
+    size_out = homes[output.tensor].itemsize
+    unit = max(16, config.store_bytes // size_out)
+    result = Access("out", homes[output.tensor].tensor.element)
+    width, tile_columns, tile_rows = _tile(rows, columns, unit, sources, homes, config, room_bytes, size_out)
+    chosen = choose(
+        operator.value,
+        [sources[k].access for k in sorted(sources)],
+        result,
+        config,
+        multiple=unit,
+        name="elementwise",
+    )
+    loops = [Loop(f"batch{i}", n) for i, n in enumerate(outer)]
+    batches: dict[int | str, dict[str, int]] = {}
+    keys: list[int | str] = ["c", *sources]
+    for key, view in zip(keys, made.views, strict=True):
+        batches[key] = {f"batch{i}": s for i, s in enumerate(view.strides[:-2])}
+    for name, whole, tile in ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)):
+        if whole > tile:
+            loops.append(Loop(name, -(-whole // tile)))
+    tiles = Tiles(tuple(loops), tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
+    return Plan(operator, made, sources, chosen, tiles, batches)
+
+
+def _tile(
+    rows: int,
+    columns: int,
+    unit: int,
+    sources: Mapping[int, Source],
+    homes: Mapping[str, Home],
+    config: MachineConfig,
+    room_bytes: int,
+    size_out: int,
+) -> tuple[int, int, int]:
+    """Width, columns and rows of a tile: large for its overhead, small enough to overlap and to fit."""
+    wanted = max(LEAST, rows * columns // PIECES)
+
+    def holds(tile_rows: int, width: int) -> bool:
+        tiles = Tiles((), tile_rows, width, width, rows, columns, {}, {})
+        inside = room(sources, homes, tiles) <= room_bytes
+        return inside and HALVES * tile_rows * width * size_out <= config.out_bytes
+
+    parts = 1
+    while True:
+        tile_columns = -(-columns // parts)
+        tile_columns = columns if parts == 1 else round_up(tile_columns, unit)
+        width = round_up(tile_columns, unit)
+        good = width <= LONGEST and holds(1, width)
+        if good and (rows > 1 or width <= max(wanted, unit)):
+            break
+        if width == unit:
+            if good:
+                break
+            raise InputError(f"a tile of {unit} elements must fit {room_bytes} bytes of the scratchpad")
+        parts += 1
+    tile_rows = max(1, min(rows, wanted // width, LONGEST))
+    while tile_rows > 1 and not holds(tile_rows, width):
+        tile_rows -= max(1, tile_rows // 8)
+    tile_rows = -(-rows // -(-rows // tile_rows))
+    return width, tile_columns, tile_rows
+
+
+def emit(plan: Plan, launches: Launches) -> list[Statement]:
+    """Loops around the statements of a tile."""
+    t = plan.tiles
+    here = (
+        size(t.loops, DOWN, t.whole_rows, t.rows),
+        size(t.loops, ACROSS, t.whole_columns, t.columns),
+    )
+    body = launches.statements(t, plan.batches, plan.output, here, count(t.loops) % HALVES)
+    for level in reversed(t.loops):
+        body = [loop(level, body)]
+    return body
+
+
+def elements(plan: Plan) -> int:
+    """Elements that are computed, padding included."""
+    t = plan.tiles
+    return math.prod(level.count for level in t.loops) * t.rows * t.width

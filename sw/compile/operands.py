@@ -1,0 +1,230 @@
+"""Operands of a loop over tiles that come from memory: how they follow the tile, and their loads.
+
+Constants that follow rows or columns are put into records, padded to whole tiles, which one index of the loop
+serves; everything else is loaded as it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.arrangement import Loop
+from sw.compile.launches import Area
+from sw.compile.memory import Home
+from sw.compile.writer import Walk, Writer
+from sw.ir.expression import Expr
+from sw.ir.program import Instruction, Region
+from sw.kernels.access import Access, Follows
+from sw.kernels.elementwise import ElementwiseKernel
+from sw.network.network import Tensor, View, whole
+
+#: Places in the scratchpad that take turns.
+HALVES = 2
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a matrix [..., rows, columns] is cut into tiles, and the loops that count them.
+
+    `down` and `across` say how many tiles each loop moves on. `width` elements of a row are computed.
+    """
+
+    loops: tuple[Loop, ...]
+    rows: int
+    columns: int
+    width: int
+    whole_rows: int
+    whole_columns: int
+    down: Mapping[str, int]
+    across: Mapping[str, int]
+
+    def walk(self, view: View, batch: Mapping[str, int]) -> Walk:
+        """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
+        row, column = view.strides[-2:]
+        steps = dict(batch)
+        for name, tiles in self.down.items():
+            steps[name] = steps.get(name, 0) + tiles * self.rows * row
+        for name, tiles in self.across.items():
+            steps[name] = steps.get(name, 0) + tiles * self.columns * column
+        return Walk(self.loops, steps, view.offset)
+
+
+def follows(view: View) -> Follows:
+    """How a view [..., rows, columns] follows a tile; raises `InputError` where one load cannot bring it."""
+    (rows, columns), (row, column) = view.shape[-2:], view.strides[-2:]
+    row, column = (row if rows > 1 else 0), (column if columns > 1 else 0)
+    if row == 0 and column == 0:
+        return "scalar"
+    if row == 0 and column == 1:
+        return "column"
+    if column == 0 and row == 1:
+        return "row"
+    if column == 1:
+        return "full"
+    raise InputError(
+        f"a view of {view.tensor!r} must be contiguous along its last axis, strides are {row} and {column}"
+    )
+
+
+@dataclass(frozen=True)
+class Source:
+    """An operand: its view, and how the kernel reads it."""
+
+    view: View
+    access: Access
+
+
+def source(view: View, home: Home, batched: bool) -> Source:
+    """An operand that lies in memory; `batched`: it differs from batch to batch."""
+    how = follows(view)
+    record = home.tensor.constant is not None and how in ("row", "column") and not batched
+    element = "int32" if record else home.tensor.element
+    return Source(view, Access("scratch", element, how, record=record))
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A load that brings what a tile needs of an operand, or of a record, into one of two places.
+
+    `unit` elements belong to each row (`follows` row) or to each tile (records of columns).
+    """
+
+    key: int | str
+    view: View
+    follows: Follows
+    base: int
+    half: int
+    pitch: int
+    unit: int = 1
+    record: bool = False
+
+    def load(
+        self,
+        writer: Writer,
+        tiles: Tiles,
+        batch: Mapping[str, int],
+        rows: Expr,
+        columns: Expr,
+        turn: Expr,
+        there: Expr | None,
+    ) -> tuple[Instruction, Region, Expr]:
+        """The load, the bytes that the launch reads, and the first element's index."""
+        home = writer.home(self.view.tensor)
+        target = turn * self.half + self.base
+        index = turn * (self.half // home.itemsize) + self.base // home.itemsize
+        if self.record and self.follows == "column":
+            walk = Walk(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
+            statement = writer.load_c(self.view, walk, 1, home.row, self.unit, target, self.half, there)
+        elif self.record:
+            steps = {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
+            walk = Walk(tiles.loops, steps, 0)
+            statement = writer.load_c(
+                self.view, walk, 1, home.row, rows * self.unit, target, self.half, there
+            )
+        elif self.follows == "full":
+            walk = tiles.walk(self.view, batch)
+            step = self.view.strides[-2]
+            statement = writer.load_c(self.view, walk, rows, step, columns, target, self.pitch, there)
+        else:
+            walk = tiles.walk(self.view, batch)
+            number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1
+            statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there)
+        # Padding is computed too, so the launch reads all of the place.
+        return statement, writer.scratch(target, self.half), index
+
+
+def records(
+    name: str,
+    kernel: ElementwiseKernel,
+    sources: Mapping[int, Source],
+    homes: Mapping[str, Home],
+    tiles: Tiles,
+) -> dict[str, Tensor]:
+    """Tensors of records, by the key of their base."""
+    made: dict[str, Tensor] = {}
+    for how, key in (("column", "columns"), ("row", "rows")):
+        wanted = {k: s for k, s in sources.items() if s.access.record and s.access.follows == how}
+        if not wanted:
+            continue
+        arrays = {k: _line(s.view, homes, how) for k, s in wanted.items()}
+        if how == "row":
+            words = kernel.records("row", arrays)[None]
+        else:
+            words = np.stack(
+                [
+                    kernel.records("column", {k: _padded(a, start, tiles) for k, a in arrays.items()})
+                    for start in range(0, tiles.whole_columns, tiles.columns)
+                ]
+            )
+        made[key] = Tensor(f"{name}, records of {key}", words.shape, "int32", words)
+    return made
+
+
+def _line(view: View, homes: Mapping[str, Home], how: str) -> np.ndarray:
+    """The elements of a constant along its rows or columns."""
+    constant = homes[view.tensor].tensor.constant
+    assert constant is not None
+    matrix = view.of(constant).reshape(-1, *view.shape[-2:])[0]
+    found: np.ndarray = (matrix[0] if how == "column" else matrix[:, 0]).astype(np.int32)
+    return found
+
+
+def _padded(array: np.ndarray, start: int, tiles: Tiles) -> np.ndarray:
+    part = array[start : start + tiles.columns]
+    return np.pad(part, (0, tiles.width - len(part)))
+
+
+def fetches(
+    sources: Mapping[int, Source],
+    homes: Mapping[str, Home],
+    made: Mapping[str, Tensor],
+    tiles: Tiles,
+    area: Area,
+) -> list[Fetch]:
+    """The loads of a tile, with places in the scratchpad."""
+    found: list[Fetch] = []
+    for key, tensor in made.items():
+        how: Follows = "column" if key == "columns" else "row"
+        count = sum(s.access.record and s.access.follows == how for s in sources.values())
+        words = tensor.shape[1] if how == "column" else count * tiles.rows
+        unit = tensor.shape[1] if how == "column" else count
+        half = _half(area, 4 * words)
+        found.append(Fetch(key, whole(tensor), how, area.take(HALVES * half), half, 0, unit, True))
+    for k, s in sources.items():
+        if s.access.record:
+            continue
+        size = homes[s.view.tensor].itemsize
+        elements = {
+            "full": tiles.rows * tiles.width,
+            "row": tiles.rows,
+            "column": tiles.width,
+            "scalar": 1,
+        }[s.access.follows]
+        half = _half(area, size * elements)
+        pitch = tiles.width * size
+        found.append(Fetch(k, s.view, s.access.follows, area.take(HALVES * half), half, pitch))
+    return found
+
+
+def _half(area: Area, size: int) -> int:
+    """Bytes of a place, so that the second starts as the first does."""
+    return -(-size // area.alignment) * area.alignment
+
+
+def room(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles) -> int:
+    """Bytes of the scratchpad that loads of these tiles take at most."""
+    total = 0
+    for s in sources.values():
+        size = 4 if s.access.record else homes[s.view.tensor].itemsize
+        elements = {
+            "full": tiles.rows * tiles.width,
+            "row": tiles.rows,
+            "column": tiles.width,
+            "scalar": 1,
+        }[s.access.follows]
+        total += HALVES * (size * elements + 128)
+    return total

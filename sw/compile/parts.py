@@ -1,0 +1,209 @@
+"""What an operator becomes: tiles and configurations first, its statements once everything has a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.arrangement import Nest, extent_of
+from sw.compile import elementwise
+from sw.compile.launches import Area, Grid
+from sw.compile.matrices import Matrices, batches, matrices, nest, problem_of
+from sw.compile.memory import Home
+from sw.compile.operands import Fetch, Source, Tiles, fetches, records, room, source
+from sw.compile.products import HALVES, ProductEmitter, Shape, fits, shape_of, tiles_of
+from sw.compile.tile_launches import Batches, Launches
+from sw.compile.writer import Writer
+from sw.ir.program import Statement
+from sw.kernels.access import Access
+from sw.kernels.choose import Chosen, choose
+from sw.kernels.configuration import Configured
+from sw.network.network import Elementwise, MatrixProduct, Operator, Tensor, View
+from sw.problem import Product
+from sw.tiling.machine import best
+
+#: Blockings that are looked at until one suits the buffers of the grid.
+ALTERNATIVES = 64
+
+Homes = Mapping[str, Home]
+
+
+class Part(Protocol):
+    """An operator with its tiles.
+
+    `configured` are the configurations that its launches need, `blobs` the constants that it adds.
+    """
+
+    @property
+    def operator(self) -> Operator:
+        """What it computes."""
+        ...
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """Configurations of its launches."""
+        ...
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Constants of the compiler."""
+        ...
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """The statements; raises `InputError` where an area is too small."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProductPart:
+    """A matrix product."""
+
+    operator: MatrixProduct
+    problem: Product
+    nest: Nest
+    views: Mapping[str, View]
+    batches: Batches
+    shape: Shape
+    sources: Mapping[int, Source]
+    chosen: Chosen | None
+    records: Mapping[str, Tensor]
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """That of the epilogue."""
+        return (self.chosen.configured,) if self.chosen else ()
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Records of constants."""
+        return tuple(self.records.values())
+
+    @property
+    def tiles(self) -> Tiles:
+        """How the result is cut."""
+        return tiles_of(self.nest, self.shape)
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """Loads, products, launches and stores of all tiles."""
+        launches = None
+        if self.chosen is not None:
+            found = fetches(self.sources, writer.memory.homes, self.records, self.tiles, scratch)
+            size = writer.home(self.views["c"].tensor).itemsize
+            base = out.take(HALVES * self.shape.rows * self.shape.width * size)
+            launches = Launches(writer, grid, self.chosen, found, base)
+        emitter = ProductEmitter(self.nest, writer, self.views, self.batches, self.shape, launches)
+        return emitter.body()
+
+
+def product_part(
+    operator: MatrixProduct, homes: Homes, config: MachineConfig, room_bytes: int
+) -> ProductPart:
+    """Tiles of a product, and the loop of its epilogue.
+
+    Raises `InputError` for operands that are contiguous along no axis, and where no tile fits.
+    """
+    m = matrices(operator)
+    problem = problem_of(operator, m, homes)
+    views = {"a": m.a, "b": m.b, "c": m.c}
+    size = homes[m.c.tensor].itemsize
+    unit = config.store_bytes // size if operator.epilogue else 1
+    sources = {k + 1: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(m.rest)}
+    keys: list[int | str] = ["a", "b", "c", *sources]
+    moves: dict[int | str, dict[str, int]] = {key: {} for key in keys}
+    for i, (_, elements, _) in enumerate(batches(m, homes)):
+        for key, step in zip(keys, elements, strict=True):
+            moves[key][f"batch{i}"] = step
+    found = _tiled(operator, m, problem, homes, config, unit, sources, room_bytes)
+    made, shape = found
+    chosen, own = None, {}
+    if operator.epilogue is not None:
+        operands = [Access("acc", "int32"), *(sources[k].access for k in sorted(sources))]
+        result = Access("out", homes[m.c.tensor].tensor.element)
+        chosen = choose(
+            operator.epilogue.value, operands, result, config, multiple=shape.width, name="epilogue"
+        )
+        own = records(operator.name, chosen.elementwise, sources, homes, tiles_of(made, shape))
+    return ProductPart(operator, problem, made, views, moves, shape, sources, chosen, own)
+
+
+def _tiled(
+    operator: MatrixProduct,
+    m: Matrices,
+    problem: Product,
+    homes: Homes,
+    config: MachineConfig,
+    unit: int,
+    sources: Mapping[int, Source],
+    room_bytes: int,
+) -> tuple[Nest, Shape]:
+    """The best blocking whose tiles fit accumulator, scratchpad and output buffer."""
+    size = homes[m.c.tensor].itemsize
+    smaller = config
+    while True:
+        for choice in best(extent_of(problem), smaller, None, ALTERNATIVES):
+            made = nest(operator, m, problem, choice.blocking, homes, config)
+            shape = shape_of(made, unit)
+            inside = operator.epilogue is None or (
+                HALVES * shape.words * config.cols * size <= config.out_bytes
+                and room(sources, homes, tiles_of(made, shape)) <= room_bytes
+            )
+            if fits(made, shape) and inside:
+                return made, shape
+        # Tiles for a smaller accumulator are smaller.
+        try:
+            smaller = smaller.replace(acc_bytes=smaller.acc_bytes // 2)
+        except InputError:
+            raise InputError(
+                f"{operator.name}: no tile fits accumulator ({config.acc_bytes} bytes), output buffer "
+                f"({config.out_bytes}) and {room_bytes} bytes of the scratchpad"
+            ) from None
+
+
+@dataclass(frozen=True)
+class ElementwisePart:
+    """An elementwise operator."""
+
+    operator: Elementwise
+    plan: elementwise.Plan
+    records: Mapping[str, Tensor]
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """That of its loop."""
+        return (self.plan.chosen.configured,)
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Records of constants."""
+        return tuple(self.records.values())
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """Loads, launches and stores of all tiles."""
+        t = self.plan.tiles
+        found: list[Fetch] = fetches(self.plan.sources, writer.memory.homes, self.records, t, scratch)
+        size = writer.home(self.plan.output.tensor).itemsize
+        base = out.take(HALVES * t.rows * t.width * size)
+        return elementwise.emit(self.plan, Launches(writer, grid, self.plan.chosen, found, base))
+
+
+def elementwise_part(
+    operator: Elementwise, homes: Homes, config: MachineConfig, room_bytes: int
+) -> ElementwisePart:
+    """Tiles of an elementwise operator, and its loop."""
+    plan = elementwise.plan(operator, homes, config, room_bytes)
+    own = records(operator.name, plan.chosen.elementwise, plan.sources, homes, plan.tiles)
+    return ElementwisePart(operator, plan, own)
+
+
+def part(operator: Operator, homes: Homes, config: MachineConfig, room_bytes: int) -> Part:
+    """What an operator becomes; raises `InputError` naming it."""
+    match operator:
+        case MatrixProduct():
+            return product_part(operator, homes, config, room_bytes)
+        case Elementwise():
+            return elementwise_part(operator, homes, config, room_bytes)
+        case _:
+            raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")

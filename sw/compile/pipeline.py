@@ -1,0 +1,214 @@
+"""The compiler of models, one function per stage (docs/compile.md).
+
+network -> memory, tiles, configurations -> sequential tile program -> warps -> canonical form -> code
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hw.assembly import encode
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.canonical.hoist import Strategy, optimise
+from sw.canonical.passes import Canonicalize
+from sw.codegen.generate import compiled, instructions
+from sw.compile import program
+from sw.compile.legal import legal
+from sw.compile.memory import Home, Kind, MemoryPlan
+from sw.compile.parts import Part
+from sw.compile.products import check_machine
+from sw.compile.writer import WARPS
+from sw.ir.program import Program
+from sw.ir.scope import retype
+from sw.layout import MEMORY_BYTES
+from sw.lowering import Observer
+from sw.network.host import HostOperator
+from sw.network.network import Network, Operator
+from sw.tiled.split import share, warps
+from sw.warps.convert import convert
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A run of operators as one program of the machine.
+
+    `source` is the sequential tile program, `synchronised` the one with waits and signals. `operator_of`
+    tells for every warp and instruction the number of its operator. `seconds` are those of the stages.
+    """
+
+    network: Network
+    operators: tuple[Operator, ...]
+    config: MachineConfig
+    memory: MemoryPlan
+    parts: tuple[Part, ...]
+    source: Program
+    synchronised: Program
+    programs: dict[int, list[int]]
+    operator_of: Mapping[tuple[int, int], int]
+    seconds: Mapping[str, float] = field(compare=False)
+
+    @property
+    def constants(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """Address and bytes of all constants."""
+        homes = self.memory.homes.values()
+        return tuple((h.address, h.image(h.tensor.constant)) for h in homes if h.tensor.constant is not None)
+
+    @property
+    def inputs(self) -> dict[str, Home]:
+        """The tensors that must be given."""
+        return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.INPUT}
+
+    @property
+    def outputs(self) -> dict[str, Home]:
+        """The tensors that stay to the end."""
+        return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.OUTPUT}
+
+
+@dataclass(frozen=True)
+class HostStage:
+    """An operator of the host."""
+
+    operator: HostOperator
+
+
+@dataclass(frozen=True)
+class MachineStage:
+    """A program of the machine."""
+
+    compiled: Compiled
+
+
+Stage = HostStage | MachineStage
+
+
+def compile_network(
+    network: Network,
+    config: MachineConfig,
+    *,
+    after: Observer = lambda step, made: None,
+    memory_bytes: int = MEMORY_BYTES,
+) -> tuple[Stage, ...]:
+    """The stages of a network: programs of the machine, and operators of the host between them.
+
+    `after` sees the tile program after every step. Raises `InputError` for what the machine cannot do or does
+    not have, with the operator.
+    """
+    check_machine(config)
+    network = legal(network, config)
+    stages: list[Stage] = []
+    for run in runs(network):
+        if isinstance(run[0], HostOperator):
+            stages += [HostStage(o) for o in run if isinstance(o, HostOperator)]
+        else:
+            stages += [MachineStage(c) for c in _programs(network, run, config, after, memory_bytes)]
+    return tuple(stages)
+
+
+def runs(network: Network) -> Iterator[tuple[Operator, ...]]:
+    """Operators that follow each other on the same side, host or machine."""
+    run: list[Operator] = []
+    for operator in network.operators:
+        if run and isinstance(operator, HostOperator) != isinstance(run[-1], HostOperator):
+            yield tuple(run)
+            run = []
+        run.append(operator)
+    if run:
+        yield tuple(run)
+
+
+def _programs(
+    network: Network, run: Sequence[Operator], config: MachineConfig, after: Observer, memory_bytes: int
+) -> list[Compiled]:
+    """One program, or several where the instruction memory does not hold one."""
+    try:
+        return [compile_run(network, run, config, after, memory_bytes)]
+    except ProgramTooLongError:
+        if len(run) == 1:
+            raise
+    middle = len(run) // 2
+    first = _programs(network, run[:middle], config, after, memory_bytes)
+    return first + _programs(network, run[middle:], config, after, memory_bytes)
+
+
+class ProgramTooLongError(InputError):
+    """The instruction memory does not hold the program of a warp."""
+
+
+def compile_run(
+    network: Network,
+    operators: Sequence[Operator],
+    config: MachineConfig,
+    after: Observer,
+    memory_bytes: int = MEMORY_BYTES,
+) -> Compiled:
+    """All stages for operators of the machine that follow each other."""
+    clock = _Clock()
+    with clock("tile and configure"):
+        emitted = program.emit(network, operators, config, memory_bytes)
+        source = retype(emitted.program)
+    after("emit", source)
+    with clock("convert to warps"):
+        synchronised = convert(source, config).program
+    after("convert to warps", synchronised)
+    with clock("canonicalize"):
+        canonical = retype(Canonicalize()(synchronised))
+    after("canonicalize", canonical)
+    with clock("generate"):
+        words, operator_of = code(canonical, config, emitted.labels, after)
+    return Compiled(
+        network,
+        tuple(operators),
+        config,
+        emitted.memory,
+        emitted.parts,
+        source,
+        synchronised,
+        words,
+        operator_of,
+        clock.seconds,
+    )
+
+
+def code(
+    made: Program, config: MachineConfig, labels: Mapping[str, int], after: Observer
+) -> tuple[dict[int, list[int]], dict[tuple[int, int], int]]:
+    """The words of every warp, and the operator that each instruction belongs to."""
+    roomy = dataclasses.replace(config, imem_words=16384)
+    words: dict[int, list[int]] = {}
+    operator_of: dict[tuple[int, int], int] = {}
+    for warp in warps(made):
+        own = optimise(share(made, warp), config.registers, Strategy.BUDGET, uniform=True)
+        own = retype(own)
+        after(f"optimise warp {WARPS[warp]}", own)
+        name = f"warp {WARPS[warp]}"
+        made_code, allocation = compiled(own, roomy, name, uniform=True)
+        words[warp] = [encode(c) for c in instructions(made_code, allocation, name)]
+        for pc, operation in enumerate(made_code.operations):
+            if operation.label in labels:
+                operator_of[warp, pc] = labels[operation.label]
+        if len(words[warp]) > config.imem_words:
+            raise ProgramTooLongError(
+                f"the program of warp {WARPS[warp]} takes {len(words[warp])} words, "
+                f"imem_words is {config.imem_words}"
+            )
+    return words, operator_of
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin

@@ -1,0 +1,116 @@
+"""One sequential tile program for a run of operators: every operator's statements, one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.compile.launches import Area, Grid
+from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
+from sw.compile.parts import Part, part
+from sw.compile.writer import Writer
+from sw.ir.program import Program, Statement
+from sw.layout import MEMORY_BYTES, PAGE, round_up
+from sw.network.network import Network, Operator, Tensor
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """The tile program of a run of operators; `labels` tells the number of each instruction's operator."""
+
+    program: Program
+    labels: Mapping[str, int]
+    parts: tuple[Part, ...]
+    memory: MemoryPlan
+
+
+def emit(
+    network: Network,
+    operators: Sequence[Operator],
+    config: MachineConfig,
+    memory_bytes: int = MEMORY_BYTES,
+) -> Emitted:
+    """Memory, tiles, configurations and statements of operators that run one after the other."""
+    memory = plan_memory(network, operators, {}, (), config, memory_bytes)
+    # What comes next may load its configuration and operands while the present operator runs.
+    half = config.scratch_bytes // 2
+    parts = tuple(_part(o, memory.homes, config, half) for o in operators)
+    configurations = _configurations(parts)
+    blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
+    memory = with_blobs(memory, blobs, len(operators), config, memory_bytes)
+    writer = Writer(config, memory)
+    grid = Grid(writer, {words: t.name for words, t in configurations.items()})
+    body: list[Statement] = []
+    for number, own in enumerate(parts):
+        writer.number = number
+        body += _statements(own, writer, grid, number)
+    return Emitted(writer.program("model", body), writer.labels, parts, memory)
+
+
+def _part(operator: Operator, homes: Mapping[str, Home], config: MachineConfig, room: int) -> Part:
+    """Tiles that leave half of the scratchpad to the next operator, where there are such."""
+    reserved = room // 4
+    try:
+        return part(operator, homes, config, room - reserved)
+    except InputError:
+        return part(operator, homes, config, config.scratch_bytes - reserved)
+
+
+def _configurations(parts: Sequence[Part]) -> dict[tuple[int, ...], Tensor]:
+    """Configurations of all operators as tensors, equal ones once."""
+    made: dict[tuple[int, ...], Tensor] = {}
+    for own in parts:
+        for configured in own.configured:
+            words = tuple(configured.words)
+            if words not in made:
+                array = np.array(words, np.uint32).view(np.int32)
+                name = f"configuration {len(made)}"
+                made[words] = Tensor(name, array.shape, "int32", array)
+    return made
+
+
+def with_blobs(
+    memory: MemoryPlan, blobs: Sequence[Tensor], end: int, config: MachineConfig, memory_bytes: int
+) -> MemoryPlan:
+    """The plan with constants of the compiler behind everything else, in a window of their own."""
+    homes = dict(memory.homes)
+    start = address = memory.end
+    for tensor in blobs:
+        home = Home(tensor, Kind.CONSTANT, address, tensor.shape[-1] * 4, -1, end)
+        homes[tensor.name] = home
+        address = round_up(address + home.size, ALIGNMENT)
+    if address == start:
+        return memory
+    windows = (*memory.windows, (start, address - 1, True, False))
+    if len(windows) > config.windows:
+        raise InputError(f"windows must be at least {len(windows)}, not {config.windows}")
+    finish = round_up(address, PAGE) + PAGE
+    if finish > memory_bytes:
+        raise InputError(f"tensors must fit {memory_bytes} bytes of memory, {finish} are needed")
+    return dataclasses.replace(memory, homes=homes, windows=windows, end=finish)
+
+
+def _statements(own: Part, writer: Writer, grid: Grid, number: int) -> list[Statement]:
+    """The statements of an operator, in its half of the scratchpad, or in all of it."""
+    c = writer.config
+    half = c.scratch_bytes // 2
+    labels, current = dict(writer.labels), grid.current
+    for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):
+        writer.labels, grid.current = dict(labels), current
+        scratch = Area("scratchpad", base, size, max(16, c.load_c_bytes))
+        out = Area("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
+        body: list[Statement] = []
+        try:
+            for configured in own.configured:
+                body += grid.load(configured, scratch)
+            if len(own.configured) == 1:
+                body += grid.bring(own.configured[0])
+            return body + own.emit(writer, grid, scratch, out)
+        except InputError as error:
+            last = error
+    raise InputError(f"{own.operator.name}: {last}")

@@ -1,0 +1,75 @@
+"""The statements of one tile on the grid: operands from memory, the launch, the result to memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sw.compile.launches import Grid
+from sw.compile.operands import Fetch, Tiles
+from sw.compile.writer import Writer
+from sw.ir.expression import Expr
+from sw.ir.program import Access, Region, Statement
+from sw.kernels.choose import Chosen
+from sw.network.network import View
+
+#: Elements that a view moves on with the loops over batches, by key: a, b, c, or number of an operand.
+Batches = Mapping[int | str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """What a tile of results takes: loads of operands, a launch, a store."""
+
+    writer: Writer
+    grid: Grid
+    chosen: Chosen
+    fetches: Sequence[Fetch]
+    out_base: int
+
+    def statements(
+        self,
+        tiles: Tiles,
+        batches: Batches,
+        output: View,
+        size: tuple[Expr, Expr],
+        turn: Expr,
+        there: Expr | None = None,
+        sums: tuple[Expr, Region] | None = None,
+    ) -> list[Statement]:
+        """The statements of the present tile of so many rows and columns.
+
+        `turn` says which of two places it has. `sums` are index and region of operand 0 in the accumulator.
+        """
+        writer, kernel, width = self.writer, self.chosen.elementwise, tiles.width
+        rows, columns = size
+        bytes_ = writer.home(output.tensor).itemsize
+        made: list[Statement] = []
+        bases: dict[int | str, Expr | int] = {}
+        reads: list[Access] = []
+        if sums is not None:
+            bases[0] = sums[0]
+            reads.append(sums[1])
+        for fetch in self.fetches:
+            batch = batches.get(fetch.key, {})
+            load, region, index = fetch.load(writer, tiles, batch, rows, columns, turn, there)
+            made.append(load)
+            reads.append(region)
+            bases[fetch.key] = index
+        half = tiles.rows * width * bytes_
+        place = turn * half + self.out_base
+        bases["result"] = turn * (half // bytes_) + self.out_base // bytes_
+        made.append(
+            self.grid.launch(
+                self.chosen.configured,
+                kernel.iterations(rows, width),
+                kernel.scalars(bases, width),
+                reads,
+                (writer.out(place, rows * (width * bytes_)),),
+                there,
+            )
+        )
+        walk = tiles.walk(output, batches.get("c", {}))
+        step = output.strides[-2]
+        made.append(writer.store_out(output, walk, rows, step, columns, place, width * bytes_, there))
+        return made

@@ -1,0 +1,237 @@
+"""What the parts of a model's tile program share: buffers, regions of memories, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hw.config import MachineConfig
+from sw.arrangement import Loop
+from sw.compile.memory import Home, MemoryPlan
+from sw.ir.expression import Const, Expr, Op, const, fold
+from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
+from sw.network.network import View
+from sw.tiled.forms import linear
+
+#: Warps by what they do.
+LOAD_A, LOAD_B, GEMM, STORE, LOAD_C, GRID = range(6)
+WARPS = {LOAD_A: "load A", LOAD_B: "load B", GEMM: "gemm", STORE: "store", LOAD_C: "load C", GRID: "grid"}
+#: The chip's memories as buffers of the program.
+BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
+    "buffer_a",
+    "buffer_b",
+    "accumulator",
+    "scratchpad",
+    "output_buffer",
+    "configuration",
+)
+
+
+def interval(start: Expr | int, length: Expr | int) -> Interval:
+    """So many elements from a start on."""
+    first = const(start) if isinstance(start, int) else start
+    return Interval(first, first + length)
+
+
+def loop(level: Loop, body: Sequence[Statement]) -> For:
+    """The body for every step of a level."""
+    return For(level.name, Const(0), Const(level.count), Const(1), tuple(body))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Where something starts in a tensor: an element, and how many each loop moves on."""
+
+    loops: tuple[Loop, ...]
+    steps: Mapping[str, int]
+    start: int = 0
+
+    def moved(self, steps: Mapping[str, int], loops: Sequence[Loop]) -> Walk:
+        """The same inside more loops."""
+        return Walk((*self.loops, *loops), {**self.steps, **steps}, self.start)
+
+
+@dataclass
+class Writer:
+    """Makes the statements of operators, one after the other."""
+
+    config: MachineConfig
+    memory: MemoryPlan
+    #: Number of the operator that is being written.
+    number: int = 0
+    names: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.memory.homes:
+            self.names[name] = f"t{len(self.names)}"
+
+    def label(self, stem: str) -> str:
+        """A label of the present operator that nothing else has; `labels` tells the operator of each."""
+        label, number = f"{stem}_{self.number}", 0
+        while label in self.labels:
+            number += 1
+            label = f"{stem}_{self.number}_{number}"
+        self.labels[label] = self.number
+        return label
+
+    # Tensors
+
+    def home(self, name: str) -> Home:
+        """Where a tensor lies."""
+        return self.memory.homes[name]
+
+    def address(self, name: str, walk: Walk) -> Expr:
+        """The address of an element."""
+        home = self.home(name)
+        steps = {n: home.offset(s) for n, s in walk.steps.items()}
+        return linear(walk.loops, steps, home.address + home.offset(walk.start))
+
+    def region(self, view: View, walk: Walk, rows: Expr | int, row_step: int, columns: Expr | int) -> Region:
+        """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
+        home = self.home(view.tensor)
+        if not row_compatible(view, home.row) or (row_step % home.row and rows != Const(1) and rows != 1):
+            return self.whole(view.tensor)
+        row = linear(walk.loops, {n: s // home.row for n, s in walk.steps.items()}, walk.start // home.row)
+        column = linear(walk.loops, {n: s % home.row for n, s in walk.steps.items()}, walk.start % home.row)
+        apart = row_step // home.row
+        count: Expr | int = rows
+        if apart > 1:
+            count = (rows - 1) * apart + 1
+        elif apart == 0:
+            count = 1
+        return Region(self.names[view.tensor], (interval(row, count), interval(column, columns)))
+
+    def flat(self, name: str, start: Expr, length: Expr | int, unit: int) -> Region:
+        """Successive elements, where start and length are multiples of `unit`."""
+        home = self.home(name)
+        if unit % home.row:
+            return self.whole(name)
+        first, count = fold(Op.DIV, start, home.row), fold(Op.DIV, length, home.row)
+        return Region(self.names[name], (interval(first, count), interval(0, home.row)))
+
+    def whole(self, name: str) -> Region:
+        """All of a tensor."""
+        home = self.home(name)
+        return Region(self.names[name], (interval(0, home.rows), interval(0, home.row)))
+
+    def stored(self, name: str, region: Region) -> tuple[Access, ...]:
+        """What a store to a region writes: also all that lay there before."""
+        return (region, *(self.whole(other) for other in self.memory.overwritten(name)))
+
+    # The chip
+
+    def scratch(self, start: Expr | int, length: Expr | int) -> Region:
+        """Bytes of the scratchpad."""
+        return Region(SCRATCH, (interval(start, length),))
+
+    def out(self, start: Expr | int, length: Expr | int) -> Region:
+        """Bytes of the output buffer."""
+        return Region(OUT, (interval(start, length),))
+
+    def accumulator(self, word: Expr | int, words: Expr | int) -> Region:
+        """Words of the accumulator."""
+        return Region(ACCUMULATOR, (interval(word, words), interval(0, self.config.cols)))
+
+    def load_c(
+        self,
+        view: View,
+        walk: Walk,
+        rows: Expr | int,
+        row_step: int,
+        columns: Expr | int,
+        target: Expr | int,
+        pitch: int,
+        when: Expr | None = None,
+        region: Region | None = None,
+    ) -> Instruction:
+        """Rows of a view into the scratchpad, `pitch` bytes apart there."""
+        home = self.home(view.tensor)
+        source = region or self.region(view, walk, rows, row_step, columns)
+        operands = {
+            "memory": self.address(view.tensor, walk),
+            "target": target,
+            "outer": rows,
+            "inner": columns * home.itemsize,
+            "load_stride": home.offset(row_step),
+            "load_pitch": pitch,
+        }
+        size = (rows - 1) * pitch + columns * home.itemsize
+        return Instruction(
+            self.label("LC"),
+            "load_c",
+            (source,),
+            (self.scratch(target, size),),
+            LOAD_C,
+            when,
+            given(operands),
+        )
+
+    def store_out(
+        self,
+        view: View,
+        walk: Walk,
+        rows: Expr | int,
+        row_step: int,
+        columns: Expr | int,
+        source: Expr | int,
+        pitch: int,
+        when: Expr | None = None,
+        region: Region | None = None,
+    ) -> Instruction:
+        """Rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
+        home = self.home(view.tensor)
+        target = region or self.region(view, walk, rows, row_step, columns)
+        operands = {
+            "memory": self.address(view.tensor, walk),
+            "source": source,
+            "rows": rows,
+            "bytes": columns * home.itemsize,
+            "store_stride": home.offset(row_step),
+            "store_pitch": pitch,
+        }
+        size = (rows - 1) * pitch + columns * home.itemsize
+        return Instruction(
+            self.label("S"),
+            "store_out",
+            (self.out(source, size),),
+            self.stored(view.tensor, target),
+            STORE,
+            when,
+            given(operands),
+        )
+
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All buffers of the program."""
+        d, c = self.config.derived, self.config
+        made = [
+            Buffer(self.names[name], (const(h.rows), const(h.row)), h.tensor.element, "memory")
+            for name, h in self.memory.homes.items()
+        ]
+        for name, shape, space in ((BUFFER_A, d.buffer_a, "A"), (BUFFER_B, d.buffer_b, "B")):
+            made.append(Buffer(name, (const(shape.columns), const(shape.lanes)), "int8", space))
+        made.append(Buffer(ACCUMULATOR, (const(d.acc_words), const(c.cols)), "int32", "acc"))
+        made.append(Buffer(SCRATCH, (const(c.scratch_bytes),), "uint8", "scratch"))
+        made.append(Buffer(OUT, (const(c.out_bytes),), "uint8", "out"))
+        made.append(Buffer(CONFIGURATION, (const(1),), "int8", "grid"))
+        return tuple(made)
+
+    def program(self, name: str, body: Sequence[Statement]) -> Program:
+        """The whole program."""
+        return Program(name, (), self.buffers(), tuple(body))
+
+
+def given(operands: Mapping[str, Expr | int]) -> tuple[tuple[str, Expr], ...]:
+    """Operands as an instruction holds them."""
+    return tuple((n, const(v) if isinstance(v, int) else v) for n, v in operands.items())
+
+
+def row_compatible(view: View, row: int) -> bool:
+    """Whether every axis of a view moves by whole rows of its tensor, or inside of a row."""
+    inside = view.offset % row
+    for count, stride in zip(view.shape, view.strides, strict=True):
+        if count > 1 and stride % row:
+            if stride < 0:
+                return False
+            inside += (count - 1) * stride
+    return inside < row

@@ -1,0 +1,112 @@
+"""QuantizeLinear, DequantizeLinear and Cast: from whole to real numbers and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sw.frontend.boundary import quantised_input
+from sw.frontend.importer import Handler, Importer
+from sw.frontend.node import Node
+from sw.frontend.quantised import BYTES, on_grid
+from sw.frontend.values import Dequantised, Grid, Stored, Value, is_real
+from sw.network.expression import Operand
+from sw.network.requantise import LIMITS, wrapped
+
+_WORD = (1 << 31) - 1
+
+
+def grid_of(importer: Importer, node: Node, shape: tuple[int, ...]) -> Grid:
+    """The grid of a QuantizeLinear whose input has that shape."""
+    scale, zero, element = parameters(importer, node, shape)
+    if element not in BYTES:
+        raise node.error(f"the result must be int8 or uint8, not {element}")
+    return Grid(element, scale, zero, node)
+
+
+def parameters(
+    importer: Importer, node: Node, shape: tuple[int, ...], element: str | None = None
+) -> tuple[np.ndarray, np.ndarray, str]:
+    """Scale (float32), zero point (int64) and type of a QuantizeLinear or DequantizeLinear."""
+    scale, zero = importer.fixed(node, 1, "the scale"), importer.fixed(node, 2, "the zero point")
+    if scale is None:
+        raise node.error("a scale is needed")
+    if scale.dtype != np.float32:
+        raise node.error(f"the scale must be float32, not {scale.dtype}")
+    if not np.all(np.isfinite(scale)) or np.any(scale <= 0):
+        raise node.error("scales must be positive numbers")
+    if int(node.attributes.get("block_size", 0) or 0):
+        raise node.error("scales of blocks are not supported, only of tensors and axes")
+    if element is None:
+        from onnx import helper
+
+        kind = int(node.attributes.get("output_dtype", 0) or 0)
+        element = str(zero.dtype) if zero is not None else "uint8"
+        if zero is None and kind:
+            element = str(np.dtype(helper.tensor_dtype_to_np_dtype(kind)))
+    elif zero is not None and str(zero.dtype) != element:
+        raise node.error(f"the zero point must be {element} like the elements, not {zero.dtype}")
+    number = np.zeros((), np.int64) if zero is None else zero.astype(np.int64)
+    return (
+        along_axis(node, scale, shape, "scale"),
+        along_axis(node, number, shape, "zero point"),
+        element,
+    )
+
+
+def along_axis(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """Parameters of an axis repeated to a shape; one number stays one."""
+    if values.size == 1:
+        return values.reshape(())
+    axis = int(node.attributes.get("axis", 1))
+    if not -len(shape) <= axis < len(shape) or values.shape != (shape[axis],):
+        raise node.error(f"the {what} must be one number or one per element of axis {axis}")
+    form = [1] * len(shape)
+    form[axis] = -1
+    return np.broadcast_to(values.reshape(form), shape)
+
+
+def _dequantize(importer: Importer, node: Node) -> Value:
+    value = importer.value(node, 0)
+    stored = importer.stored(node, 0, (*BYTES, "int32"))
+    scale, zero, element = parameters(importer, node, value.shape, stored.element)
+    low, high = LIMITS[element]
+    reach = int(max(abs(low - int(zero.max())), abs(high - int(zero.min()))))
+    return Dequantised(stored.view, element, scale, zero, min(reach, _WORD))
+
+
+def _quantize(importer: Importer, node: Node) -> Value:
+    value = importer.value(node, 0)
+    grid = grid_of(importer, node, value.shape)
+    if isinstance(value, Stored) and value.element == "float32":
+        return quantised_input(importer, node, value, grid)
+    if not is_real(value):
+        raise node.error("real numbers are needed")
+    return Stored(on_grid(importer, node, value, grid, node.outputs[0]), grid.element)
+
+
+def _cast(importer: Importer, node: Node) -> Value:
+    """Whole numbers become real ones as they are; between types of whole numbers, values wrap."""
+    from onnx import helper
+
+    value = importer.value(node, 0)
+    to = str(np.dtype(helper.tensor_dtype_to_np_dtype(int(node.attributes["to"]))))
+    if not isinstance(value, Stored):
+        if to == "float32" and is_real(value):
+            return value
+        raise node.error(f"a cast of real numbers to {to} is not supported, only QuantizeLinear")
+    if to == value.element:
+        return value
+    if value.element in LIMITS and to == "float32":
+        one, none = np.asarray(1, np.float32), np.asarray(0, np.int64)
+        reach = min(abs(LIMITS[value.element][0]), _WORD)
+        return Dequantised(value.view, value.element, one, none, max(reach, LIMITS[value.element][1]))
+    if value.element not in LIMITS or to not in LIMITS:
+        raise node.error(f"a cast from {value.element} to {to} is not supported")
+    return importer.elementwise(node, wrapped(Operand(0), to), [value.view], value.shape, to)
+
+
+HANDLERS: dict[str, Handler] = {
+    "DequantizeLinear": _dequantize,
+    "QuantizeLinear": _quantize,
+    "Cast": _cast,
+}

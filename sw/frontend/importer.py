@@ -1,0 +1,152 @@
+"""Builds a network node by node: tensors, operators, and what each name of the model stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.model import Model
+from sw.frontend.node import Node
+from sw.frontend.values import Constant, Stored, Value
+from sw.network.expression import Expression, Number, Operand
+from sw.network.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
+from sw.network.views import broadcast, reshaped
+
+#: Constants up to this size are compared with those that are there already.
+_COMPARED_BYTES = 1 << 16
+
+
+class Importer:
+    """The network so far."""
+
+    def __init__(self, model: Model, allow_host: bool):
+        self.model, self.allow_host = model, allow_host
+        self.tensors: dict[str, Tensor] = {}
+        self.operators: list[Operator] = []
+        self.values: dict[str, Value] = {}
+        self.producers: dict[str, Node] = {}
+        self.hosted: dict[str, View] = {}
+        self.ranges: dict[str, tuple[float, float]] = {}
+        #: Outputs of the model whose name another tensor has, and the names that they have instead.
+        self.taken: dict[str, str] = {}
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+
+    def fresh(self, hint: str) -> str:
+        """A name that no tensor has."""
+        name, number = hint, 0
+        while name in self.tensors:
+            number += 1
+            name = f"{hint}.{number}"
+        return name
+
+    def tensor(self, hint: str, shape: Sequence[int], element: str) -> View:
+        """A new tensor, named after `hint`; gives the view of it."""
+        made = Tensor(self.fresh(hint), tuple(int(s) for s in shape), element)
+        self.tensors[made.name] = made
+        return whole(made)
+
+    def constant(self, array: np.ndarray, hint: str) -> View:
+        """A tensor that holds an array; equal small ones are one."""
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        key = (str(array.dtype), array.shape, array.tobytes() if array.nbytes <= _COMPARED_BYTES else b"")
+        if key[2] and key in self._constants:
+            return whole(self.tensors[self._constants[key]])
+        name = self.fresh(hint)
+        self.tensors[name] = Tensor(name, array.shape, str(array.dtype), array)
+        if key[2]:
+            self._constants[key] = name
+        return whole(self.tensors[name])
+
+    def array(self, view: View) -> np.ndarray | None:
+        """The elements of a view of a constant; None for what is computed."""
+        held = self.tensors[view.tensor].constant
+        return None if held is None else view.of(held)
+
+    def value(self, node: Node, index: int) -> Value:
+        """What an input of a node stands for; raises `InputError` where it is missing."""
+        name = node.optional(index)
+        if not name:
+            raise node.error(f"input {index} is needed")
+        found = self.values.get(name)
+        if found is None:
+            held = self.model.constants.get(name)
+            if held is None:
+                raise node.error(f"input {name!r} is not known")
+            found = self.values[name] = Constant(held)
+        return found
+
+    def fixed(self, node: Node, index: int, what: str) -> np.ndarray | None:
+        """The elements of an input that must be a constant; None where it is missing."""
+        if not node.optional(index):
+            return None
+        value = self.value(node, index)
+        if not isinstance(value, Constant):
+            raise node.error(f"{what} must be a constant, {node.inputs[index]!r} is computed")
+        return value.array
+
+    def stored(self, node: Node, index: int, elements: Sequence[str] = ELEMENTS) -> Stored:
+        """An input as a tensor of whole numbers of one of these types."""
+        value = self.value(node, index)
+        if isinstance(value, Constant):
+            value = Stored(self.constant(value.array, node.inputs[index]), str(value.array.dtype))
+        if not isinstance(value, Stored) or value.element not in elements:
+            found = value.element if isinstance(value, Stored) else "real numbers"
+            raise node.error(f"{node.inputs[index]!r} must be {' or '.join(elements)}, not {found}")
+        return value
+
+    def elementwise(
+        self, node: Node, value: Expression, operands: Sequence[View], shape: Sequence[int], element: str
+    ) -> Stored:
+        """An elementwise operator and its result, named after the node's; operands broadcast to `shape`."""
+        output = self.tensor(node.outputs[0], shape, element)
+        views = tuple(broadcast(view, output.shape) for view in operands)
+        self.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
+        return Stored(output, element)
+
+    def copy(self, node: Node, view: View, output: View) -> View:
+        """Elements written to another place; gives that place."""
+        operator = Elementwise(node.name, node.op, (node.name,), output, Operand(0), (view,))
+        self.operators.append(operator)
+        return output
+
+    def fill(self, node: Node, number: int, output: View) -> None:
+        """One number written to all elements of a view."""
+        self.operators.append(Elementwise(node.name, node.op, (node.name,), output, Number(number), ()))
+
+    def reshaped(self, node: Node, view: View, shape: Sequence[int]) -> View:
+        """Elements in the same order as another shape, moved where no strides say that."""
+        found = reshaped(view, shape)
+        if found is not None:
+            return found
+        element = self.tensors[view.tensor].element
+        held = self.array(view)
+        # Only whole numbers of the model have its names; what stands for real numbers has others.
+        plain = isinstance(self.values.get(node.inputs[0]), Stored) if node.inputs else True
+        hint = node.outputs[0] if plain else f"{node.outputs[0]}.whole"
+        if held is not None:
+            return self.constant(held.reshape(tuple(shape)), hint)
+        if element not in ELEMENTS:
+            raise node.error(f"elements must be moved, which the machine cannot do with {element}")
+        moved = self.copy(node, view, self.tensor(hint, view.shape, element))
+        again = reshaped(moved, shape)
+        assert again is not None
+        return again
+
+
+Handler = Callable[[Importer, Node], Value | Sequence[Value]]
+
+
+def attempt(handler: Handler, importer: Importer, node: Node) -> list[Value]:
+    """What a handler makes of a node; what it appended goes again where it fails."""
+    operators = len(importer.operators)
+    try:
+        found = handler(importer, node)
+    except InputError:
+        del importer.operators[operators:]
+        raise
+    except ValueError as error:  # NumPy and views: shapes that do not broadcast or cannot be reshaped
+        del importer.operators[operators:]
+        raise node.error(str(error).splitlines()[0]) from None
+    return list(found) if isinstance(found, Sequence) else [found]

@@ -1,0 +1,105 @@
+"""Operators on whole numbers as the model states them: results wrap as the type does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sw.frontend.importer import Handler, Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Stored, Value
+from sw.network.expression import Apply, Expression, Number, Operand
+from sw.network.requantise import apply, wrapped
+
+#: Operators of two or more operands: how two become one.
+_FOLDED: dict[str, Callable[[Expression, Expression], Expression]] = {
+    name: (lambda x, y, op=op: Apply(op, (x, y)))  # type: ignore[misc]
+    for name, op in {
+        "Add": "add",
+        "Sub": "sub",
+        "Mul": "mul",
+        "Max": "max",
+        "Min": "min",
+        "Sum": "add",
+        "BitwiseAnd": "and",
+        "BitwiseOr": "or",
+        "BitwiseXor": "xor",
+    }.items()
+}
+_UNARY: dict[str, Callable[[Expression], Expression]] = {
+    "Relu": lambda x: apply("max", x, 0),
+    "Abs": lambda x: apply("abs", x),
+    "Neg": lambda x: apply("sub", 0, x),
+    "Sign": lambda x: apply("sub", apply("gt", x, 0), apply("lt", x, 0)),
+    "BitwiseNot": lambda x: apply("xor", x, -1),
+}
+
+
+def _operands(importer: Importer, node: Node) -> list[Stored]:
+    found = [importer.stored(node, i) for i in range(len(node.inputs))]
+    if len({x.element for x in found}) > 1:
+        raise node.error(f"operands must have one type, not {', '.join(x.element for x in found)}")
+    return found
+
+
+def _folded(importer: Importer, node: Node) -> Value:
+    operands = _operands(importer, node)
+    value: Expression = Operand(0)
+    for index in range(1, len(operands)):
+        value = _FOLDED[node.op](value, Operand(index))
+    return _result(importer, node, value, operands)
+
+
+def _unary(importer: Importer, node: Node) -> Value:
+    return _result(importer, node, _UNARY[node.op](Operand(0)), _operands(importer, node))
+
+
+def _result(importer: Importer, node: Node, value: Expression, operands: list[Stored]) -> Stored:
+    shape = np.broadcast_shapes(*(x.shape for x in operands))
+    element = operands[0].element
+    return importer.elementwise(node, wrapped(value, element), [x.view for x in operands], shape, element)
+
+
+def _clip(importer: Importer, node: Node) -> Value:
+    operand = importer.stored(node, 0)
+    value: Expression = Operand(0)
+    for index, operation, what in ((1, "max", "min"), (2, "min", "max")):
+        limit = importer.fixed(node, index, what)
+        if limit is not None:
+            value = apply(operation, value, int(limit.item()))
+    return _result(importer, node, value, [operand])
+
+
+def _shift(importer: Importer, node: Node) -> Value:
+    """Shifts by constants; amounts of the type's bits and more give 0."""
+    operand = importer.stored(node, 0, ("uint8",))
+    by = importer.fixed(node, 1, "the amount")
+    if by is None or by.size != 1:
+        raise node.error("the amount must be one number")
+    amount = min(int(by.item()), 31)
+    operation = "shl" if node.attributes["direction"] == "LEFT" else "shr"
+    value: Expression = Number(0) if amount > 7 else apply(operation, Operand(0), amount)
+    return _result(importer, node, value, [operand])
+
+
+def _where(importer: Importer, node: Node) -> Value:
+    condition = importer.fixed(node, 0, "the condition")
+    if condition is None:
+        raise node.error("a condition is needed")
+    x, y = importer.stored(node, 1), importer.stored(node, 2)
+    if x.element != y.element:
+        raise node.error(f"operands must have one type, not {x.element} and {y.element}")
+    shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+    held = importer.constant((condition != 0).astype(np.int8), f"{node.outputs[0]}.condition")
+    value = Apply("select", (Operand(0), Operand(1), Operand(2)))
+    return importer.elementwise(node, value, [held, x.view, y.view], shape, x.element)
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(_FOLDED, _folded),
+    **dict.fromkeys(_UNARY, _unary),
+    "Clip": _clip,
+    "BitShift": _shift,
+    "Where": _where,
+}

@@ -1,0 +1,116 @@
+"""Reads an ONNX model as a network of whole-number operators (docs/network.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend import boundary, convolutions, grids, integers, products, reals, rows, shapes
+from sw.frontend.importer import Handler, Importer, attempt
+from sw.frontend.model import Model, load
+from sw.frontend.node import Node
+from sw.frontend.patterns import recognised
+from sw.frontend.values import Constant, Stored, Value, is_real
+from sw.network.fuse import fused, with_tensor
+from sw.network.host import run_node
+from sw.network.network import Network, Tensor, whole
+
+_COMMON: dict[str, Handler] = (
+    shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | rows.HANDLERS
+)
+#: Operators that the machine executes.
+SUPPORTED = tuple(sorted({*_COMMON, *reals.HANDLERS, *integers.HANDLERS}))
+#: Constants are not computed beyond this size.
+_MOST_FOLDED = 1 << 26
+
+
+def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Network:
+    """The network of an ONNX file or `onnx.ModelProto`.
+
+    Operators that the machine cannot execute are refused, or left to the host with `allow_host`. Raises
+    `InputError` for what cannot be read or is not supported; the message names the node.
+    """
+    model = recognised(load(source))
+    importer = Importer(model, allow_host)
+    for name, (dtype, shape) in model.inputs.items():
+        importer.tensors[name] = Tensor(name, shape, str(dtype))
+        importer.values[name] = Stored(whole(importer.tensors[name]), str(dtype))
+    for node in model.nodes:
+        _import(importer, node)
+    boundary.outputs(importer)
+    operators, tensors = importer.operators, importer.tensors
+    for name, instead in importer.taken.items():
+        inner = importer.fresh(f"{name}.inner")
+        for old, new in ((name, inner), (instead, name)):
+            operators = [with_tensor(operator, old, new) for operator in operators]
+            tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
+    return fused(
+        Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, importer.ranges)
+    )
+
+
+def _import(importer: Importer, node: Node) -> None:
+    importer.producers.update({name: node for name in node.outputs if name})
+    for name in node.inputs:
+        if name and name not in importer.values and name not in importer.model.constants:
+            raise node.error(f"input {name!r} is not known")
+    found = _folded(importer, node)
+    if found is None:
+        try:
+            handler = _handler(importer, node)
+            found = attempt(handler, importer, node)
+        except InputError:
+            if not importer.allow_host:
+                raise
+            found = boundary.on_host(importer, node)
+    for name, value in zip([n for n in node.outputs if n], found, strict=False):
+        importer.values[name] = value
+
+
+def _handler(importer: Importer, node: Node) -> Handler:
+    if node.op in _COMMON:
+        return _COMMON[node.op]
+    values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
+    real = any(is_real(v) or (isinstance(v, Stored) and v.element == "float32") for v in values)
+    handler = (reals.HANDLERS if real else integers.HANDLERS).get(node.op)
+    if handler is None:
+        known = node.op in SUPPORTED
+        kind = " on whole numbers" if known and not real else " on real numbers" if known else ""
+        raise node.error(
+            f"the operator is not supported{kind}; supported are {', '.join(SUPPORTED)}"
+            if not known
+            else f"the operator is not supported{kind}"
+        )
+    return handler
+
+
+def _folded(importer: Importer, node: Node) -> Sequence[Value] | None:
+    """The results of a node whose inputs are all constants; None where some are computed."""
+    if node.op == "DequantizeLinear":
+        # Weights stay whole numbers.
+        return None
+    arrays = {}
+    for index, name in enumerate(node.inputs):
+        if not name:
+            continue
+        value = importer.value(node, index)
+        if not isinstance(value, Constant) or value.array.size > _MOST_FOLDED:
+            return None
+        arrays[f"i{index}"] = value.array
+    from onnx import helper
+
+    names = [f"i{i}" if name else "" for i, name in enumerate(node.inputs)]
+    attributes = {k: v for k, v in node.attributes.items() if k not in boundary.OURS}
+    proto = helper.make_node(node.op, names, [f"o{i}" for i in range(len(node.outputs))], **attributes)
+    opset = boundary.opset_of(importer.model.opset, node.op)
+    return [Constant(np.asarray(x)) for x in run_node(proto, opset, arrays, node.place)]
+
+
+def operators(model: Model) -> tuple[str, ...]:
+    """The operators that occur in a model, each once."""
+    return tuple(dict.fromkeys(node.op for node in model.nodes))

@@ -1,0 +1,32 @@
+"""A node of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hw.errors import InputError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the standard domain: inputs by name, an empty one where an optional input is missing."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """How messages name the node."""
+        return f"node {self.name} ({self.op})"
+
+    def error(self, text: str) -> InputError:
+        """An error at this node."""
+        return InputError(f"{self.place}: {text}")
+
+    def optional(self, index: int) -> str:
+        """The name of an input, empty where it is missing."""
+        return self.inputs[index] if index < len(self.inputs) else ""

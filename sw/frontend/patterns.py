@@ -1,0 +1,124 @@
+"""Layer normalisation written with smaller operators, recognised before the nodes are read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+
+from sw.frontend.model import Model
+from sw.frontend.node import Node
+
+
+def recognised(model: Model) -> Model:
+    """The model with ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add as LayerNormalization."""
+    makers = {name: node for node in model.nodes for name in node.outputs}
+    uses = Counter(name for node in model.nodes for name in node.inputs)
+    uses.update(model.outputs)
+    replaced: dict[str, Node] = {}
+    gone: set[str] = set()
+    for node in model.nodes:
+        found = _layer_normalization(node, model, makers, uses)
+        if found is not None:
+            made, parts = found
+            replaced[made.outputs[0]] = made
+            gone.update(part.outputs[0] for part in parts)
+    if not replaced:
+        return model
+    nodes = [
+        replaced.get(node.outputs[0], node)
+        for node in model.nodes
+        if node.outputs[0] in replaced or node.outputs[0] not in gone
+    ]
+    return dataclasses.replace(model, nodes=tuple(nodes))
+
+
+def _layer_normalization(
+    node: Node, model: Model, makers: dict[str, Node], uses: Counter[str]
+) -> tuple[Node, list[Node]] | None:
+    """A normalisation that starts with the division `node`, and its nodes; None where it is none."""
+    if node.op != "Div":
+        return None
+    sub, root = (makers.get(name) for name in node.inputs)
+    shifted = _made(root, "Sqrt", makers, 0)
+    if sub is None or sub.op != "Sub" or shifted is None or shifted.op != "Add" or root is None:
+        return None
+    mean = makers.get(sub.inputs[1])
+    variance, epsilon = _with_constant(shifted, model, makers)
+    if mean is None or variance is None or epsilon is None or epsilon.size != 1:
+        return None
+    square = _made(variance, "ReduceMean", makers, 0)
+    if not _means(mean, sub.inputs[0], model) or square is None:
+        return None
+    if not _means(variance, square.outputs[0], model) or not _squares(square, sub.outputs[0], model):
+        return None
+    parts = [mean, sub, square, variance, shifted, root, node]
+    inner = Counter(name for part in parts for name in part.inputs)
+    if any(uses[part.outputs[0]] > inner[part.outputs[0]] for part in parts[:-1]):
+        return None
+    last, given = node, [sub.inputs[0]]
+    for op in ("Mul", "Add"):
+        reader = _reader(last, model, uses, op)
+        constant = None if reader is None else _other(reader, last.outputs[0])
+        if reader is None or constant is None or not _constant(constant, model, makers):
+            break
+        parts.append(reader)
+        given.append(constant)
+        last = reader
+    if len(given) == 1:
+        model.constants.setdefault(f"{node.outputs[0]}.one", np.ones((), np.float32))
+        given.append(f"{node.outputs[0]}.one")
+    attributes = {"axis": -1, "epsilon": float(epsilon.item())}
+    return Node(last.name, "LayerNormalization", tuple(given), last.outputs, attributes), parts
+
+
+def _made(node: Node | None, op: str, makers: dict[str, Node], index: int) -> Node | None:
+    """Who makes an input of a node of that operator."""
+    return makers.get(node.inputs[index]) if node is not None and node.op == op else None
+
+
+def _with_constant(
+    node: Node, model: Model, makers: dict[str, Node]
+) -> tuple[Node | None, np.ndarray | None]:
+    """Who makes one operand, and the other, a constant."""
+    for one, other in (node.inputs, node.inputs[::-1]):
+        if other in model.constants:
+            return makers.get(one), model.constants[other]
+    return None, None
+
+
+def _means(node: Node, name: str, model: Model) -> bool:
+    """Whether a node is the mean of a tensor over its last axis, which stays."""
+    if node.op != "ReduceMean" or node.inputs[0] != name or not node.attributes.get("keepdims", 1):
+        return False
+    given = node.attributes.get("axes")
+    axes = model.constants.get(node.optional(1)) if given is None else np.asarray(given)
+    return axes is not None and axes.reshape(-1).tolist() == [-1]
+
+
+def _squares(node: Node, name: str, model: Model) -> bool:
+    """Whether a node is the square of a tensor."""
+    if node.op == "Mul":
+        return node.inputs == (name, name)
+    power = model.constants.get(node.optional(1))
+    return node.op == "Pow" and node.inputs[0] == name and power is not None and bool(np.all(power == 2))
+
+
+def _reader(node: Node, model: Model, uses: Counter[str], op: str) -> Node | None:
+    """The only reader of a node's result, if it is of that operator."""
+    name = node.outputs[0]
+    if uses[name] != 1:
+        return None
+    return next((n for n in model.nodes if name in n.inputs and n.op == op), None)
+
+
+def _other(node: Node, name: str) -> str | None:
+    return next((x for x in node.inputs if x != name), None)
+
+
+def _constant(name: str, model: Model, makers: dict[str, Node]) -> bool:
+    """Whether a tensor is held by the model, quantised or not."""
+    maker = makers.get(name)
+    dequantised = maker is not None and maker.op == "DequantizeLinear" and maker.inputs[0] in model.constants
+    return name in model.constants or dequantised

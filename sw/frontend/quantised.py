@@ -1,0 +1,394 @@
+"""QuantizeLinear: real numbers on a grid of whole ones, as expressions in 32-bit operations.
+
+| what is quantised | how | result |
+| --- | --- | --- |
+| functions of one value of 8 bits | a table of 256 elements | float32, operator by operator |
+| sums of products, scaled | the exact product with the float32 scale | rounded once |
+| sums and products of two values of 8 bits | fixed point, compared for all pairs | exact, rounded once |
+| maximum, minimum, limits | each operand on the grid | as if they were taken before |
+| sums of products plus other values | fixed point | off by one at most next to a tie |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from sw.frontend.affine import Affine, Part, affine
+from sw.frontend.floats import apply_function
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value
+from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate
+from sw.network.fixed_point import Term, exact_product, exact_sum
+from sw.network.network import Elementwise, View
+from sw.network.requantise import (
+    LIMITS,
+    apply,
+    clamped,
+    common_limit,
+    multiplier,
+    requantised,
+)
+from sw.network.views import broadcast, same_places
+
+BYTES = ("int8", "uint8")
+_WORD = (1 << 31) - 1
+#: Magnitude from which on a result is beyond every type of 8 bits.
+_BEYOND = 1 << 10
+
+
+@dataclass
+class _Lowering:
+    """The expression that is being made for one QuantizeLinear: its operands so far."""
+
+    importer: Importer
+    shape: tuple[int, ...]
+    grid: Grid
+    views: list[View] = field(default_factory=list)
+
+    @property
+    def low(self) -> int:
+        """Least value of the grid."""
+        return LIMITS[self.grid.element][0]
+
+    @property
+    def high(self) -> int:
+        """Greatest value of the grid."""
+        return LIMITS[self.grid.element][1]
+
+    @property
+    def node(self) -> Node:
+        """The QuantizeLinear."""
+        return self.grid.node
+
+    def operand(self, view: View) -> Operand:
+        """The operand that is a view of the result's shape."""
+        view = broadcast(view, self.shape)
+        for index, known in enumerate(self.views):
+            if same_places(known, view):
+                return Operand(index)
+        self.views.append(view)
+        return Operand(len(self.views) - 1)
+
+    def numbers(self, array: np.ndarray, hint: str, element: str = "int32") -> Expression:
+        """Whole numbers, one for all or a constant operand, of which equal axes are stored once."""
+        first = int(array.flat[0])
+        if array.size == 1 or np.all(array == first):
+            return Number(first)
+        for axis in range(array.ndim):
+            part = np.take(array, [0], axis)
+            if array.shape[axis] > 1 and np.array_equal(np.broadcast_to(part, array.shape), array):
+                array = part
+        return self.operand(self.importer.constant(array.astype(element), f"{self.node.outputs[0]}.{hint}"))
+
+    def on_grid(self, array: np.ndarray) -> np.ndarray:
+        """Real numbers as QuantizeLinear gives them."""
+        steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
+        return np.asarray(np.clip(steps, self.low, self.high), np.int64)
+
+
+def on_grid(importer: Importer, node: Node, value: Value, grid: Grid, name: str) -> View:
+    """The whole numbers of a value on a grid, appended to the network where they have to be computed."""
+    match value:
+        case Structured():
+            if not grid.uniform:
+                raise node.error("one scale and zero point are needed behind this operator")
+            view = value.make(name, grid)
+            for step in value.steps:
+                view = step(view)
+            return view
+        case Stored():
+            raise node.error(f"real numbers are needed, not {value.element}")
+        case Constant(array):
+            found = _Lowering(importer, value.shape, grid).on_grid(array)
+            return importer.constant(found.astype(grid.element), name)
+    lowering = _Lowering(importer, value.shape, grid)
+    expression = lowered(lowering, value)
+    if expression == Operand(0) and importer.tensors[lowering.views[0].tensor].element == grid.element:
+        return lowering.views[0]
+    nodes = tuple(dict.fromkeys((*_names(value), node.name)))
+    output = importer.tensor(name, value.shape, grid.element)
+    op = value.op if isinstance(value, Real) else "QuantizeLinear"
+    importer.operators.append(Elementwise(node.name, op, nodes, output, expression, tuple(lowering.views)))
+    return output
+
+
+def _names(value: Reals) -> tuple[str, ...]:
+    if not isinstance(value, Real):
+        return ()
+    return (*(n for x in value.inputs for n in _names(x)), value.node.name)
+
+
+def lowered(to: _Lowering, value: Reals) -> Expression:
+    """The expression of a real value on the grid; raises `InputError` where there is none."""
+    leaf = _single_leaf(value)
+    if leaf is not None and to.grid.uniform and leaf.element in BYTES:
+        return _table(to, value, leaf)
+    match value:
+        case Constant(array):
+            return to.numbers(to.on_grid(array), "limit", to.grid.element)
+        case Real(op="Max" | "Min" | "Relu" as op, inputs=inputs):
+            given = (*inputs, Constant(np.zeros((), np.float32))) if op == "Relu" else inputs
+            return _extreme(to, "min" if op == "Min" else "max", given)
+        case Real(op="Where", inputs=(Constant(condition), x, y)):
+            held = to.importer.constant(np.asarray(condition != 0, np.int8), f"{to.node.outputs[0]}.where")
+            return apply("select", to.operand(held), lowered(to, x), lowered(to, y))
+        case Real(op="Mul", inputs=(x, y)) if (found := _product(to, x, y)) is not None:
+            return found
+    total = affine(value)
+    if total is None or not total.parts:
+        what = value.op if isinstance(value, Real) else "this"
+        place = value.node.place if isinstance(value, Real) else to.node.place
+        raise to.node.error(
+            f"{place}: {what} of these operands has no exact form in whole numbers; "
+            f"QuantizeLinear and DequantizeLinear are needed between it and what comes before"
+        )
+    return _sum(to, total)
+
+
+def _extreme(to: _Lowering, operation: str, inputs: Sequence[Reals]) -> Expression:
+    """Maxima and minima commute with rounding."""
+    numbers = [isinstance(x, Constant) for x in inputs]
+    inputs = [x for _, x in sorted(zip(numbers, inputs, strict=True), key=lambda pair: pair[0])]
+    value = lowered(to, inputs[0])
+    for other in inputs[1:]:
+        found = lowered(to, other)
+        match value, found:
+            case Apply("max", (Apply("min"), Number())), Number(number):
+                low, high = (number, to.high) if operation == "max" else (to.low, number)
+                value = clamped(value, low, high)
+            case _:
+                value = apply(operation, value, found)
+    return value
+
+
+def _single_leaf(value: Reals) -> Dequantised | None:
+    """The one dequantised operand of a function of single numbers; None where there are others."""
+    leaves: list[Dequantised] = []
+
+    def visit(x: Reals) -> bool:
+        match x:
+            case Constant(array):
+                return array.size == 1
+            case Dequantised():
+                leaves.append(x)
+                return x.uniform
+            case Real(inputs=inputs):
+                # Every leaf is wanted, so none is left out.
+                found = [visit(y) for y in inputs]
+                return all(found)
+
+    if not visit(value) or not leaves:
+        return None
+    first = leaves[0]
+    same = all(same_places(first.view, x.view) and first.scale.item() == x.scale.item() for x in leaves)
+    return first if same and all(x.zero.item() == first.zero.item() for x in leaves) else None
+
+
+def _table(to: _Lowering, value: Reals, leaf: Dequantised) -> Expression:
+    """A function of one value of 8 bits: its table, or fewer operations that give the same."""
+    low, high = LIMITS[leaf.element]
+    x = np.arange(low, high + 1)
+    real = _evaluated(value, (x - leaf.zero.item()).astype(np.float32) * leaf.scale.reshape(()))
+    with np.errstate(all="ignore"):
+        steps = np.rint(real / np.float32(to.grid.scale.item()))
+    if np.isnan(steps).any():
+        raise to.node.error(f"the function is not a number for some of the values {low} to {high}")
+    y = np.clip(steps.astype(np.float64) + int(to.grid.zero.item()), to.low, to.high).astype(np.int64)
+    operand = to.operand(leaf.view)
+    least, most = int(y.min()), int(y.max())
+    if np.array_equal(y, np.clip(x, least, most)):
+        return operand if (least, most) == (low, high) else _limits(operand, least, most, low, high)
+    scaled = _scaled(to, leaf, operand, value, least, most)
+    if scaled is not None and np.array_equal(_run(scaled, operand, x), y):
+        return scaled
+    if leaf.element == "int8":
+        return Lookup(tuple(int(v) for v in np.roll(y, 128)), apply("and", operand, 255))
+    return Lookup(tuple(int(v) for v in y), operand)
+
+
+def settled(importer: Importer, node: Node, value: Value) -> Value:
+    """Real numbers as dequantised ones, where they lie on the grid that their one operand is on.
+
+    So are those that Relu and Clip leave of a dequantised tensor. Other values stay as they are.
+    """
+    if not isinstance(value, Real):
+        return value
+    leaf = _single_leaf(value)
+    if leaf is None or leaf.element not in BYTES:
+        return value
+    low, high = LIMITS[leaf.element]
+    centred = np.arange(low, high + 1) - leaf.zero.item()
+    scale = leaf.scale.reshape(())
+    real = _evaluated(value, centred.astype(np.float32) * scale)
+    with np.errstate(all="ignore"):
+        steps = np.rint(real / scale)
+    if np.isnan(steps).any() or not np.array_equal((steps * scale).astype(np.float32), real):
+        return value
+    if steps.min() < centred[0] or steps.max() > centred[-1]:
+        return value
+    grid = Grid(leaf.element, leaf.scale.reshape(()), leaf.zero.reshape(()), node)
+    view = on_grid(importer, node, value, grid, f"{node.outputs[0]}.settled")
+    return Dequantised(view, leaf.element, grid.scale, grid.zero, leaf.reach)
+
+
+def _run(expression: Expression, operand: Operand, x: np.ndarray) -> np.ndarray:
+    return evaluate(expression, [x] * (operand.index + 1))
+
+
+def _limits(operand: Expression, least: int, most: int, low: int, high: int) -> Expression:
+    """Limits without those that the type keeps anyway."""
+    value = operand if most == high else apply("min", operand, most)
+    return value if least == low else apply("max", value, least)
+
+
+def _scaled(
+    to: _Lowering, leaf: Dequantised, operand: Operand, value: Reals, least: int, most: int
+) -> Expression | None:
+    """The value times a scale, if that may be all that the function does."""
+    inner = value
+    while isinstance(inner, Real) and inner.op in ("Relu", "Max", "Min"):
+        inner = next((x for x in inner.inputs if not isinstance(x, Constant)), inner.inputs[0])
+    total = affine(inner)
+    if total is None or len(total.parts) != 1 or np.any(total.constant):
+        return None
+    scale = total.parts[0].factor.then("Div", to.grid.scale).single()
+    if not np.all(np.isfinite(scale)) or not np.all(scale):
+        return None
+    found = multiplier(scale, leaf.reach)
+    centred = apply("sub", operand, int(leaf.zero.item()))
+    return requantised(
+        centred,
+        Number(int(found.mantissa.item())),
+        Number(int(found.shift.item())),
+        Number(int(to.grid.zero.item())),
+        least,
+        most,
+    )
+
+
+def _evaluated(value: Reals, x: np.ndarray) -> np.ndarray:
+    match value:
+        case Constant(array):
+            return array
+        case Dequantised():
+            return x
+        case Real(op, inputs, _, _, attributes):
+            return apply_function(op, [_evaluated(y, x) for y in inputs], attributes)
+
+
+def _product(to: _Lowering, x: Reals, y: Reals) -> Expression | None:
+    """The product of two values of 8 bits, each times a number."""
+    sums = [affine(v) for v in (x, y)]
+    if any(s is None or len(s.parts) != 1 or np.any(s.constant) for s in sums):
+        return None
+    terms = [_byte_term(to, s.parts[0]) for s in sums if s is not None]
+    if any(t is None for t in terms) or not to.grid.uniform:
+        return None
+    a, b = (t for t in terms if t is not None)
+    b = Term(b.value, b.low, b.high, b.factor / Fraction(to.grid.scale.item()))
+    found = exact_product(a, b, int(to.grid.zero.item()), to.low, to.high)
+    if found is None:
+        raise to.node.error("no product in fixed point is exact for these scales")
+    return found
+
+
+def _byte_term(to: _Lowering, part: Part) -> Term | None:
+    """A part of 8 bits with one scale as a term, its range from its type."""
+    leaf, exact = part.leaf, part.factor.exact()
+    if leaf.element not in BYTES or exact is None or leaf.zero.size != 1:
+        return None
+    low, high = LIMITS[leaf.element]
+    zero = int(leaf.zero.item())
+    return Term(apply("sub", to.operand(leaf.view), zero), low - zero, high - zero, exact)
+
+
+def _sum(to: _Lowering, total: Affine) -> Expression:
+    """A sum of parts and a constant."""
+    shifts = np.asarray(to.grid.scale, np.float32)
+    parts = tuple(Part(p.leaf, p.factor.then("Div", shifts)) for p in total.parts)
+    constant = total.constant / to.grid.scale.astype(np.float64)
+    zero = to.numbers(to.grid.zero, "zero")
+    if len(parts) == 1 and not np.any(constant):
+        return _one_part(to, parts[0], zero)
+    if isinstance(zero, Number) and len(parts) <= 2 and to.grid.uniform and constant.size == 1:
+        terms = [_byte_term(to, p) for p in parts]
+        fixed = Fraction(float(total.constant.item())) / Fraction(to.grid.scale.item())
+        if all(t is not None for t in terms):
+            found = exact_sum([t for t in terms if t is not None], fixed, zero.value, to.low, to.high)
+            if found is None:
+                raise to.node.error("no sum in fixed point is exact for these scales")
+            return found
+    return _several_parts(to, parts, constant, zero)
+
+
+def _centred(to: _Lowering, leaf: Dequantised) -> Expression:
+    return apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero"))
+
+
+def _one_part(to: _Lowering, part: Part, zero: Expression) -> Expression:
+    """One value times its scale: the exact product, rounded once."""
+    scale = part.factor.single()
+    if not np.all(np.isfinite(scale)):
+        raise to.node.error("scales must be numbers")
+    found = multiplier(scale, part.leaf.reach)
+    value = _centred(to, part.leaf)
+    limit = common_limit(found)
+    if limit is None:
+        limits = to.numbers(found.limit, "most")
+        value = apply("max", apply("min", value, limits), to.numbers(-found.limit, "least"))
+    elif limit < _WORD:
+        value = clamped(value, -limit, limit)
+    mantissa, shift = to.numbers(found.mantissa, "mantissa"), to.numbers(found.shift, "shift")
+    return requantised(value, mantissa, shift, zero, to.low, to.high)
+
+
+def _several_parts(
+    to: _Lowering, parts: Sequence[Part], constant: np.ndarray, zero: Expression
+) -> Expression:
+    """Several values and a constant, in fixed point with as many fractional bits as fit.
+
+    Sums of products are limited to where the result is beyond its type before they are scaled.
+    """
+    factors = [p.factor.double() for p in parts]
+    if not all(np.all(np.isfinite(f)) for f in (*factors, constant)):
+        raise to.node.error("scales must be numbers")
+    reach = [p.leaf.reach * np.abs(f) for p, f in zip(parts, factors, strict=True)]
+    most = (
+        _BEYOND
+        + float(np.abs(constant).max())
+        + sum(float(r.max()) for r, p in zip(reach, parts, strict=True) if p.leaf.element in BYTES)
+    )
+    limits = [np.minimum(r, most).max() for r in reach]
+    bits = min(26, 29 - int(np.frexp(float(sum(limits)) + float(np.abs(constant).max()) + 1)[1]))
+    if bits < 4:
+        raise to.node.error("the operands are too far apart in magnitude for a sum of 32 bits")
+    total: Expression = to.numbers(np.rint(constant * 2.0**bits).astype(np.int64), "constant")
+    for part, factor, r in zip(parts, factors, reach, strict=True):
+        value = _centred(to, part.leaf)
+        if np.any(r > most):
+            ends = np.minimum(np.ceil(most / np.maximum(np.abs(factor), 2.0**-40)), _WORD)
+            ends = ends.astype(np.int64)
+            value = apply("min", value, to.numbers(ends, "most"))
+            value = apply("max", value, to.numbers(-ends, "least"))
+        total = _plus(_fixed(to, value, factor, bits), total)
+    whole = apply("mul_shift_round_even", total, 1, bits)
+    return clamped(apply("add", whole, zero), to.low, to.high)
+
+
+def _plus(a: Expression, b: Expression) -> Expression:
+    return a if b == Number(0) else apply("add", a, b)
+
+
+def _fixed(to: _Lowering, value: Expression, factor: np.ndarray, bits: int) -> Expression:
+    """A whole number times factors, with fractional bits."""
+    scaled = factor * 2.0**bits
+    shift = min(30 - int(np.frexp(float(np.abs(scaled).max()))[1]), 62)
+    if shift < 0:
+        raise to.node.error("a scale is too large for a sum of 32 bits")
+    mantissa = to.numbers(np.rint(scaled * 2.0**shift).astype(np.int64), "mantissa")
+    return apply("mul_shift_round", value, mantissa, shift)

@@ -1,0 +1,121 @@
+"""Operators on single real numbers: they are kept until QuantizeLinear asks for whole ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sw.frontend.floats import FUNCTIONS, apply_function
+from sw.frontend.importer import Handler, Importer
+from sw.frontend.node import Node
+from sw.frontend.shapes import spread
+from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
+from sw.network.expression import Apply, Operand
+from sw.network.network import Elementwise
+from sw.network.views import broadcast
+
+#: Scales that differ by less than this count as one where a bias is added to sums of products.
+_SAME_SCALE = 2.0**-20
+
+
+def real(node: Node, value: Value, what: str) -> Reals:
+    """A value as real numbers; raises `InputError` for what has to be quantised first."""
+    if isinstance(value, Constant):
+        return value
+    if isinstance(value, Structured):
+        raise node.error(f"the result of {value.node.place} must go through QuantizeLinear first")
+    if isinstance(value, Stored):
+        if value.element.startswith("float"):
+            raise node.error(f"{what} is not quantised: a QuantizeLinear is needed before")
+        raise node.error(f"{what} is {value.element}, real numbers are needed")
+    return value
+
+
+def held(importer: Importer, value: Value) -> np.ndarray | None:
+    """The real numbers of a constant, dequantised or not; None for what is computed."""
+    if isinstance(value, Constant):
+        return value.array
+    if isinstance(value, Dequantised):
+        array = importer.array(value.view)
+        if array is not None:
+            found: np.ndarray = (array.astype(np.int64) - value.zero).astype(np.float32) * value.scale
+            return found.astype(np.float32)
+    return None
+
+
+def combined(importer: Importer, node: Node, op: str, values: Sequence[Value]) -> Value:
+    """An operator on real operands that broadcast; a bias in the unit of sums is added to them at once."""
+    if op == "Add" and len(values) == 2:
+        for total, bias in (values, values[::-1]):
+            found = _biased(importer, node, total, bias)
+            if found is not None:
+                return found
+    attributes = node.attributes if op == node.op else {}
+    arrays = [held(importer, value) for value in values]
+    if all(a is not None for a in arrays):
+        return Constant(apply_function(op, [a for a in arrays if a is not None], attributes))
+    given = [real(node, value, repr(name)) for value, name in zip(values, node.inputs, strict=False)]
+    # A constant that is dequantised and one number is simply that number.
+    given = [Constant(a) if a is not None and a.size == 1 else v for v, a in zip(given, arrays, strict=True)]
+    shape = np.broadcast_shapes(*(v.shape for v in given))
+    inputs = tuple(
+        Constant(v.array.reshape(())) if isinstance(v, Constant) and v.array.size == 1 else spread(v, shape)
+        for v in given
+    )
+    return Real(op, inputs, shape, node, attributes)
+
+
+def _biased(importer: Importer, node: Node, total: Value, bias: Value) -> Dequantised | None:
+    """Sums of products plus a constant of 32 bits in their unit."""
+    if not (isinstance(total, Dequantised) and isinstance(bias, Dequantised)):
+        return None
+    array = importer.array(bias.view)
+    if total.element != "int32" or bias.element != "int32" or array is None or np.any(bias.zero):
+        return None
+    if importer.array(total.view) is not None or np.broadcast_shapes(total.shape, bias.shape) != total.shape:
+        return None
+    apart = np.abs(bias.scale.astype(np.float64) - total.scale) > _SAME_SCALE * np.abs(total.scale)
+    if np.any(apart):
+        return None
+    output = importer.tensor(f"{node.outputs[0]}.biased", total.shape, "int32")
+    views = (total.view, broadcast(bias.view, total.shape))
+    value = Apply("add", (Operand(0), Operand(1)))
+    importer.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
+    reach = min(total.reach + int(np.abs(array.astype(np.int64)).max()), (1 << 31) - 1)
+    return Dequantised(output, "int32", total.scale, total.zero, reach)
+
+
+def _elementwise(importer: Importer, node: Node) -> Value:
+    values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
+    if node.op == "Clip":
+        limits = [
+            held(importer, importer.value(node, i)) if node.optional(i) else node.attributes.get(name)
+            for i, name in ((1, "min"), (2, "max"))
+        ]
+        found = values[0]
+        for op, limit in zip(("Max", "Min"), limits, strict=True):
+            if limit is not None:
+                found = combined(importer, node, op, [found, Constant(np.asarray(limit, np.float32))])
+        return found
+    return combined(importer, node, node.op, values)
+
+
+def _batch_normalization(importer: Importer, node: Node) -> Value:
+    value = importer.value(node, 0)
+    parameters = [held(importer, importer.value(node, i)) for i in range(1, 5)]
+    if any(p is None for p in parameters) or node.attributes.get("training_mode", 0):
+        raise node.error("scale, bias, mean and variance must be constants")
+    gamma, beta, mean, variance = (
+        np.asarray(p, np.float64).reshape(-1, *(1,) * (len(value.shape) - 2)) for p in parameters
+    )
+    factor = gamma / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    scaled = combined(importer, node, "Mul", [value, Constant(factor.astype(np.float32))])
+    offset = Constant((beta - mean * factor).astype(np.float32))
+    return combined(importer, node, "Add", [scaled, offset])
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys((*FUNCTIONS, "Clip"), _elementwise),
+    "BatchNormalization": _batch_normalization,
+}

@@ -1,0 +1,117 @@
+"""What a name of the model stands for while it is read.
+
+Real numbers are not computed where they occur: they are kept as what they are made of, until QuantizeLinear
+says on which grid of whole numbers they are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sw.frontend.node import Node
+from sw.network.network import View
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Elements that the model holds or that follow from it, of any type."""
+
+    array: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.array.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """Elements of a tensor of the network as they are, also of types that only the host knows."""
+
+    view: View
+    element: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.view.shape
+
+
+@dataclass(frozen=True, eq=False)
+class Dequantised:
+    """The real numbers (q - zero) * scale for elements q of a view.
+
+    `scale` (float32) and `zero` (int64) have one element, or the view's shape. `reach` is the greatest
+    magnitude that q - zero can have.
+    """
+
+    view: View
+    element: str
+    scale: np.ndarray
+    zero: np.ndarray
+    reach: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.view.shape
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one scale and one zero point serve all elements."""
+        return self.scale.size == 1 and self.zero.size == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """The result of an operator for each element of real operands, which have its shape or one element."""
+
+    op: str
+    inputs: tuple[Reals, ...]
+    shape: tuple[int, ...]
+    node: Node
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Structured:
+    """The real result of an operator on whole tensors (softmax, normalisation, pooling), seen through views.
+
+    `make` computes it on a grid: it appends the operator for a name, and gives a view of its result.
+    """
+
+    node: Node
+    inner: tuple[int, ...]
+    shape: tuple[int, ...]
+    make: Callable[[str, Grid], View]
+    steps: tuple[Callable[[View], View], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Where QuantizeLinear puts real numbers: `scale` and `zero` have one element or the result's shape."""
+
+    element: str
+    scale: np.ndarray
+    zero: np.ndarray
+    node: Node
+
+    @property
+    def uniform(self) -> bool:
+        """Whether one scale and one zero point serve all elements."""
+        return self.scale.size == 1 and self.zero.size == 1
+
+
+Reals = Constant | Dequantised | Real
+Value = Constant | Stored | Dequantised | Real | Structured
+
+
+def is_real(value: Value) -> bool:
+    """Whether a value consists of real numbers that the machine can only have on a grid."""
+    if isinstance(value, Constant):
+        return value.array.dtype.kind == "f"
+    return not isinstance(value, Stored)

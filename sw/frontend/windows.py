@@ -1,0 +1,83 @@
+"""The axes of windows that convolutions and pools move over images."""
+
+from __future__ import annotations
+
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Value
+from sw.network.network import View
+from sw.patches import Axis
+
+_MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+def axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
+    """The axes of a window over pixels of those sizes, and how many of the pads behind do not count.
+
+    Those are what rounding up the size of the result (`ceil_mode`) adds.
+    """
+    found = [_axis(node, i, len(sizes), sizes[i], kernel[i]) for i in range(len(sizes))]
+    return [axis for axis, _ in found], [more for _, more in found]
+
+
+def _given(node: Node, name: str, default: int, length: int) -> list[int]:
+    values = [int(v) for v in node.attributes.get(name) or [default] * length]
+    if len(values) != length:
+        raise node.error(f"{name} must hold {length} numbers, not {len(values)}")
+    return values
+
+
+def _axis(node: Node, i: int, count: int, size: int, kernel: int) -> tuple[Axis, int]:
+    stride, dilation = _given(node, "strides", 1, count)[i], _given(node, "dilations", 1, count)[i]
+    pads = _given(node, "pads", 0, 2 * count)
+    before, after = pads[i], pads[count + i]
+    if _given(node, "kernel_shape", kernel, count)[i] != kernel:
+        raise node.error(f"kernel_shape must be that of the weights, not {node.attributes['kernel_shape']}")
+    if min(stride, dilation, kernel) < 1 or min(before, after) < 0:
+        raise node.error("strides, dilations and kernel must be at least 1, pads at least 0")
+    mode = node.attributes.get("auto_pad", "NOTSET")
+    reach = (kernel - 1) * dilation + 1
+    more = 0
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        outputs = -(-size // stride)
+        total = max(0, (outputs - 1) * stride + reach - size)
+        small, large = total // 2, total - total // 2
+        before, after = (small, large) if mode == "SAME_UPPER" else (large, small)
+    elif mode == "VALID":
+        before = after = 0
+    elif mode != "NOTSET":
+        raise node.error(f"auto_pad must be {', '.join(_MODES)}, not {mode}")
+    elif node.attributes.get("ceil_mode", 0):
+        outputs = -(-(size + before + after - reach) // stride) + 1
+        if (outputs - 1) * stride >= size + before:
+            # The last window would start behind the image.
+            outputs -= 1
+        more = max(0, (outputs - 1) * stride + reach - size - before - after)
+    axis = Axis(size, kernel, stride, before, after + more, dilation)
+    if axis.outputs < 1:
+        raise node.error(f"the kernel covers {reach} pixels, the padded image has {size + before + after}")
+    return axis, more
+
+
+def images(importer: Importer, node: Node, view: View) -> View:
+    """Images with rows and columns: one axis of pixels becomes one row."""
+    shape = view.shape
+    if len(shape) == 3:
+        return importer.reshaped(node, view, (shape[0], shape[1], 1, shape[2]))
+    if len(shape) != 4:
+        raise node.error(f"images must have one or two axes besides images and channels, not {list(shape)}")
+    return view
+
+
+def two(found: list[Axis]) -> tuple[Axis, Axis]:
+    """Rows and columns; one axis is that of the columns."""
+    return (Axis(1, 1), found[0]) if len(found) == 1 else (found[0], found[1])
+
+
+def pixels(node: Node, value: Value) -> tuple[int, ...]:
+    """The sizes behind images and channels."""
+    if len(value.shape) not in (3, 4):
+        raise node.error(
+            f"images must have one or two axes besides images and channels, not {list(value.shape)}"
+        )
+    return value.shape[2:]

@@ -1,0 +1,162 @@
+"""Expressions as statements of a loop's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sw.network.expression import Apply, Expression, Lookup, Number, Operand
+
+_INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "shl": "<<",
+    "shr": ">>",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
+_CALLS = {
+    "mul_shift_round": "mul_shift_round",
+    "mul_shift_round_even": "mul_shift_round_even",
+    "shr_logical": "shift_right_logical",
+    "min": "min",
+    "max": "max",
+    "abs": "abs",
+    "clz": "clz",
+}
+#: Operations whose second operand is part of what is computed: shifts by a number, masks.
+_STRUCTURE = ("shl", "shr", "shr_logical", "and", "or", "xor")
+#: Ends of the types of bytes, to which results are clamped.
+_ENDS = (-128, 0, 127, 255)
+
+
+def literal(operation: str, place: int, value: int) -> bool:
+    """Whether a number belongs to the text: many operators have the same shifts, masks and ends of types."""
+    return (operation in _STRUCTURE and place == 1) or (operation in ("min", "max") and value in _ENDS)
+
+
+def numbers(value: Expression) -> tuple[int, ...]:
+    """The numbers that differ between operators of a kind, in the order of their use, each once."""
+    found: dict[int, None] = {}
+    seen: set[Expression] = set()
+
+    def visit(e: Expression) -> None:
+        if e in seen:
+            return
+        seen.add(e)
+        if isinstance(e, Lookup):
+            visit(e.index)
+        if not isinstance(e, Apply):
+            return
+        for place, operand in enumerate(e.operands):
+            if not isinstance(operand, Number):
+                visit(operand)
+            elif not literal(e.operation, place, operand.value):
+                found.setdefault(operand.value)
+
+    visit(value)
+    return tuple(found)
+
+
+def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expression, frozenset[int]]:
+    """An expression without additions of 128 to bytes that are only indices of tables, and their operands.
+
+    Those operands are to be read as uint8: the tables are rotated instead. `signed` says of each operand
+    whether it is int8.
+    """
+    index = {k: Apply("add", (Operand(k), Number(128))) for k, s in enumerate(signed) if s}
+    elsewhere: set[int] = set()
+    indexed: set[int] = set()
+    seen: set[Expression] = set()
+
+    def visit(e: Expression) -> None:
+        if e in seen:
+            return
+        seen.add(e)
+        match e:
+            case Operand(k):
+                elsewhere.add(k)
+            case Lookup(table, Apply("add", (Operand(k), Number(128)))) if k in index and len(table) == 256:
+                indexed.add(k)
+            case Lookup(_, inner):
+                visit(inner)
+            case Apply(_, operands):
+                for operand in operands:
+                    visit(operand)
+            case _:
+                pass
+
+    visit(value)
+    chosen = frozenset(indexed - elsewhere)
+
+    def changed(e: Expression) -> Expression:
+        match e:
+            case Lookup(table, Apply("add", (Operand(k), Number(128)))) if k in chosen:
+                return Lookup(table[128:] + table[:128], Operand(k))
+            case Lookup(table, inner):
+                return Lookup(table, changed(inner))
+            case Apply(operation, operands):
+                return Apply(operation, tuple(changed(x) for x in operands))
+            case _:
+                return e
+
+    return (changed(value), chosen) if chosen else (value, chosen)
+
+
+@dataclass
+class Body:
+    """Statements that compute expressions; equal parts of one element are computed once.
+
+    `scalars` names the numbers that the launch gives; others are literals. `tables` are those used, by name.
+    """
+
+    scalars: Mapping[int, str]
+    tables: dict[tuple[int, ...], str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    used: int = 0
+
+    def value(self, e: Expression, operands: Sequence[str]) -> str:
+        """The text of an expression's value, after statements for its parts; `operands` are names."""
+        known: dict[Expression, str] = {Operand(k): name for k, name in enumerate(operands)}
+        return self._value(e, known)
+
+    def _value(self, e: Expression, known: dict[Expression, str]) -> str:
+        if isinstance(e, Number):
+            return self._number(e.value)
+        found = known.get(e)
+        if found is None:
+            text = self._text(e, known)
+            found = known[e] = f"v{self.used}"
+            self.used += 1
+            self.lines.append(f"{found} = {text}")
+        return found
+
+    def _number(self, value: int) -> str:
+        return self.scalars.get(value) or str(value)
+
+    def _text(self, e: Expression, known: dict[Expression, str]) -> str:
+        if isinstance(e, Lookup):
+            name = self.tables.setdefault(e.table, f"TABLE{len(self.tables)}")
+            return f"{name}[{self._value(e.index, known)}]"
+        assert isinstance(e, Apply)
+        texts = [
+            str(x.value)
+            if isinstance(x, Number) and literal(e.operation, place, x.value)
+            else self._value(x, known)
+            for place, x in enumerate(e.operands)
+        ]
+        if e.operation == "select":
+            return f"{texts[1]} if {texts[0]} else {texts[2]}"
+        if e.operation == "mov":
+            return texts[0]
+        if e.operation in _INFIX:
+            return f"{texts[0]} {_INFIX[e.operation]} {texts[1]}"
+        return f"{_CALLS[e.operation]}({', '.join(texts)})"

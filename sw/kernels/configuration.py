@@ -1,0 +1,120 @@
+"""Configurations of loops for the grid: text, graph, mapping, words, and the proof that the words mean it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.fabric.bitstream import encode
+from hw.fabric.layout import PATCHES
+from sw.cgra.encode import configuration
+from sw.cgra.mapping import Mapping
+from sw.cgra.verify import verify
+from sw.dfg.graph import Graph
+from sw.dfg.python import parse_kernel
+from sw.dfg.transform import dead_code, fuse_constants
+from sw.kernels import mappings
+from sw.kernels.kernel import GridKernel
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A loop on the grid of a machine.
+
+    `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `why` says what limits the MII, the
+    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `differences` says where the
+    words do not mean the graph, by an independent decoder. `cached`: the mapping was found on disk.
+    """
+
+    kernel: GridKernel
+    words: tuple[int, ...]
+    mapping: Mapping
+    mii: int
+    res_mii: int
+    rec_mii: int
+    why: str
+    proved_minimal: bool
+    differences: tuple[str, ...]
+    seconds: float
+    cached: bool
+
+    @property
+    def graph(self) -> Graph:
+        """What was mapped."""
+        return self.mapping.graph
+
+    @property
+    def ii(self) -> int:
+        """Steps from one iteration to the next."""
+        return self.mapping.ii
+
+    @property
+    def depth(self) -> int:
+        """Steps of one iteration."""
+        return max(1, self.mapping.depth)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the words mean the graph."""
+        return not self.differences
+
+
+@functools.lru_cache(maxsize=1024)
+def graph_of(kernel: GridKernel) -> Graph:
+    """The graph of a kernel's one loop, constants in their users.
+
+    Raises `InputError` for a text that is not one loop over all of its parameters.
+    """
+    parsed = parse_kernel(kernel.text, kernel.name, f"kernel {kernel.name}")
+    place = f"kernel {kernel.name}"
+    if len(parsed.loops) != 1 or parsed.results or not all(x.on_host for x in parsed.launches if x.once):
+        raise InputError(f"{place}: the text must be one loop without results, not {len(parsed.loops)} loops")
+    graph = parsed.loops[0].graph
+    unknown = [a.name for a in parsed.arrays if a.name not in {s.name for s in kernel.streams}]
+    unknown += [name for name in graph.scalars if name not in kernel.scalars]
+    if unknown:
+        raise InputError(f"{place}: every name must be a stream or a scalar, not {', '.join(unknown)}")
+    return fuse_constants(dead_code(graph))
+
+
+def patches(graph: Graph) -> int:
+    """How many patches put the scalars of a launch into a configuration of a graph."""
+    immediates = sum(node.scalar is not None for node in graph.nodes)
+    return immediates + len({e.target for e in graph.edges if any(isinstance(v, str) for v in e.initial)})
+
+
+def fits(kernel: GridKernel) -> bool:
+    """Whether a configuration has room for a kernel's patches."""
+    return patches(graph_of(kernel)) <= PATCHES
+
+
+@functools.lru_cache(maxsize=256)
+def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Configured:
+    """The configuration of a kernel for a machine; equal kernels give equal words.
+
+    Raises `InputError` for a machine without grid, and for a kernel that cannot be mapped onto it.
+    """
+    if config.cgra is None:
+        raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
+    began = time.perf_counter()
+    found = mappings.find(graph_of(kernel), config.cgra, seed)
+    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
+    scalars = {name: i for i, name in enumerate(kernel.scalars)}
+    words = encode(configuration(found.mapping, arrays, scalars))
+    wrong = verify(found.mapping.graph, words, config.cgra, arrays=arrays, scalars=scalars)
+    return Configured(
+        kernel,
+        tuple(words),
+        found.mapping,
+        found.mii,
+        found.res_mii,
+        found.rec_mii,
+        found.why,
+        found.proved_minimal,
+        tuple(wrong),
+        time.perf_counter() - began,
+        found.cached,
+    )

@@ -1,0 +1,160 @@
+"""Loops for the grid that compute an expression for every element of a tile (docs/operators.md).
+
+An iteration makes `per_iteration` elements, which need not be neighbours: bytes that are stored in one step
+had better lie in different words (`Unrolling`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from hw.errors import InputError
+from sw.ir.expression import Expr, Op, const, fold
+from sw.kernels.access import Access
+from sw.kernels.body import Body, bytes_as_unsigned, numbers
+from sw.kernels.configuration import fits
+from sw.kernels.indices import Indices, Key, Unrolling
+from sw.kernels.kernel import MOST_SCALARS, GridKernel
+from sw.network.expression import Expression, Operand, walk
+
+RESULT = "result"
+#: Keys of the records' first words among the bases.
+RECORDS = {"column": "columns", "row": "rows"}
+
+
+@dataclass(frozen=True)
+class ElementwiseKernel:
+    """An elementwise loop and what its launches are given.
+
+    The number of columns must be a multiple of `block`; of tiles without operands that follow rows or columns
+    and without gaps only the number of elements must be. With gaps of segments, these are multiples too, and
+    a row is a number of whole segments. `numbers` are the values of those scalars that belong to the
+    operator: kernels that differ in nothing else have equal `kernel`, and one configuration.
+    """
+
+    kernel: GridKernel
+    operands: tuple[Access, ...]
+    result: Access
+    unrolling: Unrolling
+    numbers: Mapping[str, int]
+
+    @property
+    def per_iteration(self) -> int:
+        """Elements that an iteration makes."""
+        return self.unrolling.copies
+
+    @property
+    def block(self) -> int:
+        """What the number of elements in a row (or a tile, or a segment) must be a multiple of."""
+        return self.unrolling.block
+
+    def iterations(self, rows: Expr | int, width: Expr | int) -> Expr:
+        """Iterations of a launch."""
+        return fold(Op.DIV, fold(Op.MUL, rows, width), self.per_iteration)
+
+    def scalars(
+        self,
+        bases: Mapping[Key, Expr | int],
+        width: Expr | int | None = None,
+        *,
+        segment: Expr | int | None = None,
+        row_gaps: Mapping[Key, Expr | int] | None = None,
+        segment_gaps: Mapping[Key, Expr | int] | None = None,
+    ) -> dict[str, Expr]:
+        """The scalars of a launch by name, in the order in which the kernel has them.
+
+        `bases` are the indices of first elements, by number of the operand, `"result"`, and `"rows"` and
+        `"columns"` for the first words of records. `width` and `segment` are numbers of elements, gaps are
+        elements that are skipped, by number of the operand or `"result"`. Raises `InputError` for what is
+        missing.
+        """
+        indices = Indices(self.kernel.name, self.operands, self.result, self.unrolling, self._used)
+        given = indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
+        given |= {name: const(value) for name, value in self.numbers.items()}
+        return {name: given[name] for name in self.kernel.scalars}
+
+    @property
+    def _used(self) -> frozenset[int]:
+        return frozenset(int(s.name[1:].split("_")[0]) for s in self.kernel.streams if s.name[0] == "x")
+
+    def records(self, follows: str, arrays: Mapping[int, npt.ArrayLike]) -> npt.NDArray[np.int32]:
+        """The words of all records of operands that follow rows, or columns, for their elements by number.
+
+        Operands have one element per row or column, of columns a multiple of the block. The record of row r
+        begins at word r times the number of such operands; so do those of the block of columns that begins
+        with column r.
+        """
+        wanted = record_operands(self.operands, follows)
+        if set(arrays) != set(wanted):
+            found = f"operands {wanted}, not {[*arrays]}"
+            raise InputError(f"kernel {self.kernel.name}: records of {follows}s must be of {found}")
+        words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
+        if follows == "row":
+            return words.reshape(-1)
+        block = self.block
+        if len(words) % block:
+            raise InputError(
+                f"kernel {self.kernel.name}: columns must be a multiple of {block}, not {len(words)}"
+            )
+        order = list(self.unrolling.order)
+        return words.reshape(-1, block, len(wanted))[:, order].reshape(-1)
+
+
+def record_operands(operands: Sequence[Access], follows: str) -> list[int]:
+    """The numbers of the operands in the records of rows, or of columns, in the order in which they lie."""
+    return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
+
+
+def make(
+    value: Expression,
+    operands: Sequence[Access],
+    result: Access,
+    *,
+    mask: int = 0,
+    name: str = "elementwise",
+) -> ElementwiseKernel:
+    """The loop that sets the result to `value` of the operands; an iteration makes the elements of `mask`.
+
+    `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` where there are more arrays
+    or scalars than a launch can have.
+    """
+    if result.follows != "full" or result.space != "out":
+        raise InputError(f"kernel {name}: the result must be full, in the output buffer, not {result}")
+    value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
+    read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
+    used = frozenset(e.index for e in walk(value) if isinstance(e, Operand))
+    if used and max(used) >= len(operands):
+        raise InputError(f"kernel {name}: operand {max(used)} must be given, there are {len(operands)}")
+    unrolling = Unrolling(mask)
+    indices = Indices(name, read, result, unrolling, used)
+    wanted = numbers(value)
+    room = MOST_SCALARS - len(indices.names)
+    while True:
+        given = {number: f"number_{i}" for i, number in enumerate(wanted[: max(room, 0)])}
+        kernel = _kernel(name, value, indices, given)
+        if not given or fits(kernel):
+            break
+        room = len(given) - 1
+    return ElementwiseKernel(
+        kernel, tuple(operands), result, unrolling, {name: number for number, name in given.items()}
+    )
+
+
+def _kernel(name: str, value: Expression, indices: Indices, given: Mapping[int, str]) -> GridKernel:
+    """The text, with those numbers as scalars."""
+    body = Body(given)
+    for copy in range(indices.unrolling.copies):
+        found = body.value(value, [indices.load(k, copy) for k in range(len(indices.operands))])
+        body.lines.append(f"{indices.store(copy)} = {found}")
+    streams = indices.streams
+    scalars = (*indices.names, *given.values())
+    head = [f"{table} = {words!r}" for words, table in body.tables.items()]
+    parameters = ", ".join(["n", *(s.name for s in streams), *scalars])
+    lines = [*head, f"def {name}({parameters}):"]
+    lines += [f"    {line}" for line in indices.start]
+    lines += ["    for i in range(n):", *(f"        {line}" for line in (*indices.step, *body.lines))]
+    return GridKernel(name, "\n".join(lines) + "\n", streams, scalars, indices.unrolling.copies)

@@ -1,0 +1,278 @@
+"""Indices of an elementwise loop: variables that walk through a tile, arrays, the scalars they need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hw.errors import InputError
+from sw.ir.expression import Expr, Op, fold
+from sw.kernels.access import Access
+from sw.kernels.kernel import MOST_ARRAYS, Stream
+
+#: An operand's number, or `result`, `rows`, `columns`.
+Key = int | str
+
+
+@dataclass(frozen=True)
+class Unrolling:
+    """The elements of an iteration: `mask` holds the bits of an element's number that tell them apart.
+
+    They are first + o for every number o that has no other bits. A loop walks through a block of elements by
+    the other bits: with 12 (binary 1100) its iterations make 0, 4, 8, 12, then 1, 5, 9, 13 and so on up to
+    15. With 3, the four elements are neighbours.
+    """
+
+    mask: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mask < 1 << 16:
+            raise InputError(f"the mask of an iteration must be 0 to {(1 << 16) - 1}, not {self.mask}")
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """The elements of an iteration, counted from its first."""
+        return tuple(o for o in range(self.mask + 1) if o & self.mask == o)
+
+    @property
+    def copies(self) -> int:
+        """Number of elements of an iteration."""
+        return 1 << self.mask.bit_count()
+
+    @property
+    def block(self) -> int:
+        """Elements after which the walk begins anew behind them."""
+        return 1 << self.mask.bit_length()
+
+    @property
+    def walks(self) -> bool:
+        """Whether elements of an iteration are no neighbours."""
+        return self.block > self.copies
+
+    @property
+    def always(self) -> int:
+        """What the variable of a walk is greater than the element: it always has the bits of the mask."""
+        return self.mask if self.walks else 0
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The elements of a block in the order in which iterations make them."""
+        firsts = [o for o in range(self.block) if o & self.mask == 0]
+        return tuple(first + offset for first in firsts for offset in self.offsets)
+
+
+@dataclass(frozen=True)
+class Indices:
+    """What an elementwise loop says about places. `used` are the operands that occur in its expression.
+
+    Streams are `x<operand>_<number>` and `y_<number>`. A stream serves several copies, at greater indices,
+    where there are not enough arrays for all.
+    """
+
+    name: str
+    operands: tuple[Access, ...]
+    result: Access
+    unrolling: Unrolling
+    used: frozenset[int]
+
+    @cached_property
+    def accesses(self) -> dict[Key, Access]:
+        """Operands that occur, and the result."""
+        found: dict[Key, Access] = {k: self.operands[k] for k in sorted(self.used)}
+        return found | {"result": self.result}
+
+    def _record(self, follows: str) -> list[int]:
+        return [k for k, a in enumerate(self.operands) if a.record and a.follows == follows]
+
+    @cached_property
+    def own(self) -> int:
+        """How many arrays an operand has that differs from copy to copy."""
+        many = sum(a.follows in ("full", "column") for a in self.accesses.values())
+        count = self.unrolling.copies
+        while count > 1 and many * count + len(self.accesses) - many > MOST_ARRAYS:
+            count //= 2
+        return count
+
+    # Arrays
+
+    @cached_property
+    def streams(self) -> tuple[Stream, ...]:
+        """All arrays."""
+        found: list[Stream] = []
+        for key, access in self.accesses.items():
+            many = access.follows in ("full", "column")
+            found += [
+                Stream(
+                    self._stream(key, i), access.space, access.element, self._offset(key, i) * access.bytes
+                )
+                for i in range(self.own if many else 1)
+            ]
+        return tuple(found)
+
+    def _stream(self, key: Key, number: int) -> str:
+        return f"y_{number}" if key == "result" else f"x{key}_{number}"
+
+    def _offset(self, key: Key, copy: int) -> int:
+        """Elements from an operand's index to the element of a copy."""
+        access = self.accesses[key]
+        if access.record:
+            record = self._record(access.follows)
+            return copy * len(record) * (access.follows == "column") + record.index(int(key))
+        return self.unrolling.offsets[copy] if access.follows in ("full", "column") else 0
+
+    def _element(self, key: Key, copy: int) -> str:
+        access = self.accesses[key]
+        if access.follows in ("row", "scalar"):
+            return f"{self._stream(key, 0)}[{self._index(key)}]"
+        further = copy // self.own * self.own
+        more = self._offset(key, further) - self._offset(key, 0)
+        index = self._index(key) + (f" + {more}" if more else "")
+        return f"{self._stream(key, copy - further)}[{index}]"
+
+    def load(self, operand: int, copy: int) -> str:
+        """The text of an operand's element."""
+        return self._element(operand, copy) if operand in self.used else ""
+
+    def store(self, copy: int) -> str:
+        """The text of a result's element."""
+        return self._element("result", copy)
+
+    # Variables
+
+    def _index(self, key: Key) -> str:
+        access = self.accesses[key]
+        if access.record:
+            return "columns" if access.follows == "column" else "base_rows"
+        derived = access.follows == "column" or (access.follows == "full" and self.shared)
+        return f"p_{key}" if derived else f"base_{key}"
+
+    def _gaps(self, key: Key) -> list[str]:
+        access = self.accesses[key]
+        return ["row"] * access.row_gap + ["segment"] * access.segment_gap
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether there is one walk for all full operands."""
+        return self.unrolling.walks or any(self._gaps(key) for key in self.accesses)
+
+    @cached_property
+    def counts(self) -> tuple[str, ...]:
+        """What is counted: the iterations of a row, of a segment."""
+        rows = any(a.row_gap or a.follows in ("row", "column") for a in self.accesses.values())
+        segments = any(a.segment_gap for a in self.accesses.values())
+        return ("row",) * rows + ("segment",) * segments
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the scalars that tell places."""
+        found = [f"base_{key}" for key, access in self.accesses.items() if not access.record]
+        found += [f"base_{follows}s" for follows in ("row", "column") if self._used_record(follows)]
+        found += [f"{what}_last" for what in self.counts]
+        return (*found, *(f"{gap}_gap_{key}" for key in self.accesses for gap in self._gaps(key)))
+
+    def _used_record(self, follows: str) -> bool:
+        return any(a.record and a.follows == follows for a in self.accesses.values())
+
+    @cached_property
+    def _plain_columns(self) -> list[Key]:
+        return [k for k, a in self.accesses.items() if a.follows == "column" and not a.record]
+
+    @property
+    def start(self) -> tuple[str, ...]:
+        """Statements before the loop: a row and a segment have ended before the first iteration."""
+        mask, walks = self.unrolling.always, self.unrolling.walks
+        found = [f"{what}_left = 0" for what in self.counts]
+        if self.shared:
+            found.append(f"at = {mask - 1 if walks else -self.unrolling.copies}")
+        if self._plain_columns:
+            found.append("column = 0")
+        if self._used_record("column"):
+            found.append("columns = 0")
+        return tuple(found)
+
+    @property
+    def step(self) -> tuple[str, ...]:
+        """Statements at the beginning of an iteration."""
+        u = self.unrolling
+        found: list[str] = []
+        if self.shared:
+            found.append(f"at = at + 1 | {u.mask}" if u.walks else f"at = at + {u.copies}")
+        if self._plain_columns:
+            further = f"(column + 1 | {u.mask})" if u.walks else f"column + {u.copies}"
+            found.append(f"column = {further} if row_left else {u.always}")
+        if self._used_record("column"):
+            words = u.copies * len(self._record("column"))
+            found.append(f"columns = columns + {words} if row_left else base_columns")
+        if self._used_record("row"):
+            found.append(f"base_rows = base_rows if row_left else base_rows + {len(self._record('row'))}")
+        for key in self.accesses:
+            found += self._variable(key)
+        found += [f"{what}_left = {what}_left - 1 if {what}_left else {what}_last" for what in self.counts]
+        return tuple(found)
+
+    def _variable(self, key: Key) -> list[str]:
+        """The index of an operand in this iteration."""
+        access = self.accesses[key]
+        if access.record or access.follows == "scalar":
+            return []
+        if access.follows == "row":
+            return [f"base_{key} = base_{key} if row_left else base_{key} + 1"]
+        if access.follows == "column":
+            return [f"p_{key} = column + base_{key}"]
+        if not self.shared:
+            return [f"base_{key} = base_{key} + {self.unrolling.copies}"]
+        base = f"base_{key}"
+        found = [f"{base} = {base} if {g}_left else {base} + {g}_gap_{key}" for g in self._gaps(key)]
+        return [*found, f"p_{key} = at + {base}"]
+
+    # Launches
+
+    def scalars(
+        self,
+        bases: Mapping[Key, Expr | int],
+        width: Expr | int | None,
+        segment: Expr | int | None,
+        row_gaps: Mapping[Key, Expr | int],
+        segment_gaps: Mapping[Key, Expr | int],
+    ) -> dict[str, Expr]:
+        """The values of `names`, as `ElementwiseKernel.scalars` states."""
+        sizes = {"row": width, "segment": segment}
+        gaps = {"row": row_gaps, "segment": segment_gaps}
+        found: dict[str, Expr] = {}
+        for key, access in self.accesses.items():
+            if access.record:
+                continue
+            base = fold(Op.SUB, self._given(bases, key, "the base"), self._before(key))
+            for gap in self._gaps(key):
+                size = self._given(gaps[gap], key, f"the gap of {gap}s")
+                found[f"{gap}_gap_{key}"] = fold(Op.ADD, size, 0)
+                base = fold(Op.SUB, base, size)
+            found[f"base_{key}"] = base
+        for follows in ("row", "column"):
+            if self._used_record(follows):
+                base = fold(Op.ADD, self._given(bases, f"{follows}s", "the base"), 0)
+                before = len(self._record("row")) if follows == "row" else 0
+                found[f"base_{follows}s"] = fold(Op.SUB, base, before)
+        for what in self.counts:
+            length = sizes[what]
+            if length is None:
+                needed = "width" if what == "row" else "segment"
+                raise InputError(f"kernel {self.name}: the {needed} must be given")
+            found[f"{what}_last"] = fold(Op.SUB, fold(Op.DIV, length, self.unrolling.copies), 1)
+        return found
+
+    def _given(self, values: Mapping[Key, Expr | int], key: Key, what: str) -> Expr | int:
+        if key not in values:
+            named = key if isinstance(key, str) else f"operand {key}"
+            raise InputError(f"kernel {self.name}: {what} of {named} must be given")
+        return values[key]
+
+    def _before(self, key: Key) -> int:
+        """What the index of an operand has been when its variable starts, less the base."""
+        access = self.accesses[key]
+        if access.follows == "full":
+            return self.unrolling.always if self.shared else self.unrolling.copies
+        if access.follows == "column":
+            return self.unrolling.always
+        return int(access.follows == "row")

@@ -1,0 +1,62 @@
+"""A loop for the grid as the compiler of models uses it: its text, its arrays, its scalars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.fabric.bitstream import ELEMENTS, SPACES, ArrayEntry
+
+#: Most scalars that a launch is given.
+MOST_SCALARS = 14
+#: Most arrays of a configuration.
+MOST_ARRAYS = 16
+_SPACES = {"acc": 0, "scratch": 1, "out": 2}
+_BYTES = {"int32": 4, "int8": 1, "uint8": 1}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An array of a loop: all of a space from a byte on, as elements of one type.
+
+    Where a launch starts in it is told by a scalar, so that one configuration serves all places. Streams that
+    are only read may overlap.
+    """
+
+    name: str
+    space: str
+    element: str
+    offset: int = 0
+
+    def entry(self, config: MachineConfig) -> ArrayEntry:
+        """The array as a configuration states it, up to the end of the space."""
+        size = {"acc": config.acc_bytes, "scratch": config.scratch_bytes, "out": config.out_bytes}[self.space]
+        number = _SPACES[self.space]
+        length = (size - self.offset) // _BYTES[self.element]
+        return ArrayEntry(number, ELEMENTS.index(self.element), self.offset, length)
+
+
+assert tuple(SPACES) == ("accumulator", "scratchpad", "output buffer")
+
+
+@dataclass(frozen=True)
+class GridKernel:
+    """One loop: `text` holds a function `name(n, streams..., scalars...)` with one loop over `range(n)`.
+
+    An iteration makes `per_iteration` elements. The scalars are numbers of the launch in this order.
+    """
+
+    name: str
+    text: str
+    streams: tuple[Stream, ...]
+    scalars: tuple[str, ...]
+    per_iteration: int = 1
+
+    def __post_init__(self) -> None:
+        for what, found, most in (
+            ("scalars", self.scalars, MOST_SCALARS),
+            ("arrays", self.streams, MOST_ARRAYS),
+        ):
+            if len(found) > most:
+                raise InputError(f"kernel {self.name}: {what} must be at most {most}, not {len(found)}")

@@ -1,0 +1,202 @@
+"""Layer normalisation on the grid: sums, variances, inverse square roots, results (docs/operators.md)."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from sw.kernels.kernel import GridKernel, Stream
+from sw.kernels.rows import (
+    GROUP,
+    RECORD_WORDS,
+    Pass,
+    RowTile,
+    Span,
+    Value,
+    loop,
+    numbered,
+    packed,
+    packing,
+    plus,
+    words,
+)
+from sw.network.layernorm import LOW_BITS, SLOPE, START, STEPS, LayerNormalisation
+from sw.network.requantise import LIMITS
+
+#: Words of a record: sums of elements and of squares so far; then mantissa and shift; then slope and start.
+_SUM, _SQUARES, _SLOPE, _START = (
+    Stream(n, "out", "int32", 4 * i) for i, n in enumerate(("sum", "squares", "slope", "start"))
+)
+#: Elements of an iteration that makes results, and words of parameters of an element.
+_COPIES, _PARAMETERS = 4, 2
+_ROWS = f"""
+row = row if left else row + {RECORD_WORDS}
+left = left - 1 if left else last
+"""
+
+
+def parameters(operator: LayerNormalisation) -> npt.NDArray[np.int32]:
+    """What the scratchpad must hold: factor and offset of every column, padding included."""
+    width = -(-operator.columns // GROUP) * GROUP
+    found = np.zeros((width, _PARAMETERS), np.int32)
+    found[: operator.columns, 0] = operator.factors
+    found[: operator.columns, 1] = operator.offsets
+    return found.reshape(-1)
+
+
+def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tuple[Pass, ...]:
+    """The launches that make a tile's results; rows are padded with zeros.
+
+    `constants` is the byte of the scratchpad, a multiple of 4, where `parameters` lie.
+    """
+    low, high = LIMITS[operator.result]
+    row, state = words(tile.records), tile.state
+    step = _COPIES * _PARAMETERS
+    last = _PARAMETERS * tile.pitch - step
+    numbers = Span("scratch", constants, 4 * _PARAMETERS * tile.pitch)
+    return (
+        Pass(
+            sums(operator.element), tile.groups(GROUP), {"row": row, "x": tile.x, "left": tile.last(GROUP), "last": tile.last(GROUP)},
+            (tile.input,), (state,),
+        ),
+        Pass(
+            variances(), tile.rows,
+            {
+                "row": row, "columns": operator.columns, "epsilon": operator.epsilon, "exponent": operator.exponent,
+                "base": 29 - operator.fraction,
+            },
+            (state,), (state,),
+        ),
+        Pass(
+            roots(), tile.rows, {**dict.fromkeys(_AGAIN, row), "late": row, "columns": operator.columns},
+            (state,), (state,),
+        ),
+        Pass(
+            results(operator.element), tile.groups(_COPIES),
+            {
+                "row": row, "x": tile.x, "y": words(tile.out), "left": last, "last": last, "end": plus(words(constants), last),
+                "shift": operator.shift, "rounding": operator.rounding, "least": low - operator.zero,
+                "most": high - operator.zero, **packing(operator.zero, operator.result),
+            },
+            (tile.input, state, numbers), (tile.results,),
+        ),
+    )  # fmt: skip
+
+
+def _added(values: list[str]) -> str:
+    """A sum as a balanced tree."""
+    while len(values) > 1:
+        values = [f"({a} + {b})" for a, b in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
+
+
+@functools.cache
+def sums(element: str, squares: bool = True) -> GridKernel:
+    """The sums of elements and of squares of all rows so far, at the end of every row."""
+    inputs = tuple(Stream(name, "scratch", element, i) for i, name in enumerate(numbered("a", GROUP)))
+    lines = [f"v{i} = a{i}[x]" for i in range(GROUP)]
+    lines += [
+        f"x = x + {GROUP}",
+        f"total = total + {_added([f'v{i}' for i in range(GROUP)])}",
+        "sum[row] = total",
+    ]
+    before = "total = 0\n"
+    streams = (*inputs, _SUM)
+    if squares:
+        lines += [
+            f"square = square + {_added([f'v{i} * v{i}' for i in range(GROUP)])}",
+            "squares[row] = square",
+        ]
+        before += "square = 0\n"
+        streams = (*streams, _SQUARES)
+    name = f"row_sums_{element}" if squares else f"row_totals_{element}"
+    return loop(
+        name, streams, ("row", "x", "left", "last"), "\n".join(lines) + _ROWS, before, per_iteration=GROUP
+    )
+
+
+@functools.cache
+def variances() -> GridKernel:
+    """Variance and epsilon of every row as one mantissa, and by how much to shift its inverse root right."""
+    body = f"""
+total = sum[row]
+square = squares[row]
+own = total - total_before
+both = square - square_before
+total_before = total
+square_before = square
+high = mul_shift_round(both, columns, {LOW_BITS}) - mul_shift_round(own, own, {LOW_BITS})
+low = both * columns - own * own - (high << {LOW_BITS})
+high = high + (low >> {LOW_BITS})
+low = low & {(1 << LOW_BITS) - 1}
+upper = high if high else low
+lower = low if high else 0
+zeros = clz(upper)
+variance = (upper << (zeros - 2)) + shift_right_logical(lower << {30 - LOW_BITS}, 32 - zeros)
+power = ({2 + LOW_BITS} if high else 2) - zeros
+common = max(power, exponent) | 1
+slope[row] = (variance >> min(common - power, 31)) + (epsilon >> min(common - exponent, 31))
+start[row] = min(((common + 31) >> 1) + base, 63) if variance else 63
+row = row + {RECORD_WORDS}
+"""
+    return loop(
+        "row_variances", (_SUM, _SQUARES, _SLOPE, _START), ("row", "columns", "epsilon", "exponent", "base"),
+        body, "total_before = 0\nsquare_before = 0",
+    )  # fmt: skip
+
+
+#: Indices by which a row's mantissa is loaded for the steps: values that live long would fill the registers.
+_AGAIN = numbered("row", STEPS)
+
+
+@functools.cache
+def roots() -> GridKernel:
+    """What an element of every row is multiplied with, and what is added."""
+    inputs = tuple(Stream(name, "out", "int32", 8) for name in numbered("mantissa", STEPS))
+    lines = [f"value = {START} - mul_shift_round(mantissa0[row0], {SLOPE}, 31)"]
+    for k in range(STEPS):
+        ratio = f"mul_shift_round(mul_shift_round(mantissa{k}[row{k}], value, 31), value, 29)"
+        lines.append(f"value = mul_shift_round(value, {3 << 29} - {ratio}, 30)")
+    lines += [
+        "total = sum[late]",
+        "shift = start[late]",
+        "slope[late] = mul_shift_round(value, columns, shift)",
+        "start[late] = mul_shift_round(value, before - total, shift)",
+        "before = total",
+    ]
+    lines += [f"{index} = {index} + {RECORD_WORDS}" for index in (*_AGAIN, "late")]
+    return loop(
+        "row_roots", (*inputs, _SUM, _SLOPE, _START), (*_AGAIN, "late", "columns"), "\n".join(lines), "before = 0"
+    )
+
+
+@functools.cache
+def results(element: str) -> GridKernel:
+    """All results, four to a word."""
+    copies = range(_COPIES)
+    inputs = tuple(Stream(f"a{i}", "scratch", element, i) for i in copies)
+    constants = tuple(
+        Stream(f"{name}{i}", "scratch", "int32", 4 * (_PARAMETERS * i + k))
+        for i in copies
+        for k, name in enumerate("gh")
+    )
+    lines = ["factor = slope[row]", "offset = start[row]", "at = end - left"]
+    for i in copies:
+        lines += [
+            f"u{i} = mul_shift_round(a{i}[x] * factor + offset, g{i}[at], shift) + h{i}[at]",
+            f"t{i} = min(max(mul_shift_round_even(u{i}, 1, rounding), least), most)",
+        ]
+    lines += [
+        f"y0[y] = {packed([f't{i}' for i in copies])}",
+        f"x = x + {_COPIES}",
+        "y = y + 1",
+        f"row = row if left else row + {RECORD_WORDS}",
+        f"left = left - {_COPIES * _PARAMETERS} if left else last",
+    ]
+    scalars = ("row", "x", "y", "left", "last", "end", "shift", "rounding", "least", "most", "bias", "sign")
+    return loop(
+        f"layer_norm_results_{element}", (*inputs, *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
+        scalars, "\n".join(lines), per_iteration=_COPIES,
+    )  # fmt: skip

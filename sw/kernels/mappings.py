@@ -1,0 +1,133 @@
+"""Mappings of graphs kept on disk: graphs of one structure are mapped once per fabric.
+
+Numbers, the contents of tables and the places of arrays do not matter to a mapping. What is mapped is the
+graph without them, so that the mapping does not depend on which graph of a structure came first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hw.cache import directory, fingerprint, write
+from hw.fabric import Fabric
+from sw.cgra.bounds import bound
+from sw.cgra.check import check
+from sw.cgra.launch_map import map_graphs
+from sw.cgra.legal import prepare
+from sw.cgra.mapping import Hop, Mapping, Place, Register
+from sw.dfg.graph import Edge, Graph, Memory, Node, Value
+
+#: To be raised whenever the mapper finds other mappings, or the form of the files changes.
+VERSION = 1
+#: What the search says about a mapping, as `Found` has it.
+_FIELDS = ("mii", "res_mii", "rec_mii", "why", "proved_minimal")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A mapping of a graph, and what the search says about it; `cached`: it was found on disk."""
+
+    mapping: Mapping
+    mii: int
+    res_mii: int
+    rec_mii: int
+    why: str
+    proved_minimal: bool
+    cached: bool
+
+
+def structure(graph: Graph) -> Graph:
+    """A graph of the same structure, without all that does not matter to a mapping but its name.
+
+    `graph` is prepared (`sw.cgra.legal.prepare`).
+    """
+    place = {node.id: i for i, node in enumerate(graph.nodes)}
+    arrays: dict[str, str] = {}
+    tables = {name: f"t{i}" for i, (name, _) in enumerate(graph.tables)}
+
+    def memory(node: Node) -> Memory | None:
+        if node.memory is None:
+            return None
+        name = node.memory.name
+        return Memory(tables[name] if node.op == "table" else arrays.setdefault(name, f"a{len(arrays)}"))
+
+    def nothing(value: Value | None) -> int | None:
+        return None if value is None else 0
+
+    return Graph(
+        graph.name,
+        tuple(Node(i, n.op, nothing(n.immediate), None, memory(n)) for i, n in enumerate(graph.nodes)),
+        tuple(
+            Edge(
+                place[e.source],
+                place[e.target],
+                e.distance,
+                e.operand,
+                e.negated,
+                tuple(0 for _ in e.initial),
+            )
+            for e in graph.edges
+        ),
+        tables=tuple((tables[name], (0,) * len(words)) for name, words in graph.tables),
+    )
+
+
+def find(graph: Graph, fabric: Fabric, seed: int = 0) -> Found:
+    """A mapping of a graph on a fabric, from disk or made now and kept there.
+
+    Raises `InputError` where none is found, or the cache cannot be written.
+    """
+    graph = prepare(graph, fabric)
+    common = structure(graph)
+    fabric_text = json.dumps(fabric.as_dict(), sort_keys=True)
+    key = fingerprint(
+        (str(VERSION), str(seed), fabric_text, repr(common.nodes), repr(common.edges), repr(common.tables))
+    )
+    path = directory() / "mappings" / f"{key}.json"
+    found = _read(path, common, fabric)
+    if found is None:
+        # What finds no PE is told by its own name.
+        bound(graph, fabric)
+        o = map_graphs([common], fabric, seed=seed)[common].outcome
+        assert o.mapping is not None
+        found = Found(o.mapping, o.mii, o.res_mii, o.rec_mii, o.why, o.proved_minimal, False)
+        text = json.dumps(_written(found), separators=(",", ":"))
+        write(path, f"{fingerprint((text,))}\n{text}\n")
+    mapping = found.mapping
+    assert mapping.graph == common, "the structure of a prepared graph is prepared"
+    places = {node.id: mapping.places[i] for i, node in enumerate(graph.nodes)}
+    return replace(found, mapping=replace(mapping, graph=graph, places=places))
+
+
+def _written(found: Found) -> dict[str, Any]:
+    mapping = found.mapping
+    places = [mapping.places[node.id] for node in mapping.graph.nodes]
+    routes = {
+        str(edge): [[hop.register.kind, hop.register.pe, hop.register.number, hop.step] for hop in hops]
+        for edge, hops in sorted(mapping.routes.items())
+    }
+    held = {name: getattr(found, name) for name in _FIELDS}
+    return {**held, "ii": mapping.ii, "places": [[p.pe, p.step] for p in places], "routes": routes}
+
+
+def _read(path: Path, graph: Graph, fabric: Fabric) -> Found | None:
+    """What a file holds, None where there is none that is a mapping of the graph."""
+    try:
+        check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
+        if check_sum != fingerprint((text,)):
+            return None
+        held = json.loads(text)
+        places = {node.id: Place(*p) for node, p in zip(graph.nodes, held["places"], strict=True)}
+        routes = {
+            int(edge): tuple(Hop(Register(kind, pe, number), step) for kind, pe, number, step in hops)
+            for edge, hops in held["routes"].items()
+        }
+        mapping = Mapping(graph, fabric, held["ii"], places, routes)
+        if check(mapping):
+            return None
+        return Found(mapping, **{name: held[name] for name in _FIELDS}, cached=True)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError):
+        return None

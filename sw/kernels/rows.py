@@ -1,0 +1,166 @@
+"""Loops over the rows of a tile, one launch after the other (docs/operators.md).
+
+Rows have a number of bytes that is a multiple of `GROUP`. What a launch finds out about a row stands in the
+row's record, `RECORD` bytes of the output buffer, for the launches behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hw.errors import InputError
+from sw.ir.expression import Expr, Op, const, fold
+from sw.kernels.kernel import GridKernel, Stream
+
+Value = Expr | int
+
+#: Bytes that a row's length is a multiple of.
+GROUP = 8
+#: Bytes of a row's record, and words from one record to the next.
+RECORD = 16
+RECORD_WORDS = RECORD // 4
+#: Bytes 0x80 of a word: an exclusive or with it turns int8 to uint8 with an offset of 128, and back.
+SIGNS = -0x7F7F7F80
+#: A byte times this is a word of four such bytes.
+BYTES = 0x01010101
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes `start` to `start + size` of a space."""
+
+    space: str
+    start: Value
+    size: Value
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A launch: the loop, how often it runs, the numbers that it is given by name, and what it accesses.
+
+    Passes of one tile are launched in order. `reads` and `writes` cover all that may be accessed.
+    """
+
+    kernel: GridKernel
+    iterations: Value
+    scalars: Mapping[str, Value]
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+    def __post_init__(self) -> None:
+        if set(self.scalars) != set(self.kernel.scalars):
+            needed, found = ", ".join(self.kernel.scalars), ", ".join(self.scalars)
+            raise InputError(f"kernel {self.kernel.name}: the scalars must be {needed}, not {found}")
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
+
+    `x` are the rows, `records` the rows' records, `out` the results; rows and results are `pitch` bytes apart,
+    all three start at multiples of 4.
+    """
+
+    rows: Value
+    columns: int
+    x: Value
+    records: Value
+    out: Value
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row to the next: the columns, padded."""
+        return pitch(self.columns)
+
+    @property
+    def input(self) -> Span:
+        """The rows."""
+        return Span("scratch", self.x, self.bytes)
+
+    @property
+    def state(self) -> Span:
+        """The records."""
+        return Span("out", self.records, times(self.rows, RECORD))
+
+    @property
+    def results(self) -> Span:
+        """The results."""
+        return Span("out", self.out, self.bytes)
+
+    @property
+    def bytes(self) -> Value:
+        """Bytes of all rows."""
+        return times(self.rows, self.pitch)
+
+    def groups(self, elements: int) -> Value:
+        """Iterations over the tile, of so many elements each."""
+        return times(self.rows, self.pitch // elements)
+
+    def last(self, elements: int) -> int:
+        """Iterations of a row, less one."""
+        return self.pitch // elements - 1
+
+
+def pitch(columns: int) -> int:
+    """Bytes of a row of so many columns with its padding."""
+    return -(-columns // GROUP) * GROUP
+
+
+def times(value: Value, factor: int) -> Value:
+    """A product, a number if it is known now."""
+    return known(fold(Op.MUL, value, factor))
+
+
+def words(value: Value) -> Value:
+    """Bytes as words."""
+    return known(fold(Op.DIV, value, 4))
+
+
+def plus(value: Value, other: Value) -> Value:
+    """A sum, a number if it is known now."""
+    return known(fold(Op.ADD, value, other))
+
+
+def known(value: Expr) -> Value:
+    """An expression, as a number if it is one."""
+    constant = getattr(value, "value", None)
+    return int(constant) if value == const(constant or 0) else value
+
+
+def loop(
+    name: str,
+    streams: tuple[Stream, ...],
+    scalars: tuple[str, ...],
+    body: str,
+    before: str = "",
+    outside: str = "",
+    per_iteration: int = 1,
+) -> GridKernel:
+    """The kernel of a loop; `before` and `body` are lines without indentation, `outside` stands before all."""
+
+    def indented(text: str, by: int) -> str:
+        return "".join(f"{' ' * by}{line}\n" for line in text.strip().splitlines())
+
+    parameters = ", ".join(("n", *(s.name for s in streams), *scalars))
+    head = f"{outside}def {name}({parameters}):\n"
+    text = head + indented(before, 4) + "    for i in range(n):\n" + indented(body, 8)
+    return GridKernel(name, text, streams, scalars, per_iteration)
+
+
+def packed(values: list[str]) -> str:
+    """The word of four results from the lowest byte on, before `bias` and `sign`."""
+    a, b, c, d = values
+    return f"((({a} + bias) + ({b} << 8)) + (({c} << 16) + ({d} << 24))) ^ sign"
+
+
+def packing(zero: int, result: str) -> dict[str, int]:
+    """The scalars `bias` and `sign` that make bytes of results to which the zero point is to be added."""
+    least = -128 if result == "int8" else 0
+    total = (zero - least) * BYTES
+    return {"bias": (total + 2**31) % 2**32 - 2**31, "sign": SIGNS if result == "int8" else 0}
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Names with numbers."""
+    return tuple(f"{name}{i}" for i in range(count))

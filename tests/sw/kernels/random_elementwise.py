@@ -1,0 +1,160 @@
+"""Random expressions, accesses and tiles, and what an elementwise launch must leave."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from sw.dfg.operations import OPERATIONS
+from sw.ir.expression import evaluate as number_of
+from sw.kernels.access import Access
+from sw.kernels.choose import MASKS
+from sw.kernels.elementwise import ElementwiseKernel, make
+from sw.kernels.indices import Key
+from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate
+
+#: Bytes of the spaces; operands in the output buffer lie in its first half, the result in the second.
+SIZES = {"acc": 1 << 12, "scratch": 1 << 13, "out": 1 << 13}
+_COMPUTED = [name for name, operation in OPERATIONS.items() if operation.meaning is not None]
+_NUMBERS = (0, 1, -1, 2, 5, 31, 33, 63, 64, 127, -128, 255, 1 << 20, (1 << 31) - 1, -(1 << 31))
+_ENTRIES = 256
+
+
+def number(rng: random.Random) -> Number:
+    """A number, often a special one."""
+    return Number(rng.choice(_NUMBERS) if rng.random() < 0.6 else rng.randrange(-(1 << 31), 1 << 31))
+
+
+def expression(rng: random.Random, operands: int, size: int) -> Expression:
+    """An expression of about `size` operations; parts may be used several times."""
+    parts: list[Expression] = [Operand(k) for k in range(operands)]
+    table = tuple(rng.randrange(-(1 << 31), 1 << 31) for _ in range(_ENTRIES))
+
+    def part() -> Expression:
+        return number(rng) if rng.random() < 0.25 else rng.choice(parts[-operands - 3 :])
+
+    for _ in range(size):
+        if rng.random() < 0.1:
+            parts.append(Lookup(table, Apply("and", (part(), Number(_ENTRIES - 1)))))
+            continue
+        name = rng.choice(_COMPUTED)
+        parts.append(Apply(name, tuple(part() for _ in range(OPERATIONS[name].operands))))
+    return parts[-1]
+
+
+def accesses(rng: random.Random, count: int) -> list[Access]:
+    """Operands of all kinds."""
+    found = []
+    for _ in range(count):
+        follows = rng.choice(("full", "full", "column", "row", "scalar"))
+        space = rng.choice(("acc", "scratch", "out"))
+        record = follows in ("row", "column") and rng.random() < 0.5
+        if record:
+            space, element = "scratch", "int32"
+        else:
+            element = rng.choice(("int32", "int8", "uint8")) if space != "acc" else "int32"
+        gaps = [follows == "full" and rng.random() < 0.25 for _ in range(2)]
+        found.append(Access(space, element, follows, *gaps, record))
+    return found
+
+
+@dataclass
+class Tile:
+    """A launch: the kernel, its scalars by name, the spaces before, and the bytes of the output behind it."""
+
+    made: ElementwiseKernel
+    scalars: dict[str, int]
+    iterations: int
+    spaces: dict[str, np.ndarray]
+    expected: np.ndarray
+
+
+class _Drawing:
+    """A tile of `rows` x `width` elements for a kernel."""
+
+    def __init__(self, rng: random.Random, made: ElementwiseKernel, given: list[Access]):
+        self.rng, self.given = rng, given
+        data = np.random.default_rng(rng.randrange(1 << 32))
+        self.spaces = {name: data.integers(0, 256, size, np.uint8) for name, size in SIZES.items()}
+        self.segment = made.block * rng.randint(1, 2)
+        self.segments = rng.randint(1, max(1, 32 // self.segment))
+        self.rows, self.width = rng.randint(1, 3), self.segment * self.segments
+        self.bases: dict[Key, int] = {}
+        self.row_gaps: dict[Key, int] = {}
+        self.segment_gaps: dict[Key, int] = {}
+
+    def indices(self, key: Key, access: Access) -> np.ndarray:
+        """The elements of an access, rows x width, from its base on."""
+        row, column = np.mgrid[0 : self.rows, 0 : self.width]
+        if access.follows != "full":
+            return {"row": row, "column": column, "scalar": 0 * row}[access.follows]
+        found = row * self.width + column
+        if access.row_gap:
+            self.row_gaps[key] = self.rng.randint(0, 9)
+            found = found + row * self.row_gaps[key]
+        if access.segment_gap:
+            self.segment_gaps[key] = self.rng.randint(0, 9)
+            found = found + (row * self.segments + column // self.segment) * self.segment_gaps[key]
+        return found
+
+    def elements(self, key: Key, access: Access, low: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """The elements of a space, and the indices of an operand there."""
+        held = self.spaces[access.space].view(access.element)
+        high = len(held) // 2 if access.space == "out" and low == 0 else len(held)
+        found = self.indices(key, access)
+        self.bases[key] = self.rng.randint(low * len(held) // 2, high - 1 - int(found.max()))
+        return held, found + self.bases[key]
+
+    def record(self, made: ElementwiseKernel, follows: str) -> dict[int, np.ndarray]:
+        """Records of rows or columns somewhere, and what they hold, by operand."""
+        wanted = [k for k, a in enumerate(self.given) if a.record and a.follows == follows]
+        if not wanted:
+            return {}
+        count = self.rows if follows == "row" else self.width
+        low = -(1 << 31)
+        arrays = {
+            k: np.array([self.rng.randrange(low, -low) for _ in range(count)], np.int32) for k in wanted
+        }
+        words = made.records(follows, arrays)
+        held = self.spaces["scratch"].view(np.int32)
+        base = self.bases[f"{follows}s"] = self.rng.randint(0, len(held) - len(words))
+        held[base : base + len(words)] = words
+        return arrays
+
+
+def tile(rng: random.Random, value: Expression | None = None, given: list[Access] | None = None) -> Tile:
+    """A launch of a random kernel, or of a given one, on a random tile."""
+    given = accesses(rng, rng.randint(1, 3)) if given is None else given
+    value = expression(rng, len(given), rng.randint(1, 8)) if value is None else value
+    gaps = [rng.random() < 0.2 for _ in range(2)]
+    result = Access("out", rng.choice(("int8", "uint8", "int32")), "full", *gaps)
+    made = make(value, given, result, mask=rng.choice(MASKS))
+    drawing = _Drawing(rng, made, given)
+    # Records are written over what lies there, so they come first.
+    records = [drawing.record(made, follows) for follows in ("row", "column")]
+    shape = drawing.rows, drawing.width
+    operands: list[np.ndarray] = []
+    for k, access in enumerate(given):
+        if access.record and access.follows == "row":
+            operands.append(np.broadcast_to(records[0][k][:, None], shape))
+        elif access.record:
+            operands.append(np.broadcast_to(records[1][k], shape))
+        else:
+            held, where = drawing.elements(k, access)
+            operands.append(held[where])
+    held, where = drawing.elements("result", result, 1)
+    expected = drawing.spaces["out"].copy()
+    values = np.broadcast_to(evaluate(value, operands), shape)
+    expected.view(result.element)[where] = values.astype(held.dtype)
+    scalars = made.scalars(
+        drawing.bases,
+        drawing.width,
+        segment=drawing.segment,
+        row_gaps=drawing.row_gaps,
+        segment_gaps=drawing.segment_gaps,
+    )
+    known = {name: number_of(x, {}) for name, x in scalars.items()}
+    iterations = number_of(made.iterations(drawing.rows, drawing.width), {})
+    return Tile(made, known, iterations, drawing.spaces, expected)

@@ -1,0 +1,62 @@
+"""The loop that is chosen is the fastest of those that fit, and as fast as the machine's ports allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from hw.fabric import load as load_fabric
+from sw.kernels.access import Access
+from sw.kernels.choose import MASKS, NEIGHBOURS, choose
+from sw.kernels.configuration import configure
+from sw.kernels.cost import cycles
+from sw.kernels.elementwise import make
+from sw.network.expression import Operand
+from tests.sw.kernels.test_elementwise import ACC, CASES, OUT
+
+DEFAULT = load("default").replace(cgra=load_fabric("torus4x4"))
+TWO_BANKS = load("test").replace(cgra=load_fabric("torus4x4"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("requantise", 0.5), ("bias per column", 0.75), ("scale per row", 0.625), ("table", 0.5)],
+)
+def test_a_loop_is_as_fast_as_its_ports(name: str, expected: float) -> None:
+    found = choose(*CASES[name], OUT, DEFAULT, multiple=64)
+    assert found.configured.verified
+    assert found.cycles_per_element == expected
+
+
+@pytest.mark.parametrize("multiple", [1, 2, 12, 16])
+def test_the_block_divides_the_multiple(multiple: int) -> None:
+    found = choose(*CASES["bias per column"], OUT, DEFAULT, multiple=multiple)
+    assert multiple % found.elementwise.block == 0
+    assert (
+        found.elementwise.kernel
+        == make(*CASES["bias per column"], OUT, mask=found.elementwise.unrolling.mask).kernel
+    )
+
+
+@pytest.mark.parametrize("machine", [DEFAULT, TWO_BANKS])
+def test_no_other_mask_is_much_better(machine: MachineConfig) -> None:
+    value, operands = CASES["residual"]
+    found = choose(value, operands, OUT, machine, multiple=32)
+    for mask in MASKS:
+        made = make(value, operands, OUT, mask=mask)
+        other = cycles(made, configure(made.kernel, machine), machine)
+        assert found.cycles_per_element <= other / 0.94, f"{mask:b}"
+
+
+def test_words_need_no_spreading() -> None:
+    found = choose(Operand(0), [ACC], Access("out", "int32"), DEFAULT, multiple=64)
+    assert found.elementwise.unrolling.mask in NEIGHBOURS
+    assert found.cycles_per_element == 0.5
+
+
+def test_what_cannot_be_chosen_is_one_message() -> None:
+    with pytest.raises(InputError, match="the multiple must be at least 1, not 0"):
+        choose(*CASES["table"], OUT, DEFAULT, multiple=0)
+    with pytest.raises(InputError, match="must have a grid to run kernel elementwise"):
+        choose(*CASES["table"], OUT, DEFAULT.replace(cgra=None), multiple=1)

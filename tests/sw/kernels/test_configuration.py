@@ -1,0 +1,188 @@
+"""Configurations are proven, the same in every run, and mapped once for all kernels of one structure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hw.cache import fingerprint
+from hw.config import load
+from hw.errors import InputError
+from hw.fabric import load as load_fabric
+from hw.fabric.bitstream import parse
+from sw.cgra.verify import verify
+from sw.kernels import mappings
+from sw.kernels.configuration import Configured, configure, graph_of
+from sw.kernels.kernel import GridKernel, Stream
+
+FABRIC = load_fabric("mesh4x4")
+MACHINE = load("test").replace(cgra=FABRIC)
+TEXT = """
+TABLE = {table}
+
+
+def scaled(n, x, y, at, to, factor):
+    for i in range(n):
+        at = at + {step}
+        y[to] = TABLE[x[at] * factor & 3]
+        to = to + {step}
+"""
+
+
+def kernel(table: tuple[int, ...] = (1, 2, 3, 4), step: int = 1, element: str = "int32") -> GridKernel:
+    """A loop with a table, a number and an array that may be other ones."""
+    streams = (Stream("x", "scratch", element), Stream("y", "out", "int8", offset=step))
+    return GridKernel("scaled", TEXT.format(table=table, step=step), streams, ("at", "to", "factor"))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own."""
+    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "cache"))
+    configure.cache_clear()
+    return tmp_path / "cache"
+
+
+def again(made: GridKernel) -> Configured:
+    """The configuration out of the cache on disk."""
+    configure.cache_clear()
+    return configure(made, MACHINE)
+
+
+def entry(cache: Path) -> Path:
+    """The one file of the cache."""
+    (found,) = (cache / "mappings").iterdir()
+    return found
+
+
+def test_a_configuration_is_what_it_says() -> None:
+    made = configure(kernel(), MACHINE)
+    assert made.verified
+    assert not made.cached
+    decoded = parse(made.words, FABRIC)
+    assert (decoded.ii, decoded.depth) == (made.ii, made.depth)
+    assert [a.base for a in decoded.arrays] == [0, 1]
+    assert made.mii == max(made.res_mii, made.rec_mii) == made.ii
+    assert made.proved_minimal
+    assert made.why
+    scalars = {"at": 0, "to": 1, "factor": 2}
+    assert verify(made.graph, made.words, FABRIC, scalars=scalars) == []
+    other = configure(kernel((1, 2, 3, 5)), MACHINE)
+    assert verify(made.graph, other.words, FABRIC, scalars=scalars) != []
+
+
+def test_the_words_are_the_same_with_and_without_the_cache() -> None:
+    first = configure(kernel(), MACHINE)
+    second = again(kernel())
+    assert (first.cached, second.cached) == (False, True)
+    assert first.words == second.words
+    assert (first.mii, first.res_mii, first.rec_mii, first.why) == (
+        *(second.mii, second.res_mii, second.rec_mii, second.why),
+    )
+
+
+def test_kernels_that_differ_in_numbers_are_mapped_once(cache: Path) -> None:
+    first = configure(kernel(), MACHINE)
+    for other in (kernel((9, 8, 7, 6)), kernel(step=2), kernel(element="uint8")):
+        made = configure(other, MACHINE)
+        assert made.cached
+        assert made.verified
+        assert made.words != first.words
+        assert len(made.words) == len(first.words)
+    assert entry(cache).is_file()
+
+
+def test_what_matters_to_a_mapping_is_mapped_anew() -> None:
+    configure(kernel(), MACHINE)
+    assert not configure(kernel((1, 2, 3, 4, 5)), MACHINE).cached
+    assert not configure(kernel(), MACHINE, seed=1).cached
+    assert not configure(kernel(), MACHINE.replace(cgra=load_fabric("torus4x4"))).cached
+
+
+def _changed(change: Callable[[dict[str, object]], object]) -> Callable[[str], str]:
+    """A file whose check sum fits, with other contents."""
+
+    def made(text: str) -> str:
+        held = json.loads(text.split("\n")[1])
+        change(held)
+        body = json.dumps(held)
+        return f"{fingerprint((body,))}\n{body}\n"
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"mii":', '"mij":'),
+        lambda text: "\0" + text[1:],
+        _changed(lambda held: held.pop("routes")),
+        _changed(lambda held: held.update(places=held["places"][::-1])),
+        _changed(lambda held: held.update(places=[[99, 0]] * len(held["places"]))),
+        _changed(lambda held: held.update(routes={})),
+        _changed(lambda held: held.update(ii=0)),
+        _changed(lambda held: held.update(ii="1")),
+    ],
+)
+def test_a_broken_entry_is_made_anew(cache: Path, change: Callable[[str], str]) -> None:
+    first = configure(kernel(), MACHINE)
+    path = entry(cache)
+    whole = path.read_text()
+    path.write_text(change(whole))
+    made = again(kernel())
+    assert not made.cached
+    assert made.words == first.words
+    assert path.read_text() == whole
+
+
+def test_a_structure_has_no_numbers() -> None:
+    one, two = (graph_of(kernel(table, step)) for table, step in (((1, 2, 3, 4), 1), ((4, 3, 2, 1), 3)))
+    assert one != two
+    assert mappings.structure(one) == mappings.structure(two)
+
+
+def test_a_cache_that_cannot_be_written_is_one_message(cache: Path) -> None:
+    cache.write_text("a file")
+    with pytest.raises(InputError, match="the cache must be a directory that can be written"):
+        configure(kernel(), MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def scaled(n, x, y):\n    for i in range(n):\n        y[i] = z[i]\n", "z"),
+        (
+            "def scaled(n, x, y, q):\n    for i in range(n):\n        y[q] = x[i]\n",
+            "must be a stream or a scalar, not q",
+        ),
+        (
+            "def scaled(n, x, w):\n    for i in range(n):\n        w[i] = x[i]\n",
+            "must be a stream or a scalar, not w",
+        ),
+        (
+            "def scaled(n, x, y):\n    for i in range(n):\n        y[i] = x[i]\n"
+            "    for i in range(n):\n        y[i] = x[i]\n",
+            "one loop without results, not 2 loops",
+        ),
+    ],
+)
+def test_a_text_that_is_no_kernel_is_one_message(text: str, message: str) -> None:
+    streams = (Stream("x", "scratch", "int32"), Stream("y", "out", "int8"))
+    with pytest.raises(InputError) as raised:
+        configure(GridKernel("scaled", text, streams, ("at",)), MACHINE)
+    assert message in str(raised.value)
+
+
+def test_a_machine_needs_a_grid() -> None:
+    with pytest.raises(InputError, match="must have a grid to run kernel scaled"):
+        configure(kernel(), MACHINE.replace(cgra=None))
+
+
+def test_what_cannot_be_mapped_is_one_message() -> None:
+    with pytest.raises(InputError, match="needs a PE with table and 257 words for 'TABLE'"):
+        configure(kernel(tuple(range(257))), MACHINE)

@@ -1,0 +1,165 @@
+"""Elementwise loops leave what their expression means, by their graph and by their bitstream."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from hw.fabric import load as load_fabric
+from hw.fabric.bitstream import to_bytes
+from hw.isa import INSTRUCTIONS
+from sw.functional import Memories
+from sw.kernels.access import Access
+from sw.kernels.configuration import configure
+from sw.kernels.elementwise import make
+from sw.kernels.indices import Unrolling
+from sw.kernels.meaning import launch
+from sw.network.expression import Apply, Expression, Lookup, Number, Operand
+from tests.sw.kernels.random_elementwise import SIZES, Tile, tile
+
+ACC, BYTE, OUT = Access("acc", "int32"), Access("scratch", "int8"), Access("out", "int8")
+ROW, COLUMN = (Access("scratch", "int32", follows, record=True) for follows in ("row", "column"))
+SUM = Operand(0)
+
+
+def machine(fabric: str = "torus4x4") -> MachineConfig:
+    """A machine with spaces of the tiles' sizes, and room for a configuration behind the scratchpad's."""
+    sizes = {"acc_bytes": SIZES["acc"], "scratch_bytes": 2 * SIZES["scratch"], "out_bytes": SIZES["out"]}
+    return load("test", {**sizes, "load_c_bytes": 32, "store_bytes": 16}).replace(cgra=load_fabric(fabric))
+
+
+def requantise(value: Expression, mantissa: Expression, shift: Expression) -> Expression:
+    """Bytes of sums."""
+    scaled = Apply("mul_shift_round_even", (value, mantissa, shift))
+    shifted = Apply("add", (scaled, Number(-3)))
+    return Apply("max", (Apply("min", (shifted, Number(127))), Number(-128)))
+
+
+TABLE = tuple((i * 37) % 256 - 128 for i in range(256))
+BIASED = requantise(Apply("add", (SUM, Operand(1))), Number(12_345_678), Number(39))
+PACKED = requantise(SUM, Apply("shr", (Operand(1), Number(6))), Operand(1))
+CASES: dict[str, tuple[Expression, list[Access]]] = {
+    "requantise": (requantise(SUM, Number(12_345_678), Number(39)), [ACC]),
+    "bias per column": (BIASED, [ACC, COLUMN]),
+    "scale per row": (PACKED, [ACC, ROW]),
+    "residual": (Apply("add", (BIASED, Operand(2))), [ACC, COLUMN, BYTE]),
+    "table": (Lookup(TABLE, Apply("add", (SUM, Number(128)))), [BYTE]),
+}
+
+
+@given(st.integers(0, 1 << 32))
+@settings(max_examples=150)
+def test_a_launch_leaves_what_the_expression_means(seed: int) -> None:
+    found = tile(random.Random(seed))
+    launch(found.made.kernel, found.spaces, found.scalars, found.iterations)
+    assert np.array_equal(found.spaces["out"], found.expected), found.made.kernel.text
+
+
+def run_words(config: MachineConfig, found: Tile) -> np.ndarray:
+    """The output buffer after a launch of the bitstream, by the sequential execution's grid."""
+    made = configure(found.made.kernel, config)
+    assert made.verified, made.differences
+    memories = Memories(config, np.zeros(64, np.uint8))
+    for name, held in (("acc", memories.acc), ("scratch", memories.scratch), ("out", memories.out)):
+        held.reshape(-1).view(np.uint8)[: SIZES[name]] = found.spaces[name]
+    words = np.frombuffer(to_bytes(made.words), np.uint8)
+    memories.scratch[SIZES["scratch"] :][: len(words)] = words
+    spec = INSTRUCTIONS["cgra"]
+    names = ["live0", "live1", *(f"cgra_{i}" for i in range(12))]
+    operands = dict.fromkeys([*(o.name for o in spec.operands), *spec.parameters], 0)
+    operands |= {"bitstream": SIZES["scratch"] // 16, "iterations": found.iterations}
+    operands |= dict(zip(names, (v & 0xFFFFFFFF for v in found.scalars.values()), strict=False))
+    memories.perform("cgra", operands)
+    return memories.out
+
+
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_bitstream_leaves_what_the_expression_means(name: str, fabric: str) -> None:
+    value, operands = CASES[name]
+    for seed in range(3):
+        found = tile(random.Random(seed), value, operands)
+        assert np.array_equal(run_words(machine(fabric), found), found.expected), found.made.kernel.text
+
+
+def test_random_bitstreams_leave_what_the_expression_means() -> None:
+    for seed in range(12):
+        found = tile(random.Random(1000 + seed))
+        assert np.array_equal(run_words(machine(), found), found.expected), seed
+
+
+def test_operators_that_differ_in_numbers_have_one_kernel() -> None:
+    one, two = (make(requantise(SUM, Number(m), Number(s)), [ACC], OUT, mask=3) for m, s in ((5, 7), (6, 8)))
+    assert one.kernel == two.kernel
+    assert one.numbers != two.numbers
+    assert set(one.numbers.values()) == {5, 7, -3}
+
+
+def test_numbers_beyond_the_scalars_are_in_the_text() -> None:
+    value: Expression = SUM
+    for number in range(1000, 1020):
+        value = Apply("xor", (Apply("mul", (value, Number(number))), SUM))
+    made = make(value, [ACC], OUT)
+    assert len(made.kernel.scalars) == 14
+    assert len(made.numbers) == 12
+    assert "1019" in made.kernel.text
+
+
+def test_patches_have_room_in_a_configuration() -> None:
+    value: Expression = SUM
+    for number in range(1000, 1012):
+        value = Apply("add", (Apply("mul", (value, Number(number))), SUM))
+    made = make(value, [ACC], OUT, mask=7)
+    assert configure(made.kernel, machine()).verified
+    assert 0 < len(made.numbers) < 12
+
+
+def test_the_elements_of_an_iteration() -> None:
+    spread = Unrolling(0b1100)
+    assert spread.offsets == (0, 4, 8, 12)
+    assert (spread.copies, spread.block, spread.walks) == (4, 16, True)
+    assert spread.order == (0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+    assert Unrolling(0b11).order == (0, 1, 2, 3)
+    assert not Unrolling(0b11).walks
+
+
+def test_the_index_of_a_table_is_read_as_unsigned() -> None:
+    made = make(*CASES["table"], OUT)
+    assert [stream.element for stream in made.kernel.streams] == ["uint8", "int8"]
+    assert "128)]" not in made.kernel.text
+    assert "+ 128" not in made.kernel.text
+
+
+@pytest.mark.parametrize(
+    ("attempt", "message"),
+    [
+        (lambda: Access("buffer", "int8"), "space must be one of acc, scratch, out, not 'buffer'"),
+        (lambda: Access("out", "int16"), "element must be one of int32, int8, uint8, not 'int16'"),
+        (lambda: Access("out", "int8", "row", row_gap=True), "only full operands can have gaps"),
+        (lambda: Access("scratch", "int8", "row", record=True), "a record must be int32"),
+        (lambda: make(SUM, [ACC], BYTE), "the result must be full, in the output buffer"),
+        (lambda: make(Operand(1), [ACC], OUT), "operand 1 must be given, there are 1"),
+        (lambda: make(SUM, [ACC], OUT).scalars({0: 0}), "the base of result must be given"),
+        (lambda: make(SUM, [ACC], OUT).scalars({"result": 0}), "the base of operand 0 must be given"),
+        (
+            lambda: make(*CASES["bias per column"], OUT).scalars({0: 0, "result": 0, "columns": 0}),
+            "the width must be given",
+        ),
+        (
+            lambda: make(*CASES["bias per column"], OUT, mask=3).records("column", {1: np.zeros(6)}),
+            "columns must be a multiple of 4, not 6",
+        ),
+        (lambda: Unrolling(-1), "the mask of an iteration must be 0 to 65535, not -1"),
+    ],
+)
+def test_what_cannot_be_is_one_message(attempt: object, message: str) -> None:
+    assert callable(attempt)
+    with pytest.raises(InputError) as raised:
+        attempt()
+    assert message in str(raised.value)
