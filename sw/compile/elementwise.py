@@ -41,20 +41,23 @@ class Canonical:
         return self.views[0].shape
 
 
-def canonical(views: Sequence[View], homes: Mapping[str, Home]) -> Canonical:
-    """Drop axes of one element, join neighbours that lie alike in every view, and add axes up to two."""
+def canonical(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) -> Canonical:
+    """Drop axes of one element, join neighbours that lie alike in every view, and add axes up to two.
+
+    The last `fixed` axes stay as they are.
+    """
     shape = views[0].shape
-    keep = [axis for axis, n in enumerate(shape) if n > 1]
+    keep = [axis for axis, n in enumerate(shape) if n > 1 or axis >= len(shape) - fixed]
     kept = [
         dataclasses.replace(v, shape=tuple(shape[a] for a in keep), strides=tuple(v.strides[a] for a in keep))
         for v in views
     ]
-    axis = len(keep) - 2
+    axis = len(keep) - 2 - fixed
     while axis >= 0:
         if all(_joins(v, axis, homes[v.tensor]) for v in kept):
             kept = [_joined(v, axis) for v in kept]
         axis -= 1
-    while len(kept[0].shape) < 2:
+    while len(kept[0].shape) < max(2, fixed + 1):
         kept = [dataclasses.replace(v, shape=(1, *v.shape), strides=(0, *v.strides)) for v in kept]
     return Canonical(tuple(kept))
 

@@ -15,13 +15,18 @@ from sw.compile.matrices import Matrices, batches, matrices, nest, problem_of
 from sw.compile.memory import Home
 from sw.compile.operands import Fetch, Source, Tiles, fetches, records, room, source
 from sw.compile.products import HALVES, ProductEmitter, Shape, fits, shape_of, tiles_of
+from sw.compile.rows import row_part
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.writer import Writer
 from sw.ir.program import Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
+from sw.kernels.pool import way
+from sw.network.layernorm import LayerNormalisation
 from sw.network.network import Elementwise, MatrixProduct, Operator, Tensor, View
+from sw.network.pool import Pool
+from sw.network.softmax import Softmax
 from sw.problem import Product
 from sw.tiling.machine import best
 
@@ -205,5 +210,9 @@ def part(operator: Operator, homes: Homes, config: MachineConfig, room_bytes: in
             return product_part(operator, homes, config, room_bytes)
         case Elementwise():
             return elementwise_part(operator, homes, config, room_bytes)
+        case Softmax() | LayerNormalisation():
+            return row_part(operator, homes, config, room_bytes)
+        case Pool() if way(operator) == "rows":
+            return row_part(operator, homes, config, room_bytes)
         case _:
             raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")

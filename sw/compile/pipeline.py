@@ -39,8 +39,9 @@ from sw.warps.convert import convert
 class Compiled:
     """A run of operators as one program of the machine.
 
-    `source` is the sequential tile program, `synchronised` the one with waits and signals. `operator_of`
-    tells for every warp and instruction the number of its operator. `seconds` are those of the stages.
+    `source` is the sequential tile program, `synchronised` the one with waits and signals. `labels` tells for
+    every label of it the number of its operator, `operator_of` for every warp and instruction. `seconds` are
+    those of the stages.
     """
 
     network: Network
@@ -51,6 +52,7 @@ class Compiled:
     source: Program
     synchronised: Program
     programs: dict[int, list[int]]
+    labels: Mapping[str, int]
     operator_of: Mapping[tuple[int, int], int]
     seconds: Mapping[str, float] = field(compare=False)
 
@@ -171,6 +173,7 @@ def compile_run(
         source,
         synchronised,
         words,
+        emitted.labels,
         operator_of,
         clock.seconds,
     )

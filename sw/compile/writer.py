@@ -143,11 +143,14 @@ class Writer:
         target: Expr | int,
         pitch: int,
         when: Expr | None = None,
-        region: Region | None = None,
+        fill: tuple[int, int] = (0, 0),
     ) -> Instruction:
-        """Rows of a view into the scratchpad, `pitch` bytes apart there."""
+        """Rows of a view into the scratchpad, `pitch` bytes apart there.
+
+        `fill`: how many bytes follow each row, and their value.
+        """
         home = self.home(view.tensor)
-        source = region or self.region(view, walk, rows, row_step, columns)
+        source = self.region(view, walk, rows, row_step, columns)
         operands = {
             "memory": self.address(view.tensor, walk),
             "target": target,
@@ -156,7 +159,9 @@ class Writer:
             "load_stride": home.offset(row_step),
             "load_pitch": pitch,
         }
-        size = (rows - 1) * pitch + columns * home.itemsize
+        if fill[0]:
+            operands |= {"load_pad_inner": fill[0], "load_fill": fill[1] & 0xFF}
+        size = (rows - 1) * pitch + columns * home.itemsize + fill[0]
         return Instruction(
             self.label("LC"),
             "load_c",

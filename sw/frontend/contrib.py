@@ -20,7 +20,7 @@ MICROSOFT = "com.microsoft"
 
 @dataclass
 class _Parts:
-    """The nodes that a node becomes; their names start with its name."""
+    """The nodes that a node becomes; they have its name."""
 
     node: Node
     constants: dict[str, np.ndarray]
@@ -30,9 +30,8 @@ class _Parts:
         self, op: str, inputs: Sequence[str], output: str = "", attributes: Mapping[str, Any] | None = None
     ) -> str:
         """Append a node; gives the name of its result."""
-        name = self.node.name if output else f"{self.node.name}.{len(self.nodes)}.{op}"
         output = output or f"{self.node.outputs[0]}.{len(self.nodes)}.{op}"
-        self.nodes.append(Node(name, op, tuple(inputs), (output,), dict(attributes or {})))
+        self.nodes.append(Node(self.node.name, op, tuple(inputs), (output,), dict(attributes or {})))
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
@@ -142,7 +141,7 @@ def _mat_mul_integer_to_float(parts: _Parts) -> None:
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
     node = parts.node
     names = tuple(f"{node.outputs[0]}.{what}" for what in ("quantised", "scale", "zero"))
-    parts.nodes.append(Node(f"{node.name}.quantise", "DynamicQuantizeLinear", (node.inputs[0],), names))
+    parts.nodes.append(Node(node.name, "DynamicQuantizeLinear", (node.inputs[0],), names))
     total = parts.add("MatMulInteger", [names[0], node.inputs[1], names[2], node.optional(3)])
     real = parts.add("Cast", [total], attributes={"to": 1})
     scale = parts.add("Mul", [names[1], node.inputs[2]])

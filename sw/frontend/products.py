@@ -13,7 +13,7 @@ from sw.frontend.node import Node
 from sw.frontend.quantised import settled
 from sw.frontend.reals import combined
 from sw.frontend.shapes import viewed
-from sw.frontend.values import Constant, Dequantised, Stored, Value
+from sw.frontend.values import Constant, Dequantised, Real, Stored, Structured, Value
 from sw.network.expression import Expression, Operand
 from sw.network.network import Elementwise, MatrixProduct, View
 from sw.network.requantise import LIMITS, apply
@@ -205,7 +205,8 @@ def dequantised_operand(importer: Importer, node: Node, value: Value, what: str)
     """An operand of 8 bits; raises `InputError` for real numbers that are not dequantised ones."""
     value = settled(importer, node, value)
     if not isinstance(value, Dequantised) or value.element not in BYTES:
-        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8")
+        made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
+        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8{made}")
     return value
 
 

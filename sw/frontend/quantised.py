@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from sw.frontend.affine import Affine, Part, affine
 from sw.frontend.floats import apply_function
 from sw.frontend.importer import Importer
+from sw.frontend.lowering import Lowering, collapsed
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value
 from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate
@@ -33,62 +33,12 @@ from sw.network.requantise import (
     multiplier,
     requantised,
 )
-from sw.network.views import broadcast, same_places
+from sw.network.views import same_places
 
 BYTES = ("int8", "uint8")
 _WORD = (1 << 31) - 1
 #: Magnitude from which on a result is beyond every type of 8 bits.
 _BEYOND = 1 << 10
-
-
-@dataclass
-class _Lowering:
-    """The expression that is being made for one QuantizeLinear: its operands so far."""
-
-    importer: Importer
-    shape: tuple[int, ...]
-    grid: Grid
-    views: list[View] = field(default_factory=list)
-
-    @property
-    def low(self) -> int:
-        """Least value of the grid."""
-        return LIMITS[self.grid.element][0]
-
-    @property
-    def high(self) -> int:
-        """Greatest value of the grid."""
-        return LIMITS[self.grid.element][1]
-
-    @property
-    def node(self) -> Node:
-        """The QuantizeLinear."""
-        return self.grid.node
-
-    def operand(self, view: View) -> Operand:
-        """The operand that is a view of the result's shape."""
-        view = broadcast(view, self.shape)
-        for index, known in enumerate(self.views):
-            if same_places(known, view):
-                return Operand(index)
-        self.views.append(view)
-        return Operand(len(self.views) - 1)
-
-    def numbers(self, array: np.ndarray, hint: str, element: str = "int32") -> Expression:
-        """Whole numbers, one for all or a constant operand, of which equal axes are stored once."""
-        first = int(array.flat[0])
-        if array.size == 1 or np.all(array == first):
-            return Number(first)
-        for axis in range(array.ndim):
-            part = np.take(array, [0], axis)
-            if array.shape[axis] > 1 and np.array_equal(np.broadcast_to(part, array.shape), array):
-                array = part
-        return self.operand(self.importer.constant(array.astype(element), f"{self.node.outputs[0]}.{hint}"))
-
-    def on_grid(self, array: np.ndarray) -> np.ndarray:
-        """Real numbers as QuantizeLinear gives them."""
-        steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
-        return np.asarray(np.clip(steps, self.low, self.high), np.int64)
 
 
 def on_grid(importer: Importer, node: Node, value: Value, grid: Grid, name: str) -> View:
@@ -104,10 +54,10 @@ def on_grid(importer: Importer, node: Node, value: Value, grid: Grid, name: str)
         case Stored():
             raise node.error(f"real numbers are needed, not {value.element}")
         case Constant(array):
-            found = _Lowering(importer, value.shape, grid).on_grid(array)
+            found = Lowering(importer, value.shape, grid).on_grid(array)
             return importer.constant(found.astype(grid.element), name)
-    lowering = _Lowering(importer, value.shape, grid)
-    expression = lowered(lowering, value)
+    lowering = Lowering(importer, value.shape, grid)
+    expression = lowering.settled(lowered(lowering, value))
     if expression == Operand(0) and importer.tensors[lowering.views[0].tensor].element == grid.element:
         return lowering.views[0]
     nodes = tuple(dict.fromkeys((*_names(value), node.name)))
@@ -123,7 +73,7 @@ def _names(value: Reals) -> tuple[str, ...]:
     return (*(n for x in value.inputs for n in _names(x)), value.node.name)
 
 
-def lowered(to: _Lowering, value: Reals) -> Expression:
+def lowered(to: Lowering, value: Reals) -> Expression:
     """The expression of a real value on the grid; raises `InputError` where there is none."""
     leaf = _single_leaf(value)
     if leaf is not None and to.grid.uniform and leaf.element in BYTES:
@@ -150,7 +100,7 @@ def lowered(to: _Lowering, value: Reals) -> Expression:
     return _sum(to, total)
 
 
-def _extreme(to: _Lowering, operation: str, inputs: Sequence[Reals]) -> Expression:
+def _extreme(to: Lowering, operation: str, inputs: Sequence[Reals]) -> Expression:
     """Maxima and minima commute with rounding."""
     numbers = [isinstance(x, Constant) for x in inputs]
     inputs = [x for _, x in sorted(zip(numbers, inputs, strict=True), key=lambda pair: pair[0])]
@@ -189,7 +139,7 @@ def _single_leaf(value: Reals) -> Dequantised | None:
     return first if same and all(x.zero.item() == first.zero.item() for x in leaves) else None
 
 
-def _table(to: _Lowering, value: Reals, leaf: Dequantised) -> Expression:
+def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     """A function of one value of 8 bits: its table, or fewer operations that give the same."""
     low, high = LIMITS[leaf.element]
     x = np.arange(low, high + 1)
@@ -247,7 +197,7 @@ def _limits(operand: Expression, least: int, most: int, low: int, high: int) -> 
 
 
 def _scaled(
-    to: _Lowering, leaf: Dequantised, operand: Operand, value: Reals, least: int, most: int
+    to: Lowering, leaf: Dequantised, operand: Operand, value: Reals, least: int, most: int
 ) -> Expression | None:
     """The value times a scale, if that may be all that the function does."""
     inner = value
@@ -281,7 +231,7 @@ def _evaluated(value: Reals, x: np.ndarray) -> np.ndarray:
             return apply_function(op, [_evaluated(y, x) for y in inputs], attributes)
 
 
-def _product(to: _Lowering, x: Reals, y: Reals) -> Expression | None:
+def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
     """The product of two values of 8 bits, each times a number."""
     sums = [affine(v) for v in (x, y)]
     if any(s is None or len(s.parts) != 1 or np.any(s.constant) for s in sums):
@@ -297,7 +247,7 @@ def _product(to: _Lowering, x: Reals, y: Reals) -> Expression | None:
     return found
 
 
-def _byte_term(to: _Lowering, part: Part) -> Term | None:
+def _byte_term(to: Lowering, part: Part) -> Term | None:
     """A part of 8 bits with one scale as a term, its range from its type."""
     leaf, exact = part.leaf, part.factor.exact()
     if leaf.element not in BYTES or exact is None or leaf.zero.size != 1:
@@ -307,7 +257,7 @@ def _byte_term(to: _Lowering, part: Part) -> Term | None:
     return Term(apply("sub", to.operand(leaf.view), zero), low - zero, high - zero, exact)
 
 
-def _sum(to: _Lowering, total: Affine) -> Expression:
+def _sum(to: Lowering, total: Affine) -> Expression:
     """A sum of parts and a constant."""
     shifts = np.asarray(to.grid.scale, np.float32)
     parts = tuple(Part(p.leaf, p.factor.then("Div", shifts)) for p in total.parts)
@@ -326,13 +276,13 @@ def _sum(to: _Lowering, total: Affine) -> Expression:
     return _several_parts(to, parts, constant, zero)
 
 
-def _centred(to: _Lowering, leaf: Dequantised) -> Expression:
+def _centred(to: Lowering, leaf: Dequantised) -> Expression:
     return apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero"))
 
 
-def _one_part(to: _Lowering, part: Part, zero: Expression) -> Expression:
+def _one_part(to: Lowering, part: Part, zero: Expression) -> Expression:
     """One value times its scale: the exact product, rounded once."""
-    scale = part.factor.single()
+    scale = collapsed(part.factor.single())
     if not np.all(np.isfinite(scale)):
         raise to.node.error("scales must be numbers")
     found = multiplier(scale, part.leaf.reach)
@@ -347,14 +297,13 @@ def _one_part(to: _Lowering, part: Part, zero: Expression) -> Expression:
     return requantised(value, mantissa, shift, zero, to.low, to.high)
 
 
-def _several_parts(
-    to: _Lowering, parts: Sequence[Part], constant: np.ndarray, zero: Expression
-) -> Expression:
+def _several_parts(to: Lowering, parts: Sequence[Part], constant: np.ndarray, zero: Expression) -> Expression:
     """Several values and a constant, in fixed point with as many fractional bits as fit.
 
     Sums of products are limited to where the result is beyond its type before they are scaled.
     """
-    factors = [p.factor.double() for p in parts]
+    factors = [collapsed(p.factor.double()) for p in parts]
+    constant = collapsed(constant)
     if not all(np.all(np.isfinite(f)) for f in (*factors, constant)):
         raise to.node.error("scales must be numbers")
     reach = [p.leaf.reach * np.abs(f) for p, f in zip(parts, factors, strict=True)]
@@ -384,7 +333,7 @@ def _plus(a: Expression, b: Expression) -> Expression:
     return a if b == Number(0) else apply("add", a, b)
 
 
-def _fixed(to: _Lowering, value: Expression, factor: np.ndarray, bits: int) -> Expression:
+def _fixed(to: Lowering, value: Expression, factor: np.ndarray, bits: int) -> Expression:
     """A whole number times factors, with fractional bits."""
     scaled = factor * 2.0**bits
     shift = min(30 - int(np.frexp(float(np.abs(scaled).max()))[1]), 62)

@@ -12,7 +12,7 @@ from sw.frontend.node import Node
 from sw.frontend.products import BYTES
 from sw.frontend.quantised import on_grid, settled
 from sw.frontend.reals import held
-from sw.frontend.values import Dequantised, Grid, Stored, Structured, Value, is_real
+from sw.frontend.values import Dequantised, Grid, Real, Stored, Structured, Value, is_real
 from sw.frontend.windows import axes, images, pixels, two
 from sw.network.layernorm import layer_normalisation
 from sw.network.network import Operator, View
@@ -25,7 +25,8 @@ from sw.patches import Axis
 def _operand(importer: Importer, node: Node) -> Dequantised:
     value = settled(importer, node, importer.value(node, 0))
     if not isinstance(value, Dequantised) or value.element not in BYTES or not value.uniform:
-        raise node.error("its input must come from DequantizeLinear of int8 or uint8 with one scale")
+        made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
+        raise node.error(f"its input must come from DequantizeLinear of int8 or uint8 with one scale{made}")
     return value
 
 

@@ -17,7 +17,7 @@ from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import Access
 from sw.kernels.body import Body, bytes_as_unsigned, numbers
 from sw.kernels.configuration import fits
-from sw.kernels.indices import Indices, Key, Unrolling
+from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import MOST_SCALARS, GridKernel
 from sw.network.expression import Expression, Operand, walk
 
@@ -38,9 +38,18 @@ class ElementwiseKernel:
 
     kernel: GridKernel
     operands: tuple[Access, ...]
-    result: Access
-    unrolling: Unrolling
+    indices: Indices
     numbers: Mapping[str, int]
+
+    @property
+    def result(self) -> Access:
+        """Where the result goes."""
+        return self.indices.result
+
+    @property
+    def unrolling(self) -> Unrolling:
+        """The elements of an iteration."""
+        return self.indices.unrolling
 
     @property
     def per_iteration(self) -> int:
@@ -72,14 +81,9 @@ class ElementwiseKernel:
         elements that are skipped, by number of the operand or `"result"`. Raises `InputError` for what is
         missing.
         """
-        indices = Indices(self.kernel.name, self.operands, self.result, self.unrolling, self._used)
-        given = indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
+        given = self.indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
         given |= {name: const(value) for name, value in self.numbers.items()}
         return {name: given[name] for name in self.kernel.scalars}
-
-    @property
-    def _used(self) -> frozenset[int]:
-        return frozenset(int(s.name[1:].split("_")[0]) for s in self.kernel.streams if s.name[0] == "x")
 
     def records(self, follows: str, arrays: Mapping[int, npt.ArrayLike]) -> npt.NDArray[np.int32]:
         """The words of all records of operands that follow rows, or columns, for their elements by number.
@@ -104,11 +108,6 @@ class ElementwiseKernel:
         return words.reshape(-1, block, len(wanted))[:, order].reshape(-1)
 
 
-def record_operands(operands: Sequence[Access], follows: str) -> list[int]:
-    """The numbers of the operands in the records of rows, or of columns, in the order in which they lie."""
-    return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
-
-
 def make(
     value: Expression,
     operands: Sequence[Access],
@@ -129,8 +128,7 @@ def make(
     used = frozenset(e.index for e in walk(value) if isinstance(e, Operand))
     if used and max(used) >= len(operands):
         raise InputError(f"kernel {name}: operand {max(used)} must be given, there are {len(operands)}")
-    unrolling = Unrolling(mask)
-    indices = Indices(name, read, result, unrolling, used)
+    indices = Indices(name, read, result, Unrolling(mask), used)
     wanted = numbers(value)
     room = MOST_SCALARS - len(indices.names)
     while True:
@@ -140,7 +138,7 @@ def make(
             break
         room = len(given) - 1
     return ElementwiseKernel(
-        kernel, tuple(operands), result, unrolling, {name: number for number, name in given.items()}
+        kernel, tuple(operands), indices, {scalar: number for number, scalar in given.items()}
     )
 
 

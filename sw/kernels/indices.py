@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,6 +62,11 @@ class Unrolling:
         return tuple(first + offset for first in firsts for offset in self.offsets)
 
 
+def record_operands(operands: Sequence[Access], follows: str) -> list[int]:
+    """The numbers of the operands in the records of rows, or of columns, in the order in which they lie."""
+    return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
+
+
 @dataclass(frozen=True)
 class Indices:
     """What an elementwise loop says about places. `used` are the operands that occur in its expression.
@@ -83,7 +88,7 @@ class Indices:
         return found | {"result": self.result}
 
     def _record(self, follows: str) -> list[int]:
-        return [k for k, a in enumerate(self.operands) if a.record and a.follows == follows]
+        return record_operands(self.operands, follows)
 
     @cached_property
     def own(self) -> int:

@@ -46,7 +46,7 @@ def passes(operator: Softmax, tile: RowTile) -> tuple[Pass, ...]:
 
     around: dict[str, Value] = {"row": row, "x": x, "left": last, "last": last}
     both, state = (tile.input, tile.state), tile.state
-    mantissa = {"row": row, "pads": pads, "drop": operator.drop, "half": operator.half, "base": operator.drop + 34}
+    mantissa = {"row": row, "late": row, "pads": pads, "drop": operator.drop, "half": operator.half, "base": operator.drop + 34}
     packs = packing(operator.zero, operator.result)
     made = {"y": words(tile.out), "shift": operator.shift, "most": high - operator.zero, **packs}
     return (
@@ -121,12 +121,13 @@ total = sum[row]
 own = total - before - ((TABLE[top[row] & 255] * pads) >> drop) + half
 before = total
 zeros = clz(own)
-factor[row] = shift_right_logical(own << zeros, 1)
-shift[row] = base - zeros
+factor[late] = shift_right_logical(own << zeros, 1)
+shift[late] = base - zeros
 row = row + {RECORD_WORDS}
+late = late + {RECORD_WORDS}
 """
     return loop(
-        "sum_mantissas", (_TOP, _SUM, _FACTOR, _SHIFT), ("row", "pads", "drop", "half", "base"), body,
+        "sum_mantissas", (_TOP, _SUM, _FACTOR, _SHIFT), ("row", "late", "pads", "drop", "half", "base"), body,
         "before = 0", _outside(table),
     )  # fmt: skip
 

@@ -29,32 +29,40 @@ MOST_TABLES = 4
 def fused(network: Network) -> Network:
     """The network with every elementwise operator in its producer where nobody else reads what is between."""
     operators = _renamed(list(network.operators), network)
-    changed = True
-    while changed:
-        changed = False
-        facts = _Facts(operators, network)
-        for place, operator in enumerate(operators):
-            found = _into_producer(operator, place, facts)
-            if found is not None:
-                producer, merged = found
-                operators[place] = merged
-                del operators[producer]
-                changed = True
-                break
-    return _pruned(network, operators)
+    facts = _Facts(operators, network)
+    for place, operator in enumerate(operators):
+        while (found := _into_producer(operator, facts)) is not None:
+            producer, operator = found
+            facts.replace(producer, place, operator)
+    return _pruned(network, [operator for operator in facts.operators if operator is not None])
 
 
 class _Facts:
-    """Who writes and who reads each tensor."""
+    """The operators as they are by now, and who writes and who reads each tensor."""
 
     def __init__(self, operators: Sequence[Operator], network: Network):
-        self.operators, self.tensors = operators, network.tensors
+        self.operators: list[Operator | None] = list(operators)
+        self.tensors = network.tensors
         self.fixed = {*network.inputs, *network.outputs}
         self.writers: dict[str, list[int]] = {}
         self.readers: Counter[str] = Counter()
         for place, operator in enumerate(operators):
-            self.writers.setdefault(operator.output.tensor, []).append(place)
-            self.readers.update({view.tensor for view in operator.inputs})
+            self._count(operator, place)
+
+    def _count(self, operator: Operator, place: int) -> None:
+        self.writers.setdefault(operator.output.tensor, []).append(place)
+        self.readers.update({view.tensor for view in operator.inputs})
+
+    def replace(self, producer: int, place: int, merged: Operator) -> None:
+        """Both operators become one, which stands where the later one stood."""
+        for number in (producer, place):
+            operator = self.operators[number]
+            assert operator is not None
+            self.writers[operator.output.tensor].remove(number)
+            self.readers.subtract({view.tensor for view in operator.inputs})
+            self.operators[number] = None
+        self.operators[place] = merged
+        self._count(merged, place)
 
     def producer(self, name: str) -> int | None:
         """The one operator that writes a tensor that one other reads."""
@@ -64,7 +72,7 @@ class _Facts:
         return writers[0]
 
 
-def _into_producer(operator: Operator, place: int, facts: _Facts) -> tuple[int, Operator] | None:
+def _into_producer(operator: Operator, facts: _Facts) -> tuple[int, Operator] | None:
     """The place of a producer that an elementwise operator can be part of, and both as one."""
     if not isinstance(operator, Elementwise):
         return None
@@ -76,7 +84,9 @@ def _into_producer(operator: Operator, place: int, facts: _Facts) -> tuple[int, 
             product = isinstance(facts.operators[producer], MatrixProduct | ImageConvolution)
             candidates.append((product, producer, view))
     for _, producer, view in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
-        merged = _merged(facts.operators[producer], operator, view, facts.tensors)
+        before = facts.operators[producer]
+        assert before is not None
+        merged = _merged(before, operator, view, facts.tensors)
         if merged is not None:
             return producer, merged
     return None

@@ -75,11 +75,11 @@ def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
     mantissa = np.where(shift > _MOST_SHIFT, 0, mantissa)
     shift = np.clip(shift, 0, _MOST_SHIFT)
     common = int(shift[mantissa != 0].max(initial=0))
-    lower = np.minimum(shift, common)
-    raised = [int(m) << int(common - s) for m, s in zip(mantissa.flat, lower.flat, strict=True)]
-    if max(map(abs, raised), default=0) < 1 << 31:
-        mantissa = np.array(raised, np.int64).reshape(mantissa.shape)
-        shift = np.full_like(shift, common)
+    more = np.where(mantissa == 0, 0, common - shift)
+    # Mantissas have 24 bits, so nothing leaves 64.
+    raised = mantissa << np.minimum(more, 32)
+    if np.abs(raised).max(initial=0) < 1 << 31:
+        mantissa, shift = raised, np.full_like(shift, common)
     value = np.maximum(np.abs(mantissa) * 2.0**-shift, 2.0**-60)
     limit = np.minimum(np.floor(_MOST_RESULT / value), 2.0**31 - 1).astype(np.int64)
     return Multiplier(*_reduced(mantissa, shift), np.where(limit >= greatest, (1 << 31) - 1, limit))

@@ -13,8 +13,8 @@ from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Program
 from sw.kernels.choose import Chosen
-from sw.kernels.elementwise import RECORDS, record_operands
-from sw.kernels.indices import Key
+from sw.kernels.elementwise import RECORDS
+from sw.kernels.indices import Key, record_operands
 from sw.network.expression import Expression, evaluate
 
 #: Steps of the products that fill the accumulator.

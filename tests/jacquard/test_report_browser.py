@@ -167,8 +167,9 @@ def test_the_pointer_is_told_what_it_rests_on(browser: Any, tmp_path: Path) -> N
     opened(browser, report(), tmp_path)
     script = """
         const { rows } = Timeline.state(), row = rows.find(r => r.lane.name === "gemm"), side = row.lane.rtl;
-        const canvas = document.getElementById("canvas"), box = canvas.getBoundingClientRect(), v = Timeline.view;
-        const t = (side.start[1] + side.end[1]) / 2, x = 92 + (t - v.from) / (v.to - v.from) * (box.width - 92);
+        const canvas = document.getElementById("canvas"), box = canvas.getBoundingClientRect();
+        const v = Timeline.view, t = (side.start[1] + side.end[1]) / 2;
+        const x = 92 + (t - v.from) / (v.to - v.from) * (box.width - 92);
         canvas.dispatchEvent(new PointerEvent("pointermove",
             { clientX: box.left + x, clientY: box.top + row.y + 15, pointerId: 1 }));
         const tip = document.getElementById("tip");
@@ -206,7 +207,7 @@ def test_tables_sort_and_show_their_operator(browser: Any, tmp_path: Path) -> No
     made = report()
     opened(browser, made, tmp_path)
     cells = (
-        "return [...document.querySelectorAll('#operator-table tbody tr')].map(r => r.cells[6].dataset.value)"
+        "return [...document.querySelectorAll('#operator-table tbody tr')].map(r => r.cells[3].dataset.value)"
     )
     heads = browser.find_elements("css selector", "#operator-table th button")
     (cycles,) = [head for head in heads if head.text == "Cycles"]
@@ -215,7 +216,7 @@ def test_tables_sort_and_show_their_operator(browser: Any, tmp_path: Path) -> No
     assert down == sorted((o.cycles for o in made.operators), reverse=True)
     cycles.click()
     assert [int(value) for value in browser.execute_script(cells)] == down[::-1]
-    sort = "return [...document.querySelectorAll('#operator-table th')].map(h => h.ariaSort)[6]"
+    sort = "return [...document.querySelectorAll('#operator-table th')].map(h => h.ariaSort)[3]"
     assert browser.execute_script(sort) == "ascending"
     browser.execute_script("document.querySelector(\"button.show[data-operator='1']\").click()")
     low, high = view(browser)

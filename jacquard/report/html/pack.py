@@ -12,9 +12,10 @@ _LEVEL = 9
 
 
 def pack(columns: Sequence[np.ndarray]) -> str:
-    """Columns as base64 of deflate (zlib): of each, the lowest bytes of all numbers, then the next, four times.
+    """Columns as base64 of deflate (zlib).
 
-    Numbers are taken modulo 2^32. The browser inflates them with `DecompressionStream("deflate")`.
+    Of each column come the lowest bytes of all numbers first, then the next, four times. Numbers are taken
+    modulo 2^32. The browser inflates them with `DecompressionStream("deflate")`.
     """
     planes = [_planes(column) for column in columns]
     return text(b"".join(planes))

@@ -72,7 +72,7 @@
   start().catch(error => {
     document.getElementById("loading").hidden = false;
     document.getElementById("loading").textContent =
-      `The page cannot be shown whole: ${error.message}. Chromium 80, Firefox 113 or a later browser is needed.`;
+      `The page cannot be shown whole: ${error.message}. Chromium 103, Firefox 113 or a later one is needed.`;
     throw error;
   });
 })();

@@ -63,13 +63,7 @@ def roofline(report: RunReport) -> str:
         d.text(x.start - 6, y.at(value) + 4, text, "end small")
     d.text((x.start + x.end) / 2, _HEIGHT - 8, "operations per byte moved", "middle")
     d.text(14, (y.start + y.end) / 2, "operations per cycle", "middle", -90)
-    above = dict(sorted(peaks.items(), key=lambda item: -item[1]))
-    for i, (name, peak) in enumerate(above.items()):
-        d.line([(x.start, y.at(peak)), (x.end, y.at(peak))], f"roof {name}")
-        what = "MACs" if name == "array" else "operations"
-        # The lower of two stands below its line, since they may be equal.
-        at = y.at(peak) + (15 if i else -5)
-        d.text(x.end - 4, at, f"{name}: {number_text(peak)} {what} per cycle", "end small")
+    _peaks(d, x, y, peaks)
     _slopes(d, x, y, report, max(peaks.values()))
     for p in found:
         if p.most:
@@ -78,14 +72,31 @@ def roofline(report: RunReport) -> str:
             d.line([(at - 7, y.at(p.most)), (at + 7, y.at(p.most))], "limit")
     groups: dict[tuple[int, int], list[Point]] = defaultdict(list)
     for p in found:
-        groups[round(x.at(p.x) / 9), round(y.at(p.y) / 9)].append(p)
+        d.mark(x.at(p.x), y.at(p.y), p.shape, _title(p))
+        groups[round(x.at(p.x) / 48), round(y.at(p.y) / 16)].append(p)
+    # Points side by side have one text.
     for group in groups.values():
-        p = group[0]
-        title = "\n".join(_title(each) for each in group)
-        d.mark(x.at(p.x), y.at(p.y), p.shape, title)
-        right = x.at(p.x) > x.end - 60
-        d.text(x.at(p.x) + (-10 if right else 10), y.at(p.y) + 12, _numbers(group), "end" if right else "")
+        right = max(x.at(p.x) for p in group)
+        beyond = right > x.end - 60
+        at = min(x.at(p.x) for p in group) - 10 if beyond else right + 10
+        d.text(at, max(y.at(p.y) for p in group) + 14, _numbers(group), "end" if beyond else "")
     return str(d)
+
+
+def _peaks(d: Drawing, x: LogAxis, y: LogAxis, peaks: dict[str, float]) -> None:
+    """A line for each peak, the higher named on the left; where both nearly are one, their names are too."""
+    names = {"array": "MACs per cycle", "grid": "operations per cycle"}
+    (first, high), *rest = sorted(peaks.items(), key=lambda item: -item[1])
+    text = f"{first}: {number_text(high)} {names[first]}"
+    for name, peak in rest:
+        told = f"{name}: {number_text(peak)} {names[name]}"
+        d.line([(x.start, y.at(peak)), (x.end, y.at(peak))], f"roof {name}")
+        if y.at(peak) - y.at(high) < 24:
+            text += f"; {told}"
+        else:
+            d.text(x.end - 4, y.at(peak) + 15, told, "small halo end")
+    d.line([(x.start, y.at(high)), (x.end, y.at(high))], f"roof {first}")
+    d.text(x.start + 8, y.at(high) - 7, text, "small halo")
 
 
 def _slopes(d: Drawing, x: LogAxis, y: LogAxis, report: RunReport, peak: float) -> None:

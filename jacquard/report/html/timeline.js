@@ -317,10 +317,12 @@ const Timeline = (() => {
     canvas.addEventListener("wheel", wheel, { passive: false });
     canvas.addEventListener("keydown", key);
     new ResizeObserver(() => { if (canvas.clientWidth !== size.width) resize(); }).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      state.colours = Painter.colours();
-      later();
-    });
+    for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+      matchMedia(query).addEventListener("change", () => {
+        state.colours = Painter.colours();
+        draw();
+      });
+    }
   }
 
   return { open, view, draw, state: () => state };

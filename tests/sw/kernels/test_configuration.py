@@ -84,6 +84,17 @@ def test_the_words_are_the_same_with_and_without_the_cache() -> None:
     )
 
 
+def test_the_words_do_not_depend_on_what_was_mapped_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(kernel(), MACHINE)
+    after = configure(kernel((5, 5, 5, 5), step=3), MACHINE)
+    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "another"))
+    alone = again(kernel((5, 5, 5, 5), step=3))
+    assert (after.cached, alone.cached) == (True, False)
+    assert after.words == alone.words
+
+
 def test_kernels_that_differ_in_numbers_are_mapped_once(cache: Path) -> None:
     first = configure(kernel(), MACHINE)
     for other in (kernel((9, 8, 7, 6)), kernel(step=2), kernel(element="uint8")):

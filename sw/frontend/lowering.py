@@ -1,0 +1,105 @@
+"""The expression that one QuantizeLinear becomes, while it is made: its operands and constants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Grid
+from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate, walk
+from sw.network.fuse import substitute
+from sw.network.network import View
+from sw.network.requantise import LIMITS
+from sw.network.views import broadcast, same_places
+
+#: Constants are computed from others up to this many elements; they take four bytes each.
+_MOST_COMPUTED = 1 << 16
+
+
+@dataclass
+class Lowering:
+    """The expression that is being made for one QuantizeLinear: its operands so far."""
+
+    importer: Importer
+    shape: tuple[int, ...]
+    grid: Grid
+    views: list[View] = field(default_factory=list)
+
+    @property
+    def low(self) -> int:
+        """Least value of the grid."""
+        return LIMITS[self.grid.element][0]
+
+    @property
+    def high(self) -> int:
+        """Greatest value of the grid."""
+        return LIMITS[self.grid.element][1]
+
+    @property
+    def node(self) -> Node:
+        """The QuantizeLinear."""
+        return self.grid.node
+
+    def operand(self, view: View) -> Operand:
+        """The operand that is a view of the result's shape."""
+        view = broadcast(view, self.shape)
+        for index, known in enumerate(self.views):
+            if same_places(known, view):
+                return Operand(index)
+        self.views.append(view)
+        return Operand(len(self.views) - 1)
+
+    def numbers(self, array: np.ndarray, hint: str, element: str = "int32") -> Expression:
+        """Whole numbers, one for all or a constant operand, of which equal axes are stored once."""
+        array = collapsed(array)
+        if array.size == 1:
+            return Number(int(array.item()))
+        return self.operand(self.importer.constant(array.astype(element), f"{self.node.outputs[0]}.{hint}"))
+
+    def settled(self, value: Expression) -> Expression:
+        """The expression with what follows from constants computed, and only the operands that are left."""
+        value = self._computed(value)
+        used = sorted({e.index for e in walk(value) if isinstance(e, Operand)})
+        self.views = [self.views[index] for index in used]
+        return substitute(value, {index: Operand(place) for place, index in enumerate(used)})
+
+    def _computed(self, value: Expression) -> Expression:
+        indices = {e.index for e in walk(value) if isinstance(e, Operand)}
+        arrays = {i: self.importer.array(self.views[i]) for i in indices}
+        held = {i: once(a, self.views[i]) for i, a in arrays.items() if a is not None}
+        # What is an operand already stays one.
+        if isinstance(value, Apply | Lookup) and indices and len(held) == len(arrays):
+            given = [held.get(i, np.zeros((), np.int8)) for i in range(len(self.views))]
+            if math.prod(np.broadcast_shapes(*(a.shape for a in given))) <= _MOST_COMPUTED:
+                return self.numbers(evaluate(value, given), "computed")
+        match value:
+            case Apply(operation, operands):
+                return Apply(operation, tuple(self._computed(x) for x in operands))
+            case Lookup(table, index):
+                return Lookup(table, self._computed(index))
+            case _:
+                return value
+
+    def on_grid(self, array: np.ndarray) -> np.ndarray:
+        """Real numbers as QuantizeLinear gives them."""
+        steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
+        return np.asarray(np.clip(steps, self.low, self.high), np.int64)
+
+
+def once(array: np.ndarray, view: View) -> np.ndarray:
+    """An array without what a view repeats: axes that have no stride have one element."""
+    places = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in view.strides)
+    return array[places]
+
+
+def collapsed(array: np.ndarray) -> np.ndarray:
+    """An array with one element along the axes along which it does not change."""
+    for axis in range(array.ndim):
+        part = np.take(array, [0], axis)
+        same = array.strides[axis] == 0 or np.array_equal(np.broadcast_to(part, array.shape), array)
+        array = part if same else array
+    return array

@@ -1,0 +1,78 @@
+"""Layer normalisation on the grid leaves what its reference gives, by the graphs and by the bitstreams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sw.kernels import layernorm as kernels
+from sw.kernels.rows import RowTile
+from sw.network.layernorm import LayerNormalisation, layer_normalisation, reference
+from sw.network.network import View, dense
+from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_results, row_tile, spaces
+from tests.sw.kernels.test_softmax import SHAPES, rows_of
+
+#: Where the parameters lie.
+CONSTANTS = 1 << 14
+
+
+def operator(
+    rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, zero: int
+) -> LayerNormalisation:
+    """A layer normalisation with parameters drawn at random."""
+    x, y = (View(name, (rows, columns), dense((rows, columns))) for name in "xy")
+    rng = np.random.default_rng(rows)
+    return layer_normalisation(
+        "n", "LayerNormalization", (), y, x, element=element, x_scale=x_scale, gamma=rng.normal(1, 0.5, columns),
+        beta=rng.normal(0, 1, columns), epsilon=epsilon, y_scale=0.02, y_zero=zero, result=result,
+    )  # fmt: skip
+
+
+def put(made: LayerNormalisation, values: np.ndarray, held: dict[str, Bytes]) -> RowTile:
+    """The tile's rows and the parameters, in the scratchpad."""
+    constants = kernels.parameters(made).view(np.uint8)
+    held["scratch"][CONSTANTS : CONSTANTS + len(constants)] = constants
+    return row_tile(values, 0, held)
+
+
+@given(
+    st.integers(1, 9), st.sampled_from((1, 2, 3, 5, 8, 12, 100, 127)), st.sampled_from(("int8", "uint8")),
+    st.sampled_from(("int8", "uint8")), st.sampled_from((1e-4, 0.01, 1.0)),
+    st.sampled_from((0.0, 1e-12, 1e-5, 1.0, 1e6)), st.integers(0, 1 << 30),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_the_launches_leave_what_the_reference_gives(
+    rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, seed: int
+) -> None:
+    made = operator(rows, columns, element, result, x_scale, epsilon, 5)
+    values = rows_of(np.random.default_rng(seed), rows, columns, element)
+    if seed % 3 == 0:
+        values = values // 64 + 50
+    held = spaces()
+    tile = put(made, values, held)
+    by_graph(kernels.passes(made, tile, CONSTANTS), held)
+    assert np.array_equal(row_results(tile, held, result), reference(made, values))
+
+
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
+def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
+    rng = np.random.default_rng(7)
+    for i, (rows, columns) in enumerate(SHAPES):
+        element, result = (("int8", "uint8"), ("uint8", "int8"))[i % 2]
+        made = operator(rows, columns, element, result, 0.05, 1e-5, -7 if result == "int8" else 120)
+        values = rows_of(rng, rows, columns, element)
+        held = spaces()
+        tile = put(made, values, held)
+        by_words(kernels.passes(made, tile, CONSTANTS), held, machine(fabric))
+        assert np.array_equal(row_results(tile, held, result), reference(made, values)), (rows, columns)
+
+
+def test_operators_of_one_type_share_all_loops() -> None:
+    held = spaces()
+    one, two = (
+        kernels.passes(operator(2, columns, "int8", result, scale, 1e-5, 9), row_tile(np.zeros((2, columns), "int8"), 0, held), 0)
+        for columns, scale, result in ((8, 0.1, "int8"), (100, 0.01, "uint8"))
+    )  # fmt: skip
+    assert [p.kernel for p in one] == [p.kernel for p in two]

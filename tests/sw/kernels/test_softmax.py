@@ -1,0 +1,75 @@
+"""Softmax on the grid leaves what its reference gives, by the graphs and by the bitstreams."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sw.kernels import softmax as kernels
+from sw.network.network import View, dense
+from sw.network.requantise import LIMITS
+from sw.network.softmax import Softmax, reference, softmax
+from tests.sw.kernels.passes import by_graph, by_words, machine, row_results, row_tile, spaces
+
+SHAPES = [(1, 1), (3, 3), (9, 5), (2, 8), (4, 100), (5, 127), (1, 300)]
+
+
+def operator(rows: int, columns: int, element: str, result: str, x_scale: float, y_scale: float) -> Softmax:
+    """A softmax with the usual zero point."""
+    x, y = (View(name, (rows, columns), dense((rows, columns))) for name in "xy")
+    return softmax(
+        "s", "Softmax", (), y, x, element=element, x_scale=x_scale, y_scale=y_scale, y_zero=LIMITS[result][0] + 3,
+        result=result,
+    )  # fmt: skip
+
+
+def rows_of(rng: np.random.Generator, rows: int, columns: int, element: str) -> np.ndarray:
+    """Rows of any numbers, and rows of equal ones."""
+    low, high = LIMITS[element]
+    found = rng.integers(low, high + 1, (rows, columns)).astype(element)
+    found[::3] = rng.integers(low, high + 1, (len(found[::3]), 1))
+    return found
+
+
+@given(
+    st.integers(1, 9), st.sampled_from((1, 3, 5, 7, 8, 9, 16, 33, 100, 127)), st.sampled_from(("int8", "uint8")),
+    st.sampled_from(("int8", "uint8")), st.floats(1e-4, 1.0), st.sampled_from((1 / 256, 0.001, 0.03)),
+    st.integers(0, 1 << 30),
+)  # fmt: skip
+@settings(max_examples=40)
+def test_the_launches_leave_what_the_reference_gives(
+    rows: int, columns: int, element: str, result: str, x_scale: float, y_scale: float, seed: int
+) -> None:
+    made = operator(rows, columns, element, result, x_scale, y_scale)
+    values = rows_of(np.random.default_rng(seed), rows, columns, element)
+    held = spaces()
+    tile = row_tile(values, LIMITS[element][0], held)
+    by_graph(kernels.passes(made, tile), held)
+    assert np.array_equal(row_results(tile, held, result), reference(made, values))
+
+
+@pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
+def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
+    rng = np.random.default_rng(7)
+    for i, (rows, columns) in enumerate(SHAPES):
+        element, result = (("int8", "uint8"), ("uint8", "int8"))[i % 2]
+        made = operator(rows, columns, element, result, 0.05, 1 / 256)
+        values = rows_of(rng, rows, columns, element)
+        held = spaces()
+        tile = row_tile(values, LIMITS[element][0], held)
+        by_words(kernels.passes(made, tile), held, machine(fabric))
+        assert np.array_equal(row_results(tile, held, result), reference(made, values)), (rows, columns)
+
+
+def test_operators_of_other_scales_and_types_have_loops_of_one_structure() -> None:
+    held = spaces()
+    one, two = (
+        kernels.passes(operator(2, columns, element, element, scale, scale), row_tile(np.zeros((2, columns), element), 0, held))
+        for columns, element, scale in ((8, "int8", 0.1), (100, "uint8", 0.01))
+    )  # fmt: skip
+    without_tables = [[p.kernel.text.split("\n\n\n")[-1] for p in passes] for passes in (one, two)]
+    assert without_tables[0] == without_tables[1]
+    assert one[0].kernel == two[0].kernel
+    assert one[3].kernel == two[3].kernel
