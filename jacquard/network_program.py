@@ -6,21 +6,365 @@ The same whether it comes from the compiler or from a directory (`jacquard.bundl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from hw.config import PORTS, MachineConfig
+from hw import isa
+from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
-from hw.layout import CGRA_UNIT
 from sw.cgra.verify import verify
-from sw.compile.memory import Home, Kind
+from sw.compile.launches import UNIT
+from sw.compile.memory import Home
 from sw.compile.pipeline import Compiled
 from sw.dfg.graph import Graph
-from sw.ir.expression import evaluate
+from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
-from sw.ir.program import For, If, Instruction, Program, Region, Statement
+from sw.ir.program import For, If, Instruction, Program, Region, Statement, instructions, statements
 from sw.kernels.configuration import Configured
 from sw.network.network import ImageConvolution, MatrixProduct, Operator, View
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """A configuration of the grid, and whether an independent decoder finds that its words mean its graph.
+
+    `configured` is what the compiler made; None for one that was read from a directory.
+    """
+
+    name: str
+    text: str
+    words: tuple[int, ...]
+    graph: Graph
+    arrays: Mapping[str, ArrayEntry]
+    scalars: tuple[str, ...]
+    ii: int
+    mii: int
+    res_mii: int
+    rec_mii: int
+    depth: int
+    why: str
+    proved_minimal: bool
+    differences: tuple[str, ...]
+    configured: Configured | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the words mean the graph."""
+        return not self.differences
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `ii` in the JSON of a run."""
+        return {
+            "name": self.name,
+            "operations": len(self.graph.nodes),
+            "ii": self.ii,
+            "mii": self.mii,
+            "res_mii": self.res_mii,
+            "rec_mii": self.rec_mii,
+            "depth": self.depth,
+            "words": len(self.words),
+            "why": self.why,
+            "proved_minimal": self.proved_minimal,
+            "verified": self.verified,
+        }
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """What is known of an operator before it runs.
+
+    `macs` are those of the array. `moved` holds bytes by memory port, each element of a tensor once; `grid`
+    is the sum over its launches of iterations times the least initiation interval. `kernels` are numbers of
+    its configurations in the program, `loops` the steps of the loops around its launches and stores.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    output: View
+    macs: int
+    moved: Mapping[str, int]
+    grid: int
+    launches: int
+    kernels: tuple[int, ...]
+    loops: tuple[tuple[str, int], ...]
+
+    def bounds(self, config: MachineConfig, bandwidth: Mapping[str, int]) -> dict[str, int]:
+        """Least cycles by what limits them: array, ports, grid."""
+        found = {"gemm": -(-self.macs // config.macs_per_cycle), "cgra": self.grid}
+        return found | {p: -(-b // bandwidth.get(p, config.port_bytes(p))) for p, b in self.moved.items()}
+
+
+@dataclass(frozen=True)
+class MachineProgram:
+    """A program with its memory; `homes` in the order in which `source` calls its buffers t0, t1, ...
+
+    `constants` are address and bytes of all that memory holds before tensors come in.
+    """
+
+    config: MachineConfig
+    operators: tuple[OperatorFacts, ...]
+    kernels: tuple[KernelFacts, ...]
+    homes: Mapping[str, Home]
+    windows: tuple[tuple[int, int, bool, bool], ...]
+    constants: tuple[tuple[int, np.ndarray], ...]
+    programs: Mapping[int, list[int]]
+    operator_of: Mapping[tuple[int, int], int]
+    source: Program
+    compiled: Compiled | None = field(default=None, compare=False, repr=False)
+
+    def kept(self) -> dict[str, Home]:
+        """Tensors that the program writes and that nothing has overwritten when it ends."""
+        written = {o.output.tensor for o in self.operators}
+        homes = list(self.homes.values())
+        return {
+            name: home
+            for name, home in self.homes.items()
+            if name in written and not any(_later(other, home) for other in homes)
+        }
+
+
+def _later(other: Home, home: Home) -> bool:
+    """Whether a tensor comes where another one lay."""
+    apart = other.address >= home.address + home.size or home.address >= other.address + other.size
+    return other.first > home.last and not apart
+
+
+def machine_program(compiled: Compiled) -> MachineProgram:
+    """What the compiler made, as it is run."""
+    homes = compiled.memory.homes
+    kernels, of_words = _kernels(compiled)
+    names = {f"t{i}": name for i, name in enumerate(homes)}
+    counts = _Launches(compiled, names, [of_words.get(n, -1) for n in homes], kernels)
+    counts.execute(compiled.source.body, {})
+    ports = _ports(compiled, names)
+    facts = tuple(
+        _facts(operator, homes, kernels, counts, ports.get(number, {}), number, compiled)
+        for number, operator in enumerate(compiled.operators)
+    )
+    return MachineProgram(
+        compiled.config,
+        facts,
+        kernels,
+        homes,
+        compiled.memory.windows,
+        compiled.constants,
+        compiled.programs,
+        compiled.operator_of,
+        compiled.source,
+        compiled,
+    )
+
+
+def _kernels(compiled: Compiled) -> tuple[tuple[KernelFacts, ...], dict[str, int]]:
+    """Different configurations, and their numbers by the tensors that hold them."""
+    made: dict[tuple[int, ...], KernelFacts] = {}
+    for part in compiled.parts:
+        for configured in part.configured:
+            words = tuple(configured.words)
+            if words not in made:
+                made[words] = kernel_facts(configured, f"k{len(made)}_{configured.kernel.name}", compiled.config)
+    order = list(made)
+    found: dict[str, int] = {}
+    for name, home in compiled.memory.homes.items():
+        held = home.tensor.constant
+        if held is not None and held.dtype == np.int32 and held.ndim == 1:
+            words = tuple(int(w) for w in np.ascontiguousarray(held).view(np.uint32))
+            if words in made:
+                found[name] = order.index(words)
+    return tuple(made.values()), found
+
+
+def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> KernelFacts:
+    """What is told of a configuration, its words decoded and compared once more."""
+    kernel = configured.kernel
+    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
+    return KernelFacts(
+        name,
+        kernel.text,
+        tuple(configured.words),
+        configured.graph,
+        arrays,
+        kernel.scalars,
+        configured.ii,
+        configured.mii,
+        configured.res_mii,
+        configured.rec_mii,
+        configured.depth,
+        configured.why,
+        configured.proved_minimal,
+        configured.differences,
+        configured,
+    )
+
+
+def decoded(
+    graph: Graph,
+    words: Sequence[int],
+    arrays: Mapping[str, ArrayEntry],
+    scalars: Sequence[str],
+    config: MachineConfig,
+) -> tuple[str, ...]:
+    """Where the words of a configuration do not mean its graph, by the independent decoder."""
+    if config.cgra is None:
+        return (f"machine {config.name!r} has no grid",)
+    numbers = {name: i for i, name in enumerate(scalars)}
+    return tuple(verify(graph, words, config.cgra, arrays=arrays, scalars=numbers))
+
+
+class _Launches:
+    """Executes the launches of a program, as far as their number and configurations go."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        names: Mapping[str, str],
+        held: Sequence[int],
+        kernels: Sequence[KernelFacts],
+    ):
+        self.labels = compiled.labels
+        self.held = {f"t{i}": number for i, number in enumerate(held) if number >= 0}
+        self.kernels = kernels
+        self.places: dict[int, int] = {}
+        self.current = -1
+        self.cycles: dict[int, int] = {}
+        self.count: dict[int, int] = {}
+        self.used: dict[int, set[int]] = {}
+        #: Statements that hold a launch or bring a configuration, by identity; all else is skipped.
+        self.wanted: dict[int, bool] = {}
+
+    def execute(self, body: Sequence[Statement], values: dict[str, int]) -> None:
+        """A body with the values of its variables."""
+        for statement in body:
+            if not self._wanted(statement):
+                continue
+            match statement:
+                case For(variable, start, stop, step, inner):
+                    ends = (evaluate(x, values) for x in (start, stop, step))
+                    for value in range(*ends):
+                        self.execute(inner, {**values, variable: value})
+                case If(condition, inner, orelse):
+                    self.execute(inner if evaluate(condition, values) else orelse, values)
+                case Instruction():
+                    if statement.when is None or evaluate(statement.when, values):
+                        self._instruction(statement, values)
+
+    def _wanted(self, statement: Statement) -> bool:
+        found = self.wanted.get(id(statement))
+        if found is None:
+            found = any(
+                isinstance(s, Instruction) and (s.name == "cgra" or self._configuration(s) is not None)
+                for s in statements((statement,))
+            )
+            self.wanted[id(statement)] = found
+        return found
+
+    def _configuration(self, i: Instruction) -> int | None:
+        """The configuration that a load brings."""
+        if i.name != "load_c" or not i.reads or not isinstance(i.reads[0], Region):
+            return None
+        return self.held.get(i.reads[0].buffer)
+
+    def _instruction(self, i: Instruction, values: Mapping[str, int]) -> None:
+        operands = {n: evaluate(v, values) for n, v in i.operands if isinstance(v, Expr)}
+        brought = self._configuration(i)
+        if brought is not None:
+            self.places[operands["target"] // UNIT] = brought
+            return
+        if operands["bitstream"] != KEEP:
+            self.current = self.places[operands["bitstream"]]
+        number = self.labels[i.label]
+        self.used.setdefault(number, set()).add(self.current)
+        if operands["iterations"]:
+            self.count[number] = self.count.get(number, 0) + 1
+        cycles = operands["iterations"] * self.kernels[self.current].mii
+        self.cycles[number] = self.cycles.get(number, 0) + cycles
+
+
+def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, set[str]]]:
+    """Tensors by operator and engine; products have `gemm` without tensors."""
+    found: dict[int, dict[str, set[str]]] = {}
+    for i in instructions(compiled.source):
+        spec = isa.INSTRUCTIONS.get(i.name)
+        if spec is None or spec.engine not in ENGINES or i.label not in compiled.labels:
+            continue
+        tensors = found.setdefault(compiled.labels[i.label], {}).setdefault(spec.engine, set())
+        accesses = i.writes if spec.engine == "store" else i.reads
+        # A store's first region is what it stores; others are what lay there before.
+        first = accesses[0] if accesses else None
+        if isinstance(first, Region) and first.buffer in names:
+            tensors.add(names[first.buffer])
+    return found
+
+
+def _facts(
+    operator: Operator,
+    homes: Mapping[str, Home],
+    kernels: Sequence[KernelFacts],
+    counts: _Launches,
+    engines: Mapping[str, set[str]],
+    number: int,
+    compiled: Compiled,
+) -> OperatorFacts:
+    views = (*operator.inputs, operator.output)
+
+    def size(tensor: str) -> int:
+        found = [_distinct(v) for v in views if v.tensor == tensor]
+        home = homes[tensor]
+        return min(max(found, default=home.tensor.elements), home.tensor.elements) * home.itemsize
+
+    moved = {p: sum(size(t) for t in sorted(engines[p])) for p in PORTS if engines.get(p)}
+    return OperatorFacts(
+        operator.name,
+        operator.op,
+        operator.nodes,
+        operator.output,
+        macs(operator) if "gemm" in engines else 0,
+        moved,
+        counts.cycles.get(number, 0),
+        counts.count.get(number, 0),
+        tuple(sorted(counts.used.get(number, ()))),
+        _loops(compiled, number),
+    )
+
+
+def _distinct(view: View) -> int:
+    """Elements of a view, those that repeat once."""
+    return math.prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
+
+
+def macs(operator: Operator) -> int:
+    """Multiply-accumulates of a product or a convolution, 0 for others."""
+    match operator:
+        case MatrixProduct():
+            return operator.output.elements * operator.a.shape[-1]
+        case ImageConvolution():
+            return operator.output.elements * math.prod(operator.w.shape[1:])
+    return 0
+
+
+def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:
+    """The deepest loops around instructions of an operator, outermost first, with their counts.
+
+    Bounds that depend on other loops count as they are in the first iteration.
+    """
+    best: tuple[tuple[str, int], ...] = ()
+
+    def look(body: Sequence[Statement], around: tuple[tuple[str, int], ...], values: dict[str, int]) -> None:
+        nonlocal best
+        for statement in body:
+            match statement:
+                case For(variable, start, stop, step, inner):
+                    steps = range(*(evaluate(x, values) for x in (start, stop, step)))
+                    first = {**values, variable: steps.start}
+                    look(inner, (*around, (variable, len(steps))), first)
+                case If(_, inner, orelse):
+                    look((*inner, *orelse), around, values)
+                case Instruction(label) if compiled.labels.get(label) == number and len(around) > len(best):
+                    best = around
+
+    look(compiled.source.body, (), {})
+    return best

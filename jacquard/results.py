@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ class Result(ABC):
     @property
     def utilization(self) -> float:
         """Multiply-accumulates by what the array could have done in the cycles observed."""
-        return _utilization(self.macs, self.observed.cycles, self.config)
+        return utilization(self.macs, self.observed.cycles, self.config)
 
     @property
     def memory_words(self) -> dict[str, int]:
@@ -153,7 +153,6 @@ class Report:
     model_seconds: float
     compile_seconds: float = 0.0
     sim: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
     reference: str = "NumPy"
 
     @property
@@ -189,7 +188,7 @@ class Report:
     @property
     def utilization(self) -> float:
         """Multiply-accumulates by what the array could have done in all cycles."""
-        return _utilization(self.macs, self.cycles, self.config)
+        return utilization(self.macs, self.cycles, self.config)
 
     @property
     def first_divergence(self) -> tuple[Result, Divergence] | None:
@@ -205,6 +204,16 @@ class Report:
     def proven(self) -> bool:
         """Whether results and cycles are all as they must be, and the warps passed the checker."""
         return self.correct and self.first_divergence is None and self.rejected is None
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """Results by the names of their tensors; raises `InputError` when two have one name."""
+        arrays: dict[str, np.ndarray] = {}
+        for result in self.results:
+            for name, value in result.values.items():
+                if name in arrays:
+                    raise InputError(f"two results are called {name!r}")
+                arrays[name] = value
+        return arrays
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""
@@ -231,16 +240,6 @@ class Report:
         }
 
 
-def _utilization(macs: int, cycles: int, config: MachineConfig) -> float:
+def utilization(macs: int, cycles: int, config: MachineConfig) -> float:
+    """Multiply-accumulates by what the array could have done in so many cycles."""
     return macs / (cycles * config.macs_per_cycle) if cycles else 0.0
-
-
-def outputs(report: Report) -> dict[str, np.ndarray]:
-    """Results by the names of their tensors; raises `InputError` when two have one name."""
-    arrays: dict[str, np.ndarray] = {}
-    for result in report.results:
-        for name, value in result.values.items():
-            if name in arrays:
-                raise InputError(f"two results are called {name!r}")
-            arrays[name] = value
-    return arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,12 +12,13 @@ from hw.errors import InputError
 from sw.arrangement import Nest, extent_of
 from sw.compile import elementwise
 from sw.compile.launches import Area, Grid
-from sw.compile.matrices import Matrices, batches, matrices, nest, problem_of
+from sw.compile.matrices import batches, matrices, nest, problem_of
 from sw.compile.memory import Home
 from sw.compile.operands import Fetch, Source, Tiles, fetches, records, room, source
-from sw.compile.products import HALVES, ProductEmitter, Shape, fits, shape_of, tiles_of
+from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
 from sw.compile.rows import row_part
 from sw.compile.tile_launches import Batches, Launches
+from sw.compile.tiled import tiled
 from sw.compile.writer import Writer
 from sw.ir.program import Statement
 from sw.kernels.access import Access
@@ -28,10 +30,7 @@ from sw.network.network import Elementwise, MatrixProduct, Operator, Tensor, Vie
 from sw.network.pool import Pool
 from sw.network.softmax import Softmax
 from sw.problem import Product
-from sw.tiling.machine import best
-
-#: Blockings that are looked at until one suits the buffers of the grid.
-ALTERNATIVES = 64
+from sw.tiling.blocking import Blocking
 
 Homes = Mapping[str, Home]
 
@@ -121,50 +120,29 @@ def product_part(
     for i, (_, elements, _) in enumerate(batches(m, homes)):
         for key, step in zip(keys, elements, strict=True):
             moves[key][f"batch{i}"] = step
-    found = _tiled(operator, m, problem, homes, config, unit, sources, room_bytes)
-    made, shape = found
     chosen, own = None, {}
     if operator.epilogue is not None:
         operands = [Access("acc", "int32"), *(sources[k].access for k in sorted(sources))]
         result = Access("out", homes[m.c.tensor].tensor.element)
-        chosen = choose(
-            operator.epilogue.value, operands, result, config, multiple=shape.width, name="epilogue"
-        )
+        every = math.lcm(unit, config.cols)
+        chosen = choose(operator.epilogue.value, operands, result, config, multiple=every, name="epilogue")
+
+    def suits(made: Nest, shape: Shape) -> bool:
+        """Whether tiles of results and operands fit the buffers of the grid, twice."""
+        if chosen is None:
+            return True
+        inside = HALVES * shape.words * config.cols * size <= config.out_bytes
+        return inside and room(sources, homes, tiles_of(made, shape)) <= room_bytes
+
+    def nested(t: Blocking) -> tuple[Nest, Shape]:
+        made = nest(operator, m, problem, t, homes, config)
+        return made, shape_of(made, unit)
+
+    per_element = chosen.cycles_per_element if chosen else None
+    made, shape = tiled(operator.name, extent_of(problem), config, nested, suits, per_element)
+    if chosen is not None:
         own = records(operator.name, chosen.elementwise, sources, homes, tiles_of(made, shape))
     return ProductPart(operator, problem, made, views, moves, shape, sources, chosen, own)
-
-
-def _tiled(
-    operator: MatrixProduct,
-    m: Matrices,
-    problem: Product,
-    homes: Homes,
-    config: MachineConfig,
-    unit: int,
-    sources: Mapping[int, Source],
-    room_bytes: int,
-) -> tuple[Nest, Shape]:
-    """The best blocking whose tiles fit accumulator, scratchpad and output buffer."""
-    size = homes[m.c.tensor].itemsize
-    smaller = config
-    while True:
-        for choice in best(extent_of(problem), smaller, None, ALTERNATIVES):
-            made = nest(operator, m, problem, choice.blocking, homes, config)
-            shape = shape_of(made, unit)
-            inside = operator.epilogue is None or (
-                HALVES * shape.words * config.cols * size <= config.out_bytes
-                and room(sources, homes, tiles_of(made, shape)) <= room_bytes
-            )
-            if fits(made, shape) and inside:
-                return made, shape
-        # Tiles for a smaller accumulator are smaller.
-        try:
-            smaller = smaller.replace(acc_bytes=smaller.acc_bytes // 2)
-        except InputError:
-            raise InputError(
-                f"{operator.name}: no tile fits accumulator ({config.acc_bytes} bytes), output buffer "
-                f"({config.out_bytes}) and {room_bytes} bytes of the scratchpad"
-            ) from None
 
 
 @dataclass(frozen=True)

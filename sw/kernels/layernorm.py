@@ -168,7 +168,11 @@ def roots() -> GridKernel:
     ]
     lines += [f"{index} = {index} + {RECORD_WORDS}" for index in (*_AGAIN, "late")]
     return loop(
-        "row_roots", (*inputs, _SUM, _SLOPE, _START), (*_AGAIN, "late", "columns"), "\n".join(lines), "before = 0"
+        "row_roots",
+        (*inputs, _SUM, _SLOPE, _START),
+        (*_AGAIN, "late", "columns"),
+        "\n".join(lines),
+        "before = 0",
     )
 
 

@@ -68,7 +68,9 @@ class PoolTile:
 def way(operator: Pool) -> Way:
     """How an operator is computed."""
     rows, cols = operator.rows, operator.cols
-    whole = all(a.kernel == a.size and a.outputs == 1 and a.dilation == 1 and not a.before for a in (rows, cols))
+    whole = all(
+        a.kernel == a.size and a.outputs == 1 and a.dilation == 1 and not a.before for a in (rows, cols)
+    )
     if whole and operator.window > _PLACES_OF_ROWS:
         return "rows"
     return "windows" if operator.window <= _MOST_LOADS and cols.kernel <= _MOST_PLACES else "steps"
@@ -178,7 +180,13 @@ def _windows(operator: Pool, tile: PoolTile) -> Pass:
         scalars |= _average(operator)
         scalars["factor"] = words(tile.factors) if varying(operator) else operator.factors[0][0]
     kernel = windows(
-        operator.kind, rows.kernel, cols.kernel, cols.dilation, operator.element, operator.result, varying(operator)
+        operator.kind,
+        rows.kernel,
+        cols.kernel,
+        cols.dilation,
+        operator.element,
+        operator.result,
+        varying(operator),
     )
     return Pass(
         kernel, _product(operator, outputs, tile.channels), {k: v for k, v in scalars.items() if k in kernel.scalars},
@@ -225,7 +233,9 @@ def windows(
     kind: str, rows: int, cols: int, dilation: int, element: str, result: str, varies: bool = False
 ) -> GridKernel:
     """One output per iteration; kernel places of a row are arrays, kernel rows are indices."""
-    inputs = tuple(Stream(name, "scratch", element, j * dilation) for j, name in enumerate(numbered("a", cols)))
+    inputs = tuple(
+        Stream(name, "scratch", element, j * dilation) for j, name in enumerate(numbered("a", cols))
+    )
     lines = [f"r{i} = {f'r{i - 1} + line' if i else 'x'}" for i in range(rows)]
     loads = [f"a{j}[r{i}]" for i in range(rows) for j in range(cols)]
     scalars: tuple[str, ...] = ("x", "y", "last", "most", "step", "down", "over")
@@ -261,7 +271,10 @@ def steps(kind: str, element: str, result: str, varies: bool = False) -> GridKer
         lines += ["total = max(total, pixels[x])", "found = total"]
         clear = str(low)
     else:
-        lines += ["total = total + pixels[x]", _rounded("total", "factors[factor]" if varies else "factor", result)]
+        lines += [
+            "total = total + pixels[x]",
+            _rounded("total", "factors[factor]" if varies else "factor", result),
+        ]
         scalars += _AVERAGE
         clear = "0"
         if varies:
@@ -310,4 +323,3 @@ def averages(result: str) -> GridKernel:
     ]
     streams = (Stream("sum", "out", "int32"), Stream("out", "out", result))
     return loop(f"row_averages_{result}", streams, ("row", "y", *_AVERAGE), "\n".join(lines), "before = 0")
-

@@ -46,15 +46,28 @@ def passes(operator: Softmax, tile: RowTile) -> tuple[Pass, ...]:
 
     around: dict[str, Value] = {"row": row, "x": x, "left": last, "last": last}
     both, state = (tile.input, tile.state), tile.state
-    mantissa = {"row": row, "late": row, "pads": pads, "drop": operator.drop, "half": operator.half, "base": operator.drop + 34}
+    mantissa = {
+        "row": row,
+        "late": row,
+        "pads": pads,
+        "drop": operator.drop,
+        "half": operator.half,
+        "base": operator.drop + 34,
+    }
     packs = packing(operator.zero, operator.result)
     made = {"y": words(tile.out), "shift": operator.shift, "most": high - operator.zero, **packs}
     return (
         Pass(maxima(), groups, {**around, "flip": 0 if low else SIGNS}, (tile.input,), (state,)),
-        Pass(sums(operator.table), groups, {**around, "flip": unsigned, "drop": operator.drop}, both, (state,)),
+        Pass(
+            sums(operator.table), groups, {**around, "flip": unsigned, "drop": operator.drop}, both, (state,)
+        ),
         Pass(mantissas(operator.table), tile.rows, mantissa, (state,), (state,)),
         Pass(
-            reciprocals(), tile.rows, {**dict.fromkeys(_AGAIN, row), "scale": operator.scale}, (state,), (state,)
+            reciprocals(),
+            tile.rows,
+            {**dict.fromkeys(_AGAIN, row), "scale": operator.scale},
+            (state,),
+            (state,),
         ),
         Pass(results(operator.table), groups, {**around, "flip": unsigned, **made}, both, (tile.results,)),
     )

@@ -168,7 +168,9 @@ def _rows(operator: LayerNormalisation, x: npt.NDArray[np.generic]) -> npt.NDArr
     return np.clip(rounded, *LIMITS[operator.result]).astype(operator.result)
 
 
-def row_factors(operator: LayerNormalisation, total: Integers, squares: Integers) -> tuple[Integers, Integers]:
+def row_factors(
+    operator: LayerNormalisation, total: Integers, squares: Integers
+) -> tuple[Integers, Integers]:
     """N / sqrt(v + e) and -s / sqrt(v + e) of rows, with `fraction` fractional bits; 0 for constant rows."""
     variance, exponent = _variance(operator.columns, total, squares)
     root, shift = _inverse_root(operator, variance, exponent)

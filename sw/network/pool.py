@@ -140,9 +140,13 @@ def _check(name: str, x: View, output: View, rows: Axis, cols: Axis) -> None:
 def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
     """By place of the window: how many of its rows (columns) count."""
     place = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation
-    low, high = (0, axis.before + axis.size + axis.after - uncounted) if include_pad else (
-        axis.before,
-        axis.before + axis.size,
+    low, high = (
+        (0, axis.before + axis.size + axis.after - uncounted)
+        if include_pad
+        else (
+            axis.before,
+            axis.before + axis.size,
+        )
     )
     counted: Integers = ((place >= low) & (place < high)).sum(axis=1).astype(np.int64)
     return counted

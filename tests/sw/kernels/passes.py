@@ -99,4 +99,8 @@ def row_tile(values: np.ndarray, fill: int, held: dict[str, Bytes]) -> RowTile:
 def row_results(tile: RowTile, held: dict[str, Bytes], element: str) -> np.ndarray:
     """What a tile's passes left, without padding."""
     start, rows = number(tile.out), number(tile.rows)
-    return held["out"][start : start + rows * tile.pitch].reshape(rows, tile.pitch)[:, : tile.columns].view(element)
+    return (
+        held["out"][start : start + rows * tile.pitch]
+        .reshape(rows, tile.pitch)[:, : tile.columns]
+        .view(element)
+    )

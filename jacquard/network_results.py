@@ -1,0 +1,341 @@
+"""What became of a model: its programs on model and RTL, its operators with their cycles, its outputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cosim.job import EventKind
+from hw.config import PORTS, MachineConfig
+from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts
+from jacquard.results import Report, Result, utilization
+from sw.network.host import HostOperator
+from sw.network.network import Network
+from sw.warps.check import Verdict
+
+
+@dataclass(frozen=True)
+class OperatorResult:
+    """One operator in the order of execution.
+
+    `where` is `machine`, `host` or `edge`. `start` is the cycle of its first operation, `end` that after its
+    last completion, both counted from the start of the first program; `cycles` are those from the last
+    completion of earlier operators to its own. `same` says whether its result is the reference's, None where
+    something else has overwritten it. `program` numbers the program that it belongs to.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    where: str
+    output: str
+    shape: tuple[int, ...]
+    start: int = 0
+    end: int = 0
+    cycles: int = 0
+    facts: OperatorFacts | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[KernelFacts, ...] = ()
+    utilization: float = 0.0
+    same: bool | None = None
+    program: int | None = None
+
+    @property
+    def bound(self) -> str:
+        """What limits it at best, empty on the host."""
+        return max(self.bounds, key=lambda name: self.bounds[name], default="")
+
+    @property
+    def bound_cycles(self) -> int:
+        """Least cycles."""
+        return max(self.bounds.values(), default=0)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the array."""
+        return self.facts.macs if self.facts else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `operators` in the JSON of a run."""
+        return {
+            "name": self.name,
+            "op": self.op,
+            "nodes": list(self.nodes),
+            "output": self.output,
+            "shape": list(self.shape),
+            "where": self.where,
+            "cycles": self.cycles,
+            "start": self.start,
+            "end": self.end,
+            "macs": self.macs,
+            "utilization": self.utilization,
+            "bound": self.bound,
+            "bound_cycles": self.bound_cycles,
+            "bounds": dict(self.bounds),
+            "launches": self.facts.launches if self.facts else 0,
+            "ii": [{"name": k.name, "ii": k.ii, "mii": k.mii, "verified": k.verified} for k in self.kernels],
+            "correct": self.same,
+            "program": self.program,
+        }
+
+
+@dataclass
+class ProgramRun(Result):
+    """One program of a model on model and RTL.
+
+    `tensors` are those that it wrote and that were still in memory at its end, `wrong` the operator whose
+    result is the first that differs from the reference, with how.
+    """
+
+    program: MachineProgram
+    title: str
+    bandwidth: Mapping[str, int]
+    verdict: Verdict
+    tensors: Mapping[str, np.ndarray]
+    same: Mapping[int, bool]
+    wrong: tuple[str, str] | None
+
+    @property
+    def name(self) -> str:
+        """The model's name, and the program's number where there are several."""
+        return self.title
+
+    @property
+    def op(self) -> str:
+        """That it is a program of a model."""
+        return "network"
+
+    @property
+    def output(self) -> str:
+        """The tensors that it leaves."""
+        return ", ".join(self.tensors)
+
+    @property
+    def shape(self) -> str:
+        """How many operators it executes."""
+        count = len(self.program.operators)
+        return f"{count} operator{'s' * (count != 1)}"
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the array."""
+        return sum(o.macs for o in self.program.operators)
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """All memory ports."""
+        return PORTS
+
+    @property
+    def bounds(self) -> Mapping[str, int]:
+        """Least cycles by what limits them, of all operators together."""
+        found: dict[str, int] = {"gemm": 0}
+        for operator in self.program.operators:
+            for name, cycles in operator.bounds(self.config, self.bandwidth).items():
+                found[name] = found.get(name, 0) + cycles
+        return found
+
+    @property
+    def plan(self) -> dict[str, Any] | None:
+        """None: every operator has its own."""
+        return None
+
+    @property
+    def values(self) -> Mapping[str, np.ndarray]:
+        """Tensors that it left."""
+        return self.tensors
+
+    @property
+    def checked(self) -> Verdict:
+        """What the checker says of the warps."""
+        return self.verdict
+
+    @property
+    def at(self) -> str | None:
+        """The operator in which the first divergence is, if it is in one."""
+        d = self.divergence
+        if d is None or d.warp is None or d.pc is None:
+            return None
+        number = self.program.operator_of.get((d.warp, d.pc))
+        return None if number is None else self.program.operators[number].name
+
+    def operators(self, offset: int, number: int) -> list[OperatorResult]:
+        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        first, last = _times(self)
+        done, made = 0, []
+        for index, facts in enumerate(self.program.operators):
+            end = last.get(index, 0)
+            cycles = max(0, end - done)
+            done = max(done, end)
+            made.append(
+                OperatorResult(
+                    facts.name,
+                    facts.op,
+                    facts.nodes,
+                    "machine",
+                    facts.output.tensor,
+                    facts.output.shape,
+                    offset + first.get(index, 0),
+                    offset + end,
+                    cycles,
+                    facts,
+                    facts.bounds(self.config, self.bandwidth),
+                    tuple(self.program.kernels[k] for k in facts.kernels),
+                    utilization(facts.macs, cycles, self.config),
+                    self.same.get(index),
+                    number,
+                )
+            )
+        return made
+
+
+def _times(run: ProgramRun) -> tuple[dict[int, int], dict[int, int]]:
+    """First issue, and cycle after the last completion, by operator."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    owner = run.program.operator_of
+    for event in run.observed.events:
+        number = owner.get((event.warp, event.pc))
+        if number is None:
+            continue
+        if event.kind is EventKind.ISSUE:
+            first.setdefault(number, event.cycle)
+        elif event.kind is EventKind.COMPLETE:
+            last[number] = event.cycle + 1
+    return first, last
+
+
+@dataclass
+class NetworkReport(Report):
+    """The run of a model.
+
+    `results` are its programs; `steps` holds in the order of execution numbers of `results` and operators of
+    the host. `found` are the outputs, `wanted` those of the reference.
+    """
+
+    network: Network = field(default_factory=lambda: Network("", {}, (), (), ()))
+    steps: Sequence[int | HostOperator] = ()
+    found: Mapping[str, np.ndarray] = field(default_factory=dict)
+    wanted: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> list[ProgramRun]:
+        """Its programs."""
+        return [r for r in self.results if isinstance(r, ProgramRun)]
+
+    @property
+    def wrong_outputs(self) -> list[str]:
+        """Outputs that differ from the reference."""
+        return [name for name, array in self.wanted.items() if not equal(self.found[name], array)]
+
+    @property
+    def correct(self) -> bool:
+        """Whether all outputs, and all tensors that were kept, are the reference's."""
+        return all(r.correct for r in self.results) and not self.wrong_outputs
+
+    @property
+    def kernels(self) -> list[KernelFacts]:
+        """Configurations of the grid, equal ones once."""
+        found = {k.words: k for r in self.runs for k in r.program.kernels}
+        return list(found.values())
+
+    @property
+    def unverified(self) -> list[KernelFacts]:
+        """Configurations whose words do not mean their loop."""
+        return [k for k in self.kernels if not k.verified]
+
+    @property
+    def proven(self) -> bool:
+        """Whether results, cycles, warps and configurations are as they must be."""
+        return super().proven and not self.unverified
+
+    @property
+    def first_wrong(self) -> tuple[str, str] | None:
+        """The first operator whose result differs, and how."""
+        found = next((r.wrong for r in self.runs if r.wrong is not None), None)
+        if found is None and (names := self.wrong_outputs):
+            return names[0], difference(self.found[names[0]], self.wanted[names[0]])
+        return found
+
+    @property
+    def operators(self) -> list[OperatorResult]:
+        """All operators in the order of execution."""
+        runs, made = self.runs, list[OperatorResult]()
+        starts = [0, *itertools.accumulate(r.observed.cycles for r in runs)]
+        at = 0
+        for step in self.steps:
+            if isinstance(step, int):
+                made += runs[step].operators(starts[step], step)
+                at = starts[step + 1]
+            else:
+                made.append(host_result(step, at))
+        return made
+
+    @property
+    def host_operators(self) -> list[str]:
+        """Names of operators that the host executed, edges not among them."""
+        return [s.name for s in self.steps if isinstance(s, HostOperator) and not s.edge]
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The outputs of the model."""
+        return dict(self.found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a run."""
+        first = self.first_divergence
+        operator = first[0].at if first is not None and isinstance(first[0], ProgramRun) else None
+        base = super().as_dict()
+        if base["first_divergence"] is not None:
+            base["first_divergence"]["program"] = base["first_divergence"]["operator"]
+            base["first_divergence"]["operator"] = operator
+        wrong = self.first_wrong
+        return base | {
+            "checked": base["checked"]
+            | {"dependences": sum(r.checked.dependences for r in self.results)},
+            "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
+            "operators": [o.as_dict() for o in self.operators],
+            "host_operators": self.host_operators,
+            "ii": [k.as_dict() for k in self.kernels],
+            "programs": [r.as_dict() for r in self.runs],
+            "compile_seconds": dict(self.seconds),
+            "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.found.items()},
+        }
+
+
+def host_result(operator: HostOperator, at: int) -> OperatorResult:
+    """An operator of the host, which takes no cycle of the machine."""
+    return OperatorResult(
+        operator.name,
+        operator.op,
+        operator.nodes,
+        "edge" if operator.edge else "host",
+        operator.output.tensor,
+        operator.output.shape,
+        at,
+        at,
+    )
+
+
+def equal(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether two arrays are the same bit for bit."""
+    same = found.dtype == wanted.dtype and found.shape == wanted.shape
+    return same and found.tobytes() == wanted.tobytes()
+
+
+def difference(found: np.ndarray, wanted: np.ndarray) -> str:
+    """How many elements differ, and the first of them."""
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"{found.dtype} {list(found.shape)} instead of {wanted.dtype} {list(wanted.shape)}"
+    places = np.argwhere(found != wanted)
+    if not len(places):
+        return "the bits differ, the numbers do not"
+    index = tuple(int(i) for i in places[0])
+    return (
+        f"{len(places)} of {wanted.size} elements differ, first {list(index)}: "
+        f"expected {wanted[index]}, got {found[index]}"
+    )
