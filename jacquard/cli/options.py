@@ -49,6 +49,13 @@ def memories(function: F) -> F:
     )(function)
 
 
+def host(function: F) -> F:
+    """`--allow-host`, as `allow_host`."""
+    return click.option(
+        "--allow-host", is_flag=True, help="Let the host execute what the machine cannot (of a model)."
+    )(function)
+
+
 def refinement(function: F) -> F:
     """`--refine`, as `refine`."""
     return click.option(

@@ -1,13 +1,14 @@
-"""`jacquard run`: a model's products and convolutions, a shape, or a tile program on the RTL, checked."""
+"""`jacquard run`: a model, a compiled model, a shape, or a tile program on the RTL, checked."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -19,10 +20,12 @@ from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
+from jacquard import bundle
 from jacquard.cli.options import (
     as_json,
     by_port,
     hardware,
+    host,
     machine,
     memories,
     note,
@@ -32,12 +35,15 @@ from jacquard.cli.options import (
 )
 from jacquard.cli.programs import print_after, read
 from jacquard.execute import Task, execute
-from jacquard.files import atomic, check_writable
+from jacquard.files import atomic, check_writable, write_text
 from jacquard.program_run import run_program
 from jacquard.report.table import print_report
-from jacquard.results import Report, outputs
+from jacquard.results import Report
 from sw.layout import place
 from sw.problem import TYPES, Product
+
+if TYPE_CHECKING:
+    from jacquard.network_run import CompiledModel
 
 _PATH = click.Path(path_type=Path)
 #: Options that only say what `--matmul` means, and their defaults.
@@ -60,10 +66,49 @@ class _Files:
     outputs: Path | None
     waves: Path | None
     trace: Path | None
+    report: Path | None
+
+    def check(self) -> None:
+        """Raise `InputError` where something cannot be written, before work is done for it."""
+        for path in (self.outputs, self.waves, self.trace, self.report):
+            if path is not None:
+                check_writable(path)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What was asked: `source` is the model, program or directory, None with `--matmul`."""
+
+    source: Path | None
+    config: MachineConfig
+    memory: MemorySettings
+    files: _Files
+    sim: str
+    seed: int
+    options: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """What runs, for people."""
+        return f"matmul {self.options['matmul']}" if self.source is None else str(self.source)
+
+    def inputs(self) -> dict[str, np.ndarray] | None:
+        """The arrays that the user gave."""
+        return None if self.files.inputs is None else read_inputs(self.files.inputs)
+
+    def common(self) -> dict[str, Any]:
+        """Arguments that all ways of running take."""
+        after = print_after if self.options["print_after_all"] else None
+        return {"sim": self.sim, "after": after, "progress": note}
+
+    def refuse(self, option: str, belongs: str, found: str) -> None:
+        """Raise `InputError` where an option was used that does not go with what runs."""
+        if self.options[option]:
+            raise InputError(f"--{option.replace('_', '-')} goes with {belongs}, not with {found}")
 
 
 @click.command("run")
-@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx|PROGRAM.py]")
+@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx|PROGRAM.py|DIR]")
 @click.option("--matmul", metavar="MxKxN", help="Run one product of this shape instead of a model.")
 @click.option("--type-a", type=click.Choice(list(TYPES)), default="int8", help="Type of A (with --matmul).")
 @click.option("--type-b", type=click.Choice(list(TYPES)), default="int8", help="Type of B (with --matmul).")
@@ -73,6 +118,7 @@ class _Files:
 @click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
 @click.option("--batch", metavar="N[xN...]", help="As many products, one after the other (with --matmul).")
 @hardware
+@host
 @click.option(
     "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
 )
@@ -82,86 +128,30 @@ class _Files:
 @refinement
 @click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
 @click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--report", type=_PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
 @click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
 @click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
-def command(
-    model: Path | None,
-    matmul: str | None,
-    hw: str,
-    settings: tuple[str, ...],
-    sim: str,
-    seed: int,
-    stall: int | None,
-    latency: tuple[str, ...],
-    bandwidth: tuple[str, ...],
-    json_: bool,
-    **rest: Any,
-) -> int:
-    """Run the products and convolutions of MODEL.onnx, or --matmul, on the RTL, and prove result and cycles.
+@click.pass_context
+def command(context: click.Context, model: Path | None, json_: bool, **options: Any) -> int:
+    """Run MODEL.onnx, a directory of `jacquard compile`, or --matmul on the RTL; prove result and cycles.
 
-    Results are compared with NumPy's bit for bit, and the cycle of every event with the cycle model's.
-    A tile program, PROGRAM.py, is compared with its sequential execution; its inputs are buffers in memory,
-    which are random if not given, and parameters. Ports are load_a, load_b, load_c and store.
+    Results are compared bit for bit with NumPy, or for a whole model with what its operators mean
+    (docs/network.md), and the cycle of every event with the cycle model's. A tile program, PROGRAM.py, is
+    compared with its sequential execution; its inputs are buffers in memory, which are random if not given, and
+    parameters. Ports are load_a, load_b, load_c and store.
     """
-    files = _Files(rest["inputs"], rest["outputs"], rest["waves"], rest["trace"])
-    config = machine(hw, settings)
-    memory = MemorySettings.of(
-        config,
-        latency=by_port("--latency", latency),
-        bandwidth=by_port("--bandwidth", bandwidth),
-        stall_seed=stall,
-    )
-    for path in (files.outputs, files.waves, files.trace):
-        if path is not None:
-            check_writable(path)
-    shape = {name: rest[name] for name in _SHAPE_OPTIONS}
-    if (model is None) == (matmul is None):
+    if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
-    after = print_after if rest["print_after_all"] else None
-    if matmul is None:
-        for name, default in _SHAPE_OPTIONS.items():
-            if shape[name] != default:
-                raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
-    title = f"matmul {matmul}" if model is None else str(model)
-    with _wave_file(files.waves) as waves:
+    asked = _asked(context, model, options)
+    with _wave_file(asked.files.waves) as waves:
 
         def simulate() -> Simulator:
-            return simulator(config, sim, waves)
+            return simulator(asked.config, asked.sim, waves)
 
-        if model is not None and model.suffix == ".py":
-            if rest["refine"]:
-                raise InputError("--refine goes with products and convolutions, not with a tile program")
-            given = {} if files.inputs is None else read_inputs(files.inputs)
-            report = run_program(
-                read(str(model)),
-                config,
-                memory,
-                simulate,
-                given,
-                seed=seed,
-                sim=sim,
-                after=after,
-                progress=note,
-            )
-        else:
-            if matmul is not None:
-                tasks = _shape_tasks(config, matmul, shape, files.inputs, seed)
-            else:
-                assert model is not None
-                tasks = _model_tasks(model, files.inputs, seed)
-            report = execute(
-                tasks,
-                config,
-                memory,
-                simulate,
-                sim=sim,
-                candidates=rest["refine"],
-                after=after,
-                progress=note,
-            )
-    _write(report, files)
+        report = _way(asked)(asked, simulate)
+    _write(report, asked)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
@@ -169,8 +159,131 @@ def command(
             note(f"{first[0].name}: {first[1]}")
     else:
         console = Console()
-        print_report(report, title, console if console.is_terminal else Console(width=140))
+        print_report(report, asked.title, console if console.is_terminal else Console(width=140))
     return 0 if report.proven else 1
+
+
+def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) -> _Run:
+    """The options as they are used; raises `InputError` for those that contradict each other."""
+    files = _Files(*(options[name] for name in ("inputs", "outputs", "waves", "trace", "report")))
+    if model is not None and model.is_dir():
+        for name, option in (("hw", "--hw"), ("settings", "--set")):
+            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                raise InputError(f"{option} goes with a model: {model} was compiled for a machine of its own")
+        config = bundle.machine(model)
+    else:
+        config = machine(options["hw"], options["settings"])
+    memory = MemorySettings.of(
+        config,
+        latency=by_port("--latency", options["latency"]),
+        bandwidth=by_port("--bandwidth", options["bandwidth"]),
+        stall_seed=options["stall"],
+    )
+    files.check()
+    if model is not None:
+        for name, default in _SHAPE_OPTIONS.items():
+            if options[name] != default:
+                raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
+    return _Run(model, config, memory, files, options["sim"], options["seed"], options)
+
+
+Way = Callable[[_Run, Callable[[], Simulator]], Report]
+
+
+def _way(asked: _Run) -> Way:
+    """How the source is run."""
+    if asked.source is None:
+        asked.refuse("allow_host", "a model", "--matmul")
+        return _shape
+    if asked.source.is_dir():
+        asked.refuse("allow_host", "a model", "a compiled one")
+        asked.refuse("print_after_all", "what is compiled", "a directory")
+        return _compiled
+    if asked.source.suffix == ".py":
+        asked.refuse("refine", "products and convolutions", "a tile program")
+        asked.refuse("allow_host", "a model", "a tile program")
+        return _program
+    from sw.frontend import onnx
+
+    return _products if onnx.only_products(asked.source) else _network
+
+
+def _program(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """A tile program."""
+    return run_program(
+        read(str(asked.source)),
+        asked.config,
+        asked.memory,
+        simulate,
+        asked.inputs(),
+        seed=asked.seed,
+        **asked.common(),
+    )
+
+
+def _shape(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """One product of a shape."""
+    o = asked.options
+    shape = {name: o[name] for name in _SHAPE_OPTIONS}
+    tasks = _shape_tasks(asked.config, o["matmul"], shape, asked.files.inputs, asked.seed)
+    return execute(tasks, asked.config, asked.memory, simulate, candidates=o["refine"], **asked.common())
+
+
+def _products(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """A model of independent products and convolutions."""
+    assert asked.source is not None
+    tasks = _model_tasks(asked.source, asked.files.inputs, asked.seed)
+    refine = asked.options["refine"]
+    return execute(tasks, asked.config, asked.memory, simulate, candidates=refine, **asked.common())
+
+
+def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """A whole model."""
+    asked.refuse("refine", "products and convolutions", "a whole model")
+    from jacquard.network_run import compile_model, draw_inputs
+    from sw.frontend.network import import_model
+
+    assert asked.source is not None
+    common = asked.common()
+    try:
+        network = import_model(asked.source, allow_host=asked.options["allow_host"])
+        inputs = draw_inputs(network, asked.seed, asked.inputs())
+        model = compile_model(network, asked.memory.behind(asked.config), common.pop("after"), note)
+    except InputError as error:
+        raise _at(asked.source, error) from None
+    return _run_compiled(asked, model, inputs, simulate)
+
+
+def _compiled(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """A model that was compiled into a directory."""
+    from jacquard.network_run import draw_inputs
+
+    assert asked.source is not None
+    asked.refuse("refine", "products and convolutions", "a compiled model")
+    model = bundle.load(asked.source)
+    try:
+        inputs = draw_inputs(model.network, asked.seed, asked.inputs())
+    except InputError as error:
+        raise _at(asked.source, error) from None
+    return _run_compiled(asked, model, inputs, simulate)
+
+
+def _run_compiled(
+    asked: _Run, model: CompiledModel, inputs: dict[str, np.ndarray], simulate: Callable[[], Simulator]
+) -> Report:
+    from jacquard.network_run import run_models
+
+    programs = len(model.programs)
+    if asked.files.waves is not None and programs != 1:
+        raise InputError(f"--waves must be given for one program, this model is {programs}")
+    (report,) = run_models([(model, inputs)], asked.memory, simulate, sim=asked.sim, progress=note)
+    return report
+
+
+def _at(path: Path, error: InputError) -> InputError:
+    """The error with the file that it is about, once."""
+    text = str(error)
+    return InputError(text if text.startswith(str(path)) else f"{path}: {text}")
 
 
 def _shape_tasks(
@@ -217,20 +330,27 @@ def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
     try:
         bound = onnx.bind(parsed, arrays)
     except InputError as error:
-        raise InputError(f"{model}: {error}") from None
+        raise _at(model, error) from None
     return [Task(x.name, x.problem, x.a, x.b, x.op, x.output, x.shape) for x in bound]
 
 
 def read_inputs(path: Path) -> dict[str, np.ndarray]:
     """Arrays by name out of an .npz file. Raises `InputError`."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not a readable .npz file: it must be a ZIP archive of arrays")
+    found = {}
+    name = ""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                found[name] = arrays[name]
     except Exception as error:
-        # Files that are no archives, or broken ones, raise errors of many unrelated types.
-        raise InputError(f"{path}: not a readable .npz file: {error}") from None
+        # Broken files raise errors of many unrelated types; NumPy's advice for Python objects is to trust them.
+        why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
+        raise InputError(f"{path}: not a readable .npz file: {why}") from None
+    return found
 
 
 @contextlib.contextmanager
@@ -245,14 +365,18 @@ def _wave_file(path: Path | None) -> Iterator[str | None]:
                 raise InputError(str(error).replace(str(part), str(path))) from None
 
 
-def _write(report: Report, files: _Files) -> None:
+def _write(report: Report, asked: _Run) -> None:
+    files = asked.files
     if files.outputs is not None:
-        arrays = outputs(report)
+        arrays = report.outputs()
         with atomic(files.outputs) as part, part.open("wb") as out:
             np.savez(out, **arrays)  # type: ignore[arg-type]
     if files.trace is not None:
-        with atomic(files.trace) as part:
-            part.write_text(json.dumps(_trace(report)))
+        write_text(files.trace, json.dumps(_trace(report)))
+    if files.report is not None:
+        from jacquard.report.html import pages
+
+        pages.write_report(report, asked.title, asked.memory, files.report)
 
 
 def _trace(report: Report) -> dict[str, Any]:

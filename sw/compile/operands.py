@@ -7,7 +7,7 @@ serves; everything else is loaded as it lies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,10 +27,44 @@ HALVES = 2
 
 
 @dataclass(frozen=True)
+class Segments:
+    """Rows of a tile that consist of `count` segments of `length` elements, with gaps behind them.
+
+    `apart` holds the elements from segment to segment, `pitches` those from row to row, by number of the
+    operand or `"result"`. What has no gaps between segments has `apart` equal to `length`.
+    """
+
+    length: int
+    count: int
+    apart: Mapping[int | str, int]
+    pitches: Mapping[int | str, int]
+
+    @property
+    def width(self) -> int:
+        """Elements of a row that are computed."""
+        return self.length * self.count
+
+    def access(self, key: int | str, access: Access) -> Access:
+        """An operand (or the result) with the gaps that it has."""
+        if access.follows != "full":
+            return access
+        return replace(access, segment_gap=self.between(key) > 0, row_gap=self.behind(key) > 0)
+
+    def between(self, key: int | str) -> int:
+        """Elements that are skipped behind a segment."""
+        return self.apart[key] - self.length
+
+    def behind(self, key: int | str) -> int:
+        """Elements that are skipped behind a row."""
+        return self.pitches[key] - self.count * self.apart[key]
+
+
+@dataclass(frozen=True)
 class Tiles:
     """How a matrix [..., rows, columns] is cut into tiles, and the loops that count them.
 
-    `down` and `across` say how many tiles each loop moves on. `width` elements of a row are computed.
+    `down` and `across` say how many tiles each loop moves on. `width` elements of a row are computed; with
+    `segments`, as many as these say, and `width` is what a row takes at most.
     """
 
     loops: tuple[Loop, ...]
@@ -41,6 +75,11 @@ class Tiles:
     whole_columns: int
     down: Mapping[str, int]
     across: Mapping[str, int]
+    segments: Segments | None = None
+
+    def pitch(self, key: int | str) -> int:
+        """Elements from row to row of an operand, or of the result, in its buffer."""
+        return self.segments.pitches[key] if self.segments else self.width
 
     def walk(self, view: View, batch: Mapping[str, int]) -> Walk:
         """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
@@ -112,7 +151,10 @@ class Fetch:
         turn: Expr,
         there: Expr | None,
     ) -> tuple[Instruction, Region, Expr]:
-        """The load, the bytes that the launch reads, and the first element's index."""
+        """The load, the bytes that the launch reads, and the first element's index.
+
+        `batch` are elements that other loops than those of tiles move on; of records, rows.
+        """
         home = writer.home(self.view.tensor)
         target = turn * self.half + self.base
         index = turn * (self.half // home.itemsize) + self.base // home.itemsize
@@ -120,7 +162,8 @@ class Fetch:
             walk = Walk(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
             statement = writer.load_c(self.view, walk, 1, home.row, self.unit, target, self.half, there)
         elif self.record:
-            steps = {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
+            steps = {n: s * self.unit for n, s in batch.items()}
+            steps |= {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
             walk = Walk(tiles.loops, steps, 0)
             statement = writer.load_c(
                 self.view, walk, 1, home.row, rows * self.unit, target, self.half, there
@@ -199,13 +242,13 @@ def fetches(
             continue
         size = homes[s.view.tensor].itemsize
         elements = {
-            "full": tiles.rows * tiles.width,
+            "full": tiles.rows * (tiles.pitch(k) if s.access.follows == "full" else 0),
             "row": tiles.rows,
             "column": tiles.width,
             "scalar": 1,
         }[s.access.follows]
         half = _half(area, size * elements)
-        pitch = tiles.width * size
+        pitch = (tiles.pitch(k) if s.access.follows == "full" else 0) * size
         found.append(Fetch(k, s.view, s.access.follows, area.take(HALVES * half), half, pitch))
     return found
 

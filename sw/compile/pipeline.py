@@ -157,7 +157,8 @@ def compile_run(
         source = retype(emitted.program)
     after("emit", source)
     with clock("convert to warps"):
-        synchronised = convert(source, config).program
+        # Every operator must be seen, not only the first instances of the program.
+        synchronised = convert(source, config, limit=None).program
     after("convert to warps", synchronised)
     with clock("canonicalize"):
         canonical = retype(Canonicalize()(synchronised))

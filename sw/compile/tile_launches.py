@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from sw.compile.launches import Grid
-from sw.compile.operands import Fetch, Tiles
+from sw.compile.operands import Fetch, Segments, Tiles
 from sw.compile.writer import Writer
 from sw.ir.expression import Expr
 from sw.ir.program import Access, Region, Statement
 from sw.kernels.choose import Chosen
+from sw.kernels.indices import Key
 from sw.network.network import View
 
 #: Elements that a view moves on with the loops over batches, by key: a, b, c, or number of an operand.
@@ -37,12 +39,21 @@ class Launches:
         there: Expr | None = None,
         sums: tuple[Expr, Region] | None = None,
     ) -> list[Statement]:
-        """The statements of the present tile of so many rows and columns.
+        """The statements of the present tile of so many rows and columns (or segments of rows).
 
         `turn` says which of two places it has. `sums` are index and region of operand 0 in the accumulator.
         """
-        writer, kernel, width = self.writer, self.chosen.elementwise, tiles.width
+        writer, kernel = self.writer, self.chosen.elementwise
         rows, columns = size
+        segments, pitch = tiles.segments, tiles.pitch("result")
+        width = segments.width if segments else tiles.width
+
+        def across(key: int | str, follows: str = "full") -> Expr:
+            """Elements of a row, gaps between segments included."""
+            if segments is None:
+                return columns
+            return columns * (segments.apart[key] if follows == "full" else segments.length)
+
         bytes_ = writer.home(output.tensor).itemsize
         made: list[Statement] = []
         bases: dict[int | str, Expr | int] = {}
@@ -52,24 +63,45 @@ class Launches:
             reads.append(sums[1])
         for fetch in self.fetches:
             batch = batches.get(fetch.key, {})
-            load, region, index = fetch.load(writer, tiles, batch, rows, columns, turn, there)
+            elements = across(fetch.key, fetch.follows)
+            load, region, index = fetch.load(writer, tiles, batch, rows, elements, turn, there)
             made.append(load)
             reads.append(region)
             bases[fetch.key] = index
-        half = tiles.rows * width * bytes_
+        half = tiles.rows * pitch * bytes_
         place = turn * half + self.out_base
         bases["result"] = turn * (half // bytes_) + self.out_base // bytes_
         made.append(
             self.grid.launch(
                 self.chosen.configured,
                 kernel.iterations(rows, width),
-                kernel.scalars(bases, width),
+                kernel.scalars(bases, width, **gaps(segments)),
                 reads,
-                (writer.out(place, rows * (width * bytes_)),),
+                (writer.out(place, rows * (pitch * bytes_)),),
                 there,
             )
         )
         walk = tiles.walk(output, batches.get("c", {}))
         step = output.strides[-2]
-        made.append(writer.store_out(output, walk, rows, step, columns, place, width * bytes_, there))
+        elements = across("result")
+        made.append(writer.store_out(output, walk, rows, step, elements, place, pitch * bytes_, there))
         return made
+
+
+class Gaps(TypedDict, total=False):
+    """What scalars of a launch say about segments."""
+
+    segment: int
+    row_gaps: Mapping[Key, Expr | int]
+    segment_gaps: Mapping[Key, Expr | int]
+
+
+def gaps(segments: Segments | None) -> Gaps:
+    """The gaps of rows that consist of segments."""
+    if segments is None:
+        return {}
+    return {
+        "segment": segments.length,
+        "row_gaps": {key: segments.behind(key) for key in segments.pitches},
+        "segment_gaps": {key: segments.between(key) for key in segments.apart},
+    }

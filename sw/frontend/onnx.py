@@ -38,6 +38,43 @@ def read(path: Path) -> Model:
     return from_proto(_load(path), str(path))
 
 
+def only_products(path: Path) -> bool:
+    """Whether a file holds products and convolutions of inputs and constants and nothing else.
+
+    Such a model is read by `read`, any other one is a network. Raises `InputError` for what is no model.
+    """
+    graph = _load(path).graph
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    for value in graph.input:
+        ranks.setdefault(value.name, len(value.type.tensor_type.shape.dim))
+    results: set[str] = set()
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx") or results.intersection(node.input):
+            return False
+        if node.op_type in ("MatMulInteger", "ConvInteger"):
+            results.update(node.output)
+        elif node.op_type == "Constant":
+            ranks[node.output[0]] = next((len(a.t.dims) for a in node.attribute if a.name == "value"), 0)
+        elif node.op_type in ("Identity", "Transpose"):
+            rank = ranks[node.output[0]] = ranks.get(node.input[0], 0)
+            if node.op_type == "Transpose" and _order(node, rank) not in _kept_or_swapped(rank):
+                return False
+        else:
+            return False
+    return bool(results) and all(value.name in results for value in graph.output)
+
+
+def _order(node: Any, rank: int) -> list[int]:
+    """The order of axes of a Transpose, without attribute the reverse."""
+    return next((list(a.ints) for a in node.attribute if a.name == "perm"), list(range(rank))[::-1])
+
+
+def _kept_or_swapped(rank: int) -> tuple[list[int], list[int]]:
+    """All axes in order, and the last two exchanged."""
+    swap = [*range(rank - 2), rank - 1, rank - 2] if rank >= 2 else [0]
+    return list(range(rank)), swap
+
+
 def _load(path: Path) -> Any:
     if path.is_dir():
         raise InputError(f"{path}: must be a model file, not a directory")
@@ -163,9 +200,8 @@ class _Reader:
 
     def _transpose(self, node: Any, what: str) -> None:
         source, rank = self._source(node.input[0], what), self.ranks[node.input[0]]
-        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), list(range(rank))[::-1])
-        swap = [*range(rank - 2), rank - 1, rank - 2] if rank >= 2 else [0]
-        if order not in (swap, list(range(rank))):
+        order, (kept, swap) = _order(node, rank), _kept_or_swapped(rank)
+        if order not in (swap, kept):
             raise InputError(f"{what}: perm must exchange the last two axes, {swap}, not {order}")
         swapped = source.swapped ^ (order == swap and rank >= 2)
         self.sources[node.output[0]], self.ranks[node.output[0]] = Source(source.name, swapped), rank

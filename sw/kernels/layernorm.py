@@ -58,31 +58,52 @@ def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tup
     numbers = Span("scratch", constants, 4 * _PARAMETERS * tile.pitch)
     return (
         Pass(
-            sums(operator.element), tile.groups(GROUP), {"row": row, "x": tile.x, "left": tile.last(GROUP), "last": tile.last(GROUP)},
-            (tile.input,), (state,),
+            sums(operator.element),
+            tile.groups(GROUP),
+            {"row": row, "x": tile.x, "left": tile.last(GROUP), "last": tile.last(GROUP)},
+            (tile.input,),
+            (state,),
         ),
         Pass(
-            variances(), tile.rows,
+            variances(),
+            tile.rows,
             {
-                "row": row, "columns": operator.columns, "epsilon": operator.epsilon, "exponent": operator.exponent,
+                "row": row,
+                "columns": operator.columns,
+                "epsilon": operator.epsilon,
+                "exponent": operator.exponent,
                 "base": 29 - operator.fraction,
             },
-            (state,), (state,),
+            (state,),
+            (state,),
         ),
         Pass(
-            roots(), tile.rows, {**dict.fromkeys(_AGAIN, row), "late": row, "columns": operator.columns},
-            (state,), (state,),
+            roots(),
+            tile.rows,
+            {**dict.fromkeys(_AGAIN, row), "late": row, "columns": operator.columns},
+            (state,),
+            (state,),
         ),
         Pass(
-            results(operator.element), tile.groups(_COPIES),
+            results(operator.element),
+            tile.groups(_COPIES),
             {
-                "row": row, "x": tile.x, "y": words(tile.out), "left": last, "last": last, "end": plus(words(constants), last),
-                "shift": operator.shift, "rounding": operator.rounding, "least": low - operator.zero,
-                "most": high - operator.zero, **packing(operator.zero, operator.result),
+                "row": row,
+                "x": tile.x,
+                "y": words(tile.out),
+                "left": last,
+                "last": last,
+                "end": plus(words(constants), last),
+                "shift": operator.shift,
+                "rounding": operator.rounding,
+                "least": low - operator.zero,
+                "most": high - operator.zero,
+                **packing(operator.zero, operator.result),
             },
-            (tile.input, state, numbers), (tile.results,),
+            (tile.input, state, numbers),
+            (tile.results,),
         ),
-    )  # fmt: skip
+    )
 
 
 def _added(values: list[str]) -> str:
@@ -142,9 +163,12 @@ start[row] = min(((common + 31) >> 1) + base, 63) if variance else 63
 row = row + {RECORD_WORDS}
 """
     return loop(
-        "row_variances", (_SUM, _SQUARES, _SLOPE, _START), ("row", "columns", "epsilon", "exponent", "base"),
-        body, "total_before = 0\nsquare_before = 0",
-    )  # fmt: skip
+        "row_variances",
+        (_SUM, _SQUARES, _SLOPE, _START),
+        ("row", "columns", "epsilon", "exponent", "base"),
+        body,
+        "total_before = 0\nsquare_before = 0",
+    )
 
 
 #: Indices by which a row's mantissa is loaded for the steps: values that live long would fill the registers.
@@ -201,6 +225,9 @@ def results(element: str) -> GridKernel:
     ]
     scalars = ("row", "x", "y", "left", "last", "end", "shift", "rounding", "least", "most", "bias", "sign")
     return loop(
-        f"layer_norm_results_{element}", (*inputs, *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
-        scalars, "\n".join(lines), per_iteration=_COPIES,
-    )  # fmt: skip
+        f"layer_norm_results_{element}",
+        (*inputs, *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
+        scalars,
+        "\n".join(lines),
+        per_iteration=_COPIES,
+    )

@@ -47,9 +47,10 @@ class PoolTile:
     """Where a tile of `rows` output rows of each of `channels` channels lies.
 
     `x` is the byte of the scratchpad where the first channel's window of the first output begins, padding
-    included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be there,
-    those outside of the image holding `Pool.fill`. `factors` is the byte, a multiple of 4, where `factor_words`
-    of these output rows lie (where there are any). Results lie without gaps from byte `out` of the output buffer.
+    included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
+    there, those outside of the image holding `Pool.fill`. `factors` is the byte, a multiple of 4, where
+    `factor_words` of these output rows lie (where there are any). Results lie without gaps from byte `out` of
+    the output buffer. Of `channels` and `rows` one must be a number, and `plane` too for several channels.
     """
 
     channels: Value
@@ -112,19 +113,31 @@ def row_passes(operator: Pool, tile: RowTile) -> tuple[Pass, ...]:
     if operator.kind == "max":
         flip = 0 if low else SIGNS
         return (
-            Pass(softmax.maxima(), tile.groups(GROUP), {**around, "x": words(tile.x), "flip": flip}, (tile.input,), (state,)),
+            Pass(
+                softmax.maxima(),
+                tile.groups(GROUP),
+                {**around, "x": words(tile.x), "flip": flip},
+                (tile.input,),
+                (state,),
+            ),
             Pass(greatest(), tile.rows, {"row": row, "y": tile.out, "low": low}, (state,), (result,)),
-        )  # fmt: skip
+        )
     return (
         Pass(
-            layernorm.sums(operator.element, squares=False), tile.groups(GROUP), {**around, "x": tile.x},
-            (tile.input,), (state,),
+            layernorm.sums(operator.element, squares=False),
+            tile.groups(GROUP),
+            {**around, "x": tile.x},
+            (tile.input,),
+            (state,),
         ),
         Pass(
-            averages(operator.result), tile.rows,
-            {"row": row, "y": tile.out, **_average(operator), "factor": operator.factors[0][0]}, (state,), (result,),
+            averages(operator.result),
+            tile.rows,
+            {"row": row, "y": tile.out, **_average(operator), "factor": operator.factors[0][0]},
+            (state,),
+            (result,),
         ),
-    )  # fmt: skip
+    )
 
 
 def _average(operator: Pool) -> dict[str, Value]:
@@ -173,9 +186,15 @@ def _windows(operator: Pool, tile: PoolTile) -> Pass:
     down = rows.stride * tile.pitch - across
     back = plus(times(plus(tile.rows, -1), -rows.stride * tile.pitch), -across)
     scalars: dict[str, Value] = {
-        "x": tile.x, "y": tile.out, "last": cols.outputs - 1, "most": plus(outputs, -1),
-        "step": cols.stride, "down": down, "over": plus(tile.plane, back), "line": rows.dilation * tile.pitch,
-    }  # fmt: skip
+        "x": tile.x,
+        "y": tile.out,
+        "last": cols.outputs - 1,
+        "most": plus(outputs, -1),
+        "step": cols.stride,
+        "down": down,
+        "over": plus(tile.plane, back),
+        "line": rows.dilation * tile.pitch,
+    }
     if operator.kind == "average":
         scalars |= _average(operator)
         scalars["factor"] = words(tile.factors) if varying(operator) else operator.factors[0][0]
@@ -189,9 +208,12 @@ def _windows(operator: Pool, tile: PoolTile) -> Pass:
         varying(operator),
     )
     return Pass(
-        kernel, _product(operator, outputs, tile.channels), {k: v for k, v in scalars.items() if k in kernel.scalars},
-        reads, writes,
-    )  # fmt: skip
+        kernel,
+        _product(operator, outputs, tile.channels),
+        {k: v for k, v in scalars.items() if k in kernel.scalars},
+        reads,
+        writes,
+    )
 
 
 def _steps(operator: Pool, tile: PoolTile) -> Pass:
@@ -204,18 +226,27 @@ def _steps(operator: Pool, tile: PoolTile) -> Pass:
     across = (cols.outputs - 1) * cols.stride
     window = operator.window
     scalars: dict[str, Value] = {
-        "x": tile.x, "y": tile.out, "a": cols.kernel - 1, "b": window - 1, "c": window * cols.outputs - 1,
-        "step": cols.dilation, "line": rows.dilation * tile.pitch - along, "next": cols.stride - inside,
+        "x": tile.x,
+        "y": tile.out,
+        "a": cols.kernel - 1,
+        "b": window - 1,
+        "c": window * cols.outputs - 1,
+        "step": cols.dilation,
+        "line": rows.dilation * tile.pitch - along,
+        "next": cols.stride - inside,
         "down": rows.stride * tile.pitch - across - inside,
-    }  # fmt: skip
+    }
     if operator.kind == "average":
         scalars |= _average(operator)
         scalars["factor"] = words(tile.factors) if varying(operator) else operator.factors[0][0]
     kernel = steps(operator.kind, operator.element, operator.result, varying(operator))
     return Pass(
-        kernel, times(tile.outputs(operator), window), {k: v for k, v in scalars.items() if k in kernel.scalars},
-        reads, writes,
-    )  # fmt: skip
+        kernel,
+        times(tile.outputs(operator), window),
+        {k: v for k, v in scalars.items() if k in kernel.scalars},
+        reads,
+        writes,
+    )
 
 
 def _rounded(total: str, factor: str, result: str) -> str:

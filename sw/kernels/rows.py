@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.errors import InputError
-from sw.ir.expression import Expr, Op, const, fold
+from sw.ir.expression import Const, Expr, Op, fold
 from sw.kernels.kernel import GridKernel, Stream
 
 Value = Expr | int
@@ -58,8 +58,8 @@ class Pass:
 class RowTile:
     """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
 
-    `x` are the rows, `records` the rows' records, `out` the results; rows and results are `pitch` bytes apart,
-    all three start at multiples of 4.
+    `x` are the rows, `records` the rows' records, `out` the results; rows and results are `pitch` bytes
+    apart, all three start at multiples of 4.
     """
 
     rows: Value
@@ -124,8 +124,7 @@ def plus(value: Value, other: Value) -> Value:
 
 def known(value: Expr) -> Value:
     """An expression, as a number if it is one."""
-    constant = getattr(value, "value", None)
-    return int(constant) if value == const(constant or 0) else value
+    return value.value if isinstance(value, Const) else value
 
 
 def loop(
@@ -137,7 +136,7 @@ def loop(
     outside: str = "",
     per_iteration: int = 1,
 ) -> GridKernel:
-    """The kernel of a loop; `before` and `body` are lines without indentation, `outside` stands before all."""
+    """The kernel of a loop: lines before it, in it, and outside of the function, without indentation."""
 
     def indented(text: str, by: int) -> str:
         return "".join(f"{' ' * by}{line}\n" for line in text.strip().splitlines())

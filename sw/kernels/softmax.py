@@ -21,7 +21,7 @@ from sw.kernels.rows import (
 from sw.network.requantise import LIMITS
 from sw.network.softmax import GROUP, SLOPE, START, STEPS, Softmax
 
-#: Words of a record: the maximum in four bytes, the sum so far, mantissa of the row's sum then its factor, shift.
+#: Words of a record: the maximum in four bytes; the sum so far; mantissa of the sum, then factor; shift.
 _TOP, _SUM, _FACTOR, _SHIFT = (
     Stream(n, "out", "int32", 4 * i) for i, n in enumerate(("top", "sum", "factor", "shift"))
 )
@@ -96,9 +96,14 @@ def maxima() -> GridKernel:
         "most = most if left else LEAST",
     ]
     return loop(
-        "row_maxima", (*_inputs(), _TOP), ("row", "x", "left", "last", "flip"), "\n".join(lines) + _ROWS,
-        "most = LEAST", "LEAST = -2147483648\n\n\n", GROUP,
-    )  # fmt: skip
+        "row_maxima",
+        (*_inputs(), _TOP),
+        ("row", "x", "left", "last", "flip"),
+        "\n".join(lines) + _ROWS,
+        "most = LEAST",
+        "LEAST = -2147483648\n\n\n",
+        GROUP,
+    )
 
 
 def _indices(word: str) -> list[str]:
@@ -121,9 +126,14 @@ def sums(table: tuple[int, ...]) -> GridKernel:
         found.append(f"(({a} + {b}) + ({c} + {d}))")
     lines += [f"x = x + {_WORDS}", f"total = total + (({' + '.join(found)}) >> drop)", "sum[row] = total"]
     return loop(
-        "exponential_sums", (*_inputs(), _TOP, _SUM), ("row", "x", "left", "last", "flip", "drop"),
-        "\n".join(lines) + _ROWS, "total = 0", _outside(table), GROUP,
-    )  # fmt: skip
+        "exponential_sums",
+        (*_inputs(), _TOP, _SUM),
+        ("row", "x", "left", "last", "flip", "drop"),
+        "\n".join(lines) + _ROWS,
+        "total = 0",
+        _outside(table),
+        GROUP,
+    )
 
 
 @functools.lru_cache(maxsize=64)
@@ -140,17 +150,21 @@ row = row + {RECORD_WORDS}
 late = late + {RECORD_WORDS}
 """
     return loop(
-        "sum_mantissas", (_TOP, _SUM, _FACTOR, _SHIFT), ("row", "late", "pads", "drop", "half", "base"), body,
-        "before = 0", _outside(table),
-    )  # fmt: skip
+        "sum_mantissas",
+        (_TOP, _SUM, _FACTOR, _SHIFT),
+        ("row", "late", "pads", "drop", "half", "base"),
+        body,
+        "before = 0",
+        _outside(table),
+    )
 
 
 @functools.cache
 def reciprocals() -> GridKernel:
     """The factor of every row.
 
-    The mantissa is loaded again for every step, by other indices: values that live for many steps would fill the
-    registers.
+    The mantissa is loaded again for every step, by other indices: values that live for many steps would fill
+    the registers.
     """
     again = _AGAIN
     early = tuple(Stream(name, "out", "int32", 8) for name in numbered("mantissa", STEPS))
@@ -175,6 +189,11 @@ def results(table: tuple[int, ...]) -> GridKernel:
     out = tuple(Stream(name, "out", "int32", 4 * i) for i, name in enumerate(numbered("y", _WORDS)))
     scalars = ("row", "x", "y", "left", "last", "flip", "shift", "most", "bias", "sign")
     return loop(
-        "softmax_results", (*_inputs(), _TOP, _FACTOR, *out), scalars, "\n".join(lines) + _ROWS, "",
-        _outside(table), GROUP,
-    )  # fmt: skip
+        "softmax_results",
+        (*_inputs(), _TOP, _FACTOR, *out),
+        scalars,
+        "\n".join(lines) + _ROWS,
+        "",
+        _outside(table),
+        GROUP,
+    )

@@ -97,7 +97,7 @@ def evaluate(expression: Expression, operands: Sequence[npt.ArrayLike]) -> npt.N
 
 
 def operate(operation: str, *operands: npt.ArrayLike) -> Integers:
-    """An operation of a processing element on arrays of 32-bit numbers that broadcast; int64 that fit 32 bits."""
+    """An operation of a processing element on arrays of 32-bit numbers that broadcast, as int64."""
     return _MEANING[operation](*(np.asarray(x, np.int64) for x in operands))
 
 

@@ -22,7 +22,7 @@ from sw.network.requantise import LIMITS
 MOST_COLUMNS = 1 << 15
 #: Bits of the lower part of a variance.
 LOW_BITS = 24
-#: Steps of Newton's method for the inverse square root: relative errors 0.17, 0.043, 2^-8, 2^-16, below 2^-26.
+#: Steps of Newton's method for the inverse square root; each about squares the relative error.
 STEPS = 5
 #: The line that starts it, for a number from 1/8 to 1: least greatest relative error, 29 fractional bits.
 START, SLOPE = round(2.6023 * 2**29), round(1.8187 * 2**29)

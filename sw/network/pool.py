@@ -29,11 +29,11 @@ _MOST_ROUNDING, _LEAST_ROUNDING = 18, 4
 class Pool(Operator):
     """y[n, c, r, s] = maximum or average of the window of `x` [images, channels, rows, columns] at (r, s).
 
-    Pixels outside of the image are `fill`: for a maximum the least number of the type, for an average the zero
-    point. An average is (sum of the window - `fill` * window size) * `factors[r][s]`, shifted right by `shift`;
-    of that, `rounding` bits are rounded off, half to even, before `zero` is added. `factors` is 2^(`shift` +
-    `rounding`) * input scale / (output scale * pixels that count), one row and column for all where all are
-    equal.
+    Pixels outside of the image are `fill`: for a maximum the least number of the type, for an average the
+    zero point. An average is (sum of the window - `fill` * window size) * `factors[r][s]`, shifted right by
+    `shift`; of that, `rounding` bits are rounded off, half to even, before `zero` is added. `factors` is
+    2^(`shift` + `rounding`) * input scale / (output scale * pixels that count), one row and column for all
+    where all are equal.
     """
 
     x: View
@@ -93,8 +93,8 @@ def average_pool(
     """The average of every window.
 
     Without `include_pad` only pixels of the image count. With it, padding counts too, except the last
-    `uncounted` rows and columns of it (those that a rounding up of the output's size adds). An average over whole
-    rows of a matrix is one with a window as large as the image.
+    `uncounted` rows and columns of it (those that a rounding up of the output's size adds). An average over
+    whole rows of a matrix is one with a window as large as the image.
     """
     _check(name, x, output, rows, cols)
     for what, scale in (("input", x_scale), ("output", y_scale)):
@@ -119,9 +119,22 @@ def average_pool(
         tuple(round(ratio / int(c) * Fraction(2) ** bits) if c else 0 for c in row) for row in counts
     )
     return Pool(
-        name, op, nodes, output, x, rows, cols, "average", element, x_zero, factors, bits - rounding, rounding,
-        y_zero, result,
-    )  # fmt: skip
+        name,
+        op,
+        nodes,
+        output,
+        x,
+        rows,
+        cols,
+        "average",
+        element,
+        x_zero,
+        factors,
+        bits - rounding,
+        rounding,
+        y_zero,
+        result,
+    )
 
 
 def _check(name: str, x: View, output: View, rows: Axis, cols: Axis) -> None:
@@ -157,7 +170,7 @@ def reference(operator: Pool, x: npt.NDArray[np.generic]) -> npt.NDArray[np.gene
     rows, cols = operator.rows, operator.cols
     pads = ((0, 0), (0, 0), (rows.before, rows.after), (cols.before, cols.after))
     image = np.pad(x, pads, constant_values=np.asarray(operator.fill, x.dtype))
-    windows = np.lib.stride_tricks.sliding_window_view(image, (rows.reach, cols.reach), (2, 3))  # type: ignore[call-overload]
+    windows = np.lib.stride_tricks.sliding_window_view(image, (rows.reach, cols.reach), (2, 3))
     windows = windows[:, :, :: rows.stride, :: cols.stride, :: rows.dilation, :: cols.dilation]
     if operator.kind == "max":
         found: npt.NDArray[np.generic] = windows.max(axis=(4, 5))

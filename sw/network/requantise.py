@@ -31,13 +31,17 @@ def apply(operation: str, *operands: Expression | int) -> Expression:
 
 def clamped(value: Expression, low: int, high: int) -> Expression:
     """The value limited to `low` to `high`; limits of limits become one."""
+
+    def limited(number: int) -> int:
+        return min(max(number, low), high)
+
     match value:
         case Apply("max", (Apply("min", (inner, Number(above))), Number(below))) if below <= above:
-            return clamped(inner, min(max(low, below), above), max(min(high, above), below))
-        case Apply("min", (inner, Number(above))) if above >= low:
-            return clamped(inner, low, min(high, above))
-        case Apply("max", (inner, Number(below))) if below <= high:
-            return clamped(inner, max(low, below), high)
+            return clamped(inner, limited(below), limited(above))
+        case Apply("min", (inner, Number(above))):
+            return clamped(inner, low, limited(above))
+        case Apply("max", (inner, Number(below))):
+            return clamped(inner, limited(below), high)
     return apply("max", apply("min", value, high), low)
 
 

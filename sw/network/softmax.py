@@ -37,8 +37,8 @@ _CHUNK = 1 << 20
 class Softmax(Operator):
     """exp(x - m) / sum of exp(x - m) over the last axis of `x`, m the row's maximum, requantised.
 
-    `table[d]` is exp(-d * input scale) times `ONE`, d from 0 to 255. The result of an element e of the table in
-    a row of sum s is e * round(2^shift / (s * output scale)) * 2^-shift, rounded half to even; `scale` is
+    `table[d]` is exp(-d * input scale) times `ONE`, d from 0 to 255. The result of an element e of the table
+    in a row of sum s is e * round(2^shift / (s * output scale)) * 2^-shift, rounded half to even; `scale` is
     1 / output scale, times 2^(shift - 27). `drop` bits of every sum of `GROUP` exponentials are left out.
     """
 

@@ -1,4 +1,4 @@
-"""What the tests of the simulation side share: the preset `test` without its grid and the harness around a fake machine."""
+"""What the tests of the simulation side share: the preset `test` without its grid, and a fake machine."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from hw import isa
 from hw.config import load
 from sw.functional import Memories, OperationError
 
-TEST = load("test")
+TEST = load("test").replace(scratch_bytes=4096, out_bytes=4096, cgra=None)
 
 
 def memories(strict: bool = False) -> Memories:

@@ -22,7 +22,8 @@ from sw.tiling.uniform import STEPS, uniform
 
 PRESETS = ("test", "tiny", "lean", "default", "large")
 LAYOUTS = ((False, False), (True, False), (False, True), (True, True))
-TEST = load("test")
+#: With a smaller instruction memory than any preset.
+TEST = load("test").replace(imem_words=256)
 #: Memory that holds the operands of the largest product.
 MEMORY = 1 << 28
 SIZES = (512, 1024, 4096)

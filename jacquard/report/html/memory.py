@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
+from collections import Counter
 
 from jacquard.report.html.data import RunReport, TensorRow
 from jacquard.report.html.svg import Drawing
@@ -25,18 +26,19 @@ class Heights:
     """Pixels of addresses: pieces between borders grow with the logarithm of their size."""
 
     def __init__(self, tensors: tuple[TensorRow, ...], top: float):
-        self.borders = sorted({b for t in tensors for b in (t.address, t.address + max(1, t.size))})
-        sizes = [b - a for a, b in itertools.pairwise(self.borders)]
-        used = {t.address: t for t in tensors}
-        covered = [self._covered(a, tensors) for a in self.borders[:-1]] if used else []
-        heights = [3 + 3.5 * math.log2(1 + s / 64) if c else 5.0 for s, c in zip(sizes, covered, strict=True)]
+        changes: Counter[int] = Counter()
+        for t in tensors:
+            changes[t.address] += 1
+            changes[t.address + max(1, t.size)] -= 1
+        self.borders = sorted(changes)
+        held = itertools.accumulate(changes[border] for border in self.borders)
+        heights = [
+            3 + 3.5 * math.log2(1 + (b - a) / 64) if count else 5.0
+            for (a, b), count in zip(itertools.pairwise(self.borders), held, strict=False)
+        ]
         total = sum(heights) or 1.0
         scale = min(max(1.0, 200 / total), max(1400 / total, 0.4))
         self.places = list(itertools.accumulate((h * scale for h in heights), initial=top))
-
-    @staticmethod
-    def _covered(address: int, tensors: tuple[TensorRow, ...]) -> bool:
-        return any(t.address <= address < t.address + t.size for t in tensors)
 
     def at(self, address: int) -> float:
         """Where a border is."""

@@ -14,7 +14,7 @@ from sw.functional import Memories, execute
 from sw.ir.parse import parse_program
 from sw.ir.program import Program, instructions
 
-TEST = load("test")
+TEST = load("test").replace(scratch_bytes=4096, cgra=None)
 
 BUFFERS = """
     A: Buffer[24, 40, int8, memory]

@@ -17,15 +17,33 @@ ELEMENTS = 40_000
 
 
 def operator(
-    shape: tuple[int, ...], element: str, x_scale: float, gamma: np.ndarray, beta: np.ndarray, epsilon: float,
-    y_scale: float, y_zero: int, result: str,
-) -> LayerNormalisation:  # fmt: skip
+    shape: tuple[int, ...],
+    element: str,
+    x_scale: float,
+    gamma: np.ndarray,
+    beta: np.ndarray,
+    epsilon: float,
+    y_scale: float,
+    y_zero: int,
+    result: str,
+) -> LayerNormalisation:
     """A layer normalisation of a tensor as it is."""
     x, y = (View(name, shape, dense(shape)) for name in "xy")
     return layer_normalisation(
-        "n", "LayerNormalization", (), y, x, element=element, x_scale=x_scale, gamma=gamma, beta=beta,
-        epsilon=epsilon, y_scale=y_scale, y_zero=y_zero, result=result,
-    )  # fmt: skip
+        "n",
+        "LayerNormalization",
+        (),
+        y,
+        x,
+        element=element,
+        x_scale=x_scale,
+        gamma=gamma,
+        beta=beta,
+        epsilon=epsilon,
+        y_scale=y_scale,
+        y_zero=y_zero,
+        result=result,
+    )
 
 
 def rows_of(
@@ -104,6 +122,13 @@ def test_what_cannot_be_computed_is_one_message(changed: dict[str, float], messa
     columns = int(given["columns"])
     with pytest.raises(InputError, match=message):
         operator(
-            (1, columns), "int8", 0.1, np.full(columns, given["gamma"]), np.zeros(columns), given["epsilon"],
-            given["y_scale"], 0, "int8",
-        )  # fmt: skip
+            (1, columns),
+            "int8",
+            0.1,
+            np.full(columns, given["gamma"]),
+            np.zeros(columns),
+            given["epsilon"],
+            given["y_scale"],
+            0,
+            "int8",
+        )

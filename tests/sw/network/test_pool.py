@@ -34,10 +34,20 @@ def average(
 ) -> Pool:
     """An average of images as they are; input and output have one type."""
     return average_pool(
-        "p", "AveragePool", (), *views(x.shape, rows, cols), rows, cols, element=str(x.dtype),
-        x_scale=np.float32(scales[0]), x_zero=zeros[0], y_scale=np.float32(scales[1]), y_zero=zeros[1],
-        result=str(x.dtype), **options,  # type: ignore[arg-type]
-    )  # fmt: skip
+        "p",
+        "AveragePool",
+        (),
+        *views(x.shape, rows, cols),
+        rows,
+        cols,
+        element=str(x.dtype),
+        x_scale=np.float32(scales[0]),
+        x_zero=zeros[0],
+        y_scale=np.float32(scales[1]),
+        y_zero=zeros[1],
+        result=str(x.dtype),
+        **options,  # type: ignore[arg-type]
+    )
 
 
 def images(rng: np.random.Generator, shape: tuple[int, ...], element: str) -> np.ndarray:
@@ -54,7 +64,7 @@ def exact(
     zeros: tuple[int, int],
     include_pad: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The averages as fractions, rounded to 18 fractional bits, then half to even; which are far from a half."""
+    """The averages, rounded to 18 fractional bits, then half to even, and which are far from a half."""
     ratio = Fraction(float(np.float32(scales[0]))) / Fraction(float(np.float32(scales[1])))
     found = np.empty((*x.shape[:2], rows.outputs, cols.outputs), np.int64)
     far = np.empty(found.shape, np.bool_)
@@ -97,10 +107,19 @@ def test_averages_are_exact_and_those_of_onnxruntime_but_for_ties(
     wanted, far = exact(x, rows, cols, scales, zeros, include_pad)
     assert np.array_equal(found, wanted)
     ort = run(
-        "AveragePool", x, scales[0], zeros[0], scales[1], zeros[1], element, kernel_shape=[rows.kernel, cols.kernel],
-        strides=[rows.stride, cols.stride], pads=[rows.before, cols.before, rows.after, cols.after],
-        dilations=[rows.dilation, cols.dilation], count_include_pad=int(include_pad),
-    )  # fmt: skip
+        "AveragePool",
+        x,
+        scales[0],
+        zeros[0],
+        scales[1],
+        zeros[1],
+        element,
+        kernel_shape=[rows.kernel, cols.kernel],
+        strides=[rows.stride, cols.stride],
+        pads=[rows.before, cols.before, rows.after, cols.after],
+        dilations=[rows.dilation, cols.dilation],
+        count_include_pad=int(include_pad),
+    )
     assert np.abs(found - ort).max() <= 1
     # onnxruntime adds float32 products: it differs only where the exact quotient is (nearly) halfway.
     assert np.array_equal(found[far], ort[far])
@@ -130,9 +149,19 @@ def test_padding_that_rounds_the_size_up_never_counts(include_pad: bool) -> None
     axis = Axis(14, 3, 2, 1, 2)
     made = average(x, axis, axis, (0.07, 0.031), (-5, 3), include_pad=include_pad, uncounted=(1, 1))
     ort = run(
-        "AveragePool", x, 0.07, -5, 0.031, 3, "int8", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4, ceil_mode=1,
+        "AveragePool",
+        x,
+        0.07,
+        -5,
+        0.031,
+        3,
+        "int8",
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1] * 4,
+        ceil_mode=1,
         count_include_pad=int(include_pad),
-    )  # fmt: skip
+    )
     assert ort.shape == made.output.shape
     assert np.abs(reference(made, x).astype(int) - ort).max() <= 1
     assert np.mean(reference(made, x) != ort) < 0.01
@@ -151,10 +180,18 @@ def test_maxima_are_those_of_onnxruntime(rows: Axis, cols: Axis, element: str) -
     x = images(np.random.default_rng(5), (2, 6, rows.size, cols.size), element)
     made = max_pool("p", "MaxPool", (), *views(x.shape, rows, cols), rows, cols, element=element)
     ort = run(
-        "MaxPool", x, 0.1, 3, 0.1, 3, element, kernel_shape=[rows.kernel, cols.kernel],
-        strides=[rows.stride, cols.stride], pads=[rows.before, cols.before, rows.after, cols.after],
+        "MaxPool",
+        x,
+        0.1,
+        3,
+        0.1,
+        3,
+        element,
+        kernel_shape=[rows.kernel, cols.kernel],
+        strides=[rows.stride, cols.stride],
+        pads=[rows.before, cols.before, rows.after, cols.after],
         dilations=[rows.dilation, cols.dilation],
-    )  # fmt: skip
+    )
     assert np.array_equal(reference(made, x), ort)
 
 

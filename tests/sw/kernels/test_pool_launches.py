@@ -31,9 +31,21 @@ def operator(
         return max_pool("p", "MaxPool", (), y, x, rows, cols, element=element)
     result = "int8" if element == "uint8" else "uint8"
     return average_pool(
-        "p", "AveragePool", (), y, x, rows, cols, element=element, x_scale=0.07, x_zero=LIMITS[element][0] + 100,
-        y_scale=0.031, y_zero=LIMITS[result][0] + 99, result=result, include_pad=include_pad,
-    )  # fmt: skip
+        "p",
+        "AveragePool",
+        (),
+        y,
+        x,
+        rows,
+        cols,
+        element=element,
+        x_scale=0.07,
+        x_zero=LIMITS[element][0] + 100,
+        y_scale=0.031,
+        y_zero=LIMITS[result][0] + 99,
+        result=result,
+        include_pad=include_pad,
+    )
 
 
 def tile_of(
@@ -143,9 +155,15 @@ def test_the_bitstreams_leave_what_the_reference_gives(kind: str, fabric: str) -
 def test_operators_of_other_sizes_share_a_loop() -> None:
     held = spaces()
     one, two = (
-        tile_of(operator(c, Axis(s, 3, stride, 1, 1), Axis(s, 3, stride, 1, 1), "max", "int8"), np.zeros((c, s, s), "int8"), 0, 2, held)
+        tile_of(
+            operator(c, Axis(s, 3, stride, 1, 1), Axis(s, 3, stride, 1, 1), "max", "int8"),
+            np.zeros((c, s, s), "int8"),
+            0,
+            2,
+            held,
+        )
         for c, s, stride in ((1, 8, 2), (2, 11, 1))
-    )  # fmt: skip
+    )
     assert one[0][0].kernel == two[0][0].kernel
 
 

@@ -12,7 +12,7 @@ from sw.kernels.rows import RowTile
 from sw.network.layernorm import LayerNormalisation, layer_normalisation, reference
 from sw.network.network import View, dense
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_results, row_tile, spaces
-from tests.sw.kernels.test_softmax import SHAPES, rows_of
+from tests.sw.kernels.test_softmax_launches import SHAPES, rows_of
 
 #: Where the parameters lie.
 CONSTANTS = 1 << 14
@@ -25,9 +25,20 @@ def operator(
     x, y = (View(name, (rows, columns), dense((rows, columns))) for name in "xy")
     rng = np.random.default_rng(rows)
     return layer_normalisation(
-        "n", "LayerNormalization", (), y, x, element=element, x_scale=x_scale, gamma=rng.normal(1, 0.5, columns),
-        beta=rng.normal(0, 1, columns), epsilon=epsilon, y_scale=0.02, y_zero=zero, result=result,
-    )  # fmt: skip
+        "n",
+        "LayerNormalization",
+        (),
+        y,
+        x,
+        element=element,
+        x_scale=x_scale,
+        gamma=rng.normal(1, 0.5, columns),
+        beta=rng.normal(0, 1, columns),
+        epsilon=epsilon,
+        y_scale=0.02,
+        y_zero=zero,
+        result=result,
+    )
 
 
 def put(made: LayerNormalisation, values: np.ndarray, held: dict[str, Bytes]) -> RowTile:
@@ -38,10 +49,14 @@ def put(made: LayerNormalisation, values: np.ndarray, held: dict[str, Bytes]) ->
 
 
 @given(
-    st.integers(1, 9), st.sampled_from((1, 2, 3, 5, 8, 12, 100, 127)), st.sampled_from(("int8", "uint8")),
-    st.sampled_from(("int8", "uint8")), st.sampled_from((1e-4, 0.01, 1.0)),
-    st.sampled_from((0.0, 1e-12, 1e-5, 1.0, 1e6)), st.integers(0, 1 << 30),
-)  # fmt: skip
+    st.integers(1, 9),
+    st.sampled_from((1, 2, 3, 5, 8, 12, 100, 127)),
+    st.sampled_from(("int8", "uint8")),
+    st.sampled_from(("int8", "uint8")),
+    st.sampled_from((1e-4, 0.01, 1.0)),
+    st.sampled_from((0.0, 1e-12, 1e-5, 1.0, 1e6)),
+    st.integers(0, 1 << 30),
+)
 @settings(max_examples=40)
 def test_the_launches_leave_what_the_reference_gives(
     rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, seed: int
@@ -72,7 +87,11 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
 def test_operators_of_one_type_share_all_loops() -> None:
     held = spaces()
     one, two = (
-        kernels.passes(operator(2, columns, "int8", result, scale, 1e-5, 9), row_tile(np.zeros((2, columns), "int8"), 0, held), 0)
+        kernels.passes(
+            operator(2, columns, "int8", result, scale, 1e-5, 9),
+            row_tile(np.zeros((2, columns), "int8"), 0, held),
+            0,
+        )
         for columns, scale, result in ((8, 0.1, "int8"), (100, 0.01, "uint8"))
-    )  # fmt: skip
+    )
     assert [p.kernel for p in one] == [p.kernel for p in two]

@@ -20,9 +20,17 @@ def operator(rows: int, columns: int, element: str, result: str, x_scale: float,
     """A softmax with the usual zero point."""
     x, y = (View(name, (rows, columns), dense((rows, columns))) for name in "xy")
     return softmax(
-        "s", "Softmax", (), y, x, element=element, x_scale=x_scale, y_scale=y_scale, y_zero=LIMITS[result][0] + 3,
+        "s",
+        "Softmax",
+        (),
+        y,
+        x,
+        element=element,
+        x_scale=x_scale,
+        y_scale=y_scale,
+        y_zero=LIMITS[result][0] + 3,
         result=result,
-    )  # fmt: skip
+    )
 
 
 def rows_of(rng: np.random.Generator, rows: int, columns: int, element: str) -> np.ndarray:
@@ -34,10 +42,14 @@ def rows_of(rng: np.random.Generator, rows: int, columns: int, element: str) -> 
 
 
 @given(
-    st.integers(1, 9), st.sampled_from((1, 3, 5, 7, 8, 9, 16, 33, 100, 127)), st.sampled_from(("int8", "uint8")),
-    st.sampled_from(("int8", "uint8")), st.floats(1e-4, 1.0), st.sampled_from((1 / 256, 0.001, 0.03)),
+    st.integers(1, 9),
+    st.sampled_from((1, 3, 5, 7, 8, 9, 16, 33, 100, 127)),
+    st.sampled_from(("int8", "uint8")),
+    st.sampled_from(("int8", "uint8")),
+    st.floats(1e-4, 1.0),
+    st.sampled_from((1 / 256, 0.001, 0.03)),
     st.integers(0, 1 << 30),
-)  # fmt: skip
+)
 @settings(max_examples=40)
 def test_the_launches_leave_what_the_reference_gives(
     rows: int, columns: int, element: str, result: str, x_scale: float, y_scale: float, seed: int
@@ -66,9 +78,12 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
 def test_operators_of_other_scales_and_types_have_loops_of_one_structure() -> None:
     held = spaces()
     one, two = (
-        kernels.passes(operator(2, columns, element, element, scale, scale), row_tile(np.zeros((2, columns), element), 0, held))
+        kernels.passes(
+            operator(2, columns, element, element, scale, scale),
+            row_tile(np.zeros((2, columns), element), 0, held),
+        )
         for columns, element, scale in ((8, "int8", 0.1), (100, "uint8", 0.01))
-    )  # fmt: skip
+    )
     without_tables = [[p.kernel.text.split("\n\n\n")[-1] for p in passes] for passes in (one, two)]
     assert without_tables[0] == without_tables[1]
     assert one[0].kernel == two[0].kernel

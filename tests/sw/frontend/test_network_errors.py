@@ -1,0 +1,149 @@
+"""What cannot be imported is refused with the node, what was found and what is needed, or left to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from hw.errors import InputError
+from sw.frontend.network import import_model
+from sw.network.host import HostOperator
+from sw.network.reference import random_inputs, run
+from tests.sw.quantised_models import Builder, encoder, runtime
+
+
+def dynamic(b: Builder) -> str:
+    b.inputs.append(helper.make_tensor_value_info("d", 3, ["batch", 4]))
+    return b.op("Relu", "d")
+
+
+def float_product(b: Builder) -> str:
+    return b.op("MatMul", b.input((2, 3), "float32"), b.constant(np.ones((3, 4), np.float32)))
+
+
+def unknown(b: Builder) -> str:
+    return b.op("Hardmax", b.real(b.input((2, 3)), "int8"))
+
+
+def function_of_two(b: Builder) -> str:
+    total = b.op("Mul", b.op("Sigmoid", b.real(b.input((2, 3)), "int8")), b.real(b.input((2, 3)), "int8"))
+    return b.quantised(total, "int8")
+
+
+def float_softmax(b: Builder) -> str:
+    x = b.op("Add", b.real(b.input((2, 3)), "int8"), b.real(b.input((2, 3)), "int8"))
+    return b.quantised(b.op("Softmax", x), "int8")
+
+
+def float_output(b: Builder) -> str:
+    return b.op("Sigmoid", b.real(b.input((2, 3)), "int8"))
+
+
+def not_successive(b: Builder) -> str:
+    return b.op("Gather", b.input((4, 3)), b.constant([0, 3, 1]))
+
+
+def computed_shape(b: Builder) -> str:
+    return b.op("Reshape", b.input((4, 3)), b.op("Cast", b.input((2,), "int32"), to=7))
+
+
+CASES: list[tuple[Callable[[Builder], str], str]] = [
+    (dynamic, r"input 'd': axis 0 must have a fixed size of at least 1, not 'batch'"),
+    (float_product, r"node n0 \(MatMul\): A must come from DequantizeLinear"),
+    (unknown, r"node n1 \(Hardmax\): the operator is not supported; supported are Abs"),
+    (function_of_two, r"node n3 \(Mul\): Mul of these operands has no exact form"),
+    (float_softmax, r"node n3 \(Softmax\): its input must come from .* not from node n2 \(Add\)"),
+    (float_output, r"output 't1_0': node n1 \(Sigmoid\) computes it in float32"),
+    (not_successive, r"node n0 \(Gather\): indices must be successive"),
+    (computed_shape, r"node n0 \(Cast\): a cast from int32 to int64"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), CASES, ids=[make.__name__ for make, _ in CASES])
+def test_refusals_name_the_node(make: Any, message: str) -> None:
+    b = Builder()
+    output = make(b)
+    graph = helper.make_graph(
+        b.nodes, "test", b.inputs, [helper.make_tensor_value_info(output, 3, None)], b.constants
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    del model.graph.output[0]
+    kinds = {"float_output": 1, "float_product": 1, "unknown": 1}
+    model.graph.output.append(helper.make_tensor_value_info(output, kinds.get(make.__name__, 3), None))
+    with pytest.raises(InputError, match=message):
+        import_model(model)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with pytest.raises(InputError, match="no such file"):
+        import_model(path)
+    with pytest.raises(InputError, match="not a directory"):
+        import_model(tmp_path)
+    data = encoder().SerializeToString()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(InputError, match="not a valid ONNX model"):
+        import_model(path)
+
+
+def test_other_domains_are_refused() -> None:
+    b = Builder()
+    name = b.op("Inverse", b.input((3, 3), "float32"), domain="com.microsoft")
+    model = b.model(name)
+    with pytest.raises(InputError, match=r"n0 \(Inverse\): the operator of domain 'com.microsoft'"):
+        import_model(model, allow_host=True)
+
+
+def test_operands_that_do_not_match_are_refused() -> None:
+    b = Builder()
+    name = b.op("MatMulInteger", b.input((2, 3)), b.input((4, 5)))
+    info = helper.make_tensor_value_info(name, 6, None)
+    graph = helper.make_graph(b.nodes, "test", b.inputs, [info], b.constants)
+    with pytest.raises(InputError, match="shapes or types do not match"):
+        import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+
+
+def hosted(model: onnx.ModelProto, inputs: dict[str, np.ndarray] | None = None) -> list[str]:
+    """Runs a model with help of the host against onnxruntime; gives the host's operators."""
+    network = import_model(model, allow_host=True)
+    inputs = inputs or random_inputs(network, np.random.default_rng(0))
+    theirs = runtime(model, inputs)
+    for name, array in run(network, inputs).items():
+        assert array.dtype == theirs[name].dtype
+        assert np.allclose(array, theirs[name], atol=1e-5)
+    return [o.op for o in network.operators if isinstance(o, HostOperator) and not o.edge]
+
+
+def test_the_host_takes_what_is_left() -> None:
+    b = Builder()
+    x = b.real(b.input((4, 8)), "int8", 0.02)
+    w = b.real(b.constant(b.rng.integers(-127, 127, (8, 8)), np.int8), "int8", 0.01)
+    product = b.real(b.quantised(b.op("MatMul", x, w), "int8", 0.02), "int8", 0.02)
+    top = b.ops("TopK", product, b.constant([3]), count=2)[0]
+    model = b.model(b.quantised(top, "int8", 0.02))
+    with pytest.raises(InputError, match="TopK"):
+        import_model(model)
+    assert hosted(model) == ["DequantizeLinear", "TopK", "QuantizeLinear"]
+
+
+def test_dynamic_quantisation_has_its_product_on_the_machine() -> None:
+    b = Builder()
+    x = b.input((5, 8), "float32")
+    w = b.constant(b.rng.integers(-127, 127, (8, 6)), np.int8)
+    name = b.op("DynamicQuantizeMatMul", x, w, b.constant(0.01, np.float32), domain="com.microsoft")
+    model = b.model(name)
+    operators = hosted(model)
+    assert "MatMulInteger" not in operators
+    assert "DynamicQuantizeLinear" in operators
+
+
+def test_a_float_model_runs_on_the_host() -> None:
+    model = encoder()
+    inputs = {"x": np.random.default_rng(0).standard_normal((1, 8, 16)).astype(np.float32)}
+    assert hosted(model, inputs).count("MatMul") == 8

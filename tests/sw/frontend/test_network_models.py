@@ -1,0 +1,77 @@
+"""Models of onnxruntime's quantiser, operator by operator against onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sw.frontend.network import import_model
+from sw.network.host import HostOperator
+from sw.network.reference import random_inputs, run
+from sw.network.text import text
+from tests.sw.quantised_models import bottleneck, encoder, operator_differences, quantise, runtime
+
+KINDS = [
+    (True, False, "uint8", False),
+    (True, True, "int8", False),
+    (False, False, "int8", True),
+    (False, True, "uint8", False),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda k: f"{'QDQ' if k[0] else 'QOperator'}-{k[1]}-{k[2]}-{k[3]}")
+def kind(request: Any, tmp_path: Path) -> dict[str, Any]:
+    qdq, per_channel, element, symmetric = request.param
+    return {
+        "folder": tmp_path,
+        "qdq": qdq,
+        "per_channel": per_channel,
+        "element": element,
+        "symmetric": symmetric,
+    }
+
+
+@pytest.mark.parametrize("optimised", [False, True])
+@pytest.mark.parametrize("make", [encoder, bottleneck])
+def test_operators_of_quantised_models(make: Any, kind: dict[str, Any], optimised: bool) -> None:
+    model = quantise(make(), **kind)
+    # The quantiser leaves the last normalisation in float32 in this format.
+    network = import_model(model, allow_host=make is encoder and not kind["qdq"])
+    inputs = random_inputs(network, np.random.default_rng(1))
+    found = operator_differences(model, network, inputs, optimised)
+    assert len(found) > 6
+    for name, (different, elements, most) in found.items():
+        # Softmax, normalisation and means are within one unit, everything else differs next to ties only.
+        assert most <= 1, name
+        assert different <= max(1, elements // 100), name
+    ours, theirs = run(network, inputs), runtime(model, inputs)
+    assert list(ours) == list(theirs)
+    for name, array in ours.items():
+        assert array.dtype == np.float32
+        assert array.shape == theirs[name].shape
+
+
+def test_an_encoder_layer_has_few_operators(tmp_path: Path) -> None:
+    settings = {"qdq": True, "per_channel": True, "element": "int8", "symmetric": False}
+    model = quantise(encoder(), tmp_path, **settings)  # type: ignore[arg-type]
+    network = import_model(model)
+    edge = [o.op for o in network.operators if isinstance(o, HostOperator)]
+    assert edge == ["QuantizeLinear", "DequantizeLinear"]
+    assert all(o.edge for o in network.operators if isinstance(o, HostOperator))
+    rest = [o.op for o in network.operators if not isinstance(o, HostOperator)]
+    # Six linear layers and two products of attention; heads are views, whatever is between is fused.
+    assert sorted(rest) == sorted(["MatMul"] * 8 + ["Softmax"] + ["LayerNormalization"] * 2)
+    assert network.inputs == ("x",)
+    assert network.outputs == tuple(o.name for o in model.graph.output)
+    listing = text(network)
+    assert listing.count("\n") == 2 + len(network.operators)
+    assert "on the host (edge)" in listing
+
+
+def test_the_file_and_the_model_give_the_same_network(tmp_path: Path) -> None:
+    settings = {"qdq": True, "per_channel": False, "element": "int8", "symmetric": True}
+    model = quantise(bottleneck(), tmp_path, **settings)  # type: ignore[arg-type]
+    assert text(import_model(tmp_path / "quantised.onnx")) == text(import_model(model))

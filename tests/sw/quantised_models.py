@@ -1,0 +1,235 @@
+"""Quantised models for tests, and onnxruntime as a second opinion on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+
+from sw.network.network import Network
+from sw.network.reference import value
+
+#: Types of elements as onnxruntime names them.
+_TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}
+
+
+class Builder:
+    """A model node by node."""
+
+    def __init__(self, seed: int = 0):
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def constant(self, array: Any, dtype: Any = None) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array, dtype), name))
+        return name
+
+    def input(self, shape: Sequence[int], element: str = "int8") -> str:
+        name = f"x{len(self.inputs)}"
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
+        self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    def ops(self, op: str, *inputs: str, count: int, domain: str = "", **attributes: Any) -> list[str]:
+        number = len(self.nodes)
+        names = [f"t{number}_{i}" for i in range(count)]
+        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{number}", domain=domain, **attributes))
+        return names
+
+    def op(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        return self.ops(op, *inputs, count=1, domain=domain, **attributes)[0]
+
+    def grid(self, element: str, scale: float | None = None) -> tuple[str, str]:
+        """A scale and a zero point, drawn where they are not given."""
+        scale = float(np.exp(self.rng.uniform(-5, -1))) if scale is None else scale
+        zero = self.rng.integers(-40, 40) + (128 if element == "uint8" else 0)
+        return self.constant(scale, np.float32), self.constant(zero, element)
+
+    def real(self, name: str, element: str, scale: float | None = None) -> str:
+        return self.op("DequantizeLinear", name, *self.grid(element, scale))
+
+    def quantised(self, name: str, element: str, scale: float | None = None) -> str:
+        return self.op("QuantizeLinear", name, *self.grid(element, scale))
+
+    def model(self, *outputs: str, opset: int = 21) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "test",
+            self.inputs,
+            [helper.make_empty_tensor_value_info(o) for o in outputs],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        made = helper.make_model(graph, opset_imports=opsets)
+        made.ir_version = 10
+        for output, found in zip(made.graph.output, session(made).get_outputs(), strict=True):
+            output.CopyFrom(helper.make_tensor_value_info(output.name, _TYPES[found.type], found.shape))
+        return made
+
+
+def session(model: onnx.ModelProto, optimised: bool = False) -> Any:
+    """The model in onnxruntime, as it is or with all its rewriting."""
+    options = onnxruntime.SessionOptions()
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def runtime(
+    model: onnx.ModelProto, inputs: dict[str, np.ndarray], optimised: bool = False
+) -> dict[str, np.ndarray]:
+    """The outputs of a model by onnxruntime."""
+    made = session(model, optimised)
+    return dict(zip([o.name for o in made.get_outputs()], made.run(None, inputs), strict=True))
+
+
+def operator_differences(
+    model: onnx.ModelProto, network: Network, inputs: dict[str, np.ndarray], optimised: bool
+) -> dict[str, tuple[int, int, float]]:
+    """By operator, given onnxruntime's operands: elements that differ, elements, greatest difference.
+
+    Tensors that onnxruntime does not have are what our operators make of its tensors.
+    """
+    wider = onnx.ModelProto()
+    wider.CopyFrom(model)
+    have = {o.name for o in wider.graph.output}
+    made = {name for node in wider.graph.node for name in node.output}
+    for name in network.tensors:
+        if name in made and name not in have:
+            wider.graph.output.append(helper.make_empty_tensor_value_info(name))
+    theirs = runtime(wider, inputs, optimised)
+    arrays = {n: t.constant for n, t in network.tensors.items() if t.constant is not None}
+    arrays |= inputs | theirs
+    found = {}
+    for operator in network.operators:
+        tensor = network.tensors[operator.output.tensor]
+        result = value(operator, [v.of(arrays[v.tensor]) for v in operator.inputs]).astype(tensor.element)
+        if tensor.name in theirs:
+            expected = operator.output.of(theirs[tensor.name].reshape(tensor.shape))
+            apart = np.abs(expected.astype(np.float64) - result)
+            found[operator.name] = (int((apart > 0).sum()), apart.size, float(apart.max()))
+        else:
+            array = arrays.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element))
+            operator.output.write(array, result)
+    return found
+
+
+class _Samples:
+    """What the quantiser takes its ranges from."""
+
+    def __init__(self, shape: Sequence[int], rng: np.random.Generator):
+        self.left = [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(4)]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return self.left.pop() if self.left else None
+
+
+def quantise(
+    model: onnx.ModelProto, folder: Path, *, qdq: bool, per_channel: bool, element: str, symmetric: bool
+) -> onnx.ModelProto:
+    """The model as onnxruntime's static quantiser leaves it."""
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    onnx.save(model, folder / "float.onnx")
+    quantize_static(
+        folder / "float.onnx",
+        folder / "quantised.onnx",
+        _Samples(shape, np.random.default_rng(7)),
+        quant_format=QuantFormat.QDQ if qdq else QuantFormat.QOperator,
+        per_channel=per_channel,
+        activation_type=QuantType.QInt8 if element == "int8" else QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+        extra_options={"ActivationSymmetric": symmetric},
+    )
+    return onnx.load(folder / "quantised.onnx")
+
+
+class _Floats:
+    """A float model: nodes with names, weights drawn."""
+
+    def __init__(self, seed: int):
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def held(self, array: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def weights(self, *shape: int) -> str:
+        fan = np.prod(shape[1:]) if len(shape) == 4 else shape[0]
+        return self.held((self.rng.standard_normal(shape) / np.sqrt(fan)).astype(np.float32))
+
+    def op(self, op: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [f"{name}_out"], name=name, **attributes))
+        return f"{name}_out"
+
+    def model(self, output: str, shape: Sequence[int], result: Sequence[int]) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "test",
+            [helper.make_tensor_value_info("x", 1, list(shape))],
+            [helper.make_tensor_value_info(output, 1, list(result))],
+            self.constants,
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        made.ir_version = 10
+        return made
+
+
+def encoder(steps: int = 8, width: int = 16, heads: int = 2, inner: int = 32) -> onnx.ModelProto:
+    """A layer of a transformer's encoder, in float32."""
+    m = _Floats(1)
+
+    def linear(x: str, inputs: int, outputs: int) -> str:
+        return m.op("Add", m.op("MatMul", x, m.weights(inputs, outputs)), m.weights(outputs))
+
+    def norm(x: str) -> str:
+        gamma = m.held(m.rng.uniform(0.5, 1.5, width).astype(np.float32))
+        return m.op("LayerNormalization", x, gamma, m.weights(width), axis=-1)
+
+    apart, flat = m.held(np.array([1, steps, heads, width // heads])), m.held(np.array([1, steps, width]))
+    parts = [m.op("Reshape", linear("x", width, width), apart) for _ in range(3)]
+    q, k, v = (
+        m.op("Transpose", part, perm=order)
+        for part, order in zip(parts, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+    )
+    scores = m.op("Div", m.op("MatMul", q, k), m.held(np.float32(np.sqrt(width // heads))))
+    context = m.op("MatMul", m.op("Softmax", scores, axis=-1), v)
+    joined = m.op("Reshape", m.op("Transpose", context, perm=[0, 2, 1, 3]), flat)
+    x = norm(m.op("Add", linear(joined, width, width), "x"))
+    hidden = linear(m.op("Gelu", linear(x, width, inner)), inner, width)
+    return m.model(norm(m.op("Add", hidden, x)), (1, steps, width), (1, steps, width))
+
+
+def bottleneck(size: int = 16) -> onnx.ModelProto:
+    """The start of a residual network and one of its blocks, in float32."""
+    m = _Floats(2)
+
+    def conv(x: str, inputs: int, outputs: int, kernel: int, **attributes: Any) -> str:
+        shape = (outputs, inputs, kernel, kernel)
+        return m.op("Conv", x, m.weights(*shape), m.weights(outputs), **attributes)
+
+    x = m.op("Relu", conv("x", 3, 8, 7, strides=[2, 2], pads=[3, 3, 3, 3]))
+    x = m.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = m.op("Relu", conv(x, 8, 4, 1))
+    y = m.op("Relu", conv(y, 4, 4, 3, strides=[2, 2], pads=[1, 1, 1, 1]))
+    total = m.op("Relu", m.op("Add", conv(y, 4, 16, 1), conv(x, 8, 16, 1, strides=[2, 2])))
+    flat = m.op("Flatten", m.op("GlobalAveragePool", total))
+    result = m.op("Gemm", flat, m.weights(10, 16), m.weights(10), transB=1)
+    return m.model(result, (1, 3, size, size), (1, 10))
