@@ -10,8 +10,8 @@ WORKERS ?= 2
 help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: build/bert_layer.onnx ## run the products of a BERT-large layer on the RTL
-	$(BIN)/jacquard run $< --hw default
+demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, with a report to open
+	$(BIN)/jacquard run $< --hw default --report build/report.html
 
 test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
@@ -25,7 +25,7 @@ docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build
 
-build/bert_layer.onnx: examples/01_bert_layer/make_model.py $(VENV)/installed
+build/bert_encoder.onnx: examples/09_bert_encoder/make_model.py $(VENV)/models
 	mkdir -p build
 	$(BIN)/python $< --output $@
 
@@ -34,6 +34,10 @@ $(VENV)/installed: pyproject.toml
 		{ echo "make: PYTHON must be Python 3.11 or newer, not $$($(PYTHON) --version)"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/models: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/installed

@@ -1,6 +1,6 @@
 """Measures the mapper: intervals and times of the benchmark graphs beside Morpher's, and large grids.
 
-    python -m bench.mapping [--fabric NAME]... [--cold] [--seeds N] [--scale]
+    python -m bench.mapping [--fabric NAME]... [--cold] [--seeds N] [--scale [--efforts N]]
 
 Graphs are those in tests/data/dfg, memory ports in the left column. Times are seconds of the wall and of the
 processor. `--cold` first measures a process with an empty cache of compiled code. `--scale` maps generated
@@ -29,7 +29,7 @@ from hw.fabric import Fabric, load
 from hw.fabric.bitstream import encode
 from sw.cgra.check import check
 from sw.cgra.encode import configuration
-from sw.cgra.search import Event, Outcome, map_graph
+from sw.cgra.search import Budget, Event, Outcome, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
@@ -82,7 +82,7 @@ class Run:
     reached: dict[int, float]
 
 
-def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, timeout: float | None = None) -> Run:
+def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget: Budget | None = None) -> Run:
     """Map a graph and check the result in every way; raises `ValueError` where it is wrong."""
     wall, processor = time.perf_counter(), time.process_time()
     starts: list[tuple[int, float]] = []
@@ -90,7 +90,7 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, timeout
     def report(event: Event) -> None:
         starts.append((event.ii, time.process_time() - processor))
 
-    outcome = map_graph(graph, fabric, seed=seed, flat=flat, timeout=timeout, report=report)
+    outcome = map_graph(graph, fabric, seed=seed, flat=flat, budget=budget, report=report)
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     ends = [*(at for _, at in starts[1:]), processor]
     reached: dict[int, float] = {}
@@ -151,8 +151,9 @@ def _span(values: list[float] | list[int]) -> str:
     return " - ".join(dict.fromkeys((shown(min(values)), shown(max(values)))))
 
 
-def scale(console: Console, timeout: float) -> None:
-    """Groups against flat on large grids."""
+def scale(console: Console, efforts: int) -> None:
+    """Groups against flat on large grids, with the work of so many efforts."""
+    budget = Budget(Budget().efforts[:efforts])
     first()
     table = Table(
         "grid", "graph", "operators", "MII", "groups: II, s", "flat: II, s", "s to the II of both", "ratio"
@@ -163,7 +164,7 @@ def scale(console: Console, timeout: float) -> None:
             generated(int(size), 1, parts=times) if size else unroll(load_graph(DFG / f"{kind}.json"), times)
         )
         fabric = load("mesh4x4", (edge, edge))
-        groups, flat = (run(graph, fabric, flat=f, timeout=timeout) for f in (False, True))
+        groups, flat = (run(graph, fabric, flat=f, budget=budget) for f in (False, True))
         shown = [
             f"{r.outcome.mapping.ii if r.outcome.mapping else 'none'}, {r.processor:.1f}"
             for r in (groups, flat)
@@ -188,14 +189,14 @@ def scale(console: Console, timeout: float) -> None:
 @click.option("--cold", "with_cold", is_flag=True)
 @click.option("--seeds", default=1)
 @click.option("--scale", "with_scale", is_flag=True)
-@click.option("--timeout", default=60.0, help="seconds per search on large grids")
-def main(names: tuple[str, ...], with_cold: bool, seeds: int, with_scale: bool, timeout: float) -> None:
+@click.option("--efforts", default=1, help="efforts of the search on large grids")
+def main(names: tuple[str, ...], with_cold: bool, seeds: int, with_scale: bool, efforts: int) -> None:
     """Print the tables."""
     console = Console(width=150)
     if with_cold:
         cold(console)
     if with_scale:
-        scale(console, timeout)
+        scale(console, efforts)
         return
     for name in names:
         graphs(console, name, seeds)

@@ -21,8 +21,8 @@ from jacquard.cli import call
 OPERATORS = ("MatMulInteger", "ConvInteger")
 
 
-def cases(operator: str) -> list[Any]:
-    """The suite's node cases whose model holds the operator (`onnx.backend.test.case.test_case.TestCase`)."""
+def cases(operator: str | None) -> list[Any]:
+    """The suite's node cases (`onnx.backend.test.case.test_case.TestCase`) that hold the operator, or all."""
     with warnings.catch_warnings():
         # Making the suite's cases overflows and divides by zero on purpose.
         warnings.simplefilter("ignore")
@@ -30,6 +30,8 @@ def cases(operator: str) -> list[Any]:
 
         # All at once: the package makes its cases when it is first asked, and only then looks at an operator.
         found = collect_testcases(None)
+    if operator is None:
+        return list(found)
     return [c for c in found if any(node.op_type == operator for node in c.model.graph.node)]
 
 

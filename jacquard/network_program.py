@@ -18,6 +18,8 @@ from hw.fabric.bitstream import ArrayEntry
 from sw.cgra.verify import verify
 from sw.compile.launches import UNIT
 from sw.compile.memory import Home
+from sw.compile.operands import Tiles
+from sw.compile.parts import Part
 from sw.compile.pipeline import Compiled
 from sw.dfg.graph import Graph
 from sw.ir.expression import Expr, evaluate
@@ -78,7 +80,8 @@ class OperatorFacts:
 
     `macs` are those of the array. `moved` holds bytes by memory port, each element of a tensor once; `grid`
     is the sum over its launches of iterations times the least initiation interval. `kernels` are numbers of
-    its configurations in the program, `loops` the steps of the loops around its launches and stores.
+    its configurations in the program, `loops` the counts of the loops around its operations, `tile` rows and
+    columns of its tiles, empty where it is not cut into such.
     """
 
     name: str
@@ -91,6 +94,7 @@ class OperatorFacts:
     launches: int
     kernels: tuple[int, ...]
     loops: tuple[tuple[str, int], ...]
+    tile: Mapping[str, int]
 
     def bounds(self, config: MachineConfig, bandwidth: Mapping[str, int]) -> dict[str, int]:
         """Least cycles by what limits them: array, ports, grid."""
@@ -166,7 +170,9 @@ def _kernels(compiled: Compiled) -> tuple[tuple[KernelFacts, ...], dict[str, int
         for configured in part.configured:
             words = tuple(configured.words)
             if words not in made:
-                made[words] = kernel_facts(configured, f"k{len(made)}_{configured.kernel.name}", compiled.config)
+                made[words] = kernel_facts(
+                    configured, f"k{len(made)}_{configured.kernel.name}", compiled.config
+                )
     order = list(made)
     found: dict[str, int] = {}
     for name, home in compiled.memory.homes.items():
@@ -328,7 +334,17 @@ def _facts(
         counts.count.get(number, 0),
         tuple(sorted(counts.used.get(number, ()))),
         _loops(compiled, number),
+        _tile(compiled.parts[number]),
     )
+
+
+def _tile(part: Part) -> dict[str, int]:
+    """Sizes of the tiles of an operator, and of the whole that they make."""
+    tiles = getattr(part, "tiles", None) or getattr(getattr(part, "plan", None), "tiles", None)
+    if not isinstance(tiles, Tiles):
+        return {}
+    names = ("rows", "columns", "width", "whole_rows", "whole_columns")
+    return {name: getattr(tiles, name) for name in names}
 
 
 def _distinct(view: View) -> int:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cosim.job import EventKind
-from hw.config import PORTS, MachineConfig
-from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts
+from hw.config import PORTS
 from jacquard.results import Report, Result, utilization
 from sw.network.host import HostOperator
 from sw.network.network import Network
 from sw.warps.check import Verdict
+
+if TYPE_CHECKING:
+    # The mapper behind it takes time to import.
+    from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts
 
 
 @dataclass(frozen=True)
@@ -295,8 +298,7 @@ class NetworkReport(Report):
             base["first_divergence"]["operator"] = operator
         wrong = self.first_wrong
         return base | {
-            "checked": base["checked"]
-            | {"dependences": sum(r.checked.dependences for r in self.results)},
+            "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
             "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
             "operators": [o.as_dict() for o in self.operators],
             "host_operators": self.host_operators,

@@ -1,8 +1,7 @@
 """Runs models on model and RTL: compile, predict, simulate, compare with the reference, tensor by tensor.
 
 A model is a sequence of steps: programs of the machine, and operators of the host. Each step gets what the
-steps before it really made. Several models of one machine share simulations: in each round every model whose
-next step is a program runs it.
+steps before it really made.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
-from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.network_program import MachineProgram, machine_program
 from jacquard.network_results import NetworkReport, ProgramRun, difference, equal
@@ -53,9 +51,13 @@ class CompiledModel:
 
 
 def compile_model(
-    network: Network, config: MachineConfig, after: Observer | None = None
+    network: Network,
+    config: MachineConfig,
+    after: Observer | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> CompiledModel:
     """Compile a network and check its warps; raises `InputError` for what the machine cannot do."""
+    progress(f"compiling {len(network.operators)} operators for machine {config.name!r}")
     seconds: dict[str, float] = {}
     steps: list[Step] = []
     for stage in compile_network(network, config, after=after or (lambda step, made: None)):
@@ -65,7 +67,9 @@ def compile_model(
         for name, value in stage.compiled.seconds.items():
             seconds[name] = seconds.get(name, 0.0) + value
         steps.append(machine_program(stage.compiled))
-    return checked_model(network, config, steps, seconds)
+    made = checked_model(network, config, steps, seconds)
+    progress(f"compiled: {len(made.programs)} programs in {sum(made.seconds.values()):.1f} s")
+    return made
 
 
 def checked_model(
@@ -167,11 +171,21 @@ class _Execution:
         config = self.model.config
         divergence = compare(config, job, predicted, observed)
         verdict = self.model.verdicts[len(self.runs)]
-        ports = self.settings.bandwidth
         self.runs.append(
             ProgramRun(
-                *(config, job, predicted, observed, wrong is None, divergence),
-                *(program, job.name, ports, verdict, tensors, same, wrong),
+                config,
+                job,
+                predicted,
+                observed,
+                wrong is None,
+                divergence,
+                program,
+                job.name,
+                self.settings.bandwidth,
+                verdict,
+                tensors,
+                same,
+                wrong,
             )
         )
         self.next += 1
@@ -179,7 +193,7 @@ class _Execution:
     def _compared(
         self, program: MachineProgram, tensors: Arrays
     ) -> tuple[dict[int, bool], tuple[str, str] | None]:
-        """By operator whether its result is the reference's, where memory still holds it; the first wrong one."""
+        """Whether results that memory still holds are the reference's, by operator; the first wrong one."""
         same: dict[int, bool] = {}
         wrong: tuple[str, str] | None = None
         for number, operator in enumerate(program.operators):
@@ -193,7 +207,7 @@ class _Execution:
                 wrong = operator.name, difference(found, wanted)
         return same, wrong
 
-    def report(self, build_seconds: float, compile_seconds: float, sim: str) -> NetworkReport:
+    def report(self, build_seconds: float, sim: str) -> NetworkReport:
         """What became of the model."""
         network = self.model.network
         numbers = iter(range(len(self.runs)))
@@ -205,9 +219,9 @@ class _Execution:
             build_seconds=build_seconds,
             sim_seconds=sum(r.observed.seconds for r in self.runs),
             model_seconds=self.model_seconds,
-            compile_seconds=compile_seconds,
+            compile_seconds=sum(self.model.seconds.values()),
             sim=sim,
-            reference="the network's definition",
+            reference="the reference",
             network=network,
             steps=steps,
             found={name: self.arrays[name] for name in network.outputs},
@@ -216,37 +230,36 @@ class _Execution:
         )
 
 
-def run_models(
-    models: Sequence[tuple[CompiledModel, Arrays]],
+def run_model(
+    model: CompiledModel,
+    inputs: Arrays,
     settings: MemorySettings,
     simulator: Callable[[], Simulator],
     *,
     sim: str = "",
     progress: Callable[[str], None] = lambda text: None,
-) -> list[NetworkReport]:
-    """Run compiled models of one machine on inputs and compare everything.
+) -> NetworkReport:
+    """Run a compiled model and compare everything.
 
-    `simulator` is called when the first programs are predicted, and not at all for models without any. Raises
-    `InputError` for inputs that are missing, unknown or of another type or shape.
+    `simulator` is called when the first program is predicted, and not at all where there is none. Every
+    program is a simulation of its own: the padding of tiles is computed from what buffers held before, which
+    the cycle model takes to be 0. Raises `InputError` for inputs that are missing, unknown or of another type
+    or shape.
     """
-    runs = [_Execution(model, inputs, settings) for model, inputs in models]
+    run = _Execution(model, inputs, settings)
     machine: Simulator | None = None
-    while True:
-        found = [(run, job) for run in runs if (job := run.job()) is not None]
-        if not found:
-            break
-        total = sum(predicted.cycles for _, (_, predicted) in found)
-        progress(f"model: {total:,} cycles predicted in {sum(r.model_seconds for r in runs):.2f} s")
+    while (found := run.job()) is not None:
+        job, predicted = found
+        progress(f"model: {job.name}: {predicted.cycles:,} cycles predicted in {run.model_seconds:.2f} s")
         if machine is None:
-            name = runs[0].model.config.name
+            name = model.config.name
             progress(f"simulator {sim}: building the machine {name!r}, or taking it from the cache")
             machine = simulator()
-            progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running {total:,} cycles")
-        outcomes = machine.run([job for _, (job, _) in found])
-        for (run, (job, predicted)), observed in zip(found, outcomes, strict=True):
-            run.done(job, predicted, observed)
-    build = machine.build_seconds if machine is not None else 0.0
-    return [run.report(build, sum(run.model.seconds.values()), sim) for run in runs]
+        ready = f"ready after {machine.build_seconds:.1f} s"
+        progress(f"simulator {sim}: {ready}, running {predicted.cycles:,} cycles")
+        (observed,) = machine.run([job])
+        run.done(job, predicted, observed)
+    return run.report(machine.build_seconds if machine is not None else 0.0, sim)
 
 
 def run_network(
@@ -263,8 +276,7 @@ def run_network(
     """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
     reference.check_inputs(network, inputs)
     model = compile_model(network, settings.behind(config), after)
-    (report,) = run_models([(model, inputs)], settings, simulator, sim=sim, progress=progress)
-    return report
+    return run_model(model, inputs, settings, simulator, sim=sim, progress=progress)
 
 
 def draw_inputs(network: Network, seed: int, given: Arrays | None = None) -> dict[str, np.ndarray]:

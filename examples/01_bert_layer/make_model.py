@@ -1,8 +1,8 @@
 """Writes an ONNX model of the matrix products of one BERT layer, quantised: uint8 activations, int8 weights.
 
-The defaults are BERT-large (hidden 1024, 16 heads, feed-forward 4096) at sequence length 128. Between the
-products of a real layer stand operations that the machine does not have yet, so every product takes its
-activations from an input of the model; the weights are drawn from a seed.
+The defaults are BERT-large (hidden 1024, 16 heads, feed-forward 4096) at sequence length 128. Every product
+takes its activations from an input of the model, so that each runs and is proved on its own (example 9 is a
+whole layer); the weights are drawn from a seed.
 """
 
 from __future__ import annotations

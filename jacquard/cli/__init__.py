@@ -19,6 +19,7 @@ from jacquard import __version__
 from jacquard.cli import (
     cgra,
     check,
+    compile,
     config,
     csr,
     deps,
@@ -51,7 +52,23 @@ def cli(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (run, tile, opt, check, config, isa, csr, disasm, verilog, deps, warps, map, cgra, fabric):
+for _module in (
+    run,
+    compile,
+    tile,
+    opt,
+    check,
+    config,
+    isa,
+    csr,
+    disasm,
+    verilog,
+    deps,
+    warps,
+    map,
+    cgra,
+    fabric,
+):
     cli.add_command(_module.command)
 
 

@@ -17,7 +17,7 @@ from hw.config import MachineConfig, parse_setting
 from hw.errors import InputError
 from jacquard.cli.options import as_json, by_port, changes, grid_size, memories, note, print_json
 from jacquard.cli.programs import print_after
-from jacquard.cli.run import read_inputs
+from jacquard.cli.run_files import read_inputs
 from jacquard.files import atomic, check_writable, write_text
 from jacquard.grid_inputs import arguments, drawn
 from sw.dfg.graph import Graph

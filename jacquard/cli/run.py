@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import zipfile
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +12,11 @@ import click
 import numpy as np
 from rich.console import Console
 
-from cosim import trace as chrome
 from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard import bundle
 from jacquard.cli.options import (
     as_json,
     by_port,
@@ -34,8 +30,8 @@ from jacquard.cli.options import (
     sizes,
 )
 from jacquard.cli.programs import print_after, read
+from jacquard.cli.run_files import Files, read_inputs, wave_file, write
 from jacquard.execute import Task, execute
-from jacquard.files import atomic, check_writable, write_text
 from jacquard.program_run import run_program
 from jacquard.report.table import print_report
 from jacquard.results import Report
@@ -44,8 +40,11 @@ from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
     from jacquard.network_run import CompiledModel
+    from sw.network.network import Network
 
 _PATH = click.Path(path_type=Path)
+#: How a message starts that names a file already.
+_FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means, and their defaults.
 _SHAPE_OPTIONS = {
     "type_a": "int8",
@@ -59,30 +58,13 @@ _SHAPE_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class _Files:
-    """Where a run reads from and writes to, as far as the user asked."""
-
-    inputs: Path | None
-    outputs: Path | None
-    waves: Path | None
-    trace: Path | None
-    report: Path | None
-
-    def check(self) -> None:
-        """Raise `InputError` where something cannot be written, before work is done for it."""
-        for path in (self.outputs, self.waves, self.trace, self.report):
-            if path is not None:
-                check_writable(path)
-
-
-@dataclass(frozen=True)
 class _Run:
     """What was asked: `source` is the model, program or directory, None with `--matmul`."""
 
     source: Path | None
     config: MachineConfig
     memory: MemorySettings
-    files: _Files
+    files: Files
     sim: str
     seed: int
     options: dict[str, Any]
@@ -134,24 +116,24 @@ class _Run:
 @click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
 @click.pass_context
-def command(context: click.Context, model: Path | None, json_: bool, **options: Any) -> int:
+def command(context: click.Context, /, model: Path | None, json_: bool, **options: Any) -> int:
     """Run MODEL.onnx, a directory of `jacquard compile`, or --matmul on the RTL; prove result and cycles.
 
     Results are compared bit for bit with NumPy, or for a whole model with what its operators mean
     (docs/network.md), and the cycle of every event with the cycle model's. A tile program, PROGRAM.py, is
-    compared with its sequential execution; its inputs are buffers in memory, which are random if not given, and
-    parameters. Ports are load_a, load_b, load_c and store.
+    compared with its sequential execution; its inputs are parameters and buffers in memory, which are random
+    if not given. Ports are load_a, load_b, load_c and store.
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
     asked = _asked(context, model, options)
-    with _wave_file(asked.files.waves) as waves:
+    with wave_file(asked.files.waves) as waves:
 
         def simulate() -> Simulator:
             return simulator(asked.config, asked.sim, waves)
 
         report = _way(asked)(asked, simulate)
-    _write(report, asked)
+    write(report, asked.files, asked.title, asked.memory)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
@@ -165,11 +147,13 @@ def command(context: click.Context, model: Path | None, json_: bool, **options: 
 
 def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) -> _Run:
     """The options as they are used; raises `InputError` for those that contradict each other."""
-    files = _Files(*(options[name] for name in ("inputs", "outputs", "waves", "trace", "report")))
+    files = Files(*(options[name] for name in ("inputs", "outputs", "waves", "trace", "report")))
     if model is not None and model.is_dir():
         for name, option in (("hw", "--hw"), ("settings", "--set")):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise InputError(f"{option} goes with a model: {model} was compiled for a machine of its own")
+        from jacquard import bundle
+
         config = bundle.machine(model)
     else:
         config = machine(options["hw"], options["settings"])
@@ -240,14 +224,14 @@ def _products(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
 def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     """A whole model."""
     asked.refuse("refine", "products and convolutions", "a whole model")
-    from jacquard.network_run import compile_model, draw_inputs
+    from jacquard.network_run import compile_model
     from sw.frontend.network import import_model
 
     assert asked.source is not None
     common = asked.common()
     try:
         network = import_model(asked.source, allow_host=asked.options["allow_host"])
-        inputs = draw_inputs(network, asked.seed, asked.inputs())
+        inputs = _inputs(asked, network)
         model = compile_model(network, asked.memory.behind(asked.config), common.pop("after"), note)
     except InputError as error:
         raise _at(asked.source, error) from None
@@ -256,34 +240,39 @@ def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
 
 def _compiled(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     """A model that was compiled into a directory."""
-    from jacquard.network_run import draw_inputs
+    from jacquard import bundle
 
     assert asked.source is not None
     asked.refuse("refine", "products and convolutions", "a compiled model")
     model = bundle.load(asked.source)
+    return _run_compiled(asked, model, _inputs(asked, model.network), simulate)
+
+
+def _inputs(asked: _Run, network: Network) -> dict[str, np.ndarray]:
+    """The inputs that were given, else random ones; raises `InputError` for those that do not fit."""
+    from jacquard.network_run import draw_inputs
+
     try:
-        inputs = draw_inputs(model.network, asked.seed, asked.inputs())
+        return draw_inputs(network, asked.seed, asked.inputs())
     except InputError as error:
-        raise _at(asked.source, error) from None
-    return _run_compiled(asked, model, inputs, simulate)
+        raise _at(asked.files.inputs or asked.source or Path(), error) from None
 
 
 def _run_compiled(
     asked: _Run, model: CompiledModel, inputs: dict[str, np.ndarray], simulate: Callable[[], Simulator]
 ) -> Report:
-    from jacquard.network_run import run_models
+    from jacquard.network_run import run_model
 
     programs = len(model.programs)
     if asked.files.waves is not None and programs != 1:
         raise InputError(f"--waves must be given for one program, this model is {programs}")
-    (report,) = run_models([(model, inputs)], asked.memory, simulate, sim=asked.sim, progress=note)
-    return report
+    return run_model(model, inputs, asked.memory, simulate, sim=asked.sim, progress=note)
 
 
 def _at(path: Path, error: InputError) -> InputError:
-    """The error with the file that it is about, once."""
+    """The error with the file that it is about, unless it names one."""
     text = str(error)
-    return InputError(text if text.startswith(str(path)) else f"{path}: {text}")
+    return error if _FILE.match(text) or text.startswith(str(path)) else InputError(f"{path}: {text}")
 
 
 def _shape_tasks(
@@ -332,61 +321,3 @@ def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
     except InputError as error:
         raise _at(model, error) from None
     return [Task(x.name, x.problem, x.a, x.b, x.op, x.output, x.shape) for x in bound]
-
-
-def read_inputs(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name out of an .npz file. Raises `InputError`."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file")
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        raise InputError(f"{path}: not a readable .npz file: it must be a ZIP archive of arrays")
-    found = {}
-    name = ""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in arrays.files:
-                found[name] = arrays[name]
-    except Exception as error:
-        # Broken files raise errors of many unrelated types; NumPy's advice for Python objects is to trust them.
-        why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
-        raise InputError(f"{path}: not a readable .npz file: {why}") from None
-    return found
-
-
-@contextlib.contextmanager
-def _wave_file(path: Path | None) -> Iterator[str | None]:
-    if path is None:
-        yield None
-    else:
-        with atomic(path.absolute()) as part:
-            try:
-                yield str(part)
-            except InputError as error:
-                raise InputError(str(error).replace(str(part), str(path))) from None
-
-
-def _write(report: Report, asked: _Run) -> None:
-    files = asked.files
-    if files.outputs is not None:
-        arrays = report.outputs()
-        with atomic(files.outputs) as part, part.open("wb") as out:
-            np.savez(out, **arrays)  # type: ignore[arg-type]
-    if files.trace is not None:
-        write_text(files.trace, json.dumps(_trace(report)))
-    if files.report is not None:
-        from jacquard.report.html import pages
-
-        pages.write_report(report, asked.title, asked.memory, files.report)
-
-
-def _trace(report: Report) -> dict[str, Any]:
-    """The traces of all products in one document, each with processes of its own."""
-    whole: dict[str, Any] = {"traceEvents": []}
-    for number, result in enumerate(report.results):
-        name = result.name
-        outcomes = {f"{name} (model)": result.predicted, f"{name} (RTL)": result.observed}
-        part = chrome.document(result.job, outcomes)
-        for event in part["traceEvents"]:
-            event["pid"] += len(outcomes) * number
-        whole = part | {"traceEvents": whole["traceEvents"] + part["traceEvents"]}
-    return whole

@@ -6,39 +6,56 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from jacquard.network_results import NetworkReport, OperatorResult
 from jacquard.results import Report, Result
 
-#: Names of what bounds a product, for people.
-BOUNDS = {"gemm": "array", "load_a": "load A", "load_b": "load B", "load_c": "load C", "store": "store"}
+#: Names of what bounds a product or an operator, for people.
+BOUNDS = {
+    "gemm": "array",
+    "cgra": "grid",
+    "load_a": "load A",
+    "load_b": "load B",
+    "load_c": "load C",
+    "store": "store",
+}
 _BAR = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_report(report: Report, title: str, console: Console) -> None:
-    """One row per product or program, then what was proven and how fast."""
+    """One row per product, program or operator, then what was proven and how fast."""
     c = report.config
-    products = not any(r.op == "program" for r in report.results)
     console.print()
     console.print(
         f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
     )
-    table = Table(box=None, pad_edge=False, header_style="dim", show_footer=len(report.results) > 1)
-    table.add_column(
-        "product" if products else "program", "total", no_wrap=True, max_width=32, overflow="ellipsis"
-    )
-    table.add_column("M×K×N" if products else "size", no_wrap=True)
+    console.print(_operators(report) if isinstance(report, NetworkReport) else _products(report))
+    console.print()
+    for line in _verdict(report):
+        console.print(line, highlight=False)
+
+
+def _table(report: Report, first: str, second: str, footer: bool) -> Table:
+    """A table with the columns that products and operators share."""
+    table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
+    table.add_column(first, "total", no_wrap=True, max_width=32, overflow="ellipsis")
+    table.add_column(second, no_wrap=True)
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
     table.add_column("at least", f"{report.bound_cycles:,}", justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     table.add_column("array busy", _bar(report.utilization), no_wrap=True)
     table.add_column("result", no_wrap=True)
+    return table
+
+
+def _products(report: Report) -> Table:
+    products = not any(r.op == "program" for r in report.results)
+    names = ("product", "M×K×N") if products else ("program", "size")
+    table = _table(report, *names, len(report.results) > 1)
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
         table.add_row(*_row(result, report.reference))
-    console.print(table)
-    console.print()
-    for line in _verdict(report):
-        console.print(line, highlight=False)
+    return table
 
 
 def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
@@ -61,6 +78,35 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
     )
 
 
+def _operators(report: NetworkReport) -> Table:
+    table = _table(report, "operator", "kind", True)
+    table.add_column("II", no_wrap=True)
+    table.add_column("of all", no_wrap=True)
+    for operator in report.operators:
+        table.add_row(*_operator_row(operator, report))
+    return table
+
+
+def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str | Text, ...]:
+    name, kind = Text(operator.name), Text(operator.op)
+    if operator.where != "machine":
+        where = "edge of the model" if operator.where == "edge" else "on the host"
+        return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
+    same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
+    ii = ", ".join(f"{k.ii}" if k.ii == k.mii else f"{k.ii} (≥ {k.mii})" for k in operator.kernels)
+    return (
+        name,
+        kind,
+        f"{operator.cycles:,}",
+        f"{operator.bound_cycles:,}",
+        BOUNDS[operator.bound] if operator.bound_cycles else "",
+        _bar(operator.utilization) if operator.macs else "",
+        same.get(operator.same, Text("WRONG", "bold red")),
+        ii,
+        f"{100 * operator.cycles / report.cycles:.1f} %" if report.cycles else "",
+    )
+
+
 def _bar(share: float) -> Text:
     """A share as percent and bar."""
     eighths = round(min(max(share, 0.0), 1.0) * _BAR * 8)
@@ -75,8 +121,7 @@ def _verdict(report: Report) -> list[str | Text]:
     if report.correct:
         lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
     else:
-        wrong = [r.name for r in report.results if not r.correct]
-        lines.append(Text(f"✗ wrong results: {', '.join(wrong)}", "bold red"))
+        lines.append(Text(f"✗ {_wrong(report)}", "bold red"))
     if first is None:
         lines.append(f"[green]✓[/] model and RTL agree on the cycle of all {report.events:,} events")
     else:
@@ -89,9 +134,32 @@ def _verdict(report: Report) -> list[str | Text]:
     else:
         count = sum(r.checked.dependences for r in report.results)
         lines.append(f"[green]✓[/] the warps enforce all {count:,} dependences between them")
+    if isinstance(report, NetworkReport):
+        lines += _configurations(report)
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
     lines.append(
         f"[dim]build {report.build_seconds:.1f} s · simulation {report.sim_seconds:.1f} s "
         f"({speed:,.0f} cycles/s, {report.sim}) · model {report.model_seconds:.2f} s[/]"
     )
+    return lines
+
+
+def _wrong(report: Report) -> str:
+    if isinstance(report, NetworkReport) and report.first_wrong is not None:
+        return f"{report.first_wrong[0]} is the first operator with a wrong result: {report.first_wrong[1]}"
+    return f"wrong results: {', '.join(r.name for r in report.results if not r.correct)}"
+
+
+def _configurations(report: NetworkReport) -> list[str | Text]:
+    """Whether the decoder agrees, and what the host did."""
+    lines: list[str | Text] = [
+        Text(f"✗ configuration {k.name} does not mean its loop: {k.differences[0]}", "bold red")
+        for k in report.unverified
+    ]
+    count = len(report.kernels)
+    if not lines and count:
+        noun = "configuration means its loop" if count == 1 else f"{count} configurations mean their loops"
+        lines.append(f"[green]✓[/] {'the' if count == 1 else 'all'} {noun}, decoded from the bitstream")
+    if host := report.host_operators:
+        lines.append(Text(f"! {len(host)} operators ran on the host: {', '.join(host)}", "yellow"))
     return lines

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.cgra.compiled import generator
+from sw.cgra.crowd import crowd, spread
 from sw.cgra.mapped import mapping, registers
 from sw.cgra.mapping import Mapping
-from sw.cgra.place import Spots, Weights, anneal, short, start
+from sw.cgra.place import Spots, Weights, short, start
 from sw.cgra.problem import Problem
 from sw.cgra.repair import Penalty, before, settle
 from sw.cgra.route import Routes, routes, scratch
 
 #: Temperatures of the annealing of places, of places with routes, and of these once more.
-PLACE_HEAT = (3.0, 0.1)
+PLACE_HEAT = (3.0, 0.2)
 REPAIR_HEAT = (4.0, 1.0)
 AGAIN_HEAT = (2.0, 1.0)
 #: Proposals and moves after which the time is looked at.
@@ -54,11 +55,9 @@ class Try:
 
 def place_flat(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
-) -> tuple[Spots | None, int]:
-    """Steps and PEs by annealing, and the proposals it took; None where the operations do not fit."""
+) -> tuple[Spots, int]:
+    """Steps and PEs by annealing, and the proposals it took; raises `NoPlaceError`."""
     spots = start(problem, seed)
-    if spots is None:
-        return None, 0
     return spots, cool(problem, spots, seed, effort.proposals * problem.size, PLACE_HEAT, late)
 
 
@@ -71,11 +70,11 @@ def cool(
     late: Callable[[], bool],
 ) -> int:
     """Anneal in slices, such that the time can be looked at in between; gives the proposals made."""
-    rng, made = generator(seed), 0
+    rng, made, ways = generator(seed), 0, crowd(problem)
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
             break
-        anneal(problem.arrays, rng, spots, Weights(), count, hot, cold)
+        spread(problem.arrays, rng, spots, ways, Weights(), count, hot, cold)
         made += count
     return made
 
@@ -130,7 +129,11 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
         if lacks > 0:
             named.append(f"{edge.source} -> {edge.target} lacks {lacks} step{'s' * (lacks > 1)}")
         elif edge.routed and not found.length[e]:
-            named.append(f"{edge.source} -> {edge.target} finds no way in time")
+            steps = int(spots.step[v] - spots.step[u] + problem.wait[e])
+            way = f"PE {fabric.at(int(spots.pe[u]))} to PE {fabric.at(int(spots.pe[v]))}"
+            named.append(
+                f"a value finds no way in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
+            )
         left += max(lacks, 0) or int(edge.routed and not found.length[e])
     names = [str(r.kind) for r in registers(problem)]
     pes = [r.pe for r in registers(problem)]

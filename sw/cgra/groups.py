@@ -35,12 +35,18 @@ def partition(fabric: Fabric, threshold: int, variant: int = 0) -> Groups:
         first = next(iter(free))
         group = [first]
         del free[first]
-        near = [pe for pe in free if hops[first, pe] <= threshold]
-        while near:
-            best = min(near, key=lambda pe: (int(hops[pe, group].max()), int(hops[pe, group].sum())))
+        near = np.array([pe for pe in free if hops[first, pe] <= threshold], dtype=np.int64)
+        far = total = hops[first, near]
+        while len(near):
+            i = int(np.lexsort((total, far))[0])
+            best = int(near[i])
             group.append(best)
             del free[best]
-            near = [pe for pe in near if pe != best and hops[best, pe] <= threshold]
+            kept = hops[best, near] <= threshold
+            kept[i] = False
+            near = near[kept]
+            far = np.maximum(far[kept], hops[best, near])
+            total = total[kept] + hops[best, near]
         groups.append(tuple(sorted(group)))
     return tuple(groups)
 

@@ -1,4 +1,4 @@
-"""Places operations in time and space at once: annealing of steps and PEs, counted in proposals.
+"""Places of operations in time and space: what they cost, changes to them, and first ones.
 
 Every PE has at most one operation per context at all times; dependences that are too short cost most, then
 hops, then the steps for which values wait.
@@ -6,22 +6,21 @@ hops, then the steps for which values wait.
 
 from __future__ import annotations
 
-import heapq
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from sw.cgra.compiled import NONE, ZERO, Array, below, compiled, generator, inner, unit
+from sw.cgra.compiled import NONE, ZERO, Array, below, compiled, generator, inner
 from sw.cgra.problem import Arrays, Problem
 
 
 class Weights(NamedTuple):
-    """What a step too short, a hop and a step of waiting cost."""
+    """What a step too short, a hop, a step of waiting and a use of a link beyond one cost."""
 
     short: float = 6.0
     hop: float = 0.3
     hold: float = 0.05
+    over: float = 1.0
 
 
 class Spots(NamedTuple):
@@ -37,11 +36,11 @@ class Spots(NamedTuple):
 
 
 @inner
-def _edge_cost(f: Arrays, e: int, spots: Spots, w: Weights) -> float:
+def edge_cost(f: Arrays, e: int, spots: Spots, w: Weights) -> float:
     """The cost of one edge."""
     u, v = f.source[e], f.target[e]
     steps = spots.step[v] - spots.step[u] + f.wait[e]
-    hops = f.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 0
+    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 0
     spare = steps - max(1, hops)
     if spare < 0:
         return float(-spare * w.short + hops * w.hop)
@@ -49,13 +48,13 @@ def _edge_cost(f: Arrays, e: int, spots: Spots, w: Weights) -> float:
 
 
 @inner
-def _node_cost(f: Arrays, n: int, other: int, spots: Spots, w: Weights) -> float:
+def node_cost(f: Arrays, n: int, other: int, spots: Spots, w: Weights) -> float:
     """The cost of the edges at a node, without those that join it to `other`."""
     total = 0.0
     for i in range(f.at[n], f.at[n + 1]):
         e = f.edges[i]
         if f.source[e] != other and f.target[e] != other:
-            total += _edge_cost(f, e, spots, w)
+            total += edge_cost(f, e, spots, w)
     return total
 
 
@@ -85,18 +84,18 @@ def propose(f: Arrays, n: int, rng: Array, spots: Spots) -> tuple[int, int]:
     anywhere = e < 0 and below(rng, 4) == 0
     for _ in range(4):
         if anywhere:
-            p = below(rng, f.pes)
+            p = below(rng, f.on.pes)
         else:
-            p = f.near[f.near_at[at] + below(rng, f.near_at[at + 1] - f.near_at[at])]
+            p = f.on.near[f.on.near_at[at] + below(rng, f.on.near_at[at + 1] - f.on.near_at[at])]
             if e < 0 and below(rng, 2) == 0:
-                p = f.near[f.near_at[p] + below(rng, f.near_at[p + 1] - f.near_at[p])]
+                p = f.on.near[f.on.near_at[p] + below(rng, f.on.near_at[p + 1] - f.on.near_at[p])]
         if f.allowed[n, p]:
             break
     if not f.allowed[n, p]:
         p = spots.pe[n]
-    if e >= 0 and below(rng, 2) == 0 and f.distance[at, p] < f.pes:
+    if e >= 0 and below(rng, 2) == 0 and f.on.distance[at, p] < f.on.pes:
         # As soon, or as late, as the value allows.
-        hops = max(1, f.distance[at, p]) if f.routed[e] else 1
+        hops = max(1, f.on.distance[at, p]) if f.routed[e] else 1
         other = spots.step[f.source[e] + f.target[e] - n]
         t = other + (hops - f.wait[e] if f.target[e] == n else f.wait[e] - hops)
     return min(max(t, f.low[n]), f.high[n]), p
@@ -114,45 +113,37 @@ def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, 
     return m, step, step >= 0
 
 
-@compiled
-def anneal(f: Arrays, rng: Array, spots: Spots, w: Weights, proposals: int, hot: float, cold: float) -> float:
-    """Anneal in place from temperature `hot` to `cold`; gives the cost at the end."""
-    nodes = spots.step.shape[0]
-    heat, factor = hot, math.exp(math.log(cold / hot) / max(1, proposals))
-    for _ in range(proposals):
-        heat *= factor
-        n = below(rng, nodes)
-        t, p = propose(f, n, rng, spots)
-        t0, p0 = spots.step[n], spots.pe[n]
-        m, s, possible = partner(f, n, t, p, spots)
-        if not possible or (t == t0 and p == p0):
-            continue
-        before = _node_cost(f, n, NONE, spots, w)
-        s0 = ZERO
-        if m >= 0:
-            before += _node_cost(f, m, n, spots, w)
-            s0 = spots.step[m]
-            spots.step[m], spots.pe[m] = s, p0
-        spots.step[n], spots.pe[n] = t, p
-        after = _node_cost(f, n, NONE, spots, w)
-        if m >= 0:
-            after += _node_cost(f, m, n, spots, w)
-        if after <= before or unit(rng) < math.exp((before - after) / heat):
-            spots.taken[p0, t0 % f.ii] = m
-            spots.taken[p, t % f.ii] = n
-        else:
-            spots.step[n], spots.pe[n] = t0, p0
-            if m >= 0:
-                spots.step[m], spots.pe[m] = s0, p
-    total = 0.0
-    for e in range(f.source.shape[0]):
-        total += _edge_cost(f, e, spots, w)
-    return total
+class Scarce(NamedTuple):
+    """Sets of PEs that some nodes cannot do without: `inside[k, p]`, PE p is in set k; `bound[k, n]`, node n
+    executes nowhere else. `spare[k]` are its slots beyond those that such nodes without a place need.
+    """
+
+    inside: Array
+    bound: Array
+    spare: Array
+
+
+def scarce(problem: Problem) -> Scarce:
+    """All sets of PEs that are the choice of some node, but the whole fabric; no node has a place."""
+    rows = np.unique(problem.allowed, axis=0)
+    rows = rows[~rows.all(axis=1)]
+    bound = np.array([~(problem.allowed & ~row).any(axis=1) for row in rows], dtype=np.bool_)
+    bound = bound.reshape(len(rows), problem.size)
+    return Scarce(rows, bound, rows.sum(axis=1) * problem.ii - bound.sum(axis=1))
+
+
+@inner
+def _kept(scarce: Scarce, n: int, p: int) -> bool:
+    """Whether a slot of PE p is kept for nodes that have fewer choices than node n."""
+    for k in range(scarce.spare.shape[0]):
+        if scarce.inside[k, p] and not scarce.bound[k, n] and scarce.spare[k] <= 0:
+            return True
+    return False
 
 
 @compiled
 def _construct(
-    f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, w: Weights, placed: Array
+    f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, w: Weights, placed: Array, kept: Scarce
 ) -> None:
     """Put the nodes, in this order, where the edges to those that have a place cost least.
 
@@ -161,10 +152,10 @@ def _construct(
     for n in order:
         best = np.inf
         step, pe = ZERO, NONE
-        shift = below(rng, f.pes)
-        for i in range(f.pes):
-            p = (i + shift) % f.pes
-            if not f.allowed[n, p]:
+        shift = below(rng, f.on.pes)
+        for i in range(f.on.pes):
+            p = (i + shift) % f.on.pes
+            if not f.allowed[n, p] or _kept(kept, n, p):
                 continue
             spots.pe[n] = p
             for t in range(f.low[n], f.high[n] + 1):
@@ -175,7 +166,7 @@ def _construct(
                 for j in range(f.at[n], f.at[n + 1]):
                     e = f.edges[j]
                     if placed[f.source[e] + f.target[e] - n] or f.source[e] == f.target[e]:
-                        cost += _edge_cost(f, e, spots, w)
+                        cost += edge_cost(f, e, spots, w)
                     if cost >= best:
                         break
                 if cost < best:
@@ -184,13 +175,25 @@ def _construct(
             spots.step[n], spots.pe[n] = step, pe
             spots.taken[pe, step % f.ii] = n
             placed[n] = True
+            for k in range(kept.spare.shape[0]):
+                if kept.inside[k, pe] and not kept.bound[k, n]:
+                    kept.spare[k] -= 1
 
 
-def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots | None:
+class NoPlaceError(Exception):
+    """An operation finds no PE that is free in the steps that it may have."""
+
+    def __init__(self, problem: Problem, n: int) -> None:
+        node, pes = problem.graph.nodes[n], int(problem.allowed[n].sum())
+        steps = f"{problem.low[n]} to {problem.high[n]}"
+        super().__init__(f"no free PEs: {node} may run on {pes}, in steps {steps}")
+
+
+def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots:
     """Operations one after the other where those that have a place draw them to.
 
-    `far` says by operation and PE how unwelcome a PE is. None where the PEs of all contexts cannot hold the
-    operations.
+    `far` says by operation and PE how unwelcome a PE is. Raises `NoPlaceError` where the PEs of all contexts
+    cannot hold the operations.
     """
     ii, size, pes = problem.ii, problem.size, problem.fabric.size
     rng = np.random.default_rng(seed)
@@ -201,37 +204,19 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
     )
     far = np.zeros((size, pes)) if far is None else far.astype(np.float64)
     placed = np.zeros(size, dtype=np.bool_)
-    _construct(problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, Weights(), placed)
+    _construct(
+        problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, Weights(), placed,
+        scarce(problem),
+    )  # fmt: skip
     for n in np.flatnonzero(~placed):
         if not _settle(problem, spots, int(n), rng.permutation(np.flatnonzero(problem.allowed[n])), set()):
-            return None
+            raise NoPlaceError(problem, int(n))
     return spots
 
 
 def _order(problem: Problem, rng: np.random.Generator) -> Array:
-    """Nodes such that each follows others that it exchanges values with, those with most of these first."""
-    f, size = problem.arrays, problem.size
-    choices = problem.allowed.sum(axis=1)
-    rank = np.lexsort((rng.random(size), problem.low, choices))
-    number = np.empty(size, dtype=np.int64)
-    number[rank] = np.arange(size)
-    joined = np.zeros(size, dtype=np.int64)
-    heap = [(0, int(number[n]), n) for n in range(size)]
-    heapq.heapify(heap)
-    done = np.zeros(size, dtype=np.bool_)
-    order: list[int] = []
-    while heap:
-        count, _, n = heapq.heappop(heap)
-        if done[n] or -count != joined[n]:
-            continue
-        done[n] = True
-        order.append(n)
-        for e in f.edges[f.at[n] : f.at[n + 1]]:
-            other = int(f.source[e] + f.target[e]) - n
-            if not done[other]:
-                joined[other] += 1
-                heapq.heappush(heap, (-int(joined[other]), int(number[other]), other))
-    return np.array(order, dtype=np.int64)
+    """The nodes that must start first come first, so few find both sides placed already."""
+    return np.lexsort((rng.random(problem.size), problem.low, problem.high)).astype(np.int64)
 
 
 def _steps(problem: Problem, n: int) -> range:

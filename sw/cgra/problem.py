@@ -19,23 +19,14 @@ from sw.dfg.schedule import windows
 
 
 class Arrays(NamedTuple):
-    """What the searches read of a problem and the resources of its fabric; see `Problem` and `Resources`.
+    """What the searches read of a problem, `on` the resources of its fabric; see `Problem`.
 
     `edges[at[n]:at[n + 1]]` are the edges at node n, `nets[net_at[n]:net_at[n + 1]]` the routed ones that
     leave it.
     """
 
     ii: int
-    pes: int
-    links: int
-    registers: int
-    head: Array
-    out_at: Array
-    out_links: Array
-    file_at: Array
-    distance: Array
-    near_at: Array
-    near: Array
+    on: Resources
     source: Array
     target: Array
     wait: Array
@@ -84,7 +75,6 @@ class Problem:
     @cached_property
     def arrays(self) -> Arrays:
         """The arrays for compiled searches."""
-        r = self.resources
         at: list[list[int]] = [[] for _ in range(self.size)]
         nets: list[list[int]] = [[] for _ in range(self.size)]
         for e, (source, target) in enumerate(zip(self.source, self.target, strict=True)):
@@ -94,9 +84,8 @@ class Problem:
             if self.routed[e]:
                 nets[source].append(e)
         return Arrays(
-            self.ii, r.pes, r.links, r.registers, r.head, r.out_at, r.out_links, r.file_at, r.distance,
-            r.near_at, r.near, self.source, self.target, self.wait, self.routed, self.latency, self.allowed,
-            self.low, self.high, *_offsets(at), *_offsets(nets),
+            self.ii, self.resources, self.source, self.target, self.wait, self.routed, self.latency,
+            self.allowed, self.low, self.high, *_offsets(at), *_offsets(nets),
         )  # fmt: skip
 
     @cached_property

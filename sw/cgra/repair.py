@@ -32,14 +32,14 @@ def _bad(f: Arrays, r: Routes, step: Array, e: int) -> bool:
     if r.length[e] == 0:
         return True
     start = step[f.source[e]] + f.latency[f.source[e]] - 1
-    wide = f.links + f.pes
+    wide = f.on.links + f.on.pes
     for k in range(1, r.length[e] + 1):
         x = r.path[e, k]
         if r.used[x, (start + k) % f.ii] > 1:
             return True
         if x >= wide:
-            port = f.registers + f.head[x]
-            if r.used[port, (start + k - 1) % f.ii] > 1 or r.used[port + f.pes, (start + k) % f.ii] > 1:
+            port = f.on.registers + f.on.head[x]
+            if r.used[port, (start + k - 1) % f.ii] > 1 or r.used[port + f.on.pes, (start + k) % f.ii] > 1:
                 return True
     return False
 
@@ -60,7 +60,7 @@ def _gather(f: Arrays, n: int, mark: Array, stamp: int, list_: Array, count: int
 def _lacks(f: Arrays, r: Routes, spots: Spots, e: int) -> int:
     """Steps that an edge is too short, one more where its user is not reached."""
     u, v = f.source[e], f.target[e]
-    hops = f.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
+    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
     lacks = max(0, max(1, hops) - (spots.step[v] - spots.step[u] + f.wait[e]))
     return int(lacks + (1 if f.routed[e] and r.length[e] == 0 else 0))
 

@@ -18,8 +18,9 @@ from sw.cgra.problem import Arrays, Problem
 LINK, RESULT, FILE, PORT = 1.0, 0.35, 0.3, 0.06
 #: By how much the price of an overuse grows per round, in that place and everywhere.
 PAST, GROWTH = 0.4, 1.15
-#: Registers and steps that a search looks at before a user counts as not reached.
-MOST_STEPS = 1000
+#: Registers and steps that a search looks at before a user counts as not reached: at least, and per step
+#: of a way that is longer than most.
+MOST_STEPS, PER_STEP, LONG = 1000, 50, 40
 
 
 class Routes(NamedTuple):
@@ -92,11 +93,11 @@ def scratch(problem: Problem) -> Scratch:
 @inner
 def base(f: Arrays, resource: int) -> float:
     """The price of a resource that nothing else uses."""
-    if resource < f.links:
+    if resource < f.on.links:
         return LINK
-    if resource < f.links + f.pes:
+    if resource < f.on.links + f.on.pes:
         return RESULT
-    return FILE if resource < f.registers else PORT
+    return FILE if resource < f.on.registers else PORT
 
 
 @inner
@@ -117,22 +118,22 @@ def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) 
     for k in range(1, r.length[e] + 1):
         x = r.path[e, k]
         context = (start + k) % f.ii
-        if x >= f.links + f.pes and s.tree[k, x] != stamp and x != before:
-            take(f, r, f.registers + f.head[x], (start + k - 1) % f.ii, sign)
-        if before >= f.links + f.pes and x != before and s.read[k - 1, before] != stamp:
+        if x >= f.on.links + f.on.pes and s.tree[k, x] != stamp and x != before:
+            take(f, r, f.on.registers + f.on.head[x], (start + k - 1) % f.ii, sign)
+        if before >= f.on.links + f.on.pes and x != before and s.read[k - 1, before] != stamp:
             s.read[k - 1, before] = stamp
-            take(f, r, f.registers + f.pes + f.head[before], (start + k - 1) % f.ii, sign)
+            take(f, r, f.on.registers + f.on.pes + f.on.head[before], (start + k - 1) % f.ii, sign)
         if s.tree[k, x] != stamp:
             s.tree[k, x] = stamp
             s.root[k, x] = before
-            s.members[s.count[0]] = k * f.registers + x
+            s.members[s.count[0]] = k * f.on.registers + x
             s.count[0] += 1
             take(f, r, x, context, sign)
         before = x
     k = r.length[e]
-    if before >= f.links + f.pes and s.read[k, before] != stamp:
+    if before >= f.on.links + f.on.pes and s.read[k, before] != stamp:
         s.read[k, before] = stamp
-        take(f, r, f.registers + f.pes + f.head[before], (start + k) % f.ii, sign)
+        take(f, r, f.on.registers + f.on.pes + f.on.head[before], (start + k) % f.ii, sign)
 
 
 @inner
@@ -226,18 +227,18 @@ def _relax(
     end: int,
 ) -> int:
     """Reach register y in layer k from register x (-1: the operation); x == y == -2: it is in the tree."""
-    hops = f.distance[f.head[y], goal]
+    hops = f.on.distance[f.on.head[y], goal]
     if hops > end - k:
         return size
-    stored = y >= f.links + f.pes
+    stored = y >= f.on.links + f.on.pes
     if s.tree[k, y] != s.stamp[0]:
         cost += _price(f, r, y, (start + k) % f.ii)
         if stored and x != y:
-            cost += _price(f, r, f.registers + f.head[y], (start + k - 1) % f.ii)
+            cost += _price(f, r, f.on.registers + f.on.head[y], (start + k - 1) % f.ii)
     elif x != y or cost > 0.0:
         return size
     if stored and k == end and s.read[k, y] != s.stamp[0]:
-        cost += _price(f, r, f.registers + f.pes + f.head[y], (start + k) % f.ii)
+        cost += _price(f, r, f.on.registers + f.on.pes + f.on.head[y], (start + k) % f.ii)
     if s.seen[k, y] == s.stamp[1] and s.cost[k, y] <= cost:
         return size
     if k > f.ii and s.tree[k, y] != s.stamp[0] and _meets(f, s, x, k, y):
@@ -247,7 +248,7 @@ def _relax(
     s.back[k, y] = x
     # What is left costs at least this; of equals the one that is nearest to the end comes first.
     key = cost + _ahead(f, hops, end - k) - 1e-6 * k
-    return _push(s, size, key, k * f.registers + y)
+    return _push(s, size, key, k * f.on.registers + y)
 
 
 @inner
@@ -255,41 +256,41 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end
     """The register in which the value arrives at the least price, or -1 (A* over registers and steps)."""
     s.stamp[1] += 1
     size = ZERO
-    wide = f.links + f.pes
+    wide = f.on.links + f.on.pes
     for i in range(s.count[0]):
-        k, x = s.members[i] // f.registers, s.members[i] % f.registers
+        k, x = s.members[i] // f.on.registers, s.members[i] % f.on.registers
         if k <= end:
             size = _relax(f, r, s, size, x, k, x, 0.0, start, goal, end)
     cost, x, k, at = 0.0, NONE, ZERO, p
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_STEPS if end <= LONG else PER_STEP * end):
         # The operation itself comes first: as if in a layer 0.
         if k == end:
             return int(x)
         if k > 0 and x >= wide and s.read[k, x] != s.stamp[0]:
-            cost_read = cost + _price(f, r, f.registers + f.pes + at, (start + k) % f.ii)
+            cost_read = cost + _price(f, r, f.on.registers + f.on.pes + at, (start + k) % f.ii)
         else:
             cost_read = cost
-        outs = f.out_at[at + 1] - f.out_at[at]
-        files = f.file_at[at + 1] - f.file_at[at] if x < f.links else 0
+        outs = f.on.out_at[at + 1] - f.on.out_at[at]
+        files = f.on.file_at[at + 1] - f.on.file_at[at] if x < f.on.links else 0
         for i in range(1 + outs + files):
             if i == 0:
-                y = f.links + at if k == 0 else x
+                y = f.on.links + at if k == 0 else x
             elif i <= outs:
-                y = f.out_links[f.out_at[at] + i - 1]
+                y = f.on.out_links[f.on.out_at[at] + i - 1]
             else:
-                y = f.file_at[at] + i - 1 - outs
-            paid = cost_read if y < f.links and y != x else cost
+                y = f.on.file_at[at] + i - 1 - outs
+            paid = cost_read if y < f.on.links and y != x else cost
             size = _relax(f, r, s, size, x, k + 1, y, paid, start, goal, end)
         while True:
             if size == 0:
                 return -1
             key, state = s.keys[0], s.states[0]
             size = _pop(s, size)
-            k, x = state // f.registers, state % f.registers
+            k, x = state // f.on.registers, state % f.on.registers
             cost = s.cost[k, x]
-            at = f.head[x]
+            at = f.on.head[x]
             # Older entries of a state that was reached at a lower price since are left out.
-            if key <= cost + _ahead(f, f.distance[at, goal], end - k):
+            if key <= cost + _ahead(f, f.on.distance[at, goal], end - k):
                 break
     return -1
 
@@ -307,7 +308,7 @@ def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) 
         e = f.nets[i]
         v = f.target[e]
         steps = step[v] - step[n] + f.wait[e]
-        if steps < max(1, f.distance[pe[n], pe[v]]) or steps >= r.path.shape[1]:
+        if steps < max(1, f.on.distance[pe[n], pe[v]]) or steps >= r.path.shape[1]:
             r.length[e] = 0
             missing += 1
         else:
@@ -345,7 +346,7 @@ def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: 
                 if turn > 0:
                     rip_up(f, r, s, n, step[n] + f.latency[n] - 1)
                 missing += route_net(f, r, s, n, step, pe)
-        if missing > 0 or r.over[0] == 0:
+        if r.over[0] == 0:
             return turn
         for x in range(r.used.shape[0]):
             for c in range(f.ii):

@@ -12,19 +12,19 @@ from sw.cgra.attempt import Effort, Try, finish, place_flat
 from sw.cgra.bounds import bound
 from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
+from sw.cgra.exact import INFEASIBLE, decidable, decide
 from sw.cgra.legal import prepare
 from sw.cgra.levels import place_levels
 from sw.cgra.mapping import Mapping
+from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
 from sw.dfg.graph import Graph
 from sw.dfg.recurrence import MII
 
-#: By how much longer than the shortest an iteration may be, in IIs, by number of the attempt.
-_EXTRA = (2, 4, 1, 3)
+#: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
+_EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
 #: PEs from which on groups guide the placement.
 _LEVELS_FROM = 36
-#: How many times more than flat places groups may leave before an effort at an II goes on without them.
-_WORSE = 2
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,10 @@ def map_graph(
     """Map a graph with the least II that is found within the budget.
 
     The first effort goes upwards from the MII until an II succeeds; every greater effort tries smaller ones
-    from there downwards until one fails; nothing is tried twice. Where the MII is not reached, the fabric
-    without its last row or column is tried, so that a larger mesh is never worse than a smaller one inside
-    of it. Equal seeds and budgets give equal results; `timeout` in seconds only cuts off.
+    from there downwards until one fails; nothing is tried twice. Every effort is made on the fabric without
+    its last row or column too, and so on inside of that, for the IIs that are still smaller, so that a larger
+    mesh is never worse than a smaller one inside of it. Small graphs are decided by a constraint program
+    after the first effort. Equal seeds and budgets give equal results; `timeout` in seconds only cuts off.
     `flat` leaves the groups of PEs out: they only add attempts, so they make no result worse.
     Raises `InputError` where an operation finds no PE.
     """
@@ -124,7 +125,7 @@ def map_graph(
     end = None if timeout is None else began + timeout
     search = _Search(graph, fabric, least, seed, flat, budget or Budget(), end, report)
     found = search.run()
-    minimal = found is not None and found.ii == least.value
+    minimal = found is not None and search.refuted >= set(range(least.value, found.ii))
     return Outcome(
         found,
         graph,
@@ -141,7 +142,10 @@ def map_graph(
 
 @dataclass
 class _Search:
-    """The ladder for one graph and fabric, and what was tried so far."""
+    """The ladder for one graph and fabric, and what was tried so far.
+
+    `part` is the same search on a smaller fabric inside; `refuted` are the IIs that are proved infeasible.
+    """
 
     graph: Graph
     fabric: Fabric
@@ -152,74 +156,106 @@ class _Search:
     end: float | None
     report: Callable[[Event], None] | None
     attempts: list[Attempt] = field(default_factory=list)
-    done: set[tuple[int, int]] = field(default_factory=set)
+    done: set[tuple[int, str, int]] = field(default_factory=set)
+    refuted: set[int] = field(default_factory=set)
+    part: _Search | None = None
 
     def late(self) -> bool:
         """Whether the time is up."""
         return self.end is not None and time.perf_counter() > self.end
 
     def run(self) -> Mapping | None:
-        """All efforts, then the smaller fabric."""
+        """All efforts, the least first."""
         best: Mapping | None = None
+        self.part = self.inside()
         for effort in range(len(self.budget.efforts)):
-            if best is None:
-                best = self.upwards(effort)
-            while best is not None and best.ii > self.least.value and not self.late():
-                found = self.rung(best.ii - 1, effort)
-                if found is None:
-                    break
-                best = found
-            if self.late() or (best is not None and best.ii == self.least.value):
-                return best
-        return self.inside(best)
+            best = self.step(effort, best)
+        return best
 
-    def upwards(self, effort: int) -> Mapping | None:
-        """The first II that an effort reaches, with steps that grow."""
+    def step(self, effort: int, best: Mapping | None) -> Mapping | None:
+        """One effort in every way, here and on smaller fabrics; gives what is better than `best`, or that."""
+        groups = not self.flat and self.fabric.size >= _LEVELS_FROM
+        for stage in ("groups", "flat") if groups else ("flat",):
+            best = self.climb(stage, effort, best)
+        if effort == 0:
+            best = self.decide(best)
+        if self.part is None or not self.part.open(best):
+            return best
+        part, made = self.part.fabric, len(self.part.attempts)
+        found = self.part.step(effort, best)
+        for attempt in self.part.attempts[made:]:
+            inner = attempt.stage if "x" in attempt.stage else f"{attempt.stage} {part.rows}x{part.cols}"
+            self.attempts.append(replace(attempt, stage=inner))
+        return best if found is None or found is best else embed(found, self.fabric)
+
+    def open(self, best: Mapping | None) -> bool:
+        """Whether there is time, and an II below that of `best` may exist."""
+        least = max(self.refuted, default=0) + 1
+        return not self.late() and max(least, self.least.value) < self.below(best)
+
+    def below(self, best: Mapping | None) -> int:
+        """The II that is not to be reached again."""
+        return best.ii if best else self.fabric.contexts + 1
+
+    def climb(self, stage: str, effort: int, best: Mapping | None) -> Mapping | None:
+        """The first II from the MII on that an effort reaches, with steps that grow; then smaller ones.
+
+        Greater efforts only try smaller ones than what was found.
+        """
         ii, tried = self.least.value, 0
-        while ii <= self.fabric.contexts and not self.late():
-            found = self.rung(ii, effort)
+        upwards = effort == 0 or best is None
+        while upwards and self.open(best) and ii < self.below(best):
+            found = self.rung(ii, stage, effort)
             if found is not None:
-                return found
+                best = found
+                break
             tried += 1
             ii += 1 + tried // 4
-        return None
+        while best is not None and self.open(best):
+            found = self.rung(best.ii - 1, stage, effort)
+            if found is None:
+                break
+            best = found
+        return best
 
-    def rung(self, ii: int, effort: int) -> Mapping | None:
+    def decide(self, best: Mapping | None) -> Mapping | None:
+        """Small graphs as a whole, from the MII on: a mapping, or a proof that none exists."""
+        ii = self.least.value
+        while self.open(best) and ii < self.below(best):
+            p = problem(self.graph, self.fabric, ii)
+            if not decidable(p):
+                break
+            if self.report:
+                self.report(Event(ii, "program", 0))
+            found = decide(p, None if self.end is None else self.end - time.perf_counter())
+            right = isinstance(found, Mapping) and not check(found)
+            why = "" if right else found if isinstance(found, str) else "the mapping is wrong"
+            left = 0 if right else p.size
+            self.attempts.append(Attempt(ii, "program", 0, 0, left, why, 0, 0))
+            if isinstance(found, Mapping) and right:
+                return found
+            if found != INFEASIBLE:
+                break
+            self.refuted.add(ii)
+            ii += 1
+        return best
+
+    def rung(self, ii: int, stage: str, effort: int) -> Mapping | None:
         """All attempts of one effort at one II that were not made before; equal ones would end alike."""
-        if (ii, effort) in self.done:
+        if (ii, stage, effort) in self.done or ii in self.refuted:
             return None
         count, _ = self.budget.efforts[effort]
         hopeless = 2 + self.budget.hopeless * len(self.graph.nodes)
         for number in range(count):
-            left = []
-            for stage in self.stages(ii, effort):
-                if self.late():
-                    return None
-                found = self.attempt(ii, stage, effort, number)
-                if found.mapping is not None:
-                    return found.mapping
-                left.append(found.left)
-            if min(left) > hopeless:
+            if self.late():
+                return None
+            found = self.attempt(ii, stage, effort, number)
+            if found.mapping is not None:
+                return found.mapping
+            if found.left > hopeless:
                 break
-        self.done.add((ii, effort))
+        self.done.add((ii, stage, effort))
         return None
-
-    def stages(self, ii: int, effort: int) -> tuple[str, ...]:
-        """The ways of placement that come next, first the one that left less so far.
-
-        Every attempt that is made without groups is made with groups allowed too, so these never make a
-        result worse. Groups that twice left much more than flat places are left out of an effort.
-        """
-        if self.flat or self.fabric.size < _LEVELS_FROM:
-            return ("flat",)
-        here = [a for a in self.attempts if (a.ii, a.effort) == (ii, effort)]
-        groups, flat = (
-            [a.left for a in here or self.attempts[-2:] if a.stage == stage] for stage in ("groups", "flat")
-        )
-        if min(groups, default=0) <= min(flat, default=0):
-            return ("groups", "flat")
-        out = len(here) > 2 and min(groups) > _WORSE * min(flat)
-        return ("flat",) if out else ("flat", "groups")
 
     def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
         """One attempt, recorded. A mapping that is not right has failed."""
@@ -227,34 +263,34 @@ class _Search:
         turn = number + effort
         if self.report:
             self.report(Event(ii, stage, number))
-        p = problem(self.graph, self.fabric, ii, _EXTRA[turn % len(_EXTRA)] * ii, turn)
+        extra = _EXTRA[stage]
+        p = problem(self.graph, self.fabric, ii, extra[turn % len(extra)] * ii, turn)
         seed = (self.seed, ii, effort, number)
         place = place_levels if stage == "groups" else place_flat
-        spots, proposals = place(p, seed, work, self.late)
-        found = finish(p, spots, seed, work, self.late) if spots else Try(None, p.size, "no free PEs")
+        proposals = 0
+        try:
+            spots, proposals = place(p, seed, work, self.late)
+            found = finish(p, spots, seed, work, self.late)
+        except NoPlaceError as error:
+            found = Try(None, p.size, str(error))
         if found.mapping is not None and (wrong := check(found.mapping)):
             found = replace(found, mapping=None, left=len(wrong), why=f"the mapping is wrong: {wrong[0]}")
         done = Attempt(ii, stage, effort, number, found.left, found.why, proposals, found.moves)
         self.attempts.append(done)
         return found
 
-    def inside(self, best: Mapping | None) -> Mapping | None:
-        """The same search on a smaller fabric, where that can be better than what was found."""
+    def inside(self) -> _Search | None:
+        """The same search on the fabric without its last row or column, and so on inside of that."""
         part = smaller(self.fabric)
         if part is None:
-            return best
+            return None
         try:
             least = bound(self.graph, part)
         except InputError:
-            return best
-        if least.value >= (best.ii if best else self.fabric.contexts + 1):
-            return best
-        search = replace(self, fabric=part, least=least, attempts=[], done=set())
-        found = search.run()
-        self.attempts += [replace(a, stage=f"{a.stage} {part.rows}x{part.cols}") for a in search.attempts]
-        if found is None or (best is not None and best.ii <= found.ii):
-            return best
-        return embed(found, self.fabric)
+            return None
+        search = replace(self, fabric=part, least=least, attempts=[], done=set(), refuted=set(), part=None)
+        search.part = search.inside()
+        return search
 
     def refused(self, found: Mapping | None) -> tuple[Refused, ...]:
         """The smaller IIs that were tried without success, each with its most successful attempt."""
@@ -265,7 +301,10 @@ class _Search:
         result = []
         for ii, made in sorted(tried.items()):
             proposals, moves = sum(a.proposals for a in made), sum(a.moves for a in made)
-            best = min(made, key=lambda a: a.left)
+            best = min(made, key=lambda a: (a.stage.startswith("program"), a.left))
+            if ii in self.refuted:
+                result.append(Refused(ii, f"{INFEASIBLE}; the best attempt left: {best.why}"))
+                continue
             work = f"{proposals} proposals and {moves} routed moves"
             result.append(Refused(ii, f"not found within {work}; {best.why}"))
         return tuple(result)

@@ -1,11 +1,174 @@
-"""What operators ask of the views that they read: copies where one cannot be loaded as it lies."""
+"""What operators ask of the views that they read: copies where one cannot be loaded as it lies.
+
+Patches can be loaded of images whose rows and channels lie multiples of the port's word apart. A tensor of
+such images has padding behind its rows (`pitches`), or, where that would be in somebody's way, a copy has.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
 from hw.config import MachineConfig
-from sw.network.network import Network
+from sw.compile.images import follows_of, joined, plain, product_of, spread
+from sw.compile.writer import row_compatible
+from sw.layout import round_up
+from sw.network.expression import Operand
+from sw.network.host import HostOperator
+from sw.network.network import (
+    Elementwise,
+    Epilogue,
+    ImageConvolution,
+    MatrixProduct,
+    Network,
+    Operator,
+    Tensor,
+    View,
+    dense,
+    whole,
+)
 
 
 def legal(network: Network, config: MachineConfig) -> Network:
-    """The network with copies where they are needed."""
-    return network
+    """The network with copies where they are needed, and convolutions that are products as products."""
+    copied = _Copies(network, config).network()
+    padded = pitches(copied, config)
+    operators = tuple(
+        (product_of(o, padded) or o) if isinstance(o, ImageConvolution) else o for o in copied.operators
+    )
+    return dataclasses.replace(copied, operators=operators)
+
+
+def pitches(network: Network, config: MachineConfig) -> dict[str, int]:
+    """Bytes between the rows of tensors with padding: the images that patches are loaded of."""
+    found = {}
+    for o in network.operators:
+        if isinstance(o, ImageConvolution) and not plain(o) and not _aligned(o.x, config):
+            tensor = network.tensors[o.x.tensor]
+            size = np.dtype(tensor.element).itemsize
+            found[tensor.name] = round_up(tensor.shape[-1] * size, config.load_b_bytes)
+    return found
+
+
+def _aligned(view: View, config: MachineConfig) -> bool:
+    """Whether patches can be loaded of images in a tensor without padding."""
+    _, row, channel = spread(view)
+    whole_rows = row == 0 or channel % row == 0
+    return row % config.load_b_bytes == 0 and channel % config.load_b_bytes == 0 and whole_rows
+
+
+class _Copies:
+    """The operators of a network one by one, with copies before and behind them."""
+
+    def __init__(self, network: Network, config: MachineConfig) -> None:
+        self.source, self.config = network, config
+        self.tensors = dict(network.tensors)
+        self.operators: list[Operator] = []
+        self.uses: dict[str, list[tuple[Operator, View]]] = {}
+        for operator in network.operators:
+            for view in (*operator.inputs, operator.output):
+                self.uses.setdefault(view.tensor, []).append((operator, view))
+
+    def network(self) -> Network:
+        """All of it."""
+        for operator in self.source.operators:
+            if isinstance(operator, ImageConvolution):
+                self._convolution(operator)
+            else:
+                self.operators.append(operator)
+        return dataclasses.replace(self.source, tensors=self.tensors, operators=tuple(self.operators))
+
+    def _convolution(self, o: ImageConvolution) -> None:
+        x = o.x if plain(o) or self._loadable(o.x) else self._copy(o, o.x, "images")
+        w = o.w if _contiguous(o.w) else self._copy(o, o.w, "weights")
+        made = dataclasses.replace(o, x=x, w=w)
+        if o.epilogue is not None:
+            operands = tuple(
+                v if self._operand(v) else self._copy(o, v, f"operand {i + 1}")
+                for i, v in enumerate(o.epilogue.operands)
+            )
+            made = dataclasses.replace(made, epilogue=Epilogue(o.epilogue.value, operands))
+        if self._result(o.output):
+            self.operators.append(made)
+            return
+        held = self._tensor(f"{o.name}, result", o.output)
+        self.operators.append(dataclasses.replace(made, output=whole(held)))
+        self._moved(o, o.output, whole(held))
+
+    def _loadable(self, view: View) -> bool:
+        """Whether patches can be loaded of a view, padding behind the rows of its tensor given."""
+        if view.strides[3] != 1 and view.shape[3] > 1:
+            return False
+        if _aligned(view, self.config):
+            return True
+        tensor = self.source.tensors[view.tensor]
+        rows, row, channel = tensor.shape[-1], *spread(view)[1:]
+        if row % rows or channel % rows or (row and channel % row):
+            return False
+        return self._pads(view.tensor)
+
+    def _pads(self, name: str) -> bool:
+        """Whether all who touch a tensor can do with padding behind its rows."""
+        row = self.source.tensors[name].shape[-1]
+        return all(_pads(o, view, row) for o, view in self.uses[name])
+
+    def _operand(self, view: View) -> bool:
+        """Whether tiles of an operand of an epilogue can be loaded."""
+        return follows_of(view) is not None
+
+    def _result(self, view: View) -> bool:
+        """Whether tiles of a result can be stored."""
+        flat = joined(view)
+        return flat is not None and (flat.strides[-1] == 1 or flat.shape[-1] == 1)
+
+    def _copy(self, o: ImageConvolution, view: View, what: str) -> View:
+        """The elements of a view in a tensor of their own."""
+        constant = self.source.tensors[view.tensor].constant
+        tensor = self._tensor(f"{o.name}, {what}", view)
+        if constant is not None:
+            tensor = dataclasses.replace(tensor, constant=np.ascontiguousarray(view.of(constant)))
+            self.tensors[tensor.name] = tensor
+        else:
+            self._moved(o, whole(tensor), view)
+        return whole(tensor)
+
+    def _tensor(self, name: str, view: View) -> Tensor:
+        while name in self.tensors:
+            name += "'"
+        tensor = Tensor(name, view.shape, self.source.tensors[view.tensor].element)
+        self.tensors[name] = tensor
+        return tensor
+
+    def _moved(self, o: ImageConvolution, target: View, source: View) -> None:
+        self.operators.append(Elementwise(f"{o.name}, copy", "Copy", o.nodes, target, Operand(0), (source,)))
+
+
+def _pads(operator: Operator, view: View, row: int) -> bool:
+    """Whether an operator can do with padding behind the rows of a tensor that it sees so."""
+    match operator:
+        case HostOperator():
+            return True
+        case ImageConvolution():
+            # Operands of an epilogue: only whole images are loaded segment by segment.
+            images = view in (operator.x, operator.output)
+            return row_compatible(view, row) and (images or follows_of(view) == "full")
+        case Elementwise() | MatrixProduct():
+            # Rows of one element would be taken for neighbours.
+            return row > 1 and row_compatible(view, row)
+        case _:
+            return False
+
+
+def _contiguous(view: View) -> bool:
+    """Whether the weights of every output channel follow each other."""
+    return _same(view, dense(view.shape)[1:], 1)
+
+
+def _same(view: View, strides: tuple[int, ...], start: int) -> bool:
+    axes: Mapping[int, int] = dict(enumerate(strides, start))
+    return (
+        all(view.shape[a] == 1 or view.strides[a] == s for a, s in axes.items()) and math.prod(view.shape) > 0
+    )

@@ -7,7 +7,7 @@ serves; everything else is loaded as it lies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,12 +43,6 @@ class Segments:
     def width(self) -> int:
         """Elements of a row that are computed."""
         return self.length * self.count
-
-    def access(self, key: int | str, access: Access) -> Access:
-        """An operand (or the result) with the gaps that it has."""
-        if access.follows != "full":
-            return access
-        return replace(access, segment_gap=self.between(key) > 0, row_gap=self.behind(key) > 0)
 
     def between(self, key: int | str) -> int:
         """Elements that are skipped behind a segment."""

@@ -11,10 +11,12 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Nest, extent_of
 from sw.compile import elementwise
+from sw.compile.convolutions import convolution_part
 from sw.compile.launches import Area, Grid
 from sw.compile.matrices import batches, matrices, nest, problem_of
 from sw.compile.memory import Home
 from sw.compile.operands import Fetch, Source, Tiles, fetches, records, room, source
+from sw.compile.pools import pool_part
 from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
 from sw.compile.rows import row_part
 from sw.compile.tile_launches import Batches, Launches
@@ -26,7 +28,7 @@ from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.kernels.pool import way
 from sw.network.layernorm import LayerNormalisation
-from sw.network.network import Elementwise, MatrixProduct, Operator, Tensor, View
+from sw.network.network import Elementwise, ImageConvolution, MatrixProduct, Operator, Tensor, View
 from sw.network.pool import Pool
 from sw.network.softmax import Softmax
 from sw.problem import Product
@@ -186,11 +188,15 @@ def part(operator: Operator, homes: Homes, config: MachineConfig, room_bytes: in
     match operator:
         case MatrixProduct():
             return product_part(operator, homes, config, room_bytes)
+        case ImageConvolution():
+            return convolution_part(operator, homes, config, room_bytes)
         case Elementwise():
             return elementwise_part(operator, homes, config, room_bytes)
         case Softmax() | LayerNormalisation():
             return row_part(operator, homes, config, room_bytes)
         case Pool() if way(operator) == "rows":
             return row_part(operator, homes, config, room_bytes)
+        case Pool():
+            return pool_part(operator, homes, config, room_bytes)
         case _:
             raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")

@@ -125,6 +125,10 @@ class ProductEmitter(Emitter):
         """Where the present inner tile starts in a view [..., m, n]."""
         return self.tiles.walk(view, self.batches.get(key, {}))
 
+    def across(self, columns: Expr) -> Expr:
+        """What launches count the columns of the present inner tile in."""
+        return columns
+
     def finish(self) -> list[Statement]:
         """A launch and its store, or a store of the sums."""
         rows, columns, there = self.parted(self.stored)
@@ -135,7 +139,7 @@ class ProductEmitter(Emitter):
                 self.tiles,
                 self.batches,
                 self.views["c"],
-                (rows, columns),
+                (rows, self.across(columns)),
                 count(self.stored) % HALVES,
                 there,
                 sums,

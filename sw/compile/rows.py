@@ -18,6 +18,7 @@ from sw.ir.program import Region, Statement
 from sw.kernels import layernorm, pool, softmax
 from sw.kernels.configuration import Configured, configure
 from sw.kernels.rows import RECORD, Pass, RowTile, Span, pitch
+from sw.layout import round_up
 from sw.network.layernorm import LayerNormalisation
 from sw.network.network import Operator, Tensor, View, whole
 from sw.network.pool import Pool
@@ -27,14 +28,16 @@ from sw.tiled.forms import count, size
 
 #: Places that take turns, where there is more than one tile.
 HALVES = 2
+#: Most bytes of a row that is loaded or stored.
+LONGEST = (1 << 16) - 1
 
 
 @dataclass(frozen=True)
 class RowPart:
     """An operator on rows.
 
-    `views` are input and output, [..., rows, columns]; results are `bytes` bytes per row. `constants` are
-    loaded once. `make` gives the launches of a tile, for where the constants lie.
+    `views` are input and output, [..., rows, columns]; results are one byte per row (`narrow`), or rows
+    `apart` bytes apart. `constants` are loaded once. `make` gives the launches of a tile for where they lie.
     """
 
     operator: Operator
@@ -43,7 +46,8 @@ class RowPart:
     loops: tuple[Loop, ...]
     rows: int
     columns: int
-    bytes: int
+    narrow: bool
+    apart: int
     fill: int
     constants: Tensor | None
     make: Callable[[RowTile, int], Sequence[Pass]]
@@ -68,39 +72,27 @@ class RowPart:
             constants = scratch.take(home.size)
             view = whole(home.tensor)
             made.append(writer.load_c(view, Walk((), {}), 1, 0, home.row, constants, home.size))
-        width = pitch(self.columns)
-        x = scratch.take(self.places * self.rows * width)
-        records = out.take(self.places * self.rows * RECORD)
-        result = out.take(self.places * _aligned(self.rows * self.bytes, out.alignment))
         turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
-        source = self.views[0]
-        total = source.shape[-2]
+
+        def place(area: Area, bytes_: int) -> Expr:
+            step = round_up(bytes_, area.alignment)
+            return turn * step + area.take(self.places * step)
+
+        width, total = pitch(self.columns), self.views[0].shape[-2]
         tiles = Tiles(self.loops, self.rows, self.columns, width, total, self.columns, {DOWN: 1}, {})
         rows = size(self.loops, DOWN, total, self.rows)
         tile = RowTile(
             rows,
             self.columns,
-            turn * (self.rows * width) + x,
-            turn * (self.rows * RECORD) + records,
-            turn * _aligned(self.rows * self.bytes, out.alignment) + result,
+            place(scratch, self.rows * width),
+            place(out, self.rows * RECORD),
+            place(out, self.rows * (1 if self.narrow else self.apart)),
+            self.apart,
         )
         if self.loops:
             grid.forget()
-        walk = tiles.walk(source, self.batches[0])
-        fill = (width - self.columns, self.fill)
-        body: list[Statement] = [
-            writer.load_c(source, walk, rows, source.strides[-2], self.columns, tile.x, width, None, fill)
-        ]
-        for one, configured in zip(self.make(tile, constants), self.configured, strict=True):
-            body.append(
-                grid.launch(
-                    configured,
-                    one.iterations,
-                    one.scalars,
-                    [_region(writer, s) for s in one.reads],
-                    [_region(writer, s) for s in one.writes],
-                )
-            )
+        body = [self._load(writer, tiles, rows, tile)]
+        body += launches(writer, grid, self.make(tile, constants), self.configured)
         body.append(self._store(writer, tiles, rows, tile))
         for level in reversed(self.loops):
             body = [loop(level, body)]
@@ -108,18 +100,44 @@ class RowPart:
             grid.forget()
         return made + body
 
+    def _load(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
+        """The rows with their padding; all as one where there is none."""
+        source, columns, width = self.views[0], self.columns, pitch(self.columns)
+        walk, step = tiles.walk(source, self.batches[0]), source.strides[-2]
+        home = writer.home(source.tensor)
+        if width == step == columns and home.dense and self.rows * columns <= LONGEST:
+            region = writer.region(source, walk, rows, step, columns)
+            return writer.load_c(source, walk, 1, 0, rows * columns, tile.x, width, region=region)
+        fill = (width - columns, self.fill)
+        return writer.load_c(source, walk, rows, step, columns, tile.x, width, None, fill)
+
     def _store(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
-        """The results: rows, or one byte of each."""
-        target = self.views[1]
-        walk = tiles.walk(target, self.batches[1])
-        if self.bytes == 1:
-            return writer.store_out(target, walk, 1, 0, rows, tile.out, self.rows)
-        step = target.strides[-2]
-        return writer.store_out(target, walk, rows, step, self.columns, tile.out, self.bytes)
+        """The results: one byte of each row, or rows, all as one where these are no words of the port."""
+        target, unit = self.views[1], writer.config.store_bytes
+        walk, step = tiles.walk(target, self.batches[1]), target.strides[-2]
+        if self.narrow:
+            region = writer.run(target.tensor, walk, rows)
+            return writer.store_out(target, walk, 1, 0, rows, tile.out, unit, region=region)
+        if self.apart % unit:
+            region = writer.region(target, walk, rows, step, self.columns)
+            return writer.store_out(target, walk, 1, 0, rows * step, tile.out, unit, region=region)
+        return writer.store_out(target, walk, rows, step, self.columns, tile.out, self.apart)
 
 
-def _aligned(size: int, alignment: int) -> int:
-    return -(-size // alignment) * alignment
+def launches(
+    writer: Writer, grid: Grid, passes: Sequence[Pass], configured: Sequence[Configured]
+) -> list[Statement]:
+    """The launches of a tile, one after the other."""
+    return [
+        grid.launch(
+            own,
+            one.iterations,
+            one.scalars,
+            [_region(writer, s) for s in one.reads],
+            [_region(writer, s) for s in one.writes],
+        )
+        for one, own in zip(passes, configured, strict=True)
+    ]
 
 
 def _region(writer: Writer, span: Span) -> Region:
@@ -140,22 +158,26 @@ def row_part(
     source, target, columns = _views(operator)
     made = canonical((source, target), homes, fixed=1)
     source, target = made.views
-    per_row = 1 if isinstance(operator, Pool) else pitch(columns)
+    narrow = isinstance(operator, Pool)
+    total = source.shape[-2]
     if columns > 1 and source.strides[-1] != 1:
         raise InputError(f"{operator.name}: rows must be contiguous, elements of {source.tensor!r} lie apart")
-    if per_row > 1 and columns > 1 and target.strides[-1] != 1:
-        raise InputError(f"{operator.name}: rows of the result must be contiguous")
+    length, step = (total, target.strides[-2]) if narrow else (columns, target.strides[-1])
+    if length > 1 and step != 1:
+        raise InputError(
+            f"{operator.name}: results must be contiguous, elements of {target.tensor!r} lie apart"
+        )
+    apart = _apart(columns, target, homes[target.tensor], config)
     constants = None
     if isinstance(operator, LayerNormalisation):
         words = layernorm.parameters(operator)
         constants = Tensor(f"{operator.name}, parameters", words.shape, "int32", words)
     make = _passes(operator)
-    kernels = [p.kernel for p in make(RowTile(1, columns, 0, 0, 0), 0)]
+    kernels = [p.kernel for p in make(RowTile(1, columns, 0, 0, 0, apart), 0)]
     configured = tuple(configure(k, config) for k in kernels)
-    held = sum(_aligned(4 * len(words), 128) for words in {c.words for c in configured})
-    held += 0 if constants is None else _aligned(4 * constants.elements, 128)
-    total = source.shape[-2]
-    rows = _rows(operator, total, columns, per_row, config, room, held)
+    held = sum(round_up(4 * len(words), 128) for words in {c.words for c in configured})
+    held += 0 if constants is None else round_up(4 * constants.elements, 128)
+    rows = _rows(operator, total, columns, 1 if narrow else apart, config, room, held)
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
     batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
     if rows < total:
@@ -171,12 +193,20 @@ def row_part(
         tuple(loops),
         rows,
         columns,
-        per_row,
+        narrow,
+        apart,
         0 if zeros else least,
         constants,
         make,
         configured,
     )
+
+
+def _apart(columns: int, target: View, home: Home, config: MachineConfig) -> int:
+    """Bytes from the results of a row to the next: words of the port, unless a tile is stored as one row."""
+    width = pitch(columns)
+    together = home.dense and target.strides[-2] == columns == width
+    return width if together else round_up(width, config.store_bytes)
 
 
 def _views(operator: Softmax | LayerNormalisation | Pool) -> tuple[View, View, int]:
@@ -212,7 +242,9 @@ def _rows(
     unit = config.store_bytes
 
     def holds(rows: int, places: int) -> bool:
-        results = _aligned(rows * per_row, max(16, unit))
+        results = round_up(rows * per_row, max(16, unit))
+        if per_row % unit and results > LONGEST:
+            return False
         inside = held + places * rows * width + 256 <= room
         return inside and places * (rows * RECORD + results) + 256 <= config.out_bytes
 

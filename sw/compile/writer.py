@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
 from sw.arrangement import Loop
 from sw.compile.memory import Home, MemoryPlan
-from sw.ir.expression import Const, Expr, Op, const, fold
+from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.network.network import View
 from sw.tiled.forms import linear
@@ -40,15 +41,23 @@ def loop(level: Loop, body: Sequence[Statement]) -> For:
 
 @dataclass(frozen=True)
 class Walk:
-    """Where something starts in a tensor: an element, and how many each loop moves on."""
+    """Where something starts in a tensor: an element, what loops move on, and multiples of numbers."""
 
     loops: tuple[Loop, ...]
     steps: Mapping[str, int]
     start: int = 0
+    further: tuple[tuple[Expr, int], ...] = ()
 
     def moved(self, steps: Mapping[str, int], loops: Sequence[Loop]) -> Walk:
         """The same inside more loops."""
-        return Walk((*self.loops, *loops), {**self.steps, **steps}, self.start)
+        return dataclasses.replace(self, loops=(*self.loops, *loops), steps={**self.steps, **steps})
+
+    def counted(self, unit: Callable[[int], int]) -> Expr:
+        """The place, where so many elements count as `unit` of them."""
+        found = linear(self.loops, {n: unit(s) for n, s in self.steps.items()}, unit(self.start))
+        for number, elements in self.further:
+            found = found + number * unit(elements)
+        return found
 
 
 @dataclass
@@ -84,16 +93,17 @@ class Writer:
     def address(self, name: str, walk: Walk) -> Expr:
         """The address of an element."""
         home = self.home(name)
-        steps = {n: home.offset(s) for n, s in walk.steps.items()}
-        return linear(walk.loops, steps, home.address + home.offset(walk.start))
+        return walk.counted(home.offset) + home.address
 
     def region(self, view: View, walk: Walk, rows: Expr | int, row_step: int, columns: Expr | int) -> Region:
         """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
         home = self.home(view.tensor)
         if not row_compatible(view, home.row) or (row_step % home.row and rows != Const(1) and rows != 1):
             return self.whole(view.tensor)
-        row = linear(walk.loops, {n: s // home.row for n, s in walk.steps.items()}, walk.start // home.row)
-        column = linear(walk.loops, {n: s % home.row for n, s in walk.steps.items()}, walk.start % home.row)
+        if view.shape[-1] > home.row:
+            return self.run(view.tensor, walk, columns) if rows in (1, Const(1)) else self.whole(view.tensor)
+        row = walk.counted(lambda elements: elements // home.row)
+        column = walk.counted(lambda elements: elements % home.row)
         apart = row_step // home.row
         count: Expr | int = rows
         if apart > 1:
@@ -102,13 +112,16 @@ class Writer:
             count = 1
         return Region(self.names[view.tensor], (interval(row, count), interval(column, columns)))
 
-    def flat(self, name: str, start: Expr, length: Expr | int, unit: int) -> Region:
-        """Successive elements, where start and length are multiples of `unit`."""
+    def run(self, name: str, walk: Walk, number: Expr | int, unit: int = 1) -> Region:
+        """`number` times `unit` successive elements: rows of the tensor, or all of it."""
         home = self.home(name)
-        if unit % home.row:
+        steps = (walk.start, *walk.steps.values(), *(e for _, e in walk.further))
+        if isinstance(number, int):
+            number, unit = 1, number * unit
+        if any(s % home.row for s in (*steps, unit)):
             return self.whole(name)
-        first, count = fold(Op.DIV, start, home.row), fold(Op.DIV, length, home.row)
-        return Region(self.names[name], (interval(first, count), interval(0, home.row)))
+        first = walk.counted(lambda elements: elements // home.row)
+        return Region(self.names[name], (interval(first, number * (unit // home.row)), interval(0, home.row)))
 
     def whole(self, name: str) -> Region:
         """All of a tensor."""
@@ -143,14 +156,16 @@ class Writer:
         target: Expr | int,
         pitch: int,
         when: Expr | None = None,
-        fill: tuple[int, int] = (0, 0),
+        fill: tuple[Expr | int, int] = (0, 0),
+        below: Expr | int = 0,
+        region: Region | None = None,
     ) -> Instruction:
         """Rows of a view into the scratchpad, `pitch` bytes apart there.
 
-        `fill`: how many bytes follow each row, and their value.
+        `fill`: how many bytes follow each row, and their value; so many rows `below` the last consist of it.
         """
         home = self.home(view.tensor)
-        source = self.region(view, walk, rows, row_step, columns)
+        source = region or self.region(view, walk, rows, row_step, columns)
         operands = {
             "memory": self.address(view.tensor, walk),
             "target": target,
@@ -159,9 +174,11 @@ class Writer:
             "load_stride": home.offset(row_step),
             "load_pitch": pitch,
         }
-        if fill[0]:
+        if fill[0] or below:
             operands |= {"load_pad_inner": fill[0], "load_fill": fill[1] & 0xFF}
-        size = (rows - 1) * pitch + columns * home.itemsize + fill[0]
+        if below:
+            operands["load_pad_outer"] = below
+        size = (rows + below - 1) * pitch + columns * home.itemsize + fill[0]
         return Instruction(
             self.label("LC"),
             "load_c",

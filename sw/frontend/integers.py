@@ -34,6 +34,8 @@ _UNARY: dict[str, Callable[[Expression], Expression]] = {
     "Sign": lambda x: apply("sub", apply("gt", x, 0), apply("lt", x, 0)),
     "BitwiseNot": lambda x: apply("xor", x, -1),
 }
+#: Operators whose results the type of their operands holds.
+_WITHIN = ("Max", "Min", "Relu", "Clip", "Sign", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 
 
 def _operands(importer: Importer, node: Node) -> list[Stored]:
@@ -58,7 +60,8 @@ def _unary(importer: Importer, node: Node) -> Value:
 def _result(importer: Importer, node: Node, value: Expression, operands: list[Stored]) -> Stored:
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     element = operands[0].element
-    return importer.elementwise(node, wrapped(value, element), [x.view for x in operands], shape, element)
+    value = value if node.op in _WITHIN else wrapped(value, element)
+    return importer.elementwise(node, value, [x.view for x in operands], shape, element)
 
 
 def _clip(importer: Importer, node: Node) -> Value:

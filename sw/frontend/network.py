@@ -17,8 +17,8 @@ from sw.frontend.node import Node
 from sw.frontend.patterns import recognised
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.network.fuse import fused, with_tensor
-from sw.network.host import run_node
-from sw.network.network import Network, Tensor, whole
+from sw.network.host import HostOperator, run_node
+from sw.network.network import Network, Operator, Tensor, whole
 
 _COMMON: dict[str, Handler] = (
     shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | rows.HANDLERS
@@ -49,9 +49,23 @@ def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Netwo
         for old, new in ((name, inner), (instead, name)):
             operators = [with_tensor(operator, old, new) for operator in operators]
             tensors[new] = dataclasses.replace(tensors.pop(old), name=new)
-    return fused(
-        Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, importer.ranges)
-    )
+    ranges = importer.ranges
+    network = Network(model.name, tensors, tuple(operators), tuple(model.inputs), model.outputs, ranges)
+    return _edges_outside(fused(network))
+
+
+def _edges_outside(network: Network) -> Network:
+    """Quantisation of inputs comes first and dequantisation of outputs last: the machine works in between."""
+    read = {view.tensor for operator in network.operators for view in operator.inputs}
+
+    def place(operator: Operator) -> int:
+        if not (isinstance(operator, HostOperator) and operator.edge):
+            return 1
+        if operator.op == "QuantizeLinear":
+            return 0
+        return 1 if operator.output.tensor in read else 2
+
+    return dataclasses.replace(network, operators=tuple(sorted(network.operators, key=place)))
 
 
 def _import(importer: Importer, node: Node) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.fabric import Fabric
 from hw.fabric.bitstream import encode
 from hw.fabric.layout import PATCHES
+from hw.fabric.operations import Unit
+from sw.cgra.bounds import bound
 from sw.cgra.encode import configuration
+from sw.cgra.legal import prepare
 from sw.cgra.mapping import Mapping
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
@@ -91,6 +97,30 @@ def fits(kernel: GridKernel) -> bool:
     return patches(graph_of(kernel)) <= PATCHES
 
 
+def _mapped(graph: Graph, fabric: Fabric, seed: int) -> mappings.Found:
+    """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
+    counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
+    if counts:
+        least = bound(prepare(graph, fabric), fabric).value
+        few = _with_tables(fabric, sum(-(-count // least) for count in counts.values()))
+        if few != fabric:
+            with contextlib.suppress(InputError):
+                found = mappings.find(graph, few, seed)
+                if found.mapping.ii == least:
+                    return replace(found, mapping=replace(found.mapping, fabric=fabric))
+    return mappings.find(graph, fabric, seed)
+
+
+def _with_tables(fabric: Fabric, number: int) -> Fabric:
+    """The fabric with table memories in so many PEs only."""
+    without = set(fabric.having(Unit.TABLE)[number:])
+    kinds = tuple(
+        replace(kind, units=kind.units - {Unit.TABLE}, table_words=0) if pe in without else kind
+        for pe, kind in enumerate(fabric.kinds)
+    )
+    return replace(fabric, kinds=kinds)
+
+
 @functools.lru_cache(maxsize=256)
 def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Configured:
     """The configuration of a kernel for a machine; equal kernels give equal words.
@@ -100,7 +130,7 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found = mappings.find(graph_of(kernel), config.cgra, seed)
+    found = _mapped(graph_of(kernel), config.cgra, seed)
     arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
     scalars = {name: i for i, name in enumerate(kernel.scalars)}
     words = encode(configuration(found.mapping, arrays, scalars))

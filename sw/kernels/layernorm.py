@@ -85,7 +85,7 @@ def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tup
             (state,),
         ),
         Pass(
-            results(operator.element),
+            results(operator.element, tile.gap > 0),
             tile.groups(_COPIES),
             {
                 "row": row,
@@ -99,6 +99,7 @@ def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tup
                 "least": low - operator.zero,
                 "most": high - operator.zero,
                 **packing(operator.zero, operator.result),
+                **({"next": 1 + tile.gap} if tile.gap else {}),
             },
             (tile.input, state, numbers),
             (tile.results,),
@@ -201,8 +202,8 @@ def roots() -> GridKernel:
 
 
 @functools.cache
-def results(element: str) -> GridKernel:
-    """All results, four to a word."""
+def results(element: str, gap: bool = False) -> GridKernel:
+    """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
     copies = range(_COPIES)
     inputs = tuple(Stream(f"a{i}", "scratch", element, i) for i in copies)
     constants = tuple(
@@ -219,11 +220,12 @@ def results(element: str) -> GridKernel:
     lines += [
         f"y0[y] = {packed([f't{i}' for i in copies])}",
         f"x = x + {_COPIES}",
-        "y = y + 1",
+        "y = y + (1 if left else next)" if gap else "y = y + 1",
         f"row = row if left else row + {RECORD_WORDS}",
         f"left = left - {_COPIES * _PARAMETERS} if left else last",
     ]
-    scalars = ("row", "x", "y", "left", "last", "end", "shift", "rounding", "least", "most", "bias", "sign")
+    scalars: tuple[str, ...] = ("row", "x", "y", "left", "last", "end", "shift", "rounding", "least", "most")
+    scalars += ("bias", "sign", *(["next"] * gap))
     return loop(
         f"layer_norm_results_{element}",
         (*inputs, *constants, _SLOPE, _START, Stream("y0", "out", "int32")),

@@ -58,8 +58,8 @@ class Pass:
 class RowTile:
     """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
 
-    `x` are the rows, `records` the rows' records, `out` the results; rows and results are `pitch` bytes
-    apart, all three start at multiples of 4.
+    `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
+    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4.
     """
 
     rows: Value
@@ -67,6 +67,7 @@ class RowTile:
     x: Value
     records: Value
     out: Value
+    apart: int = 0
 
     @property
     def pitch(self) -> int:
@@ -86,7 +87,12 @@ class RowTile:
     @property
     def results(self) -> Span:
         """The results."""
-        return Span("out", self.out, self.bytes)
+        return Span("out", self.out, times(self.rows, self.apart or self.pitch))
+
+    @property
+    def gap(self) -> int:
+        """Words between the results of a row and those of the next."""
+        return ((self.apart or self.pitch) - self.pitch) // 4
 
     @property
     def bytes(self) -> Value:

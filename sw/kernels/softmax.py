@@ -56,6 +56,8 @@ def passes(operator: Softmax, tile: RowTile) -> tuple[Pass, ...]:
     }
     packs = packing(operator.zero, operator.result)
     made = {"y": words(tile.out), "shift": operator.shift, "most": high - operator.zero, **packs}
+    if tile.gap:
+        made["next"] = _WORDS + tile.gap
     return (
         Pass(maxima(), groups, {**around, "flip": 0 if low else SIGNS}, (tile.input,), (state,)),
         Pass(
@@ -69,7 +71,13 @@ def passes(operator: Softmax, tile: RowTile) -> tuple[Pass, ...]:
             (state,),
             (state,),
         ),
-        Pass(results(operator.table), groups, {**around, "flip": unsigned, **made}, both, (tile.results,)),
+        Pass(
+            results(operator.table, tile.gap > 0),
+            groups,
+            {**around, "flip": unsigned, **made},
+            both,
+            (tile.results,),
+        ),
     )
 
 
@@ -178,16 +186,17 @@ def reciprocals() -> GridKernel:
 
 
 @functools.lru_cache(maxsize=64)
-def results(table: tuple[int, ...]) -> GridKernel:
-    """All results, four to a word."""
+def results(table: tuple[int, ...], gap: bool = False) -> GridKernel:
+    """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
     lines = ["greatest = top[row]", "multiplier = factor[row]"]
     for k in range(_WORDS):
         lines.append(f"p{k} = greatest - (a{k}[x] ^ flip)")
         found = [f"min(mul_shift_round_even(TABLE[{i}], multiplier, shift), most)" for i in _indices(f"p{k}")]
         lines.append(f"y{k}[y] = {packed(found)}")
-    lines += [f"x = x + {_WORDS}", f"y = y + {_WORDS}"]
+    step = f"({_WORDS} if left else next)" if gap else f"{_WORDS}"
+    lines += [f"x = x + {_WORDS}", f"y = y + {step}"]
     out = tuple(Stream(name, "out", "int32", 4 * i) for i, name in enumerate(numbered("y", _WORDS)))
-    scalars = ("row", "x", "y", "left", "last", "flip", "shift", "most", "bias", "sign")
+    scalars = ("row", "x", "y", "left", "last", "flip", "shift", "most", "bias", "sign", *(["next"] * gap))
     return loop(
         "softmax_results",
         (*_inputs(), _TOP, _FACTOR, *out),

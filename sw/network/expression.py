@@ -159,7 +159,7 @@ _MEANING: dict[str, Callable[..., Integers]] = {
     "ne": lambda a, b: (a != b).astype(np.int64),
     "min": np.minimum,
     "max": np.maximum,
-    "select": lambda c, a, b: np.where(c != 0, a, b),
+    "select": lambda c, a, b: np.asarray(np.where(c != 0, a, b), np.int64),
     "abs": lambda a: _wrapped(np.abs(a)),
     "clz": _leading_zeros,
     "mov": lambda a: a,

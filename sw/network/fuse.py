@@ -18,6 +18,7 @@ from sw.network.network import (
     Tensor,
     View,
 )
+from sw.network.requantise import apply, clamped
 from sw.network.views import covers, descending, repeats, reshaped, same_places, transposed
 
 #: Most operands, operations and tables of one operator; beyond, it stays two.
@@ -136,18 +137,20 @@ def _aligned(
     """The reader's output and operands with the axes of the producer's output."""
     if repeats(view) or view.elements != written.elements:
         return None
-    order = tuple(range(len(view.shape)))
-    if not same_places(view, written):
-        whole_read = covers(transposed(view, descending(view)), tensor.shape)
-        if not (whole_read and covers(written, tensor.shape)):
-            return None
-        order = descending(view)
+    if same_places(view, written):
+        return reader.output, {v: v for v in reader.operands}
+    # Both go through the whole tensor: their axes are brought into its order, then into the producer's.
+    order, back = descending(view), descending(written)
+    flat = transposed(written, back)
+    if not (covers(transposed(view, order), tensor.shape) and covers(flat, tensor.shape)):
+        return None
+    places = tuple(back.index(axis) for axis in range(len(back)))
     moved: dict[View, View] = {}
     for other in (reader.output, *reader.operands):
-        found = reshaped(transposed(other, order), written.shape)
+        found = reshaped(transposed(other, order), flat.shape)
         if found is None:
             return None
-        moved[other] = found
+        moved[other] = transposed(found, places)
     return moved[reader.output], moved
 
 
@@ -183,7 +186,34 @@ def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expr
         case Lookup(table, index):
             return Lookup(table, substitute(index, replacement))
         case Apply(operation, operands):
-            return Apply(operation, tuple(substitute(x, replacement) for x in operands))
+            return _joined(Apply(operation, tuple(substitute(x, replacement) for x in operands)))
+
+
+def _joined(value: Apply) -> Expression:
+    """A requantised value less its zero point, without adding that before."""
+    match value:
+        case Apply(
+            "sub",
+            (
+                Apply(
+                    "max",
+                    (
+                        Apply(
+                            "min",
+                            (
+                                Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))),
+                                Number(high),
+                            ),
+                        ),
+                        Number(low),
+                    ),
+                ),
+                Number(less),
+            ),
+        ) if low <= high:
+            # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+            return clamped(apply("add", scaled, zero - less), low - less, high - less)
+    return value
 
 
 def _small_enough(value: Expression, operands: Sequence[View]) -> bool:

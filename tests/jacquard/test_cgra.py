@@ -107,8 +107,9 @@ def test_a_wrong_result_is_told(jacquard: Any, quick: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "fabric"),
     [
-        ((), "mesh4x4"),
-        (("--grid", "2x3"), "mesh2x3"),
+        ((), "torus4x4"),
+        (("--set", "cgra=none"), "mesh4x4"),
+        (("--set", "cgra=none", "--grid", "2x3"), "mesh2x3"),
         (("--set", "cgra=mesh2x2"), "mesh2x2"),
         (("--set", "cgra=mesh2x2", "--fabric", "torus3x3"), "torus3x3"),
     ],

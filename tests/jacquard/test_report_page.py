@@ -26,12 +26,13 @@ from jacquard.report.html.data import Check, OperatorRow, RunReport, TensorRow
 from jacquard.report.html.from_kernel import kernel_report
 from jacquard.report.html.from_results import run_report
 from jacquard.report.html.memory import memory_map
+from jacquard.report.html.pages import write_report
 from jacquard.report.html.render import SCRIPTS, render, write
 from jacquard.report.html.roofline import points, roofline
 from sw.dfg.python import parse_kernel
 from sw.ir.parse import parse_program
 from tests.jacquard.conftest import Quick
-from tests.jacquard.report_pages import late, report
+from tests.jacquard.report_pages import late, report, results
 
 #: Elements without an end.
 VOID = {"meta", "link", "input", "img", "br"}
@@ -278,6 +279,12 @@ def test_a_tile_program() -> None:
     assert "the sequential execution" in page.sections["result"]
     assert made.tensors
     assert not made.tilings
+
+
+def test_the_page_of_a_run_is_a_file(tmp_path: Path) -> None:
+    found, settings = results()
+    write_report(found, "from a run", settings, tmp_path / "page.html")
+    assert "Proven" in Page((tmp_path / "page.html").read_text()).sections["result"]
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from sw.network.requantise import LIMITS
 from sw.patches import Axis
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_tile, spaces
 
-FACTORS, X = 1 << 13, 36
+FACTORS, X, OUT, SUMS = 1 << 13, 36, 20, 1 << 14
 
 
 def operator(
@@ -61,8 +61,8 @@ def tile_of(
         held["scratch"][X + c * plane + r * pitch :][: part.shape[2]] = part[c, r].view(np.uint8)
     factors = kernels.factor_words(made).reshape(-1, cols.outputs)[first : first + count]
     held["scratch"][FACTORS : FACTORS + factors.nbytes] = factors.reshape(-1).view(np.uint8)
-    tile = kernels.PoolTile(len(image), count, X, pitch, plane, 21, FACTORS)
-    return kernels.passes(made, tile), 21, len(image) * count * cols.outputs
+    tile = kernels.PoolTile(len(image), count, X, pitch, plane, OUT, FACTORS, sums=SUMS)
+    return kernels.passes(made, tile), OUT, len(image) * count * cols.outputs
 
 
 def check(made: Pool, rng: np.random.Generator, rows: tuple[int, int], fabric: str | None) -> None:
@@ -112,6 +112,32 @@ def test_large_windows_take_steps(kind: str) -> None:
         made = operator(1, rows, cols, kind, "uint8")
         assert kernels.way(made) == "steps"
         check(made, np.random.default_rng(3), (0, rows.outputs), None)
+
+
+@pytest.mark.parametrize("fabric", [None, "torus4x4", "mesh4x4"])
+@pytest.mark.parametrize("kind", ["max", "average"])
+@pytest.mark.parametrize("element", ["int8", "uint8"])
+def test_parts_of_columns_are_taken_four_at_a_time(element: str, kind: str, fabric: str | None) -> None:
+    for rows, cols in [(Axis(50, 50), Axis(12, 1)), (Axis(90, 40, 7, 0, 0, 2), Axis(4, 1))]:
+        made = operator(1, rows, cols, kind, element)
+        assert kernels.way(made) == "columns"
+        check(made, np.random.default_rng(9), (0, rows.outputs), fabric)
+
+
+def test_a_tile_may_be_a_part_of_the_columns() -> None:
+    made = operator(1, Axis(50, 50), Axis(12, 1), "average", "int8")
+    image = np.random.default_rng(1).integers(-128, 128, (1, 1, 50, 12)).astype(np.int8)
+    held = spaces()
+    held["scratch"][: 50 * 8] = image[0, 0, :, 4:].reshape(-1).view(np.uint8)
+    by_graph(kernels.passes(made, kernels.PoolTile(1, 1, 0, 8, 400, OUT, cols=8, sums=SUMS)), held)
+    assert np.array_equal(held["out"][OUT : OUT + 8].view(made.result), reference(made, image)[0, 0, 0, 4:])
+    made = operator(2, Axis(6, 3), Axis(12, 3), "max", "int8")
+    image = np.random.default_rng(2).integers(-128, 128, (1, 2, 6, 12)).astype(np.int8)
+    held["scratch"][:144] = image.reshape(-1).view(np.uint8)
+    by_graph(kernels.passes(made, kernels.PoolTile(2, 4, 3, 12, 72, OUT, cols=5)), held)
+    assert np.array_equal(
+        held["out"][OUT : OUT + 40].view(np.int8), reference(made, image)[0, :, :, 3:8].reshape(-1)
+    )
 
 
 @pytest.mark.parametrize("kind", ["max", "average"])

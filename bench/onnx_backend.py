@@ -1,0 +1,125 @@
+"""Runs the node cases of the official ONNX backend test suite on the RTL, as far as the machine has them.
+
+    python -m bench.onnx_backend [--hw PRESET] [--sim cpp|verilator|amaranth] [--match TEXT] [--reasons]
+
+Whole numbers must equal those of the suite, real numbers be as close as the suite asks, and every check of a
+run must hold. Cases that `jacquard.backend` refuses count as unsupported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import re
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bench.official_onnx import cases
+from cosim.backends import BACKENDS, simulator
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from jacquard.backend import imported, named, outputs
+from jacquard.network_run import CompiledModel, compile_model, run_model
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A data set of a case that was compiled: what it takes and what must come out."""
+
+    name: str
+    case: Any
+    model: CompiledModel
+    inputs: dict[str, np.ndarray]
+    wanted: Sequence[Any]
+
+
+def prepared(case: Any, config: MachineConfig) -> list[Ready]:
+    """The data sets of a case, compiled; raises `InputError` for what is not supported."""
+    found = []
+    for number, (inputs, wanted) in enumerate(case.data_sets):
+        if not all(isinstance(x, np.ndarray | np.generic) for x in (*inputs, *wanted)):
+            raise InputError("inputs and outputs must be tensors")
+        network, left = imported(case.model, named(case.model, list(inputs)))
+        model = compile_model(network, config)
+        found.append(Ready(f"{case.name} data set {number}", case, model, left, wanted))
+    return found
+
+
+def difference(ready: Ready, found: Sequence[np.ndarray]) -> str | None:
+    """How outputs differ from those of the suite."""
+    for got, wanted in zip(found, ready.wanted, strict=True):
+        want = np.asarray(wanted)
+        if got.dtype != want.dtype or got.shape != want.shape:
+            return f"{got.dtype} {list(got.shape)} instead of {want.dtype} {list(want.shape)}"
+        exact = want.dtype.kind in "iub"
+        near = {} if exact else {"rtol": ready.case.rtol, "atol": ready.case.atol, "equal_nan": True}
+        if not (np.array_equal(got, want) if exact else np.allclose(got, want, **near)):
+            return f"{int(np.sum(got != want))} of {want.size} values differ"
+    return None
+
+
+def select(config: MachineConfig, match: str = "") -> tuple[list[Ready], dict[str, str]]:
+    """Cases that are ready, and the reasons of those that are not by name."""
+    ready: list[Ready] = []
+    refused: dict[str, str] = {}
+    for case in cases(None):
+        if match not in case.name:
+            continue
+        try:
+            ready += prepared(case, config)
+        except InputError as error:
+            refused[case.name] = str(error)
+    return ready, refused
+
+
+def failures(ready: Sequence[Ready], config: MachineConfig, sim: str) -> dict[str, str]:
+    """What fails, by name."""
+    settings, machine = MemorySettings.of(config), simulator(config, sim)
+    found = {}
+    for r in ready:
+        try:
+            report = run_model(r.model, r.inputs, settings, lambda: machine, sim=sim)
+            wrong = difference(r, outputs(r.case.model, report))
+        except RuntimeError as error:
+            wrong = str(error)
+        if wrong is not None:
+            found[r.name] = wrong
+    return found
+
+
+def main() -> int:
+    """Command line; 1 when a case fails."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hw", default="test")
+    parser.add_argument("--sim", default="cpp", choices=BACKENDS)
+    parser.add_argument("--match", default="", help="only cases whose name holds this")
+    parser.add_argument("--reasons", action="store_true", help="count the reasons of what is not supported")
+    given = parser.parse_args()
+    config = load(given.hw)
+    with warnings.catch_warnings():
+        # The suite's cases and its reference overflow and divide by zero on purpose.
+        warnings.simplefilter("ignore")
+        ready, refused = select(config, given.match)
+        failed = failures(ready, config, given.sim) if ready else {}
+    for r in ready:
+        print(f"{r.name}: {'FAILS: ' + failed[r.name] if r.name in failed else 'passes'}")
+    if given.reasons:
+        kinds = collections.Counter(
+            re.sub(r"node \S+ |'[^']*'|\d+", "", why)[:90] for why in refused.values()
+        )
+        for why, count in kinds.most_common():
+            print(f"{count:5}  {why}")
+    print(f"passed {len(ready) - len(failed)}, unsupported {len(refused)}, failed {len(failed)}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

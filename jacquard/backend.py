@@ -1,0 +1,204 @@
+"""Jacquard as a backend of ONNX (`onnx.backend.base.Backend`): models on the RTL, checked as in every run.
+
+    from jacquard.backend import Backend
+    outputs = Backend.run_model(model, [a, b])
+
+Models are compiled for the machine that JACQUARD_HW names (a preset or file, `test` if it is not set) and run
+in the "cpp" simulator, which is built once and cached.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.backend import base
+
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from jacquard import network_run
+from jacquard.network_results import NetworkReport
+from jacquard.network_run import CompiledModel, compile_model
+from sw.frontend.network import import_model
+from sw.network.host import HostOperator
+from sw.network.network import Network
+
+#: The environment variable that names the machine, and the preset if it is not set.
+VARIABLE, PRESET = "JACQUARD_HW", "test"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def machine() -> MachineConfig:
+    """The machine that models run on."""
+    return load(os.environ.get(VARIABLE) or PRESET)
+
+
+def bindings(
+    proto: onnx.ModelProto, inputs: Arrays
+) -> Iterator[tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
+    """The model with more and more inputs made constants, and the inputs that are left.
+
+    The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
+    none is a constant, then all vectors and numbers but the first input, then all but the first input.
+    """
+    yield proto, dict(inputs)
+    names = list(inputs)[1:]
+    tried: list[list[str]] = [[]]
+    for chosen in ([n for n in names if inputs[n].ndim <= 1], names):
+        if chosen in tried:
+            continue
+        tried.append(chosen)
+        bound = onnx.ModelProto()
+        bound.CopyFrom(proto)
+        kept = [value for value in bound.graph.input if value.name not in chosen]
+        del bound.graph.input[:]
+        bound.graph.input.extend(kept)
+        bound.graph.initializer.extend(numpy_helper.from_array(inputs[n], n) for n in chosen)
+        yield bound, {n: a for n, a in inputs.items() if n not in chosen}
+
+
+def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:
+    """The network of a model for inputs, and those that it still takes; the host only serves the edges.
+
+    Raises `InputError` for what the machine cannot execute, and for models of which it executes nothing.
+    """
+    first: InputError | None = None
+    for bound, left in bindings(proto, inputs):
+        try:
+            network = import_model(bound)
+        except InputError as error:
+            first = first or error
+            continue
+        if all(isinstance(operator, HostOperator) for operator in network.operators):
+            raise InputError("the machine executes nothing of it, all is quantisation at its edges")
+        return network, left
+    assert first is not None
+    raise first
+
+
+def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
+    """Inputs in the model's order or by name, as arrays by name; raises `InputError` for a wrong number."""
+    held = {tensor.name for tensor in proto.graph.initializer}
+    names = [value.name for value in proto.graph.input if value.name not in held]
+    if isinstance(inputs, Mapping):
+        return {name: np.asarray(array) for name, array in inputs.items()}
+    arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if len(arrays) != len(names):
+        raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), not {len(arrays)}")
+    return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+
+
+def outputs(proto: onnx.ModelProto, report: NetworkReport) -> tuple[np.ndarray, ...]:
+    """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
+    if not report.proven:
+        first, wrong = report.first_divergence, report.first_wrong
+        said = first[1] if first is not None else wrong or report.rejected or report.unverified
+        raise RuntimeError(f"the run is not proven: {said}")
+    found = report.outputs()
+    return tuple(found[value.name] for value in proto.graph.output)
+
+
+class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
+    """A model that is ready to run; compiled when the values of its parameters are known."""
+
+    def __init__(self, proto: onnx.ModelProto, config: MachineConfig):
+        self.proto, self.config = proto, config
+        self._compiled: dict[bytes, CompiledModel] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs for inputs in the model's order, or by name.
+
+        Raises `InputError` for what cannot be compiled, and `RuntimeError` where a check does not hold.
+        """
+        network, left = imported(self.proto, named(self.proto, inputs))
+        held = (t.constant for t in network.tensors.values() if t.constant is not None)
+        key = b"".join(array.tobytes() for array in held)
+        if key not in self._compiled:
+            self._compiled[key] = compile_model(network, self.config)
+        settings = MemorySettings.of(self.config)
+        model = self._compiled[key]
+        report = network_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
+        return outputs(self.proto, report)
+
+
+class Backend(base.Backend):  # type: ignore[misc]  # as above
+    """Compiles and runs models on the RTL of one machine; nothing is left to the host but the edges."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the machine can execute the model; parameters that are inputs count as ones."""
+        try:
+            network, _ = imported(model, _ones(model))
+            compile_model(network, machine())
+        except InputError:
+            return False
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Rep:
+        """A model ready to run; raises `InputError` for a model that is not valid, or another device."""
+        if not cls.supports_device(device):
+            raise InputError(f"device must be CPU, not {device}")
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError as error:
+            raise InputError(f"not a valid ONNX model: {str(error).splitlines()[0]}") from None
+        return Rep(model, machine())
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `opset_version` says what it means."""
+        names = [name for name in node.input if name]
+        arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if len(arrays) != len(names):
+            raise InputError(f"the node takes {len(names)} inputs, not {len(arrays)}")
+        taken = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in zip(names, map(np.asarray, arrays), strict=True)
+        ]
+        made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        graph = helper.make_graph([node], "node", taken, made)
+        opset = helper.make_opsetid("", int(kwargs.get("opset_version", onnx.defs.onnx_opset_version())))
+        model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[opset]))
+        return cls.prepare(model, device).run(arrays)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """The simulated machine passes as CPU."""
+        return device.split(":")[0] == "CPU"
+
+
+def _ones(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Ones for every input; raises `InputError` for shapes that are not fixed."""
+    held = {tensor.name for tensor in proto.graph.initializer}
+    found = {}
+    for value in proto.graph.input:
+        if value.name in held:
+            continue
+        tensor = value.type.tensor_type
+        if any(not d.HasField("dim_value") for d in tensor.shape.dim):
+            raise InputError(f"input {value.name!r} must have a fixed shape")
+        kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        found[value.name] = np.ones([d.dim_value for d in tensor.shape.dim], kind)
+    return found
+
+
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+is_compatible = Backend.is_compatible
+supports_device = Backend.supports_device

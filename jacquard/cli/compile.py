@@ -1,0 +1,84 @@
+"""`jacquard compile`: a model as programs, images and plans in a directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from hw.errors import InputError
+from jacquard.cli.options import as_json, hardware, host, machine, note, print_json
+from jacquard.cli.programs import print_after
+
+
+@click.command("compile")
+@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@hardware
+@host
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="The directory, which is made; one of an earlier compilation is replaced.",
+)
+@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@as_json
+def command(
+    model: Path,
+    hw: str,
+    settings: tuple[str, ...],
+    allow_host: bool,
+    output: Path,
+    print_after_all: bool,
+    json_: bool,
+) -> int:
+    """Compile MODEL.onnx for a machine into a directory that `jacquard run DIR` runs and checks.
+
+    It holds the tiles of each operator, the sequential and the synchronised tile program, the programs of the
+    warps, the configurations of the grid, the memory map and all constants (docs/compile.md).
+    """
+    # The mapper takes time to import.
+    from jacquard import bundle
+    from jacquard.network_run import compile_model
+    from sw.frontend.network import import_model
+
+    config = machine(hw, settings)
+    bundle.check_target(output)
+    try:
+        network = import_model(model, allow_host=allow_host)
+        made = compile_model(network, config, print_after if print_after_all else None, note)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(str(model)) else f"{model}: {text}") from None
+    files = bundle.files(made, bundle.source_bytes(model), allow_host)
+    bundle.write(files, output)
+    rejected = [v for v in made.verdicts if not v.ok]
+    unverified = [k.name for p in made.programs for k in p.kernels if not k.verified]
+    if json_:
+        print_json(
+            {
+                "directory": str(output),
+                "files": {name: len(data) for name, data in files.items()},
+                "operators": [o.name for p in made.programs for o in p.operators],
+                "programs": [{str(w): len(words) for w, words in p.programs.items()} for p in made.programs],
+                "ii": [k.as_dict() for p in made.programs for k in p.kernels],
+                "checked": [v.as_dict() for v in made.verdicts],
+                "compile_seconds": dict(made.seconds),
+                "hw": config.hash,
+            }
+        )
+    else:
+        _print(output, files)
+    for verdict in rejected:
+        note(f"the checker does not accept the warps: {verdict.reason}")
+    for name in unverified:
+        note(f"configuration {name} does not mean its loop")
+    return 1 if rejected or unverified else 0
+
+
+def _print(output: Path, files: dict[str, bytes]) -> None:
+    """The files with their sizes."""
+    for name in sorted(files):
+        click.echo(f"{len(files[name]):>12,}  {output / name}")

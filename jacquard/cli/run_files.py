@@ -1,0 +1,107 @@
+"""The files of `jacquard run`: inputs, outputs, waves, trace, report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosim import trace as chrome
+from cosim.settings import MemorySettings
+from hw.errors import InputError
+from jacquard.files import atomic, check_writable, write_text
+from jacquard.results import Report
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a run reads from and writes to, as far as the user asked."""
+
+    inputs: Path | None
+    outputs: Path | None
+    waves: Path | None
+    trace: Path | None
+    report: Path | None
+
+    def check(self) -> None:
+        """Raise `InputError` where something cannot be written, before work is done for it."""
+        for path in (self.outputs, self.waves, self.trace, self.report):
+            if path is not None:
+                check_writable(path)
+
+
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name out of an .npz file. Raises `InputError`."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not a readable .npz file: it must be a ZIP archive of arrays")
+    found = {}
+    name = ""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                found[name] = arrays[name]
+    except Exception as error:
+        # Broken files raise errors of many unrelated types; of Python objects NumPy says to trust them.
+        why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
+        raise InputError(f"{path}: not a readable .npz file: {why}") from None
+    return found
+
+
+@contextlib.contextmanager
+def wave_file(path: Path | None) -> Iterator[str | None]:
+    """Where a simulator writes waves, a file that takes its name at the end."""
+    if path is None:
+        yield None
+    else:
+        with atomic(path.absolute()) as part:
+            try:
+                yield str(part)
+            except InputError as error:
+                raise InputError(str(error).replace(str(part), str(path))) from None
+
+
+def write(report: Report, files: Files, title: str, memory: MemorySettings) -> None:
+    """Write what was asked for."""
+    if files.outputs is not None:
+        arrays = report.outputs()
+        with atomic(files.outputs) as part, part.open("wb") as out:
+            np.savez(out, **arrays)  # type: ignore[arg-type]
+    if files.trace is not None:
+        write_text(files.trace, json.dumps(_trace(report)))
+    if files.report is not None:
+        write_page(report, title, memory, files.report)
+
+
+def write_page(report: Report, title: str, memory: MemorySettings, path: Path) -> None:
+    """The report as one HTML page."""
+    # Draws with libraries that take time to import.
+    from jacquard.network_results import NetworkReport
+    from jacquard.report.html import render
+    from jacquard.report.html.from_network import network_report
+    from jacquard.report.html.from_results import run_report
+
+    if isinstance(report, NetworkReport):
+        render.write(network_report(report, title, memory), path)
+    else:
+        render.write(run_report(report, title, memory), path)
+
+
+def _trace(report: Report) -> dict[str, Any]:
+    """The traces of all products in one document, each with processes of its own."""
+    whole: dict[str, Any] = {"traceEvents": []}
+    for number, result in enumerate(report.results):
+        name = result.name
+        outcomes = {f"{name} (model)": result.predicted, f"{name} (RTL)": result.observed}
+        part = chrome.document(result.job, outcomes)
+        for event in part["traceEvents"]:
+            event["pid"] += len(outcomes) * number
+        whole = part | {"traceEvents": whole["traceEvents"] + part["traceEvents"]}
+    return whole

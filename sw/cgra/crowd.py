@@ -1,0 +1,170 @@
+"""Anneals places by what their values take on the way: every value has a set way of least hops.
+
+A way starts as early as it can, so its uses of links are known without a search. Where no link has
+two values, the router finds these ways too; where some have, it has little left to negotiate.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from hw.fabric import Fabric
+from sw.cgra.compiled import NONE, ONE, ZERO, Array, below, compiled, inner, unit
+from sw.cgra.place import Spots, Weights, node_cost, partner, propose
+from sw.cgra.problem import Arrays, Problem
+from sw.cgra.resources import FAR, resources
+
+
+class Crowd(NamedTuple):
+    """What ways take: `first[p, q]` is the link that a value at PE p takes to PE q, `own[n, l]` how many ways
+    of node n's value go through link l, `used[l, c]` how many values have link l in context c.
+    """
+
+    first: Array
+    own: Array
+    used: Array
+
+
+@lru_cache(maxsize=8)
+def _first(fabric: Fabric) -> Array:
+    """The first link of a way of least hops from every PE to every other, -1 where there is none."""
+    hops = resources(fabric).distance
+    found = np.full(hops.shape, -1, dtype=np.int64)
+    goals = np.arange(fabric.size)
+    for pe, links in enumerate(fabric.outgoing):
+        ways = [
+            np.flatnonzero((hops[fabric.links[i].target] == hops[pe] - 1) & (hops[pe] < FAR)) for i in links
+        ]
+        count = np.zeros(fabric.size, dtype=np.int64)
+        for link, way in zip(links, ways, strict=True):
+            # Of two ways the one or the other, such that values from different PEs take different ones.
+            new = (count[way] == 0) | ((goals[way] + pe) % 2 == count[way] % 2)
+            found[pe, way[new]] = link
+            count[way] += 1
+    return found
+
+
+def crowd(problem: Problem) -> Crowd:
+    """No ways yet."""
+    links = len(problem.fabric.links)
+    return Crowd(
+        _first(problem.fabric),
+        np.zeros((problem.size, links), dtype=np.int32),
+        np.zeros((links, problem.ii), dtype=np.int32),
+    )
+
+
+@inner
+def _way(f: Arrays, c: Crowd, e: int, spots: Spots, sign: int) -> int:
+    """Take the way of edge e (sign 1) or give it back (-1); gives the change of uses beyond one."""
+    if not f.routed[e]:
+        return 0
+    u = f.source[e]
+    p, q, step = spots.pe[u], spots.pe[f.target[e]], spots.step[u] + f.latency[u] - 1
+    change = 0
+    while p != q:
+        link = c.first[p, q]
+        if link < 0:
+            break
+        step += 1
+        own = c.own[u, link]
+        c.own[u, link] = own + sign
+        if own == (0 if sign > 0 else 1):
+            context = step % f.ii
+            used = c.used[link, context]
+            c.used[link, context] = used + sign
+            change += sign if used >= (1 if sign > 0 else 2) else 0
+        p = f.on.head[link]
+    return change
+
+
+@inner
+def _ways(f: Arrays, c: Crowd, n: int, other: int, spots: Spots, sign: int) -> int:
+    """The same for all edges at a node, without those that join it to `other`."""
+    change = 0
+    for i in range(f.at[n], f.at[n + 1]):
+        e = f.edges[i]
+        if f.source[e] != other and f.target[e] != other:
+            change += _way(f, c, e, spots, sign)
+    return change
+
+
+@inner
+def _most(f: Arrays, n: int, spots: Spots) -> int:
+    """Links that the ways at a node take at most."""
+    total = 0
+    for i in range(f.at[n], f.at[n + 1]):
+        e = f.edges[i]
+        if f.routed[e]:
+            total += min(f.on.distance[spots.pe[f.source[e]], spots.pe[f.target[e]]], f.on.pes)
+    return total
+
+
+@compiled
+def spread(
+    f: Arrays, rng: Array, spots: Spots, c: Crowd, w: Weights, proposals: int, hot: float, cold: float
+) -> int:
+    """Anneal in place from temperature `hot` to `cold`; gives the uses of links beyond one at the end."""
+    nodes, over = spots.step.shape[0], w.over
+    c.own[:] = 0
+    c.used[:] = 0
+    total = ZERO
+    for e in range(f.source.shape[0]):
+        total += _way(f, c, e, spots, ONE)
+    heat, factor = hot, math.exp(math.log(cold / hot) / max(1, proposals))
+    for _ in range(proposals):
+        heat *= factor
+        n = below(rng, nodes)
+        t, p = propose(f, n, rng, spots)
+        t0, p0 = spots.step[n], spots.pe[n]
+        m, s, possible = partner(f, n, t, p, spots)
+        if not possible or (t == t0 and p == p0):
+            continue
+        limit = -heat * math.log(1.0 - unit(rng))
+        change = -node_cost(f, n, NONE, spots, w)
+        most = _most(f, n, spots)
+        s0 = ZERO
+        if m >= 0:
+            change -= node_cost(f, m, n, spots, w)
+            most += _most(f, m, spots)
+            s0 = spots.step[m]
+            spots.step[m], spots.pe[m] = s, p0
+        spots.step[n], spots.pe[n] = t, p
+        change += node_cost(f, n, NONE, spots, w)
+        if m >= 0:
+            change += node_cost(f, m, n, spots, w)
+        good = change - over * most <= limit
+        if good:
+            # Ways are given back as they were: in the old places.
+            spots.step[n], spots.pe[n] = t0, p0
+            if m >= 0:
+                spots.step[m], spots.pe[m] = s0, p
+            uses = _ways(f, c, n, NONE, spots, -ONE)
+            if m >= 0:
+                uses += _ways(f, c, m, n, spots, -ONE)
+                spots.step[m], spots.pe[m] = s, p0
+            spots.step[n], spots.pe[n] = t, p
+            uses += _ways(f, c, n, NONE, spots, ONE)
+            if m >= 0:
+                uses += _ways(f, c, m, n, spots, ONE)
+            good = change + over * uses <= limit
+            if good:
+                total += uses
+                spots.taken[p0, t0 % f.ii] = m
+                spots.taken[p, t % f.ii] = n
+                continue
+            _ways(f, c, n, NONE, spots, -ONE)
+            if m >= 0:
+                _ways(f, c, m, n, spots, -ONE)
+        spots.step[n], spots.pe[n] = t0, p0
+        if m >= 0:
+            spots.step[m], spots.pe[m] = s0, p
+        if change - over * most <= limit:
+            _ways(f, c, n, NONE, spots, ONE)
+            if m >= 0:
+                _ways(f, c, m, n, spots, ONE)
+    return int(total)

@@ -1,0 +1,259 @@
+"""Decides by a constraint program whether a small graph can be mapped with an II: a mapping, or a proof.
+
+The program is the whole of places, steps, registers and ports, so `INFEASIBLE` means that no mapping exists.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from hw.fabric import Fabric
+from sw.cgra.mapping import Hop, Mapping, Place, Register
+from sw.cgra.problem import Problem
+from sw.dfg.graph import HINT
+
+#: Values times steps from register to register beyond which no program is made.
+MOST_WAYS = 25_000
+#: Work of the solver, in its own units, which do not depend on the machine: about as many seconds.
+WORK = 4.0
+INFEASIBLE = "proved infeasible"
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A register in a context."""
+
+    register: Register
+    context: int
+
+
+@dataclass
+class _Fabric:
+    """The registers of all contexts, and from where each can take a value."""
+
+    nodes: list[_Node]
+    head: list[int]
+    arcs: list[tuple[int, int]]
+    into: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    out: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def __post_init__(self) -> None:
+        for i, (a, b) in enumerate(self.arcs):
+            self.out[a].append(i)
+            self.into[b].append(i)
+
+    def kept(self, arc: int) -> bool:
+        """Whether a value stays where it is."""
+        a, b = self.arcs[arc]
+        return self.nodes[a].register == self.nodes[b].register
+
+
+@lru_cache(maxsize=64)
+def _extended(fabric: Fabric, ii: int) -> _Fabric:
+    """The registers times the contexts. A file needs no more of them than there are contexts to write it."""
+    registers = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
+    registers += [Register("result", pe) for pe in range(fabric.size)]
+    registers += [
+        Register("register", pe, i)
+        for pe, kind in enumerate(fabric.kinds)
+        for i in range(min(kind.registers, ii))
+    ]
+    heads = [fabric.links[r.number].target if r.kind == "link" else r.pe for r in registers]
+    nodes = [_Node(r, k) for r in registers for k in range(ii)]
+    arcs = []
+    for x, before in enumerate(registers):
+        for y, after in enumerate(registers):
+            moves = after.kind != "result" and after.pe == heads[x]
+            moves = moves and (after.kind == "link" or before.kind == "link")
+            # With one context a value that stays would meet that of the next iteration.
+            if (moves and x != y) or (x == y and ii > 1):
+                arcs += [(x * ii + k, y * ii + (k + 1) % ii) for k in range(ii)]
+    return _Fabric(nodes, [heads[i // ii] for i in range(len(nodes))], arcs)
+
+
+@dataclass
+class _Program:
+    """The constraint program with its variables."""
+
+    problem: Problem
+    fabric: _Fabric
+    model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+
+    def __post_init__(self) -> None:
+        p, model, nodes = self.problem, self.model, range(len(self.fabric.nodes))
+        last = p.fabric.stages * p.ii - 1
+        self.nets = sorted({int(u) for u, routed in zip(p.source, p.routed, strict=True) if routed})
+        self.at = [{int(q): model.new_bool_var("") for q in np.flatnonzero(row)} for row in p.allowed]
+        self.step = [model.new_int_var(0, last, "") for _ in range(p.size)]
+        self.context = [[model.new_bool_var("") for _ in range(p.ii)] for _ in range(p.size)]
+        self.time = [model.new_int_var(0, 2 * last + 2, "") for _ in nodes]
+        self.own = {(n, x): model.new_bool_var("") for n in self.nets for x in nodes}
+        self.begin = {(n, x): model.new_bool_var("") for n in self.nets for x in nodes}
+        self.way = {(n, a): model.new_bool_var("") for n in self.nets for a in range(len(self.fabric.arcs))}
+        self.read: dict[tuple[int, int], cp_model.IntVar] = {}
+
+    def build(self) -> None:
+        """All constraints."""
+        self.places()
+        for n in self.nets:
+            self.net(n)
+        self.shared()
+        for e in range(len(self.problem.source)):
+            self.edge(e)
+        self.ports()
+
+    def places(self) -> None:
+        """One PE and one step each, one operation per PE and context."""
+        p, model = self.problem, self.model
+        held = defaultdict(list)
+        for n in range(p.size):
+            model.add_exactly_one(self.at[n].values())
+            model.add_exactly_one(self.context[n])
+            turn = model.new_int_var(0, p.fabric.stages, "")
+            model.add(self.step[n] == p.ii * turn + sum(k * c for k, c in enumerate(self.context[n])))
+            for q, here in self.at[n].items():
+                for k, now in enumerate(self.context[n]):
+                    both = model.new_bool_var("") if p.ii > 1 else here
+                    if p.ii > 1:
+                        model.add_bool_or([here.negated(), now.negated(), both])
+                    held[q, k].append(both)
+        for busy in held.values():
+            model.add_at_most_one(busy)
+
+    def net(self, n: int) -> None:
+        """A value comes to a register from its operation or from one register before."""
+        p, f, model = self.problem, self.fabric, self.model
+        for x, node in enumerate(f.nodes):
+            begin, own = self.begin[n, x], self.own[n, x]
+            model.add(sum(self.way[n, a] for a in f.into[x]) + begin == own)
+            for a in f.out[x]:
+                model.add_implication(self.way[n, a], own)
+            here = self.at[n].get(node.register.pe)
+            if here is None:
+                model.add(begin == 0)
+                continue
+            model.add_implication(begin, here)
+            arrives = (node.context - int(p.latency[n])) % p.ii
+            model.add_implication(begin, self.context[n][arrives])
+            model.add(self.time[x] == self.step[n] + int(p.latency[n])).only_enforce_if(begin)
+
+    def shared(self) -> None:
+        """A register has one value, a step takes one step."""
+        f, model = self.fabric, self.model
+        for x in range(len(f.nodes)):
+            model.add_at_most_one(self.own[n, x] for n in self.nets)
+        for a, (x, y) in enumerate(f.arcs):
+            for n in self.nets:
+                model.add(self.time[y] == self.time[x] + 1).only_enforce_if(self.way[n, a])
+
+    def edge(self, e: int) -> None:
+        """A user reads the value in its step; accesses keep their order."""
+        p, f, model = self.problem, self.fabric, self.model
+        u, v = int(p.source[e]), int(p.target[e])
+        wait = int(p.wait[e])
+        if not p.routed[e]:
+            model.add(self.step[v] - self.step[u] + wait >= 1)
+            return
+        ends = []
+        hops = p.resources.distance
+        for x, q in enumerate(f.head):
+            if q not in self.at[v]:
+                continue
+            read = model.new_bool_var("")
+            ends.append(read)
+            self.read[e, x] = read
+            model.add_implication(read, self.own[u, x])
+            model.add_implication(read, self.at[v][q])
+            model.add_implication(read, self.context[v][f.nodes[x].context])
+            model.add(self.time[x] == self.step[v] + wait + int(p.latency[u]) - 1).only_enforce_if(read)
+        model.add_exactly_one(ends)
+        # What follows from all of this, said at once: it makes proofs shorter.
+        model.add(self.step[v] - self.step[u] + wait >= 1)
+        for q, here in self.at[u].items():
+            for r, there in self.at[v].items():
+                if hops[q, r] > 1:
+                    late = self.step[v] - self.step[u] + wait >= int(hops[q, r])
+                    model.add(late).only_enforce_if([here, there])
+
+    def ports(self) -> None:
+        """One register of a file is written in a step, and one read."""
+        f, model = self.fabric, self.model
+        written: dict[tuple[int, int], list[cp_model.IntVar]] = defaultdict(list)
+        used: dict[tuple[int, int], list[cp_model.IntVar]] = defaultdict(list)
+        for x, node in enumerate(f.nodes):
+            if node.register.kind != "register":
+                continue
+            for n in self.nets:
+                comes = [self.way[n, a] for a in f.into[x] if not f.kept(a)]
+                written[node.register.pe, node.context] += [*comes, self.begin[n, x]]
+            port = model.new_bool_var("")
+            used[node.register.pe, node.context].append(port)
+            for n in self.nets:
+                for a in f.out[x]:
+                    if not f.kept(a):
+                        model.add_implication(self.way[n, a], port)
+            for e in range(len(self.problem.source)):
+                if (e, x) in self.read:
+                    model.add_implication(self.read[e, x], port)
+        for group in (*written.values(), *used.values()):
+            model.add_at_most_one(group)
+
+    def mapping(self, solver: cp_model.CpSolver) -> Mapping:
+        """The mapping of a solution."""
+        p, f, graph = self.problem, self.fabric, self.problem.graph
+        steps = [solver.value(s) for s in self.step]
+        first = min(steps)
+        places = {
+            node.id: Place(
+                next(q for q, x in self.at[i].items() if solver.boolean_value(x)), steps[i] - first
+            )
+            for i, node in enumerate(graph.nodes)
+        }
+        numbers = [i for i, edge in enumerate(graph.edges) if edge.operand != HINT]
+        routes = {}
+        for e, number in enumerate(numbers):
+            if not p.routed[e]:
+                continue
+            n = int(p.source[e])
+            x = next(x for (d, x), read in self.read.items() if d == e and solver.boolean_value(read))
+            hops: list[Hop] = []
+            while True:
+                hops.append(Hop(f.nodes[x].register, solver.value(self.time[x]) - first))
+                if solver.boolean_value(self.begin[n, x]):
+                    break
+                x = next(f.arcs[a][0] for a in f.into[x] if solver.boolean_value(self.way[n, a]))
+            routes[number] = tuple(reversed(hops))
+        return Mapping(graph, p.fabric, p.ii, places, routes)
+
+
+def decidable(problem: Problem) -> bool:
+    """Whether a program is made: the graph is small, and every table PE can hold all tables of the graph."""
+    used = {node.memory.name for node in problem.graph.nodes if node.op == "table" and node.memory}
+    words = sum(len(contents) for name, contents in problem.graph.tables if name in used)
+    rooms = [kind.table_words for kind in problem.fabric.kinds if kind.table_words]
+    fits = problem.graph.opaque or words <= min(rooms, default=0) or not words
+    nets = len({int(u) for u, routed in zip(problem.source, problem.routed, strict=True) if routed})
+    return fits and nets * len(_extended(problem.fabric, problem.ii).arcs) <= MOST_WAYS
+
+
+def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
+    """A mapping, `INFEASIBLE`, or why neither was found. `seconds` only cuts off."""
+    program = _Program(problem, _extended(problem.fabric, problem.ii))
+    program.build()
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 1
+    solver.parameters.max_deterministic_time = WORK
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = max(seconds, 0.0)
+    status = solver.solve(program.model)
+    if status == cp_model.INFEASIBLE:
+        return INFEASIBLE
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return program.mapping(solver)
+    return f"a constraint program of {len(program.way)} ways did not end within its work"

@@ -1,0 +1,196 @@
+"""Tiles of pooling: channels, else rows, else columns of outputs, and where pixels lie in a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.arrangement import Loop
+from sw.ir.expression import Const, Expr
+from sw.kernels.pool import varying, way
+from sw.layout import round_up
+from sw.network.network import View
+from sw.network.pool import Pool
+from sw.patches import Axis
+from sw.tiled.forms import index, larger, size, smaller
+
+#: Names of the loops over tiles.
+PLANES, DOWN, ACROSS = "planes", "rows", "columns"
+#: Places that take turns, where there is more than one tile.
+HALVES = 2
+#: Tiles that an operator is cut into, so that its steps overlap, and iterations of one at least.
+PIECES, LEAST = 6, 1024
+#: Most bytes of a row that is loaded or stored, and rows.
+LONGEST = (1 << 16) - 1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An axis of the present tile: outputs from `start` on, pixels from `first` on, padding before them."""
+
+    start: Expr
+    outputs: Expr
+    first: Expr
+    held: Expr
+    before: Expr
+
+
+def piece(axis: Axis, tile: int, loops: Sequence[Loop], name: str) -> Piece:
+    """The part of an axis that the present tile of so many outputs has.
+
+    Tiles of columns all have the same number: the last one begins before the one before it ends.
+    """
+    variable = index(loops, name)
+    outputs: Expr
+    if variable is None:
+        return Piece(Const(0), Const(axis.outputs), Const(0), Const(axis.size), Const(axis.before))
+    if name == ACROSS:
+        start, outputs = smaller(variable * tile, axis.outputs - tile), Const(tile)
+    else:
+        start, outputs = variable * tile, size(loops, name, axis.outputs, tile)
+    place = start * axis.stride - axis.before
+    first = larger(place, 0)
+    end = smaller(place + (outputs - 1) * axis.stride + axis.reach, axis.size)
+    return Piece(start, outputs, first, end - first, first - place)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tile of `planes` channels, `rows` and `cols` of outputs, and its bytes.
+
+    Image rows are `pitch` bytes apart in the scratchpad, channels `depth` rows. `guard` bytes come before the
+    first window, then `before` bytes of padding that no row brings. `results`, `sums` and `factors` are bytes
+    of these. `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut; `joined`:
+    the results of a channel lie in memory as in the output buffer.
+    """
+
+    planes: int
+    rows: int
+    cols: int
+    pitch: int
+    depth: int
+    guard: int
+    before: int
+    results: int
+    sums: int
+    factors: int
+    all_rows: bool
+    plain: bool
+    joined: bool
+
+    @property
+    def plane(self) -> int:
+        """Bytes from channel to channel."""
+        return self.depth * self.pitch
+
+    @property
+    def image(self) -> int:
+        """Bytes of the pixels with their padding."""
+        return self.guard + self.before + self.planes * self.plane
+
+
+def cut(pool: Pool, planes: int, rows: int, cols: int, target: View) -> Cut:
+    """A tile of so many channels, rows and columns; `target` is the view of the results."""
+    all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
+    pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
+    depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
+    outputs = rows * cols
+    return Cut(
+        planes,
+        rows,
+        cols,
+        pitch,
+        depth,
+        int(pool.rows.before > 0 or pool.cols.before > 0),
+        pool.cols.before + (pool.rows.before * pitch if all_rows else 0),
+        planes * outputs,
+        4 * outputs if way(pool) == "columns" else 0,
+        4 * outputs if varying(pool) else 0,
+        all_rows,
+        all_cols and pitch == pool.cols.size and _apart(pool.rows) == pool.rows.size,
+        rows == 1 or (all_cols and target.strides[-2] == cols),
+    )
+
+
+def _after(axis: Axis) -> int:
+    """Padding behind the pixels of an axis."""
+    return max(0, axis.span(axis.outputs) - axis.before - axis.size)
+
+
+def _apart(axis: Axis) -> int:
+    """Pixels and the padding between them and the next ones, which serves both."""
+    return axis.size + max(axis.before, _after(axis))
+
+
+def cut_of(pool: Pool, planes: int, target: View, config: MachineConfig, room: int, several: bool) -> Cut:
+    """The tile for so many bytes of the scratchpad; `several`: there are more tiles than one anyway.
+
+    Raises `InputError` where not even one output fits.
+    """
+    for made in _cuts(pool, planes, target):
+        whole = made.planes == planes and made.all_rows and made.cols == pool.cols.outputs
+        if _suits(pool, made, target, config) and _fits(
+            made, config, room, 1 if whole and not several else 2
+        ):
+            return made
+    least = cut(pool, 1, 1, 1, target)
+    raise InputError(
+        f"{pool.name}: the {least.image} bytes of pixels of an output must fit {room} bytes of the "
+        f"scratchpad twice, and {config.out_bytes} of the output buffer"
+    )
+
+
+def _cuts(pool: Pool, planes: int, target: View) -> Iterator[Cut]:
+    """Tiles from the one that is wanted to the smallest."""
+    rows, cols = pool.rows.outputs, pool.cols.outputs
+    if way(pool) == "windows":
+        number = min(planes, max(-(-LEAST // (rows * cols)), planes // PIECES))
+        while number > 1:
+            number = -(-planes // -(-planes // number))
+            yield cut(pool, number, rows, cols, target)
+            number -= max(1, number // 8)
+    for tile in _falling(rows):
+        yield cut(pool, 1, tile, cols, target)
+    for columns in _falling(cols):
+        # Where windows are parts of columns, these are taken four at a time.
+        yield cut(pool, 1, 1, round_up(columns, 4) if way(pool) == "columns" else columns, target)
+
+
+def _falling(number: int) -> Iterator[int]:
+    """Parts of a number, balanced, falling to 1."""
+    while number > 1:
+        yield number
+        number -= max(1, number // 16)
+    yield 1
+
+
+def _suits(pool: Pool, made: Cut, target: View, config: MachineConfig) -> bool:
+    """Whether every tile has pixels, sizes can be told, and stored results start at words of the port."""
+    unit = config.store_bytes
+    sizes = (made.results, made.image - made.planes * made.plane, made.pitch, made.planes * made.depth)
+    if max(sizes) > LONGEST or 4 * made.cols > LONGEST or (made.plain and made.image > LONGEST):
+        return False
+    if not (_has_pixels(pool.rows, made.rows) and _has_pixels(pool.cols, made.cols)):
+        return False
+    if not made.joined and made.cols % unit:
+        return False
+    outputs = made.rows * made.cols
+    together = made.joined and (target.strides[-3] == outputs or outputs % unit == 0)
+    return made.planes == 1 or together
+
+
+def _has_pixels(axis: Axis, tile: int) -> bool:
+    """Whether every tile of an axis has pixels."""
+    if tile == axis.outputs:
+        return True
+    last = (axis.outputs - 1) // tile * tile
+    return axis.span(tile) > axis.before and last * axis.stride - axis.before < axis.size
+
+
+def _fits(made: Cut, config: MachineConfig, room: int, places: int) -> bool:
+    """Whether places for so many tiles fit scratchpad and output buffer."""
+    inside = round_up(made.image, 128) + round_up(made.factors, 128)
+    results = round_up(made.results, 128) + round_up(made.sums, 128)
+    return places * inside <= room and places * results <= config.out_bytes

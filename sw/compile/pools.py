@@ -1,0 +1,231 @@
+"""Pooling in tiles: image rows come into the scratchpad with their padding, outputs leave as runs of bytes.
+
+Padding lies between rows, and between channels: what follows a row is to the right of it, and to the left of
+the next one. Above the first row of a tile one load of one byte brings it, behind that byte.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.arrangement import Loop
+from sw.compile.elementwise import canonical
+from sw.compile.launches import Area, Grid
+from sw.compile.memory import Home
+from sw.compile.pool_tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, cut_of, piece
+from sw.compile.rows import launches
+from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.ir.expression import Const, Expr
+from sw.ir.program import For, Statement
+from sw.kernels.configuration import Configured, configure
+from sw.kernels.pool import PoolTile, factor_words, passes, varying
+from sw.layout import round_up
+from sw.network.network import Tensor, View, whole
+from sw.network.pool import Pool
+from sw.tiled.forms import count, linear, size
+
+#: Name of the loop over the loads of a tile.
+CHANNEL = "channel"
+
+
+@dataclass(frozen=True)
+class PoolPart:
+    """Pooling of `planes` images of one channel, in tiles.
+
+    `views` are input and output as [..., planes, rows, columns], rows and columns as `pool` has them.
+    """
+
+    operator: Pool
+    pool: Pool
+    views: tuple[View, View]
+    batches: tuple[Mapping[str, int], Mapping[str, int]]
+    loops: tuple[Loop, ...]
+    planes: int
+    cut: Cut
+    factors: Tensor | None
+    configured: tuple[Configured, ...]
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Factors of outputs that differ."""
+        return (self.factors,) if self.factors else ()
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """The loads, the launches and the store of every tile."""
+        cut, places = self.cut, HALVES if self.loops else 1
+        turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
+
+        def place(area: Area, bytes_: int) -> Expr:
+            step = round_up(bytes_, area.alignment)
+            return turn * step + area.take(places * step)
+
+        rows = piece(self.pool.rows, cut.rows, self.loops, DOWN)
+        cols = piece(self.pool.cols, cut.cols, self.loops, ACROSS)
+        planes = size(self.loops, PLANES, self.planes, cut.planes)
+        image = place(scratch, cut.image)
+        factors = place(scratch, cut.factors) if cut.factors else Const(0)
+        tile = PoolTile(
+            _known(planes),
+            _known(rows.outputs),
+            image + cut.guard,
+            cut.pitch,
+            cut.plane,
+            place(out, cut.results),
+            factors,
+            cut.cols,
+            place(out, cut.sums) if cut.sums else 0,
+        )
+        body = self._loads(writer, planes, rows, cols, image)
+        if self.factors is not None:
+            body.append(self._factors(writer, rows, cols, factors))
+        made = passes(self.pool, tile)
+        if self.loops and len(made) > 1:
+            grid.forget()
+        body += launches(writer, grid, made, self.configured)
+        body.append(self._store(writer, planes, rows, cols, tile))
+        for level in reversed(self.loops):
+            body = [loop(level, body)]
+        if self.loops and len(made) > 1:
+            grid.forget()
+        return body
+
+    def _walk(self, which: int, rows: Expr, cols: Expr) -> Walk:
+        """Where a pixel, or an output, of the present tile's first channel lies."""
+        view = self.views[which]
+        *_, plane, row, col = view.strides
+        steps = {**self.batches[which], PLANES: self.cut.planes * plane}
+        return Walk(self.loops, steps, view.offset, ((rows, row), (cols, col)))
+
+    def _loads(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, image: Expr) -> list[Statement]:
+        """The image rows of the present tile with their padding."""
+        cut, view, pool = self.cut, self.views[0], self.pool
+        *_, plane, row, _ = view.strides
+        home, walk = writer.home(view.tensor), self._walk(0, rows.first, cols.first)
+        first = image + cut.guard
+        made: list[Statement] = []
+        if cut.guard:
+            before = rows.before * cut.pitch + cols.before
+            fill = (_known(before), pool.fill)
+            made.append(writer.load_c(view, walk, 1, 0, 1, image, cut.pitch, None, fill))
+            first = first + before
+        together = cut.all_rows and cut.depth == pool.rows.size and plane == pool.rows.size * row
+        held = planes * rows.held
+        if cut.plain and home.dense and row == pool.cols.size and (together or cut.planes == 1):
+            region = writer.region(view, walk, held, row, row)
+            return [*made, writer.load_c(view, walk, 1, 0, held * row, first, cut.pitch, region=region)]
+        fill = (_known(cut.pitch - cols.held), pool.fill)
+        if together:
+            return [*made, writer.load_c(view, walk, held, row, cols.held, first, cut.pitch, None, fill)]
+        below = cut.depth - rows.held
+        if not cut.all_rows:
+            below = below - rows.before
+        if cut.planes > 1:
+            walk = walk.moved({CHANNEL: plane}, [Loop(CHANNEL, cut.planes)])
+            first = first + linear(walk.loops, {CHANNEL: cut.plane})
+        load = writer.load_c(
+            view, walk, rows.held, row, cols.held, first, cut.pitch, None, fill, _known(below)
+        )
+        return (
+            [*made, load] if cut.planes == 1 else [*made, For(CHANNEL, Const(0), planes, Const(1), (load,))]
+        )
+
+    def _factors(self, writer: Writer, rows: Piece, cols: Piece, target: Expr) -> Statement:
+        """The factors of the present tile's outputs."""
+        assert self.factors is not None
+        view, width = whole(self.factors), self.factors.shape[-1]
+        walk = Walk(self.loops, {}, 0, ((rows.start, width), (cols.start, 1)))
+        return writer.load_c(view, walk, rows.outputs, width, self.cut.cols, target, 4 * self.cut.cols)
+
+    def _store(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, tile: PoolTile) -> Statement:
+        """The results: one run of bytes, or rows, or channels that start at words of the port."""
+        cut, view, unit = self.cut, self.views[1], writer.config.store_bytes
+        *_, plane, row, _ = view.strides
+        walk = self._walk(1, rows.start, cols.start)
+        outputs = self.pool.rows.outputs * self.pool.cols.outputs
+        if not cut.joined:
+            return writer.store_out(
+                view, walk, rows.outputs, row, cut.cols, tile.out, round_up(cut.cols, unit)
+            )
+        if cut.planes > 1 and plane != outputs:
+            region = writer.whole(view.tensor)
+            return writer.store_out(view, walk, planes, plane, outputs, tile.out, outputs, region=region)
+        lines = planes * rows.outputs
+        region = writer.region(view, walk, lines, cut.cols, cut.cols)
+        return writer.store_out(view, walk, 1, 0, lines * cut.cols, tile.out, unit, region=region)
+
+
+def _known(value: Expr) -> Expr | int:
+    return value.value if isinstance(value, Const) else value
+
+
+def oriented(operator: Pool) -> Pool:
+    """The operator with rows and columns exchanged, where only pixels of a column follow each other."""
+    (*_, rows, cols), (*_, row, col) = operator.x.shape, operator.x.strides
+    if cols > 1 and (col == 1 or row != 1):
+        return operator
+    if rows == 1 or row != 1 or (operator.rows.outputs > 1 and operator.output.strides[-2] != 1):
+        return operator
+    return dataclasses.replace(
+        operator,
+        x=_exchanged(operator.x),
+        output=_exchanged(operator.output),
+        rows=operator.cols,
+        cols=operator.rows,
+        factors=tuple(zip(*operator.factors, strict=True)),
+    )
+
+
+def _exchanged(view: View) -> View:
+    (*shape, a, b), (*strides, c, d) = view.shape, view.strides
+    return dataclasses.replace(view, shape=(*shape, b, a), strides=(*strides, d, c))
+
+
+def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, room: int) -> PoolPart:
+    """Tiles and configurations of a pooling, which has so many bytes of the scratchpad.
+
+    Raises `InputError` for views whose rows are not contiguous, and where not even one output fits.
+    """
+    pool = oriented(operator)
+    views = _views(pool, homes)
+    source, target = views
+    planes = source.shape[-3]
+    batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-3])} for v in views)
+    loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-3])]
+    tile = PoolTile(1, 1, 0, 1, 1, 0, 0, None, 0)
+    configured = tuple(configure(p.kernel, config) for p in passes(pool, tile))
+    held = sum(round_up(4 * len(words), 128) for words in {c.words for c in configured})
+    cut = cut_of(pool, planes, target, config, room - held, bool(loops))
+    for name, total, part in (
+        (PLANES, planes, cut.planes),
+        (DOWN, pool.rows.outputs, cut.rows),
+        (ACROSS, pool.cols.outputs, cut.cols),
+    ):
+        if part < total:
+            loops.append(Loop(name, -(-total // part)))
+    factors = None
+    if varying(pool):
+        words = factor_words(pool).reshape(pool.rows.outputs, pool.cols.outputs)
+        factors = Tensor(f"{operator.name}, factors", words.shape, "int32", words)
+    return PoolPart(
+        operator, pool, views, (batches[0], batches[1]), tuple(loops), planes, cut, factors, configured
+    )
+
+
+def _views(pool: Pool, homes: Mapping[str, Home]) -> tuple[View, View]:
+    """Input and output as [..., planes, rows, columns]."""
+    x, y = pool.x, pool.output
+    for what, view in (("images", x), ("results", y)):
+        home = homes[view.tensor]
+        if view.shape[-1] > 1 and view.strides[-1] != 1:
+            raise InputError(f"{pool.name}: rows of {what} must be contiguous, elements lie apart")
+        if not (home.dense or row_compatible(view, home.row)):
+            raise InputError(
+                f"{pool.name}: {what} must consist of rows of {view.tensor!r}, which has padding"
+            )
+    # Both views have one shape there; what the last two axes are does not matter to it.
+    source, target = canonical((x, View(y.tensor, x.shape, y.strides, y.offset)), homes, fixed=2).views
+    return source, dataclasses.replace(target, shape=(*target.shape[:-2], *y.shape[-2:]))
