@@ -1,4 +1,4 @@
-"""Writes a quantised BERT encoder layer: a float model with random weights, quantised by onnxruntime's own tool.
+"""Writes a quantised BERT encoder layer: a float model with random weights, quantised by onnxruntime.
 
 Its matrix products, residual additions, GELU, softmax and layer normalisation are what one layer of BERT has
 (Devlin et al., 2019); sizes can be chosen.
@@ -7,15 +7,17 @@ Its matrix products, residual additions, GELU, softmax and layer normalisation a
 from __future__ import annotations
 
 import argparse
-import tempfile
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
-from onnxruntime.quantization.shape_inference import quant_pre_process
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from quantising import quantise
 
 OPSET = 20
 
@@ -62,7 +64,7 @@ class Layer:
 
     def model(self) -> onnx.ModelProto:
         """The whole layer."""
-        _, sequence, hidden = self.shape
+        hidden = self.shape[-1]
         x = "input"
         query, key, value = (self.dense(x, name, hidden, hidden) for name in ("query", "key", "value"))
         q, v = (self.split(y, f"{y}.heads", [0, 2, 1, 3]) for y in (query, value))
@@ -90,34 +92,9 @@ class Layer:
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
-class Samples(CalibrationDataReader):  # type: ignore[misc]
-    """Random inputs that the tool looks at to choose scales."""
-
-    def __init__(self, shape: tuple[int, ...], seed: int, count: int = 4):
-        rng = np.random.default_rng([seed, 1])
-        self.left = iter([{"input": rng.normal(0, 1, shape).astype(np.float32)} for _ in range(count)])
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next input."""
-        return next(self.left, None)
-
-
 def write(path: Path, sequence: int, hidden: int, heads: int, feed_forward: int, seed: int) -> None:
     """Write the quantised model of a layer of this size."""
-    layer = Layer(sequence, hidden, heads, feed_forward, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        plain, prepared = str(Path(folder) / "float.onnx"), str(Path(folder) / "prepared.onnx")
-        onnx.save(layer.model(), plain)
-        quant_pre_process(plain, prepared, skip_symbolic_shape=True)
-        quantize_static(
-            prepared,
-            str(path),
-            Samples(layer.shape, seed),
-            quant_format=QuantFormat.QDQ,
-            activation_type=QuantType.QInt8,
-            weight_type=QuantType.QInt8,
-            per_channel=False,
-        )
+    quantise(Layer(sequence, hidden, heads, feed_forward, seed).model(), path, seed)
 
 
 def main() -> None:

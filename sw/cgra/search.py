@@ -156,7 +156,7 @@ class _Search:
     end: float | None
     report: Callable[[Event], None] | None
     attempts: list[Attempt] = field(default_factory=list)
-    done: set[tuple[int, str, int]] = field(default_factory=set)
+    done: set[tuple[int, int]] = field(default_factory=set)
     refuted: set[int] = field(default_factory=set)
     part: _Search | None = None
 
@@ -174,9 +174,7 @@ class _Search:
 
     def step(self, effort: int, best: Mapping | None) -> Mapping | None:
         """One effort in every way, here and on smaller fabrics; gives what is better than `best`, or that."""
-        groups = not self.flat and self.fabric.size >= _LEVELS_FROM
-        for stage in ("groups", "flat") if groups else ("flat",):
-            best = self.climb(stage, effort, best)
+        best = self.climb(effort, best)
         if effort == 0:
             best = self.decide(best)
         if self.part is None or not self.part.open(best):
@@ -197,7 +195,7 @@ class _Search:
         """The II that is not to be reached again."""
         return best.ii if best else self.fabric.contexts + 1
 
-    def climb(self, stage: str, effort: int, best: Mapping | None) -> Mapping | None:
+    def climb(self, effort: int, best: Mapping | None) -> Mapping | None:
         """The first II from the MII on that an effort reaches, with steps that grow; then smaller ones.
 
         Greater efforts only try smaller ones than what was found.
@@ -205,14 +203,14 @@ class _Search:
         ii, tried = self.least.value, 0
         upwards = effort == 0 or best is None
         while upwards and self.open(best) and ii < self.below(best):
-            found = self.rung(ii, stage, effort)
+            found = self.rung(ii, effort)
             if found is not None:
                 best = found
                 break
             tried += 1
             ii += 1 + tried // 4
         while best is not None and self.open(best):
-            found = self.rung(best.ii - 1, stage, effort)
+            found = self.rung(best.ii - 1, effort)
             if found is None:
                 break
             best = found
@@ -240,22 +238,34 @@ class _Search:
             ii += 1
         return best
 
-    def rung(self, ii: int, stage: str, effort: int) -> Mapping | None:
-        """All attempts of one effort at one II that were not made before; equal ones would end alike."""
-        if (ii, stage, effort) in self.done or ii in self.refuted:
+    def rung(self, ii: int, effort: int) -> Mapping | None:
+        """All attempts of one effort at one II that were not made before; equal ones would end alike.
+
+        A way of placement that is far off once is left out from there on. All attempts that are made without
+        groups are made with groups allowed too, so these never make a result worse.
+        """
+        if (ii, effort) in self.done or ii in self.refuted:
             return None
         count, _ = self.budget.efforts[effort]
         hopeless = 2 + self.budget.hopeless * len(self.graph.nodes)
+        stages = list(self.stages())
         for number in range(count):
-            if self.late():
-                return None
-            found = self.attempt(ii, stage, effort, number)
-            if found.mapping is not None:
-                return found.mapping
-            if found.left > hopeless:
-                break
-        self.done.add((ii, stage, effort))
+            for stage in tuple(stages):
+                if self.late():
+                    return None
+                found = self.attempt(ii, stage, effort, number)
+                if found.mapping is not None:
+                    return found.mapping
+                if found.left > hopeless:
+                    stages.remove(stage)
+        self.done.add((ii, effort))
         return None
+
+    def stages(self) -> tuple[str, ...]:
+        """The ways of placement: groups tear long recurrences apart, so these try flat places first."""
+        if self.flat or self.fabric.size < _LEVELS_FROM:
+            return ("flat",)
+        return ("flat", "groups") if self.least.rec >= self.least.res else ("groups", "flat")
 
     def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
         """One attempt, recorded. A mapping that is not right has failed."""

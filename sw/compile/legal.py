@@ -1,19 +1,18 @@
 """What operators ask of the views that they read: copies where one cannot be loaded as it lies.
 
 Patches can be loaded of images whose rows and channels lie multiples of the port's word apart. A tensor of
-such images has padding behind its rows (`pitches`), or, where that would be in somebody's way, a copy has.
+such images has padding behind its rows (`lines`), or, where that would be in somebody's way, a copy has.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from hw.config import MachineConfig
 from sw.compile.images import follows_of, joined, plain, product_of, spread
+from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
 from sw.layout import round_up
 from sw.network.expression import Operand
@@ -35,22 +34,33 @@ from sw.network.network import (
 def legal(network: Network, config: MachineConfig) -> Network:
     """The network with copies where they are needed, and convolutions that are products as products."""
     copied = _Copies(network, config).network()
-    padded = pitches(copied, config)
+    padded = {name for name, own in lines(copied, config).items() if own.pitch != _row(copied.tensors[name])}
     operators = tuple(
         (product_of(o, padded) or o) if isinstance(o, ImageConvolution) else o for o in copied.operators
     )
     return dataclasses.replace(copied, operators=operators)
 
 
-def pitches(network: Network, config: MachineConfig) -> dict[str, int]:
-    """Bytes between the rows of tensors with padding: the images that patches are loaded of."""
-    found = {}
+def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:
+    """How the rows lie of images that patches are loaded of: what is not aligned has padding behind rows.
+
+    The padding of a convolution before a row falls into the same word of the port, which saves a beat.
+    """
+    found: dict[str, Lines] = {}
+    width = config.load_b_bytes
     for o in network.operators:
-        if isinstance(o, ImageConvolution) and not plain(o) and not _aligned(o.x, config):
+        if isinstance(o, ImageConvolution) and not plain(o):
             tensor = network.tensors[o.x.tensor]
-            size = np.dtype(tensor.element).itemsize
-            found[tensor.name] = round_up(tensor.shape[-1] * size, config.load_b_bytes)
+            row = _row(tensor)
+            known = found.get(tensor.name, Lines(row))
+            pitch = max(known.pitch, row if _aligned(o.x, config) else round_up(row, width))
+            found[tensor.name] = Lines(pitch, max(known.start, o.cols.before % width))
     return found
+
+
+def _row(tensor: Tensor) -> int:
+    """Bytes of a row."""
+    return tensor.shape[-1] * np.dtype(tensor.element).itemsize
 
 
 def _aligned(view: View, config: MachineConfig) -> bool:
@@ -163,12 +173,8 @@ def _pads(operator: Operator, view: View, row: int) -> bool:
 
 
 def _contiguous(view: View) -> bool:
-    """Whether the weights of every output channel follow each other."""
-    return _same(view, dense(view.shape)[1:], 1)
-
-
-def _same(view: View, strides: tuple[int, ...], start: int) -> bool:
-    axes: Mapping[int, int] = dict(enumerate(strides, start))
-    return (
-        all(view.shape[a] == 1 or view.strides[a] == s for a, s in axes.items()) and math.prod(view.shape) > 0
+    """Whether the weights of every output channel follow each other, and so do output channels."""
+    return all(
+        own == wanted or size == 1
+        for size, own, wanted in zip(view.shape, view.strides, dense(view.shape), strict=True)
     )

@@ -94,6 +94,14 @@ class Home:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """How the rows of a tensor lie in memory: `pitch` bytes apart, the first `start` bytes behind a word."""
+
+    pitch: int
+    start: int = 0
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """Homes of all tensors by name, and windows: first byte, last byte, read, write."""
 
@@ -116,14 +124,14 @@ class MemoryPlan:
 def plan_memory(
     network: Network,
     operators: Sequence[Operator],
-    pitches: Mapping[str, int],
+    lines: Mapping[str, Lines],
     blobs: Sequence[Tensor],
     config: MachineConfig,
     memory_bytes: int = MEMORY_BYTES,
 ) -> MemoryPlan:
     """Give every tensor that the operators touch a home.
 
-    `pitches` holds bytes between rows of tensors that are not dense, `blobs` constants of the compiler
+    `lines` holds how rows lie of tensors that are not dense or not aligned, `blobs` constants of the compiler
     (configurations and parameters). What a network's later part needs stays to the end. Raises `InputError`
     where memory or windows do not suffice.
     """
@@ -137,13 +145,14 @@ def plan_memory(
         if kind is Kind.CONSTANT:
             tensors += blobs
         if kind is Kind.ACTIVATION:
-            address = _place_activations([(t, *lives[t.name][2:]) for t in tensors], pitches, address, homes)
+            address = _place_activations([(t, *lives[t.name][2:]) for t in tensors], lines, address, homes)
         else:
             for tensor in tensors:
                 first, last = lives[tensor.name][2:] if tensor.name in lives else (-1, len(operators))
-                home = Home(tensor, kind, address, _pitch(tensor, pitches), first, last)
+                own = _lines(tensor, lines)
+                home = Home(tensor, kind, address + own.start, own.pitch, first, last)
                 homes[tensor.name] = home
-                address = round_up(address + home.size, ALIGNMENT)
+                address = round_up(home.address + home.size, ALIGNMENT)
         areas[kind] = (start, address)
         # Nothing lies at the end of an area, so that what runs across it meets a closed window.
         address = round_up(address, PAGE) + (PAGE if address > start else 0)
@@ -156,9 +165,9 @@ def plan_memory(
     return MemoryPlan(homes, _windows(areas, config), address)
 
 
-def _pitch(tensor: Tensor, pitches: Mapping[str, int]) -> int:
+def _lines(tensor: Tensor, lines: Mapping[str, Lines]) -> Lines:
     row = tensor.shape[-1] if tensor.shape else 1
-    return pitches.get(tensor.name, row * np.dtype(tensor.element).itemsize)
+    return lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
 
 
 def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[Tensor, Kind, int, int]]:
@@ -189,21 +198,23 @@ def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[T
 
 
 def _place_activations(
-    lives: Sequence[tuple[Tensor, int, int]], pitches: Mapping[str, int], base: int, homes: dict[str, Home]
+    lives: Sequence[tuple[Tensor, int, int]], lines: Mapping[str, Lines], base: int, homes: dict[str, Home]
 ) -> int:
     """Largest first, each at the lowest address where nothing lies that lives at the same time."""
     end = base
     placed: list[Home] = []
-    wanted = [Home(t, Kind.ACTIVATION, 0, _pitch(t, pitches), first, last) for t, first, last in lives]
+    rows = {t.name: _lines(t, lines) for t, _, _ in lives}
+    wanted = [Home(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last) for t, first, last in lives]
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.tensor.name)):
-        address = base
+        start = rows[home.tensor.name].start
+        address = base + start
         # What an operator reads and what it writes live at the same time.
         for other in sorted(placed, key=lambda h: h.address):
             if other.last < home.first or home.last < other.first:
                 continue
             if address + home.size <= other.address:
                 break
-            address = max(address, round_up(other.address + other.size, ALIGNMENT))
+            address = max(address, round_up(other.address + other.size, ALIGNMENT) + start)
         home = dataclasses.replace(home, address=address)
         placed.append(home)
         homes[home.tensor.name] = home

@@ -11,7 +11,6 @@ from sw.arrangement import Loop
 from sw.ir.expression import Const, Expr
 from sw.kernels.pool import varying, way
 from sw.layout import round_up
-from sw.network.network import View
 from sw.network.pool import Pool
 from sw.patches import Axis
 from sw.tiled.forms import index, larger, size, smaller
@@ -57,13 +56,22 @@ def piece(axis: Axis, tile: int, loops: Sequence[Loop], name: str) -> Piece:
 
 
 @dataclass(frozen=True)
+class Results:
+    """How results lie: elements from row to row (`line`), from channel to channel; `dense`: without padding."""
+
+    line: int
+    plane: int
+    dense: bool
+
+
+@dataclass(frozen=True)
 class Cut:
     """A tile of `planes` channels, `rows` and `cols` of outputs, and its bytes.
 
     Image rows are `pitch` bytes apart in the scratchpad, channels `depth` rows. `guard` bytes come before the
     first window, then `before` bytes of padding that no row brings. `results`, `sums` and `factors` are bytes
-    of these. `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut; `joined`:
-    the results of a channel lie in memory as in the output buffer.
+    of these. `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of
+    results are `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory.
     """
 
     planes: int
@@ -78,7 +86,7 @@ class Cut:
     factors: int
     all_rows: bool
     plain: bool
-    joined: bool
+    apart: int
 
     @property
     def plane(self) -> int:
@@ -91,12 +99,15 @@ class Cut:
         return self.guard + self.before + self.planes * self.plane
 
 
-def cut(pool: Pool, planes: int, rows: int, cols: int, target: View) -> Cut:
-    """A tile of so many channels, rows and columns; `target` is the view of the results."""
+def cut(pool: Pool, planes: int, rows: int, cols: int, target: Results, unit: int) -> Cut:
+    """A tile of so many channels, rows and columns; `unit` are bytes of a word of the port for results."""
     all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
     pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
     depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
     outputs = rows * cols
+    joined = (rows == 1 and planes == 1) or (all_cols and target.dense and target.line == cols)
+    # Only the loop for windows leaves gaps.
+    apart = 0 if joined else round_up(cols, unit if way(pool) == "windows" else 1)
     return Cut(
         planes,
         rows,
@@ -105,12 +116,12 @@ def cut(pool: Pool, planes: int, rows: int, cols: int, target: View) -> Cut:
         depth,
         int(pool.rows.before > 0 or pool.cols.before > 0),
         pool.cols.before + (pool.rows.before * pitch if all_rows else 0),
-        planes * outputs,
+        planes * rows * (apart or cols),
         4 * outputs if way(pool) == "columns" else 0,
         4 * outputs if varying(pool) else 0,
         all_rows,
         all_cols and pitch == pool.cols.size and _apart(pool.rows) == pool.rows.size,
-        rows == 1 or (all_cols and target.strides[-2] == cols),
+        apart,
     )
 
 
@@ -124,38 +135,39 @@ def _apart(axis: Axis) -> int:
     return axis.size + max(axis.before, _after(axis))
 
 
-def cut_of(pool: Pool, planes: int, target: View, config: MachineConfig, room: int, several: bool) -> Cut:
+def cut_of(pool: Pool, planes: int, target: Results, config: MachineConfig, room: int, several: bool) -> Cut:
     """The tile for so many bytes of the scratchpad; `several`: there are more tiles than one anyway.
 
     Raises `InputError` where not even one output fits.
     """
-    for made in _cuts(pool, planes, target):
-        whole = made.planes == planes and made.all_rows and made.cols == pool.cols.outputs
-        if _suits(pool, made, target, config) and _fits(
-            made, config, room, 1 if whole and not several else 2
-        ):
+    unit = config.store_bytes
+    for sizes in _sizes(pool, planes):
+        made = cut(pool, *sizes, target, unit)
+        whole = sizes == (planes, pool.rows.outputs, pool.cols.outputs)
+        places = 1 if whole and not several else HALVES
+        if _suits(pool, made, target, unit) and _fits(made, config, room, places):
             return made
-    least = cut(pool, 1, 1, 1, target)
+    least = cut(pool, 1, 1, 1, target, unit)
     raise InputError(
         f"{pool.name}: the {least.image} bytes of pixels of an output must fit {room} bytes of the "
         f"scratchpad twice, and {config.out_bytes} of the output buffer"
     )
 
 
-def _cuts(pool: Pool, planes: int, target: View) -> Iterator[Cut]:
-    """Tiles from the one that is wanted to the smallest."""
+def _sizes(pool: Pool, planes: int) -> Iterator[tuple[int, int, int]]:
+    """Channels, rows and columns of tiles, from what is wanted to the smallest."""
     rows, cols = pool.rows.outputs, pool.cols.outputs
     if way(pool) == "windows":
         number = min(planes, max(-(-LEAST // (rows * cols)), planes // PIECES))
         while number > 1:
             number = -(-planes // -(-planes // number))
-            yield cut(pool, number, rows, cols, target)
+            yield number, rows, cols
             number -= max(1, number // 8)
     for tile in _falling(rows):
-        yield cut(pool, 1, tile, cols, target)
+        yield 1, tile, cols
     for columns in _falling(cols):
         # Where windows are parts of columns, these are taken four at a time.
-        yield cut(pool, 1, 1, round_up(columns, 4) if way(pool) == "columns" else columns, target)
+        yield 1, 1, round_up(columns, 4) if way(pool) == "columns" else columns
 
 
 def _falling(number: int) -> Iterator[int]:
@@ -166,19 +178,17 @@ def _falling(number: int) -> Iterator[int]:
     yield 1
 
 
-def _suits(pool: Pool, made: Cut, target: View, config: MachineConfig) -> bool:
+def _suits(pool: Pool, made: Cut, target: Results, unit: int) -> bool:
     """Whether every tile has pixels, sizes can be told, and stored results start at words of the port."""
-    unit = config.store_bytes
-    sizes = (made.results, made.image - made.planes * made.plane, made.pitch, made.planes * made.depth)
-    if max(sizes) > LONGEST or 4 * made.cols > LONGEST or (made.plain and made.image > LONGEST):
+    sizes = (made.results, made.before + made.pitch, made.planes * made.depth, 4 * made.cols)
+    if max(sizes) > LONGEST or (made.plain and made.image > LONGEST):
         return False
     if not (_has_pixels(pool.rows, made.rows) and _has_pixels(pool.cols, made.cols)):
         return False
-    if not made.joined and made.cols % unit:
-        return False
+    if made.apart:
+        return made.apart % unit == 0 and (made.planes == 1 or target.plane == made.rows * target.line)
     outputs = made.rows * made.cols
-    together = made.joined and (target.strides[-3] == outputs or outputs % unit == 0)
-    return made.planes == 1 or together
+    return made.planes == 1 or target.plane == outputs or outputs % unit == 0
 
 
 def _has_pixels(axis: Axis, tile: int) -> bool:

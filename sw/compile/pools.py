@@ -16,7 +16,7 @@ from sw.arrangement import Loop
 from sw.compile.elementwise import canonical
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
-from sw.compile.pool_tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, cut_of, piece
+from sw.compile.pool_tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece
 from sw.compile.rows import launches
 from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.ir.expression import Const, Expr
@@ -78,6 +78,7 @@ class PoolPart:
             factors,
             cut.cols,
             place(out, cut.sums) if cut.sums else 0,
+            cut.apart,
         )
         body = self._loads(writer, planes, rows, cols, image)
         if self.factors is not None:
@@ -143,19 +144,25 @@ class PoolPart:
     def _store(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, tile: PoolTile) -> Statement:
         """The results: one run of bytes, or rows, or channels that start at words of the port."""
         cut, view, unit = self.cut, self.views[1], writer.config.store_bytes
-        *_, plane, row, _ = view.strides
+        results = results_of(view, writer.home(view.tensor))
         walk = self._walk(1, rows.start, cols.start)
         outputs = self.pool.rows.outputs * self.pool.cols.outputs
-        if not cut.joined:
-            return writer.store_out(
-                view, walk, rows.outputs, row, cut.cols, tile.out, round_up(cut.cols, unit)
-            )
-        if cut.planes > 1 and plane != outputs:
-            region = writer.whole(view.tensor)
-            return writer.store_out(view, walk, planes, plane, outputs, tile.out, outputs, region=region)
         lines = planes * rows.outputs
+        if cut.apart:
+            return writer.store_out(view, walk, lines, results.line, cut.cols, tile.out, cut.apart)
+        if cut.planes > 1 and results.plane != outputs:
+            region = writer.whole(view.tensor)
+            return writer.store_out(
+                view, walk, planes, results.plane, outputs, tile.out, outputs, region=region
+            )
         region = writer.region(view, walk, lines, cut.cols, cut.cols)
         return writer.store_out(view, walk, 1, 0, lines * cut.cols, tile.out, unit, region=region)
+
+
+def results_of(view: View, home: Home) -> Results:
+    """How a view [..., planes, rows, columns] of results lies in memory."""
+    *_, plane, row, _ = view.strides
+    return Results(row if view.shape[-2] > 1 else plane, plane, home.dense)
 
 
 def _known(value: Expr) -> Expr | int:
@@ -195,10 +202,9 @@ def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, 
     planes = source.shape[-3]
     batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-3])} for v in views)
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-3])]
-    tile = PoolTile(1, 1, 0, 1, 1, 0, 0, None, 0)
-    configured = tuple(configure(p.kernel, config) for p in passes(pool, tile))
-    held = sum(round_up(4 * len(words), 128) for words in {c.words for c in configured})
-    cut = cut_of(pool, planes, target, config, room - held, bool(loops))
+    results = results_of(target, homes[target.tensor])
+    held = sum(round_up(4 * len(c.words), 128) + 128 for c in _configured(pool, None, 0, config))
+    cut = cut_of(pool, planes, results, config, room - held, bool(loops))
     for name, total, part in (
         (PLANES, planes, cut.planes),
         (DOWN, pool.rows.outputs, cut.rows),
@@ -210,9 +216,16 @@ def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, 
     if varying(pool):
         words = factor_words(pool).reshape(pool.rows.outputs, pool.cols.outputs)
         factors = Tensor(f"{operator.name}, factors", words.shape, "int32", words)
+    configured = _configured(pool, cut.cols, cut.apart, config)
     return PoolPart(
         operator, pool, views, (batches[0], batches[1]), tuple(loops), planes, cut, factors, configured
     )
+
+
+def _configured(pool: Pool, cols: int | None, apart: int, config: MachineConfig) -> tuple[Configured, ...]:
+    """The configurations of a tile's launches; they depend on whether there are gaps between results."""
+    tile = PoolTile(1, 1, 0, 1, 1, 0, 0, cols, 0, apart)
+    return tuple(configure(p.kernel, config) for p in passes(pool, tile))
 
 
 def _views(pool: Pool, homes: Mapping[str, Home]) -> tuple[View, View]:

@@ -11,7 +11,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.launches import Area, Grid
-from sw.compile.legal import pitches
+from sw.compile.legal import lines
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
 from sw.compile.parts import Part, part
 from sw.compile.writer import Writer
@@ -37,7 +37,7 @@ def emit(
     memory_bytes: int = MEMORY_BYTES,
 ) -> Emitted:
     """Memory, tiles, configurations and statements of operators that run one after the other."""
-    memory = plan_memory(network, operators, pitches(network, config), (), config, memory_bytes)
+    memory = plan_memory(network, operators, lines(network, config), (), config, memory_bytes)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     parts = tuple(_part(o, memory.homes, config, half) for o in operators)

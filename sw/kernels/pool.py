@@ -55,8 +55,8 @@ class PoolTile:
     `x` is the byte of the scratchpad where the first channel's window of the first output begins, padding
     included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
     there, those outside of the image holding `Pool.fill`. `factors` is the byte, a multiple of 4, where
-    `factor_words` of these output rows lie (where there are any). Results lie without gaps from byte `out` of
-    the output buffer. Of `channels` and `rows` one must be a number, and `plane` too for several channels.
+    `factor_words` of these output rows lie (where there are any). Results lie from byte `out` of the output
+    buffer on, without gaps, or, for `windows`, rows of them `apart` bytes apart. Of `channels` and `rows` one must be a number, and `plane` too for several channels.
     Without `cols` rows are whole. `columns` needs `out` to be a multiple of 4, and `sums`, the byte of the
     output buffer, a multiple of 4, of four bytes per output; `cols` must be a multiple of 4 then.
     """
@@ -70,6 +70,7 @@ class PoolTile:
     factors: Value = 0
     cols: int | None = None
     sums: Value = 0
+    apart: int = 0
 
     def width(self, operator: Pool) -> int:
         """Outputs of a row."""
@@ -184,7 +185,8 @@ def _spans(operator: Pool, tile: PoolTile) -> tuple[tuple[Span, ...], tuple[Span
     if varying(operator):
         reads.append(Span("scratch", tile.factors, times(tile.outputs(operator), 4)))
     outputs = tile.outputs(operator)
-    written = outputs if tile.channels == 1 else _product(operator, outputs, tile.channels)
+    results = times(tile.rows, tile.apart) if tile.apart else outputs
+    written = results if tile.channels == 1 else _product(operator, results, tile.channels)
     return tuple(reads), (Span("out", tile.out, written),)
 
 
@@ -214,6 +216,7 @@ def _windows(operator: Pool, tile: PoolTile) -> Pass:
         "down": down,
         "over": plus(tile.plane, back),
         "line": rows.dilation * tile.pitch,
+        "skip": tile.apart - width + 1,
     }
     if operator.kind == "average":
         scalars |= _average(operator)
@@ -226,6 +229,7 @@ def _windows(operator: Pool, tile: PoolTile) -> Pass:
         operator.element,
         operator.result,
         varying(operator),
+        tile.apart > width,
     )
     return Pass(
         kernel,

@@ -25,16 +25,26 @@ _AVERAGE = ("factor", "bias", "shift", "rounding", "zero")
 
 @functools.cache
 def windows(
-    kind: str, rows: int, cols: int, dilation: int, element: str, result: str, varies: bool = False
+    kind: str,
+    rows: int,
+    cols: int,
+    dilation: int,
+    element: str,
+    result: str,
+    varies: bool = False,
+    gap: bool = False,
 ) -> GridKernel:
-    """One output per iteration; kernel places of a row are arrays, kernel rows are indices."""
+    """One output per iteration; kernel places of a row are arrays, kernel rows are indices.
+
+    With a gap, the first output of a row is `skip` behind the last one of the row before.
+    """
     inputs = tuple(
         Stream(name, "scratch", element, j * dilation) for j, name in enumerate(numbered("a", cols))
     )
     lines = [f"r{i} = {f'r{i - 1} + line' if i else 'x'}" for i in range(rows)]
     loads = [f"a{j}[r{i}]" for i in range(rows) for j in range(cols)]
     scalars: tuple[str, ...] = ("x", "y", "last", "most", "step", "down", "over")
-    scalars += ("line",) if rows > 1 else ()
+    scalars += ("line",) * (rows > 1) + ("skip",) * gap
     streams: tuple[Stream, ...] = (*inputs, Stream("out", "out", result))
     lines += ["row_ends = col == last", "plane_ends = place == most"]
     if kind == "max":
@@ -48,7 +58,7 @@ def windows(
     lines += [
         "out[y] = found",
         "x = x + (over if plane_ends else (down if row_ends else step))",
-        "y = y + 1",
+        "y = y + (skip if row_ends else 1)" if gap else "y = y + 1",
         "col = 0 if row_ends else col + 1",
         "place = 0 if plane_ends else place + 1",
     ]

@@ -70,7 +70,9 @@ def hosted() -> onnx.ModelProto:
     return model(nodes, inputs, [value("y", TensorProto.INT8, (3, 8))], constants)
 
 
-def integers(node: str = "Add", kind: int = TensorProto.INT32, shape: tuple[Any, ...] = (3, 5)) -> onnx.ModelProto:
+def integers(
+    node: str = "Add", kind: int = TensorProto.INT32, shape: tuple[Any, ...] = (3, 5)
+) -> onnx.ModelProto:
     """One node on two integer inputs."""
     inputs = [value(name, kind, shape) for name in "ab"]
     return model([helper.make_node(node, ["a", "b"], ["y"], "only")], inputs, [value("y", kind, shape)], {})
