@@ -57,9 +57,18 @@ def canonical(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) 
         if all(_joins(v, axis, homes[v.tensor]) for v in kept):
             kept = [_joined(v, axis) for v in kept]
         axis -= 1
+    if not fixed and any(_apart(v, homes[v.tensor]) for v in kept):
+        kept = [dataclasses.replace(v, shape=(*v.shape, 1), strides=(*v.strides, 1)) for v in kept]
     while len(kept[0].shape) < max(2, fixed + 1):
         kept = [dataclasses.replace(v, shape=(1, *v.shape), strides=(0, *v.strides)) for v in kept]
     return Canonical(tuple(kept))
+
+
+def _apart(view: View, home: Home) -> bool:
+    """Whether neighbours of the last axis lie in different rows of a tensor with padding."""
+    if not view.shape or view.shape[-1] == 1 or home.dense:
+        return False
+    return view.strides[-1] != 0 and view.strides[-1] % home.row == 0
 
 
 def _joins(view: View, axis: int, home: Home) -> bool:

@@ -59,10 +59,12 @@ class Grid:
 
     def load(self, configured: Configured, area: Area) -> list[Statement]:
         """Bring a configuration into the scratchpad."""
+        return self.load_to(configured, area.take(round_up(4 * len(configured.words), UNIT)))
+
+    def load_to(self, configured: Configured, place: int) -> list[Statement]:
+        """Bring a configuration to a byte of the scratchpad, a multiple of `UNIT`."""
         words = tuple(configured.words)
-        name = self.stored[words]
-        home = self.writer.home(name)
-        place = area.take(round_up(home.size, UNIT))
+        home = self.writer.home(self.stored[words])
         self.places[words] = place
         view = whole(home.tensor)
         return [self.writer.load_c(view, Walk((), {}), 1, home.row, home.row, place, home.size)]

@@ -165,7 +165,9 @@ def _pads(operator: Operator, view: View, row: int) -> bool:
             # Operands of an epilogue: only whole images are loaded segment by segment.
             images = view in (operator.x, operator.output)
             return row_compatible(view, row) and (images or follows_of(view) == "full")
-        case Elementwise() | MatrixProduct():
+        case Elementwise():
+            return row_compatible(view, row)
+        case MatrixProduct():
             # Rows of one element would be taken for neighbours.
             return row > 1 and row_compatible(view, row)
         case _:

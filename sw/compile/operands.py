@@ -75,6 +75,10 @@ class Tiles:
         """Elements from row to row of an operand, or of the result, in its buffer."""
         return self.segments.pitches[key] if self.segments else self.width
 
+    def region(self, writer: Writer, view: View) -> Region | None:
+        """What counts as touched of a view where rows have gaps: all of its tensor."""
+        return None if self.segments is None else writer.whole(view.tensor)
+
     def walk(self, view: View, batch: Mapping[str, int]) -> Walk:
         """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
         row, column = view.strides[-2:]
@@ -165,7 +169,10 @@ class Fetch:
         elif self.follows == "full":
             walk = tiles.walk(self.view, batch)
             step = self.view.strides[-2]
-            statement = writer.load_c(self.view, walk, rows, step, columns, target, self.pitch, there)
+            statement = writer.load_c(
+                *(self.view, walk, rows, step, columns, target, self.pitch, there),
+                region=tiles.region(writer, self.view),
+            )
         else:
             walk = tiles.walk(self.view, batch)
             number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1

@@ -57,7 +57,7 @@ def piece(axis: Axis, tile: int, loops: Sequence[Loop], name: str) -> Piece:
 
 @dataclass(frozen=True)
 class Results:
-    """How results lie: elements from row to row (`line`), from channel to channel; `dense`: without padding."""
+    """How results lie in memory: elements from row to row (`line`) and from channel to channel."""
 
     line: int
     plane: int

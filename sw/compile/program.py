@@ -14,6 +14,7 @@ from sw.compile.launches import Area, Grid
 from sw.compile.legal import lines
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
 from sw.compile.parts import Part, part
+from sw.compile.rows import RowPart
 from sw.compile.writer import Writer
 from sw.ir.program import Program, Statement
 from sw.layout import MEMORY_BYTES, PAGE, round_up
@@ -107,7 +108,7 @@ def _statements(own: Part, writer: Writer, grid: Grid, number: int) -> list[Stat
         out = Area("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
         body: list[Statement] = []
         try:
-            for configured in own.configured:
+            for configured in () if isinstance(own, RowPart) and own.slots else own.configured:
                 body += grid.load(configured, scratch)
             if len(own.configured) == 1:
                 body += grid.bring(own.configured[0])

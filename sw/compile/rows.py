@@ -9,10 +9,10 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
 from sw.compile.elementwise import DOWN, canonical
-from sw.compile.launches import Area, Grid
+from sw.compile.launches import UNIT, Area, Grid
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
-from sw.compile.writer import Walk, Writer, loop
+from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement
 from sw.kernels import layernorm, pool, softmax
@@ -52,16 +52,13 @@ class RowPart:
     constants: Tensor | None
     make: Callable[[RowTile, int], Sequence[Pass]]
     configured: tuple[Configured, ...]
+    places: int
+    slots: int
 
     @property
     def blobs(self) -> tuple[Tensor, ...]:
         """The constants."""
         return (self.constants,) if self.constants else ()
-
-    @property
-    def places(self) -> int:
-        """Places that take turns."""
-        return HALVES if self.loops else 1
 
     def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
         """The load, the launches and the store of every tile."""
@@ -72,7 +69,9 @@ class RowPart:
             constants = scratch.take(home.size)
             view = whole(home.tensor)
             made.append(writer.load_c(view, Walk((), {}), 1, 0, home.row, constants, home.size))
-        turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
+        turn: Expr = count(self.loops) % HALVES if self.places > 1 else Const(0)
+        largest = round_up(4 * max(len(c.words) for c in self.configured), UNIT)
+        slots = [scratch.take(largest) for _ in range(self.slots)]
 
         def place(area: Area, bytes_: int) -> Expr:
             step = round_up(bytes_, area.alignment)
@@ -92,7 +91,7 @@ class RowPart:
         if self.loops:
             grid.forget()
         body = [self._load(writer, tiles, rows, tile)]
-        body += launches(writer, grid, self.make(tile, constants), self.configured)
+        body += launches(writer, grid, self.make(tile, constants), self.configured, slots)
         body.append(self._store(writer, tiles, rows, tile))
         for level in reversed(self.loops):
             body = [loop(level, body)]
@@ -125,19 +124,23 @@ class RowPart:
 
 
 def launches(
-    writer: Writer, grid: Grid, passes: Sequence[Pass], configured: Sequence[Configured]
+    writer: Writer,
+    grid: Grid,
+    passes: Sequence[Pass],
+    configured: Sequence[Configured],
+    slots: Sequence[int] = (),
 ) -> list[Statement]:
-    """The launches of a tile, one after the other."""
-    return [
-        grid.launch(
-            own,
-            one.iterations,
-            one.scalars,
-            [_region(writer, s) for s in one.reads],
-            [_region(writer, s) for s in one.writes],
-        )
-        for one, own in zip(passes, configured, strict=True)
-    ]
+    """The launches of a tile, one after the other.
+
+    With `slots`, bytes of the scratchpad that take turns, each configuration is loaded before its launch.
+    """
+    made: list[Statement] = []
+    for number, (one, own) in enumerate(zip(passes, configured, strict=True)):
+        if slots:
+            made += grid.load_to(own, slots[number % len(slots)])
+        reads, writes = ([_region(writer, s) for s in spans] for spans in (one.reads, one.writes))
+        made.append(grid.launch(own, one.iterations, one.scalars, reads, writes))
+    return made
 
 
 def _region(writer: Writer, span: Span) -> Region:
@@ -167,6 +170,11 @@ def row_part(
         raise InputError(
             f"{operator.name}: results must be contiguous, elements of {target.tensor!r} lie apart"
         )
+    home = homes[source.tensor]
+    if not (home.dense or row_compatible(source, home.row)):
+        raise InputError(
+            f"{operator.name}: rows must be parts of rows of {source.tensor!r}, which has padding"
+        )
     apart = _apart(columns, target, homes[target.tensor], config)
     constants = None
     if isinstance(operator, LayerNormalisation):
@@ -175,13 +183,13 @@ def row_part(
     make = _passes(operator)
     kernels = [p.kernel for p in make(RowTile(1, columns, 0, 0, 0, apart), 0)]
     configured = tuple(configure(k, config) for k in kernels)
-    held = sum(round_up(4 * len(words), 128) for words in {c.words for c in configured})
-    held += 0 if constants is None else round_up(4 * constants.elements, 128)
-    rows = _rows(operator, total, columns, 1 if narrow else apart, config, room, held)
+    own = 0 if constants is None else round_up(4 * constants.elements, 128)
+    sizes = [round_up(4 * len(words), 128) for words in {c.words for c in configured}]
+    cut = _cut(operator, total, columns, 1 if narrow else apart, config, room, (own, sizes))
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
     batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
-    if rows < total:
-        loops.append(Loop(DOWN, -(-total // rows)))
+    if cut.rows < total:
+        loops.append(Loop(DOWN, -(-total // cut.rows)))
     least = LIMITS[operator.element][0]
     zeros = isinstance(operator, LayerNormalisation) or (
         isinstance(operator, Pool) and operator.kind == "average"
@@ -191,7 +199,7 @@ def row_part(
         (source, target),
         (batches[0], batches[1]),
         tuple(loops),
-        rows,
+        cut.rows,
         columns,
         narrow,
         apart,
@@ -199,6 +207,8 @@ def row_part(
         constants,
         make,
         configured,
+        cut.places if loops else 1,
+        cut.slots,
     )
 
 
@@ -234,28 +244,64 @@ def _passes(operator: Softmax | LayerNormalisation | Pool) -> Callable[[RowTile,
             return lambda tile, constants: pool.row_passes(operator, tile)
 
 
-def _rows(
-    operator: Operator, total: int, columns: int, per_row: int, config: MachineConfig, room: int, held: int
-) -> int:
-    """Rows of a tile: as many as fit, all if they do, else two places of them."""
-    width = pitch(columns)
-    unit = config.store_bytes
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of a tile, places for tiles, and for configurations; 0: all stay in the scratchpad."""
 
-    def holds(rows: int, places: int) -> bool:
+    rows: int
+    places: int
+    slots: int
+
+
+def _cut(
+    operator: Operator,
+    total: int,
+    columns: int,
+    per_row: int,
+    config: MachineConfig,
+    room: int,
+    held: tuple[int, list[int]],
+) -> _Cut:
+    """The largest tiles: every tile brings all configurations to the grid.
+
+    One tile in `room` is best, since the rest of the scratchpad can be prepared for the next operator; then one
+    in all of it, then two places for tiles. `held` are bytes of constants and of the configurations.
+    """
+    constants, sizes = held
+    width, whole, unit = pitch(columns), config.scratch_bytes, config.store_bytes
+
+    def fits(rows: int, places: int, slots: int, room: int) -> bool:
+        stays = constants + (slots * max(sizes) if slots else sum(sizes)) + 256
         results = round_up(rows * per_row, max(16, unit))
         if per_row % unit and results > LONGEST:
             return False
-        inside = held + places * rows * width + 256 <= room
-        return inside and places * (rows * RECORD + results) + 256 <= config.out_bytes
+        outside = places * (rows * RECORD + 16 + results) + 256
+        return stays + places * (rows * width + 32) <= room and outside <= config.out_bytes
 
-    if holds(total, 1):
-        return total
-    rows = total
-    while rows > 1 and not holds(rows, HALVES):
-        rows -= max(1, rows // 16)
-    if not holds(rows, HALVES):
-        raise InputError(
-            f"{operator.name}: a row of {columns} elements and {held} bytes of configurations must fit "
-            f"{room} bytes of the scratchpad twice, and {config.out_bytes} of the output buffer"
-        )
-    return -(-total // -(-total // rows))
+    def most(places: int, slots: int) -> int:
+        """Rows that fit all of the scratchpad."""
+        low, high = 0, total
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(middle, places, slots, whole) else (low, middle - 1)
+        return low
+
+    for slots, space in ((0, room), (0, whole), (2, whole)):
+        if fits(total, 1, slots, space):
+            return _Cut(total, 1, slots)
+    # Configurations that are brought for every tile need less room, but stay away from the memory if they can.
+    found = [_Cut(most(HALVES, slots), HALVES, slots) for slots in (0, 2)]
+    found.append(_Cut(most(1, 1), 1, 1))
+    for best in found if _parts(total, found[0]) == _parts(total, found[1]) else found[1:]:
+        if best.rows:
+            return _Cut(-(-total // _parts(total, best)), best.places, best.slots)
+    raise InputError(
+        f"{operator.name}: a row of {columns} elements, {constants} bytes of constants and {max(sizes)} bytes "
+        f"of a configuration must fit {whole} bytes of the scratchpad, its results {config.out_bytes} of the "
+        "output buffer"
+    )
+
+
+def _parts(total: int, cut: _Cut) -> int:
+    """Tiles of so many rows; 0 where none fits."""
+    return -(-total // cut.rows) if cut.rows else 0

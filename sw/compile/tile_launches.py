@@ -84,7 +84,12 @@ class Launches:
         walk = tiles.walk(output, batches.get("c", {}))
         step = output.strides[-2]
         elements = across("result")
-        made.append(writer.store_out(output, walk, rows, step, elements, place, pitch * bytes_, there))
+        made.append(
+            writer.store_out(
+                *(output, walk, rows, step, elements, place, pitch * bytes_, there),
+                region=tiles.region(writer, output),
+            )
+        )
         return made
 
 

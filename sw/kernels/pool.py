@@ -56,9 +56,10 @@ class PoolTile:
     included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
     there, those outside of the image holding `Pool.fill`. `factors` is the byte, a multiple of 4, where
     `factor_words` of these output rows lie (where there are any). Results lie from byte `out` of the output
-    buffer on, without gaps, or, for `windows`, rows of them `apart` bytes apart. Of `channels` and `rows` one must be a number, and `plane` too for several channels.
-    Without `cols` rows are whole. `columns` needs `out` to be a multiple of 4, and `sums`, the byte of the
-    output buffer, a multiple of 4, of four bytes per output; `cols` must be a multiple of 4 then.
+    buffer on, without gaps; for `windows`, with `apart`, rows of results are so many bytes apart. Of `channels`
+    and `rows` one must be a number, and `plane` too for several channels. Without `cols` rows are whole.
+    `columns` needs `out` to be a multiple of 4, and `sums`, the byte of the output buffer, a multiple of 4, of
+    four bytes per output; `cols` must be a multiple of 4 then.
     """
 
     channels: Value

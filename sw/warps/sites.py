@@ -19,6 +19,9 @@ from sw.ir.program import For, If, Instruction, Program, Statement
 from sw.ir.trace import trace
 from sw.ir.vector import Array
 
+#: Marks and operations that are followed for each operation that counts, before more are tried.
+_ROOM = 8
+
 #: A block: from the outside in, which statement, and which of its bodies (1: that of `else`).
 Path = tuple[tuple[int, int], ...]
 
@@ -109,6 +112,21 @@ def blocks(program: Program) -> list[Path]:
     return list(visit(program.body, ()))
 
 
+def gaps(program: Program) -> list[Gap]:
+    """All places in front of, between and behind the statements of a program."""
+
+    def visit(body: tuple[Statement, ...], path: Path) -> Iterator[Gap]:
+        for position, s in enumerate(body):
+            yield Gap(path, position)
+            if isinstance(s, For | If):
+                yield from visit(s.body, (*path, (position, 0)))
+            if isinstance(s, If):
+                yield from visit(s.orelse, (*path, (position, 1)))
+        yield Gap(path, len(body))
+
+    return list(visit(program.body, ()))
+
+
 def insert(program: Program, additions: Mapping[Gap, list[Instruction]]) -> Program:
     """The program with instructions put into gaps."""
 
@@ -160,7 +178,7 @@ def passings(
             marks[label] = site
             additions[gap].append(Instruction(label, "mark", when=site.when))
     marked = insert(_without_accesses(program), additions)
-    limit = None if count is None else 4 * count
+    limit = None if count is None else _ROOM * count
     while True:
         made = trace(marked, values, limit)
         operations = np.ones(made.count, bool)

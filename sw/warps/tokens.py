@@ -13,12 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program
 from sw.ir.vector import Array
-from sw.warps.sites import Order, Site, Spot, passings
+from sw.warps.sites import Gap, Order, Site, Spot, gaps, passings
 
 #: An ordered pair of warps: who signals, who waits.
 Pair = tuple[int, int]
+
+#: Bits of a time below what is passed: the order of what stands in one gap, the least of which is above
+#: -`_FIRST`, and below it the place of one of several predicates.
+_SCALE, _RANKS, _FIRST = 24, 16, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,30 +138,61 @@ class World:
     ):
         self.program, self.values, self.depth, self.counts = program, values, depth, counts
         self.of_warp = of_warp
-        self.sites: dict[Site, None] = {}
         self.passes: dict[Site, Array] = {}
         self.operations: Array = _NONE
         #: When each run starts.
         self.starts: Array = _NONE
         self.cache: dict[tuple[Site, ...], Array] = {}
+        #: When control passes every gap, and those of them in which a predicate holds, before it is scaled.
+        self._gaps: dict[Gap, Array] = {}
+        self._holding: dict[tuple[Gap, Expr], Array] = {}
+        #: The predicates of sites that share a gap and an order, by what comes first.
+        self._ranks: dict[tuple[Gap, int], dict[Expr | None, int]] = {}
 
     def add(self, sites: Iterable[Site]) -> None:
-        """Follow the runs again with more sites, if any of them is new."""
-        new = {dataclasses.replace(s, count=1): None for s in sites} | self.sites
-        if len(new) == len(self.sites) and self.starts.size:
-            return
-        self.sites = new
-        runs = [passings(self.program, new, v, n) for v, n in zip(self.values, self.counts, strict=True)]
-        ends = np.cumsum([0, *(r.end + 1 for r in runs)])
+        """Find out when control passes these sites, where that is not known yet."""
+        new = {
+            s: None for s in (dataclasses.replace(s, count=1) for s in sites) if s not in self.passes
+        }
+        if not self.starts.size:
+            self._follow()
+        guards = {(s.gap, s.when): None for s in new if s.when is not None}
+        self._hold([(gap, when) for gap, when in guards if (gap, when) not in self._holding and when])
+        for site in new:
+            ranks = self._ranks.setdefault((site.gap, site.order), {})
+            rank = ranks.setdefault(site.when, len(ranks))
+            found = self._gaps[site.gap] if site.when is None else self._holding[site.gap, site.when]
+            self.passes[site] = found + (((site.order + _FIRST) << _RANKS) + rank)
+
+    def _follow(self) -> None:
+        """Follow all runs through operations and gaps."""
+        marks = [Site(gap, 0) for gap in gaps(self.program)]
+        runs = [passings(self.program, marks, v, n) for v, n in zip(self.values, self.counts, strict=True)]
+        ends = np.cumsum([0, *((r.end + 1) << _SCALE for r in runs)])
         self.starts = ends[:-1]
         placed = list(zip(runs, self.starts, strict=True))
         self.operations = np.concatenate(
-            [_NONE, *(r.times[:n] + at for (r, at), n in zip(placed, self.counts, strict=True))]
+            [_NONE, *((r.times[:n] << _SCALE) + at for (r, at), n in zip(placed, self.counts, strict=True))]
         )
-        self.passes = {
-            site: np.concatenate([_NONE, *(r.passes[site] + at for r, at in placed)]) for site in new
-        }
-        self.cache.clear()
+        for mark in marks:
+            times = [(r.passes[mark] << _SCALE) + at for r, at in placed]
+            self._gaps[mark.gap] = np.concatenate([_NONE, *times])
+
+    def _hold(self, guards: Sequence[tuple[Gap, Expr]]) -> None:
+        """Find out in which passes of a gap a predicate holds."""
+        if not guards:
+            return
+        marks = {gap: Site(gap, 0) for gap, _ in guards}
+        sites = {guard: Site(guard[0], 1, guard[1]) for guard in guards}
+        found: dict[tuple[Gap, Expr], list[Array]] = {guard: [_NONE] for guard in guards}
+        ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
+        for values, count, start, end in zip(self.values, self.counts, self.starts, ends, strict=True):
+            made = passings(self.program, (*marks.values(), *sites.values()), values, count)
+            for (gap, when), site in sites.items():
+                passed = self._gaps[gap][slice(*np.searchsorted(self._gaps[gap], (start, end)))]
+                which = np.searchsorted(made.passes[marks[gap]], made.passes[site]) - 1
+                found[gap, when].append(passed[which[which < passed.size]])
+        self._holding |= {guard: np.concatenate(parts) for guard, parts in found.items()}
 
     def times(self, sites: tuple[Site, ...]) -> Array:
         """When control passes any of the sites, in order."""
