@@ -118,6 +118,9 @@ class Source:
 def source(view: View, home: Home, batched: bool) -> Source:
     """An operand that lies in memory; `batched`: it differs from batch to batch."""
     how = follows(view)
+    if how == "row" and not home.dense:
+        # What follows rows would be loaded as neighbours.
+        how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else home.tensor.element
     return Source(view, Access("scratch", element, how, record=record))
@@ -176,7 +179,9 @@ class Fetch:
         else:
             walk = tiles.walk(self.view, batch)
             number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1
-            statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there)
+            # Elements that follow rows may be rows of their tensor.
+            region = writer.whole(self.view.tensor) if self.follows == "row" else None
+            statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there, region=region)
         # Padding is computed too, so the launch reads all of the place.
         return statement, writer.scratch(target, self.half), index
 

@@ -31,6 +31,11 @@ _SUM, _SQUARES, _SLOPE, _START = (
 )
 #: Elements of an iteration that makes results, and words of parameters of an element.
 _COPIES, _PARAMETERS = 4, 2
+#: The bytes of `word`.
+_BYTES = {
+    "int8": ("(word << 24) >> 24", "(word << 16) >> 24", "(word << 8) >> 24", "word >> 24"),
+    "uint8": ("word & 255", "(word >> 8) & 255", "(word >> 16) & 255", "shift_right_logical(word, 24)"),
+}
 _ROWS = f"""
 row = row if left else row + {RECORD_WORDS}
 left = left - 1 if left else last
@@ -89,7 +94,7 @@ def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tup
             tile.groups(_COPIES),
             {
                 "row": row,
-                "x": tile.x,
+                "x": words(tile.x),
                 "y": words(tile.out),
                 "left": last,
                 "last": last,
@@ -205,21 +210,22 @@ def roots() -> GridKernel:
 def results(element: str, gap: bool = False) -> GridKernel:
     """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
     copies = range(_COPIES)
-    inputs = tuple(Stream(f"a{i}", "scratch", element, i) for i in copies)
     constants = tuple(
         Stream(f"{name}{i}", "scratch", "int32", 4 * (_PARAMETERS * i + k))
         for i in copies
         for k, name in enumerate("gh")
     )
-    lines = ["factor = slope[row]", "offset = start[row]", "at = end - left"]
+    # A word, since loads of its bytes in several steps would meet those of parameters in more banks.
+    lines = ["factor = slope[row]", "offset = start[row]", "at = end - left", "word = words[x]"]
+    elements = _BYTES[element]
     for i in copies:
         lines += [
-            f"u{i} = mul_shift_round(a{i}[x] * factor + offset, g{i}[at], shift) + h{i}[at]",
+            f"u{i} = mul_shift_round(({elements[i]}) * factor + offset, g{i}[at], shift) + h{i}[at]",
             f"t{i} = min(max(mul_shift_round_even(u{i}, 1, rounding), least), most)",
         ]
     lines += [
         f"y0[y] = {packed([f't{i}' for i in copies])}",
-        f"x = x + {_COPIES}",
+        "x = x + 1",
         "y = y + (1 if left else next)" if gap else "y = y + 1",
         f"row = row if left else row + {RECORD_WORDS}",
         f"left = left - {_COPIES * _PARAMETERS} if left else last",
@@ -228,7 +234,7 @@ def results(element: str, gap: bool = False) -> GridKernel:
     scalars += ("bias", "sign", *(["next"] * gap))
     return loop(
         f"layer_norm_results_{element}",
-        (*inputs, *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
+        (Stream("words", "scratch", "int32"), *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
         scalars,
         "\n".join(lines),
         per_iteration=_COPIES,

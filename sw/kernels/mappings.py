@@ -21,7 +21,7 @@ from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.dfg.graph import Edge, Graph, Memory, Node, Value
 
 #: To be raised whenever the mapper finds other mappings, or the form of the files changes.
-VERSION = 1
+VERSION = 2
 #: What the search says about a mapping, as `Found` has it.
 _FIELDS = ("mii", "res_mii", "rec_mii", "why", "proved_minimal")
 

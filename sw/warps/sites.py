@@ -19,8 +19,9 @@ from sw.ir.program import For, If, Instruction, Program, Statement
 from sw.ir.trace import trace
 from sw.ir.vector import Array
 
-#: Marks and operations that are followed for each operation that counts, before more are tried.
-_ROOM = 8
+#: Marks and operations that are followed for each operation that counts, before more are tried. Far more
+#: operations are followed than count, so that all of these have the places behind them.
+_ROOM, _BEHIND = 16, 2
 
 #: A block: from the outside in, which statement, and which of its bodies (1: that of `else`).
 Path = tuple[tuple[int, int], ...]
@@ -189,7 +190,7 @@ def passings(
                 operations[rows.time] = False
                 passes[passed] = rows.time
         times = np.flatnonzero(operations)
-        if limit is None or count is None or made.complete or times.size >= count:
+        if limit is None or count is None or made.complete or times.size >= _BEHIND * count:
             return Passing(times, passes, made.count)
         limit *= 2
 

@@ -41,7 +41,7 @@ def perceptron(m: int = 5, k: int = 9, n: int = 7) -> onnx.ModelProto:
         "w1": rng.integers(-128, 128, (k, n)).astype(np.int8),
         "w2": rng.integers(-128, 128, (n, k)).astype(np.int8),
     }
-    x, w, y = (("%s_scale %s_zero" % (c, c)).split() for c in "xwy")
+    x, w, y = ([f"{c}_scale", f"{c}_zero"] for c in "xwy")
     nodes = [
         helper.make_node("QuantizeLinear", ["x", *x], ["xq"], "quantise"),
         helper.make_node("QLinearMatMul", ["xq", *x, "w1", *w, *y], ["h"], "up"),

@@ -17,9 +17,10 @@ from tests.jacquard.network_models import hosted, integers, perceptron
 TEST = load("test")
 
 
-@pytest.mark.parametrize(
-    "match", ["test_qlinearmatmul_3D_uint8_float32", "test_bitwise_and_ui8", "test_min_int8"]
-)
+CASES = ("test_qlinearmatmul_3D_uint8_float32", "test_bitwise_and_ui8", "test_min_int8")
+
+
+@pytest.mark.parametrize("match", CASES)
 def test_official_cases_pass(match: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
