@@ -166,7 +166,7 @@ def _pads(operator: Operator, view: View, row: int) -> bool:
             images = view in (operator.x, operator.output)
             return row_compatible(view, row) and (images or follows_of(view) == "full")
         case Elementwise():
-            return row_compatible(view, row)
+            return (row > 1 or view.shape[-1] == 1) and row_compatible(view, row)
         case MatrixProduct():
             # Rows of one element would be taken for neighbours.
             return row > 1 and row_compatible(view, row)

@@ -118,7 +118,7 @@ class Source:
 def source(view: View, home: Home, batched: bool) -> Source:
     """An operand that lies in memory; `batched`: it differs from batch to batch."""
     how = follows(view)
-    if how == "row" and not home.dense:
+    if how == "row" and view.shape[-1] == 1 and not home.dense:
         # What follows rows would be loaded as neighbours.
         how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched

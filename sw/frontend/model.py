@@ -34,11 +34,12 @@ class Model:
 def load(source: Path | str | Any) -> Model:
     """Read a file, or an `onnx.ModelProto`; raises `InputError` for what is not a valid model."""
     if isinstance(source, str | Path):
-        return _model(_file(Path(source)), str(source))
+        return _model(read_file(Path(source)), str(source))
     return _model(source, "model")
 
 
-def _file(path: Path) -> Any:
+def read_file(path: Path) -> Any:
+    """The `onnx.ModelProto` of a file, not checked; raises `InputError` for what cannot be read."""
     if path.is_dir():
         raise InputError(f"{path}: must be a model file, not a directory")
     if not path.is_file():
@@ -74,7 +75,7 @@ def _model(proto: Any, place: str) -> Model:
     if graph.sparse_initializer:
         raise InputError(f"{place}: constants must be dense, sparse ones are not supported")
     constants = {t.name: array(t, f"{place}: constant {t.name!r}") for t in graph.initializer}
-    inputs = {v.name: _typed(v, place) for v in graph.input if v.name not in constants}
+    inputs = {v.name: typed(v, place) for v in graph.input if v.name not in constants}
     opset = next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0)
     nodes: list[Node] = []
     for number, item in enumerate(graph.node):
@@ -114,7 +115,8 @@ def array(tensor: Any, what: str) -> np.ndarray:
         raise InputError(f"{what} cannot be read: {first_line(error)}") from None
 
 
-def _typed(value: Any, place: str) -> tuple[np.dtype, tuple[int, ...]]:
+def typed(value: Any, place: str, most: int = MOST_ELEMENTS) -> tuple[np.dtype, tuple[int, ...]]:
+    """Type and shape of an input; raises `InputError` for what is no tensor of a fixed shape."""
     from onnx import helper
 
     what = f"{place}: input {value.name!r}"
@@ -129,8 +131,8 @@ def _typed(value: Any, place: str) -> tuple[np.dtype, tuple[int, ...]]:
             found = size.dim_param or size.dim_value if size.WhichOneof("value") else "nothing"
             raise InputError(f"{what}: axis {axis} must have a fixed size of at least 1, not {found!r}")
         sizes.append(int(size.dim_value))
-    if math.prod(sizes) > MOST_ELEMENTS:
-        raise InputError(f"{what} must have at most {MOST_ELEMENTS} elements, not {math.prod(sizes)}")
+    if math.prod(sizes) > most:
+        raise InputError(f"{what} must have at most {most} elements, not {math.prod(sizes)}")
     try:
         return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), tuple(sizes)
     except KeyError:

@@ -8,7 +8,6 @@ Everything else is refused with the node's name.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
+from sw.frontend.model import array, first_line, read_file, typed
 from sw.frontend.nodes import Bound, ConvNode, MatMulNode, Node, Source, bind_convolution, bind_product
 from sw.layout import MEMORY_BYTES
 
@@ -76,18 +76,13 @@ def _kept_or_swapped(rank: int) -> tuple[list[int], list[int]]:
 
 
 def _load(path: Path) -> Any:
-    if path.is_dir():
-        raise InputError(f"{path}: must be a model file, not a directory")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
     import onnx
 
+    proto = read_file(path)
     try:
-        # The file is not trusted: the library raises errors of a dozen unrelated types for broken ones.
-        proto = onnx.load(str(path))
         onnx.checker.check_model(proto, full_check=False)
     except Exception as error:
-        raise InputError(f"{path}: not a valid ONNX model: {_first_line(error)}") from None
+        raise InputError(f"{path}: not a valid ONNX model: {first_line(error)}") from None
     return proto
 
 
@@ -99,16 +94,11 @@ def from_proto(proto: Any, place: str = "model") -> Model:
         # Also finds operands that do not match; errors of many types, as above.
         graph = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True).graph
     except Exception as error:
-        raise InputError(f"{place}: shapes or types do not match: {_first_line(error)}") from None
+        raise InputError(f"{place}: shapes or types do not match: {first_line(error)}") from None
     reader = _Reader(place, graph)
     if not reader.nodes:
         raise InputError(f"{place}: the model must hold a MatMulInteger or ConvInteger node, none was found")
     return Model(str(graph.name), reader.inputs, reader.constants, tuple(reader.nodes))
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
 
 
 class _Reader:
@@ -130,43 +120,13 @@ class _Reader:
             self._node(node, f"node {node.name or f'#{number}'} ({node.op_type})", node.name or f"#{number}")
 
     def _constant(self, name: str, tensor: Any) -> None:
-        from onnx import numpy_helper
-
-        try:
-            # Data that does not match the shape raises errors of several types.
-            array = np.asarray(numpy_helper.to_array(tensor))
-        except Exception as error:
-            raise InputError(
-                f"{self.place}: constant {name!r} cannot be read: {_first_line(error)}"
-            ) from None
-        self.constants[name] = array
-        self.sources[name], self.ranks[name] = Source(name), array.ndim
+        made = self.constants[name] = array(tensor, f"{self.place}: constant {name!r}")
+        self.sources[name], self.ranks[name] = Source(name), made.ndim
 
     def _input(self, value: Any) -> None:
-        from onnx import helper
-
-        what = f"{self.place}: input {value.name!r}"
-        if not value.type.HasField("tensor_type"):
-            raise InputError(f"{what} must be a tensor, not {value.type.WhichOneof('value') or 'untyped'}")
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape"):
-            raise InputError(f"{what} must have a fixed shape, it has none")
-        sizes = []
-        for axis, size in enumerate(tensor.shape.dim):
-            if size.WhichOneof("value") != "dim_value" or size.dim_value < 1:
-                found = size.dim_param or size.dim_value if size.WhichOneof("value") else "nothing"
-                raise InputError(f"{what}: axis {axis} must have a fixed size of at least 1, not {found!r}")
-            sizes.append(int(size.dim_value))
-        if math.prod(sizes) > MEMORY_BYTES:
-            raise InputError(
-                f"{what} must fit {MEMORY_BYTES} bytes of memory, not hold {math.prod(sizes)} elements"
-            )
-        try:
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        except KeyError:
-            raise InputError(f"{what}: unknown element type {tensor.elem_type}") from None
-        self.inputs[value.name] = (dtype, tuple(sizes))
-        self.sources[value.name], self.ranks[value.name] = Source(value.name), len(sizes)
+        dtype, shape = typed(value, self.place, MEMORY_BYTES)
+        self.inputs[value.name] = (dtype, shape)
+        self.sources[value.name], self.ranks[value.name] = Source(value.name), len(shape)
 
     def _node(self, node: Any, what: str, name: str) -> None:
         from onnx import helper
@@ -228,17 +188,17 @@ def random_inputs(model: Model, rng: np.random.Generator) -> dict[str, np.ndarra
 def bind(model: Model, inputs: Mapping[str, np.ndarray]) -> list[Bound]:
     """The products of a model for given inputs; raises `InputError` for arrays that do not fit."""
     values = dict(model.constants)
-    for name, array in inputs.items():
+    for name, given in inputs.items():
         if name not in model.inputs:
             known = ", ".join(model.inputs) or "none"
             raise InputError(f"input {name!r} is not one of the model's inputs ({known})")
         dtype, shape = model.inputs[name]
-        if array.dtype != dtype or array.shape != shape:
+        if given.dtype != dtype or given.shape != shape:
             raise InputError(
                 f"input {name!r} must be {dtype} of shape {list(shape)}, "
-                f"not {array.dtype} of {list(array.shape)}"
+                f"not {given.dtype} of {list(given.shape)}"
             )
-        values[name] = array
+        values[name] = given
     missing = [name for name in model.inputs if name not in values]
     if missing:
         raise InputError(f"input {missing[0]!r} is needed and was not given")

@@ -1,1 +1,1 @@
-"""What a model computes, in whole numbers: operators on tensors, and what each of them means (docs/network.md)."""
+"""What a model computes, in whole numbers: operators on tensors, and their meaning (docs/network.md)."""

@@ -7,6 +7,7 @@ and slices cost nothing. What an operator means is said in `sw.network.reference
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -82,7 +83,7 @@ def whole(tensor: Tensor) -> View:
 
 
 @dataclass(frozen=True)
-class Operator:
+class Operator(ABC):
     """What all operators have: a name, the model's operator, the nodes of the model in it, and the result.
 
     `output.strides` must not repeat an element.
@@ -94,9 +95,9 @@ class Operator:
     output: View
 
     @property
+    @abstractmethod
     def inputs(self) -> tuple[View, ...]:
         """All that is read."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

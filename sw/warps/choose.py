@@ -18,9 +18,10 @@ from sw.ir.trace import Trace
 from sw.ir.vector import Array
 from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
+from sw.warps.knowledge import Change, Knowledge
 from sw.warps.listing import Graph, Run
 from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
-from sw.warps.tokens import Demand, Pair, Sync, Wanted, World, unmet, warp_of
+from sw.warps.tokens import Demand, Pair, Sync, Wanted, World, warp_of
 from sw.warps.trailing import counters
 
 #: Tokens in advance that let the other side go on while a place is in use.
@@ -165,11 +166,12 @@ def plain(world: World, demand: Demand) -> Sync:
 
 def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
     """The syncs without those that others make needless, most tokens first."""
-    left = list(syncs)
-    missing = set(map(id, unmet(world, left, demands)))
-    wanted = [d for d in demands if id(d) not in missing]
-    for sync in sorted(syncs, key=world.events, reverse=True):
-        rest = [s for s in left if s is not sync]
-        if not unmet(world, rest, wanted):
-            left = rest
-    return left
+    known = Knowledge(world, syncs, demands, rooms=False)
+    gone: set[int] = set()
+    for number in sorted(range(len(syncs)), key=lambda n: world.events(syncs[n]), reverse=True):
+        change = Change(dict.fromkeys(known.events[number].tolist(), -1))
+        outcome = known.follow(change)
+        if outcome.ok:
+            known.commit(change, outcome)
+            gone.add(number)
+    return [s for n, s in enumerate(syncs) if n not in gone]

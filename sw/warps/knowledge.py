@@ -9,7 +9,7 @@ cost each other anything.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -190,10 +190,10 @@ class Knowledge:
         last, first = np.concatenate(sinks), np.concatenate(sources)
         order = np.argsort(last)
         #: By sorted times of what is held back: the earliest that it, or anything later, waits for.
-        self._ends = last[order]
-        earliest = np.minimum.accumulate(first[order][::-1])[::-1] if order.size else first
-        at = np.searchsorted(self._ends, np.array(self.times, np.int64))
-        self.floor: list[int] = np.append(earliest, _NEVER)[at].tolist()
+        self._ends: list[int] = last[order].tolist()
+        self._earliest: list[int] = np.minimum.accumulate(first[order][::-1])[::-1].tolist()
+        #: By event: the earliest that anything waits for from there on.
+        self.floor = [self.floor_at(time) for time in self.times]
 
     def needs(self, room: Room) -> list[Need]:
         """What a channel needs so as not to overflow."""
@@ -205,8 +205,8 @@ class Knowledge:
 
     def floor_at(self, time: int) -> int:
         """The earliest that anything waits for from a time on."""
-        at = bisect_right(self.times, time - 1)
-        return self.floor[at] if at < len(self.floor) else _NEVER
+        at = bisect_left(self._ends, time)
+        return self._earliest[at] if at < len(self._ends) else _NEVER
 
     def _add_room(self, sync: int, needs: Iterable[Need]) -> None:
         for need in needs:

@@ -294,6 +294,15 @@ class World:
         found[some] = self.pick(given, times[some], number)
         return found
 
+    def tokens(self, sync: Sync) -> Array:
+        """By wait: when the token that it takes is given; -1 for one in advance."""
+        given, taken = self.times(sync.signals), self.times(sync.waits)
+        found = np.full(taken.size, -1, np.int64)
+        number = np.arange(taken.size) - self._before(taken)[self._run(taken)] + 1 - sync.lead
+        some = np.flatnonzero(number > 0)
+        found[some] = self.pick(given, taken[some], number[some])
+        return found
+
     def events(self, sync: Sync) -> int:
         """Signals and waits in all runs."""
         return int(self.times(sync.signals).size + self.times(sync.waits).size)

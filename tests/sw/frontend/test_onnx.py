@@ -183,7 +183,7 @@ def _no_product() -> Any:
             "axis 0 must have a fixed size of at least 1, not 'batch'",
         ),
         (lambda: matmul_integer((0, 5), (5, 6)), "axis 0 must have a fixed size of at least 1, not 0"),
-        (lambda: matmul_integer((1 << 40, 5), (5, 6)), "input 'a0' must fit 67108864 bytes of memory"),
+        (lambda: matmul_integer((1 << 40, 5), (5, 6)), "input 'a0' must have at most 67108864 elements"),
         (lambda: matmul_integer((4, 5), (4, 6)), "shapes or types do not match"),
         (lambda: matmul_integer((2, 4, 5), (3, 5, 6)), "shapes or types do not match"),
         (

@@ -1,0 +1,160 @@
+"""Tiles of pooling: every tile has the pixels of its windows, sizes fit, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hw.config import load
+from hw.errors import InputError
+from sw.arrangement import Loop
+from sw.compile.memory import Home, Kind
+from sw.compile.parts import part
+from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.pool_tiles import ACROSS, DOWN, LONGEST, Cut, Results, cut_of, piece
+from sw.compile.pools import PoolPart
+from sw.ir.expression import evaluate
+from sw.network import reference
+from sw.network.network import View
+from sw.network.pool import Pool, max_pool
+from sw.patches import Axis
+from tests.sw.compile.row_networks import Builder
+from tests.sw.functional import Machine
+
+TEST = load("test")
+
+
+def axis(rng: random.Random, size: int) -> Axis:
+    """An axis of a pooling whose windows all have pixels."""
+    kernel, dilation = rng.randint(1, 5), rng.choice((1, 1, 2))
+    reach = (kernel - 1) * dilation + 1
+    pads = rng.randint(0, reach - 1), rng.randint(0, reach - 1)
+    return Axis(max(size, reach), kernel, rng.randint(1, 3), *pads, dilation)
+
+
+def pool_of(rows: Axis, cols: Axis, channels: int = 1) -> Pool:
+    """The greatest pixel of every window."""
+    builder = Builder()
+    builder.pool("max", (1, channels), rows, cols)
+    (operator,) = builder.operators
+    assert isinstance(operator, Pool)
+    return operator
+
+
+@given(st.integers(0, 1 << 30), st.sampled_from([DOWN, ACROSS]))
+@settings(max_examples=100)
+def test_tiles_cover_all_outputs_and_hold_the_pixels_of_their_windows(seed: int, name: str) -> None:
+    rng = random.Random(seed)
+    own = axis(rng, rng.randint(1, 40))
+    tile = rng.randint(1, own.outputs)
+    number = math.ceil(own.outputs / tile)
+    loops = [Loop(name, number)] if number > 1 else []
+    made = piece(own, tile, loops, name)
+    covered: set[int] = set()
+    for step in range(number):
+        values = {name: step}
+        start, outputs, first, held, before = (
+            evaluate(e, values) for e in (made.start, made.outputs, made.first, made.held, made.before)
+        )
+        assert start + outputs <= own.outputs
+        covered |= set(range(start, start + outputs))
+        # Where the tile begins, counted from the first pixel of the image.
+        place = start * own.stride - own.before
+        assert first - before == place
+        wanted = {place + k for k in range(own.span(outputs))} & set(range(own.size))
+        assert wanted <= set(range(first, first + held)) <= set(range(own.size))
+    assert covered == set(range(own.outputs))
+
+
+@given(st.integers(0, 1 << 30))
+@settings(max_examples=60)
+def test_tiles_fit_the_memories(seed: int) -> None:
+    rng = random.Random(seed)
+    planes, room = rng.randint(1, 70), rng.choice((1500, 6000, 20000))
+    pool = pool_of(axis(rng, rng.randint(1, 90)), axis(rng, rng.randint(1, 90)), planes)
+    rows, cols = pool.rows.outputs, pool.cols.outputs
+    made = cut_of(pool, planes, Results(cols, rows * cols, rng.random() < 0.5), TEST, room, False)
+    whole = (made.planes, made.rows, made.cols) == (planes, rows, cols)
+    places = 1 if whole else 2
+    assert places * (made.image + made.factors) <= room
+    assert places * (made.results + made.sums) <= TEST.out_bytes
+    assert max(made.results, made.pitch) <= LONGEST
+    assert made.planes == 1 or (made.all_rows and made.cols == cols)
+    assert made.apart % TEST.store_bytes == 0
+
+
+def test_rows_that_start_at_words_of_the_port_are_told_by_their_gaps() -> None:
+    pool = pool_of(Axis(9, 3), Axis(13, 3), 4)
+    dense = cut_of(pool, 4, Results(11, 77, True), TEST, 8000, False)
+    padded = cut_of(pool, 4, Results(11, 77, False), TEST, 8000, False)
+    assert (dense.planes, dense.apart, dense.results) == (4, 0, 4 * 77)
+    assert (padded.planes, padded.apart, padded.results) == (4, 16, 4 * 7 * 16)
+
+
+def test_windows_that_do_not_fit_are_refused_with_their_size() -> None:
+    pool = pool_of(Axis(300, 300), Axis(301, 300))
+    with pytest.raises(InputError, match="operator0: the 90000 bytes of pixels of an output must fit 5000"):
+        cut_of(pool, 1, Results(2, 2, True), TEST, 5000, False)
+
+
+def test_images_whose_pixels_lie_apart_are_refused() -> None:
+    x = View("x", (1, 1, 8, 8), (512, 512, 64, 2))
+    y = View("y", (1, 1, 7, 7), (49, 49, 7, 1))
+    own = max_pool("p", "MaxPool", (), y, x, Axis(8, 2), Axis(8, 2), element="int8")
+    builder = Builder()
+    builder.softmax((1, 1024))
+    builder.softmax((7, 7))
+    homes = {
+        name: Home(builder.tensors[tensor], Kind.INPUT, 4096, builder.tensors[tensor].shape[-1], -1, 1)
+        for name, tensor in (("x", "x0"), ("y", "y1"))
+    }
+    with pytest.raises(InputError, match="p: rows of images must be contiguous"):
+        part(own, homes, TEST, 8192)
+
+
+def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Cut]]:
+    """What the programs leave by the meaning of instructions in any order, what they should, and tiles."""
+    network = builder.network()
+    inputs = reference.random_inputs(network, np.random.default_rng(1))
+    (stage,) = compile_network(network, TEST)
+    assert isinstance(stage, MachineStage)
+    compiled = stage.compiled
+    memory = np.zeros(1 << 20, np.uint8)
+    images = [*compiled.constants, *((h.address, h.image(inputs[n])) for n, h in compiled.inputs.items())]
+    for address, data in images:
+        memory[address : address + len(data)] = data
+    Machine(TEST, compiled.programs, memory, seed=3).run()
+    found = {n: h.extract(memory[h.address : h.address + h.size]) for n, h in compiled.outputs.items()}
+    cuts = [p.cut for p in compiled.parts if isinstance(p, PoolPart)]
+    return found, reference.run(network, inputs), cuts
+
+
+def test_channels_rows_and_columns_are_cut_and_computed() -> None:
+    builder = Builder()
+    builder.pool("average", (2, 7), Axis(20, 2, 1, 2, 1), Axis(14, 3, 1, 2, 1))
+    builder.pool("max", (1, 2), Axis(60, 3, 2, 1, 1), Axis(90, 3, 2, 1, 1), "uint8")
+    builder.pool("average", (1, 1), Axis(700, 700), Axis(12, 1))
+    found, wanted, cuts = computed(builder)
+    assert 1 < cuts[0].planes < 14
+    assert cuts[1].planes == 1
+    assert not cuts[1].all_rows
+    assert cuts[2].cols < 12
+    assert all(np.array_equal(found[n], wanted[n]) for n in wanted)
+
+
+def test_results_between_others_and_exchanged_axes_are_computed() -> None:
+    builder = Builder()
+    builder.pool("max", (1, 3), Axis(6, 2), Axis(11, 4), padded=3)
+    builder.pool("average", (1, 2), Axis(9, 3, 1, 1, 1), Axis(5, 2), exchanged=True)
+    builder.pool("max", (1, 2), Axis(10, 7, 1, 3, 3), Axis(9, 6), padded=2)
+    found, wanted, cuts = computed(builder)
+    assert cuts[0].apart == cuts[2].apart + 8 == 8
+    assert all(
+        np.array_equal(o.output.of(found[o.output.tensor]), o.output.of(wanted[o.output.tensor]))
+        for o in builder.operators
+    )
