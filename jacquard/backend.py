@@ -10,6 +10,7 @@ in the "cpp" simulator, which is built once and cached.
 from __future__ import annotations
 
 import os
+import unittest
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,10 @@ from sw.network.network import Network
 VARIABLE, PRESET = "JACQUARD_HW", "test"
 
 Arrays = Mapping[str, np.ndarray]
+
+
+class UnsupportedError(InputError, unittest.SkipTest):
+    """A model that cannot be compiled for the machine; `onnx.backend.test` skips its test."""
 
 
 def machine() -> MachineConfig:
@@ -67,7 +72,7 @@ def bindings(
 def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:
     """The network of a model for inputs, and those that it still takes; the host only serves the edges.
 
-    Raises `InputError` for what the machine cannot execute, and for models of which it executes nothing.
+    Raises `UnsupportedError` for what the machine cannot execute, and for models of which it executes nothing.
     """
     first: InputError | None = None
     for bound, left in bindings(proto, inputs):
@@ -77,10 +82,18 @@ def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str,
             first = first or error
             continue
         if all(isinstance(operator, HostOperator) for operator in network.operators):
-            raise InputError("the machine executes nothing of it, all is quantisation at its edges")
+            raise UnsupportedError("the machine executes nothing of it, all is quantisation at its edges")
         return network, left
     assert first is not None
-    raise first
+    raise UnsupportedError(str(first))
+
+
+def compiled(network: Network, config: MachineConfig) -> CompiledModel:
+    """The network compiled for a machine; raises `UnsupportedError` where that is not possible."""
+    try:
+        return compile_model(network, config)
+    except InputError as error:
+        raise UnsupportedError(str(error)) from None
 
 
 def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
@@ -115,13 +128,14 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs for inputs in the model's order, or by name.
 
-        Raises `InputError` for what cannot be compiled, and `RuntimeError` where a check does not hold.
+        Raises `UnsupportedError` for what cannot be compiled, `InputError` for inputs that do not fit, and
+        `RuntimeError` where a check of the run does not hold.
         """
         network, left = imported(self.proto, named(self.proto, inputs))
         held = (t.constant for t in network.tensors.values() if t.constant is not None)
         key = b"".join(array.tobytes() for array in held)
         if key not in self._compiled:
-            self._compiled[key] = compile_model(network, self.config)
+            self._compiled[key] = compiled(network, self.config)
         settings = MemorySettings.of(self.config)
         model = self._compiled[key]
         report = network_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
@@ -136,7 +150,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
         """Whether the machine can execute the model; parameters that are inputs count as ones."""
         try:
             network, _ = imported(model, _ones(model))
-            compile_model(network, machine())
+            compiled(network, machine())
         except InputError:
             return False
         return cls.supports_device(device)

@@ -204,7 +204,9 @@ class _Execution:
             found, wanted = (operator.output.of(x) for x in (tensors[name], self.expected[name]))
             same[number] = equal(found, wanted)
             if not same[number] and wrong is None:
-                wrong = operator.name, difference(found, wanted)
+                unknown = number + 1 - len(same)
+                lost = f" (of {unknown} operators before it nothing was left to compare)" if unknown else ""
+                wrong = operator.name, difference(found, wanted) + lost
         return same, wrong
 
     def report(self, build_seconds: float, sim: str) -> NetworkReport:

@@ -18,7 +18,7 @@ BOUNDS = {
     "load_c": "load C",
     "store": "store",
 }
-_BAR = 10
+_BAR, _SHORT_BAR = 10, 5
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -35,15 +35,15 @@ def print_report(report: Report, title: str, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def _table(report: Report, first: str, second: str, footer: bool) -> Table:
-    """A table with the columns that products and operators share."""
+def _table(report: Report, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
+    """A table with the columns that products and operators share; widths of names, kinds and bars."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
-    table.add_column(first, "total", no_wrap=True, max_width=32, overflow="ellipsis")
-    table.add_column(second, no_wrap=True)
+    table.add_column(first, "total", no_wrap=True, max_width=widths[0], overflow="ellipsis")
+    table.add_column(second, no_wrap=True, max_width=widths[1], overflow="ellipsis")
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
     table.add_column("at least", f"{report.bound_cycles:,}", justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
-    table.add_column("array busy", _bar(report.utilization), no_wrap=True)
+    table.add_column("array busy", _bar(report.utilization, widths[2]), no_wrap=True)
     table.add_column("result", no_wrap=True)
     return table
 
@@ -51,7 +51,7 @@ def _table(report: Report, first: str, second: str, footer: bool) -> Table:
 def _products(report: Report) -> Table:
     products = not any(r.op == "program" for r in report.results)
     names = ("product", "M×K×N") if products else ("program", "size")
-    table = _table(report, *names, len(report.results) > 1)
+    table = _table(report, *names, len(report.results) > 1, (32, 60, _BAR))
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
         table.add_row(*_row(result, report.reference))
@@ -79,7 +79,7 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
 
 
 def _operators(report: NetworkReport) -> Table:
-    table = _table(report, "operator", "kind", True)
+    table = _table(report, "operator", "kind", True, (30, 18, _SHORT_BAR))
     table.add_column("II", no_wrap=True)
     table.add_column("of all", no_wrap=True)
     for operator in report.operators:
@@ -90,7 +90,7 @@ def _operators(report: NetworkReport) -> Table:
 def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str | Text, ...]:
     name, kind = Text(operator.name), Text(operator.op)
     if operator.where != "machine":
-        where = "edge of the model" if operator.where == "edge" else "on the host"
+        where = "edge" if operator.where == "edge" else "host"
         return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
     same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
     ii = ", ".join(f"{k.ii}" if k.ii == k.mii else f"{k.ii} (≥ {k.mii})" for k in operator.kernels)
@@ -100,19 +100,19 @@ def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str 
         f"{operator.cycles:,}",
         f"{operator.bound_cycles:,}",
         BOUNDS[operator.bound] if operator.bound_cycles else "",
-        _bar(operator.utilization) if operator.macs else "",
+        _bar(operator.utilization, _SHORT_BAR) if operator.macs else "",
         same.get(operator.same, Text("WRONG", "bold red")),
         ii,
         f"{100 * operator.cycles / report.cycles:.1f} %" if report.cycles else "",
     )
 
 
-def _bar(share: float) -> Text:
+def _bar(share: float, length: int = _BAR) -> Text:
     """A share as percent and bar."""
-    eighths = round(min(max(share, 0.0), 1.0) * _BAR * 8)
+    eighths = round(min(max(share, 0.0), 1.0) * length * 8)
     whole, part = divmod(eighths, 8)
     bar = "█" * whole + (_EIGHTHS[part] if part else "")
-    return Text.assemble(f"{100 * share:5.1f} % ", (bar.ljust(_BAR), "cyan"))
+    return Text.assemble(f"{100 * share:5.1f} % ", (bar.ljust(length), "cyan"))
 
 
 def _verdict(report: Report) -> list[str | Text]:

@@ -11,7 +11,7 @@ from onnx import helper
 from bench.onnx_backend import failures, select
 from hw.config import load
 from hw.errors import InputError
-from jacquard.backend import Backend, bindings, imported
+from jacquard.backend import Backend, UnsupportedError, bindings, imported
 from tests.jacquard.network_models import hosted, integers, perceptron
 
 TEST = load("test")
@@ -55,6 +55,8 @@ def test_what_it_takes_is_told_before() -> None:
     assert Backend.is_compatible(perceptron())
     assert not Backend.is_compatible(hosted())
     assert not Backend.is_compatible(integers("Add", shape=("n", 5)))
+    with pytest.raises(UnsupportedError, match="sine"):
+        Backend.run_model(hosted(), [np.ones((3, 8), np.int32), np.ones((3, 8), np.int8)])
     with pytest.raises(InputError, match="device must be CPU"):
         Backend.prepare(perceptron(), "CUDA:0")
 

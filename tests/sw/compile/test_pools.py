@@ -136,9 +136,9 @@ def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
 
 def test_channels_rows_and_columns_are_cut_and_computed() -> None:
     builder = Builder()
-    builder.pool("average", (2, 7), Axis(20, 2, 1, 2, 1), Axis(14, 3, 1, 2, 1))
-    builder.pool("max", (1, 2), Axis(60, 3, 2, 1, 1), Axis(90, 3, 2, 1, 1), "uint8")
-    builder.pool("average", (1, 1), Axis(700, 700), Axis(12, 1))
+    builder.pool("average", (2, 7), Axis(16, 2, 1, 1, 1), Axis(12, 3, 1, 2, 1))
+    builder.pool("max", (1, 1), Axis(80, 3, 3, 1, 1), Axis(120, 3, 3, 1, 1), "uint8")
+    builder.pool("average", (1, 1), Axis(1200, 1200), Axis(12, 1))
     found, wanted, cuts = computed(builder)
     assert 1 < cuts[0].planes < 14
     assert cuts[1].planes == 1

@@ -1,0 +1,61 @@
+"""Softmax, layer normalisation and pooling on the RTL: bytes of the reference, every event in its cycle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from hw.config import load
+from jacquard.network_results import NetworkReport
+from jacquard.network_run import run_network
+from sw.network import reference
+from sw.patches import Axis
+from tests.sw.compile.row_networks import Builder
+
+
+def ran(builder: Builder, preset: str = "test") -> NetworkReport:
+    """The network on the RTL."""
+    config, network = load(preset), builder.network()
+    inputs = reference.random_inputs(network, np.random.default_rng(2))
+    settings = MemorySettings.of(config)
+    return run_network(network, config, settings, lambda: simulator(config, "cpp"), inputs)
+
+
+@pytest.mark.parametrize("preset", ["test", "tiny"])
+def test_rows_of_any_length(preset: str) -> None:
+    builder = Builder()
+    builder.softmax((57, 100))
+    builder.softmax((2, 3, 77), "uint8", "uint8")
+    builder.softmax((13, 401), "int8", "uint8")
+    builder.normalisation((9, 33), "uint8")
+    builder.normalisation((2, 5, 500), result="uint8")
+    builder.normalisation((40, 72))
+    report = ran(builder, preset)
+    assert report.proven
+    assert report.correct
+
+
+def test_windows_steps_columns_and_whole_images() -> None:
+    builder = Builder()
+    builder.pool("max", (2, 16), Axis(13, 3, 2, 1, 1), Axis(11, 3, 2, 1, 1))
+    builder.pool("average", (1, 5), Axis(9, 2, 1, 1, 1), Axis(7, 5, 1, 2, 2, 1), "uint8")
+    builder.pool("average", (1, 2), Axis(90, 4, 3, 2, 1), Axis(101, 3, 1, 0, 2))
+    builder.pool("max", (1, 2), Axis(20, 8, 2, 3, 3), Axis(12, 7, 1, 3, 3), "uint8")
+    builder.pool("average", (1, 2), Axis(260, 260), Axis(36, 1))
+    builder.pool("average", (2, 33), Axis(7, 7), Axis(7, 7))
+    builder.pool("max", (1, 70), Axis(12, 12), Axis(5, 5), "uint8")
+    report = ran(builder)
+    assert report.proven
+    assert report.correct
+
+
+def test_dilations_exchanged_axes_and_results_between_others() -> None:
+    builder = Builder()
+    builder.pool("max", (1, 6), Axis(12, 3, 1, 2, 2, 2), Axis(9, 2, 2, 0, 0, 3))
+    builder.pool("average", (1, 4), Axis(12, 2, 2), Axis(10, 3, 1, 1, 1), exchanged=True)
+    builder.pool("max", (1, 1), Axis(1, 1), Axis(50, 9, 3, 4, 4), "uint8")
+    report = ran(builder)
+    assert report.proven
+    assert report.correct

@@ -1,0 +1,91 @@
+"""Operators on rows: tiles, places of results, and configurations that do not all fit the scratchpad."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from hw.config import load
+from hw.errors import InputError
+from sw.compile.memory import plan_memory
+from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.rows import RowPart, row_part
+from sw.ir.program import instructions
+from sw.network.layernorm import LayerNormalisation
+from sw.network.softmax import Softmax
+from tests.sw.compile.row_networks import Builder
+
+TEST, DEFAULT = load("test"), load("default")
+
+
+def made(builder: Builder, preset: str = "test") -> RowPart:
+    """What the only operator becomes."""
+    network = builder.network()
+    config = load(preset)
+    (operator,) = builder.operators
+    assert isinstance(operator, Softmax | LayerNormalisation)
+    homes = plan_memory(network, builder.operators, {}, (), config).homes
+    return row_part(operator, homes, config, config.scratch_bytes * 3 // 8)
+
+
+def softmax(*shape: int, preset: str = "test") -> RowPart:
+    """Softmax of this shape."""
+    builder = Builder()
+    builder.softmax(shape)
+    return made(builder, preset)
+
+
+@pytest.mark.parametrize(
+    ("columns", "preset", "apart"),
+    [(100, "test", 104), (100, "default", 128), (72, "default", 72), (64, "default", 64), (5, "large", 64)],
+)
+def test_results_start_at_words_of_the_port_or_are_stored_as_one_row(
+    columns: int, preset: str, apart: int
+) -> None:
+    part = softmax(3, columns, preset=preset)
+    assert part.apart == apart
+    assert ("next" in part.configured[-1].kernel.scalars) == (apart > -(-columns // 8) * 8)
+
+
+def test_few_rows_are_one_tile_and_many_are_tiles_that_take_turns() -> None:
+    few, many = softmax(20, 32, preset="default"), softmax(4000, 64, preset="default")
+    assert (few.loops, few.places, few.slots) == ((), 1, 0)
+    assert many.places == 2
+    assert sum(loop.count for loop in many.loops) * many.rows >= 4000
+    assert 2 * many.rows * 64 <= DEFAULT.scratch_bytes
+
+
+def test_configurations_are_brought_by_turns_where_they_leave_no_room_for_rows() -> None:
+    assert softmax(40, 256).slots == 2
+    long = softmax(3, 9000)
+    assert (long.rows, long.places, long.slots) == (1, 1, 1)
+
+
+def test_every_launch_of_a_tile_brings_its_configuration_where_they_take_turns() -> None:
+    builder = Builder()
+    builder.softmax((40, 256))
+    (stage,) = compile_network(builder.network(), TEST)
+    assert isinstance(stage, MachineStage)
+    names = [i.name for i in instructions(stage.compiled.source.body)]
+    # Rows, and the configuration of each of five launches.
+    assert (names.count("load_c"), names.count("cgra"), names.count("store_out")) == (6, 5, 1)
+
+
+def test_rows_that_do_not_fit_are_refused_with_what_is_needed() -> None:
+    with pytest.raises(InputError, match="operator0: a row of 30000 elements, 0 bytes of constants"):
+        softmax(2, 30000)
+    builder = Builder()
+    builder.normalisation((2, 3000))
+    with pytest.raises(InputError, match="a row of 3000 elements, 24000 bytes of constants"):
+        made(builder)
+
+
+def test_few_table_memories_hold_the_exponentials() -> None:
+    sums, results = (
+        part for part in softmax(3, 40).configured if "TABLE" in part.kernel.text and part.ii > 2
+    )
+    # Eight elements of an iteration, in three and in five steps.
+    assert (sums.ii, results.ii) == (3, 5)
+    assert (len(sums.words) // 257, len(results.words) // 257) == (3, 3)
+    assert dataclasses.replace(sums, differences=()).verified
