@@ -72,7 +72,7 @@ def bindings(
 def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:
     """The network of a model for inputs, and those that it still takes; the host only serves the edges.
 
-    Raises `UnsupportedError` for what the machine cannot execute, and for models of which it executes nothing.
+    Raises `UnsupportedError` for what the machine cannot execute, and where it would execute nothing.
     """
     first: InputError | None = None
     for bound, left in bindings(proto, inputs):

@@ -174,8 +174,10 @@ def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[T
     """Tensors in the order of their first use: kind, first operator that writes, last that touches."""
     end = len(operators)
     own = {id(o) for o in operators}
-    elsewhere = {v.tensor for o in network.operators if id(o) not in own for v in o.inputs}
-    wanted = {*network.outputs} | elsewhere
+    others = [o for o in network.operators if id(o) not in own]
+    wanted = {*network.outputs, *(v.tensor for o in others for v in o.inputs)}
+    # What several programs write in part is there from the start to the end.
+    shared = {o.output.tensor for o in others}
     written: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, operator in enumerate(operators):
@@ -190,6 +192,8 @@ def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[T
             made[name] = (tensor, Kind.CONSTANT, -1, end)
         elif name not in written:
             made[name] = (tensor, Kind.INPUT, -1, end)
+        elif name in shared:
+            made[name] = (tensor, Kind.OUTPUT, -1, end)
         elif name in wanted:
             made[name] = (tensor, Kind.OUTPUT, written[name], end)
         else:
