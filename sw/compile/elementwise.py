@@ -19,6 +19,7 @@ from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.layout import round_up
 from sw.network.network import Elementwise, View
+from sw.network.views import descending
 from sw.tiled.forms import count, size
 
 #: Names of the loops over tiles.
@@ -71,6 +72,29 @@ def _apart(view: View, home: Home) -> bool:
     return view.strides[-1] != 0 and view.strides[-1] % home.row == 0
 
 
+def ordered(views: Sequence[View]) -> tuple[View, ...]:
+    """Views with their axes in the order in which the first one's elements lie in memory.
+
+    Its strides become positive, and its last axis contiguous, if need be an axis of one element.
+    """
+    first = views[0]
+    axes = [a for a in descending(first) if first.shape[a] > 1]
+    turned = [tuple(v.shape[a] - 1 if first.strides[a] < 0 else 0 for a in axes) for v in views]
+    signs = [-1 if first.strides[a] < 0 else 1 for a in axes]
+    made = [
+        View(
+            v.tensor,
+            tuple(v.shape[a] for a in axes),
+            tuple(s * v.strides[a] for a, s in zip(axes, signs, strict=True)),
+            v.offset + sum(n * v.strides[a] for a, n in zip(axes, skipped, strict=True)),
+        )
+        for v, skipped in zip(views, turned, strict=True)
+    ]
+    if axes and made[0].strides[-1] != 1:
+        made = [dataclasses.replace(v, shape=(*v.shape, 1), strides=(*v.strides, 1)) for v in made]
+    return tuple(made)
+
+
 def _joins(view: View, axis: int, home: Home) -> bool:
     inner, outer = view.strides[axis + 1], view.strides[axis]
     if outer != view.shape[axis + 1] * inner:
@@ -106,13 +130,12 @@ class Plan:
 def plan(operator: Elementwise, homes: Mapping[str, Home], config: MachineConfig, room_bytes: int) -> Plan:
     """Tiles and loop of an operator, whose operands have so many bytes of the scratchpad.
 
-    Raises `InputError` for views that are not contiguous, and where not even a row of a block fits.
+    Raises `InputError` where not even a row of a block fits.
     """
-    made = canonical((operator.output, *operator.operands), homes)
+    views = ordered((operator.output, *operator.operands))
+    made = canonical(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
     *outer, rows, columns = made.shape
     output = made.views[0]
-    if columns > 1 and output.strides[-1] != 1:
-        raise InputError(f"{operator.name}: the result must be contiguous along its last axis")
     sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(made.views[1:])}
     size_out = homes[output.tensor].itemsize
     unit = max(16, config.store_bytes // size_out)

@@ -1,5 +1,7 @@
-"""What operators ask of the views that they read: copies where one cannot be loaded as it lies.
+"""What operators ask of the views that they read and write: copies where one cannot be moved as it lies.
 
+Products take operands that are contiguous along one axis; operators on rows and pools take contiguous rows, and
+all of them leave such. Elementwise operators take and leave whatever there is, so copies are such operators.
 Patches can be loaded of images whose rows and channels lie multiples of the port's word apart. A tensor of
 such images has padding behind its rows (`lines`), or, where that would be in somebody's way, a copy has.
 """
@@ -13,10 +15,13 @@ import numpy as np
 from hw.config import MachineConfig
 from sw.compile.images import follows_of, joined, plain, product_of, spread
 from sw.compile.memory import Lines
+from sw.compile.pools import oriented
 from sw.compile.writer import row_compatible
+from sw.kernels.pool import way
 from sw.layout import round_up
 from sw.network.expression import Operand
 from sw.network.host import HostOperator
+from sw.network.layernorm import LayerNormalisation
 from sw.network.network import (
     Elementwise,
     Epilogue,
@@ -29,6 +34,9 @@ from sw.network.network import (
     dense,
     whole,
 )
+from sw.network.pool import Pool
+from sw.network.softmax import Softmax
+from sw.network.views import broadcast, transposed
 
 
 def legal(network: Network, config: MachineConfig) -> Network:
@@ -85,10 +93,22 @@ class _Copies:
     def network(self) -> Network:
         """All of it."""
         for operator in self.source.operators:
-            if isinstance(operator, ImageConvolution):
-                self._convolution(operator)
-            else:
-                self.operators.append(operator)
+            match operator:
+                case ImageConvolution():
+                    self._convolution(operator)
+                case MatrixProduct():
+                    a = operator.a if _line(operator.a) else self._copy(operator, operator.a, "A")
+                    b = operator.b if _line(operator.b) else self._copy(operator, operator.b, "B")
+                    self._appended(dataclasses.replace(operator, a=a, b=b), _rows(operator.output))
+                case Softmax() | LayerNormalisation():
+                    self._from_rows(operator, _rows(operator.x), _rows(operator.output))
+                case Pool() if way(operator) == "rows":
+                    self._from_rows(operator, _one_row(operator.x), _successive(operator.output))
+                case Pool():
+                    views = oriented(operator)
+                    self._from_rows(operator, _rows(views.x), _rows(views.output))
+                case _:
+                    self.operators.append(operator)
         return dataclasses.replace(self.source, tensors=self.tensors, operators=tuple(self.operators))
 
     def _convolution(self, o: ImageConvolution) -> None:
@@ -101,11 +121,20 @@ class _Copies:
                 for i, v in enumerate(o.epilogue.operands)
             )
             made = dataclasses.replace(made, epilogue=Epilogue(o.epilogue.value, operands))
-        if self._result(o.output):
-            self.operators.append(made)
+        self._appended(made, self._result(o.output))
+
+    def _from_rows(self, o: Softmax | LayerNormalisation | Pool, loadable: bool, storable: bool) -> None:
+        """An operator with one operand."""
+        x = o.x if loadable else self._copy(o, o.x, "operand")
+        self._appended(dataclasses.replace(o, x=x), storable)
+
+    def _appended(self, o: Operator, storable: bool) -> None:
+        """An operator, and a copy of its result where it cannot be stored as the output lies."""
+        if storable:
+            self.operators.append(o)
             return
         held = self._tensor(f"{o.name}, result", o.output)
-        self.operators.append(dataclasses.replace(made, output=whole(held)))
+        self.operators.append(dataclasses.replace(o, output=whole(held)))
         self._moved(o, o.output, whole(held))
 
     def _loadable(self, view: View) -> bool:
@@ -134,8 +163,12 @@ class _Copies:
         flat = joined(view)
         return flat is not None and (flat.strides[-1] == 1 or flat.shape[-1] == 1)
 
-    def _copy(self, o: ImageConvolution, view: View, what: str) -> View:
-        """The elements of a view in a tensor of their own."""
+    def _copy(self, o: Operator, view: View, what: str) -> View:
+        """The elements of a view in a tensor of their own; those that are repeated once."""
+        shape = view.shape
+        view = dataclasses.replace(
+            view, shape=tuple(n if s else 1 for n, s in zip(shape, view.strides, strict=True))
+        )
         constant = self.source.tensors[view.tensor].constant
         tensor = self._tensor(f"{o.name}, {what}", view)
         if constant is not None:
@@ -143,7 +176,7 @@ class _Copies:
             self.tensors[tensor.name] = tensor
         else:
             self._moved(o, whole(tensor), view)
-        return whole(tensor)
+        return broadcast(whole(tensor), shape)
 
     def _tensor(self, name: str, view: View) -> Tensor:
         while name in self.tensors:
@@ -152,7 +185,7 @@ class _Copies:
         self.tensors[name] = tensor
         return tensor
 
-    def _moved(self, o: ImageConvolution, target: View, source: View) -> None:
+    def _moved(self, o: Operator, target: View, source: View) -> None:
         self.operators.append(Elementwise(f"{o.name}, copy", "Copy", o.nodes, target, Operand(0), (source,)))
 
 
@@ -172,6 +205,28 @@ def _pads(operator: Operator, view: View, row: int) -> bool:
             return row > 1 and row_compatible(view, row)
         case _:
             return False
+
+
+def _rows(view: View) -> bool:
+    """Whether the last axis is contiguous."""
+    return (view.shape[-1] == 1 or view.strides[-1] == 1) and min(view.strides) >= 0
+
+
+def _line(view: View) -> bool:
+    """Whether one of the last two axes is contiguous."""
+    return _rows(view) or _rows(transposed(view, (*range(len(view.shape) - 2), -1, -2)))
+
+
+def _one_row(view: View) -> bool:
+    """Whether the pixels of an image are contiguous."""
+    flat = joined(view)
+    return flat is not None and _rows(flat)
+
+
+def _successive(view: View) -> bool:
+    """Whether results of one pixel follow each other along the last axis of images and channels."""
+    axes = [a for a in (0, 1) if view.shape[a] > 1]
+    return min(view.strides) >= 0 and (not axes or view.strides[axes[-1]] == 1)
 
 
 def _contiguous(view: View) -> bool:

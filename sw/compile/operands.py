@@ -6,21 +6,21 @@ serves; everything else is loaded as it lies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hw.errors import InputError
 from sw.arrangement import Loop
 from sw.compile.launches import Area
 from sw.compile.memory import Home
-from sw.compile.writer import Walk, Writer
-from sw.ir.expression import Expr
-from sw.ir.program import Instruction, Region
+from sw.compile.writer import Walk, Writer, loop
+from sw.ir.expression import Const, Expr, Op, Var, apply
+from sw.ir.program import Region, Statement
 from sw.kernels.access import Access, Follows
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.network.network import Tensor, View, whole
+from sw.tiled.forms import both, index
 
 #: Places in the scratchpad that take turns.
 HALVES = 2
@@ -91,20 +91,11 @@ class Tiles:
 
 
 def follows(view: View) -> Follows:
-    """How a view [..., rows, columns] follows a tile; raises `InputError` where one load cannot bring it."""
-    (rows, columns), (row, column) = view.shape[-2:], view.strides[-2:]
-    row, column = (row if rows > 1 else 0), (column if columns > 1 else 0)
-    if row == 0 and column == 0:
-        return "scalar"
-    if row == 0 and column == 1:
-        return "column"
-    if column == 0 and row == 1:
-        return "row"
-    if column == 1:
-        return "full"
-    raise InputError(
-        f"a view of {view.tensor!r} must be contiguous along its last axis, strides are {row} and {column}"
-    )
+    """How a view [..., rows, columns] follows a tile."""
+    row, column = (s if n > 1 else 0 for n, s in zip(view.shape[-2:], view.strides[-2:], strict=True))
+    if row == 0:
+        return "column" if column else "scalar"
+    return "full" if column else "row"
 
 
 @dataclass(frozen=True)
@@ -151,14 +142,14 @@ class Fetch:
         columns: Expr,
         turn: Expr,
         there: Expr | None,
-    ) -> tuple[Instruction, Region, Expr]:
-        """The load, the bytes that the launch reads, and the first element's index.
+    ) -> tuple[list[Statement], Region, Expr]:
+        """The loads, the bytes that the launch reads, and the first element's index.
 
         `batch` are elements that other loops than those of tiles move on; of records, rows.
         """
         home = writer.home(self.view.tensor)
         target = turn * self.half + self.base
-        index = turn * (self.half // home.itemsize) + self.base // home.itemsize
+        first = turn * (self.half // home.itemsize) + self.base // home.itemsize
         if self.record and self.follows == "column":
             walk = Walk(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
             statement = writer.load_c(self.view, walk, 1, home.row, self.unit, target, self.half, there)
@@ -172,18 +163,45 @@ class Fetch:
         elif self.follows == "full":
             walk = tiles.walk(self.view, batch)
             step = self.view.strides[-2]
-            statement = writer.load_c(
-                *(self.view, walk, rows, step, columns, target, self.pitch, there),
-                region=tiles.region(writer, self.view),
-            )
+            if self.view.strides[-1] != 1:
+                # Nothing is contiguous along rows: elements come one by one.
+                made = self._lines(writer, tiles, walk, (rows, columns), target, there)
+                return made, writer.scratch(target, self.half), first
+            statement = writer.load_c(self.view, walk, rows, step, columns, target, self.pitch, there)
         else:
             walk = tiles.walk(self.view, batch)
             number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1
-            # Elements that follow rows may be rows of their tensor.
-            region = writer.whole(self.view.tensor) if self.follows == "row" else None
-            statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there, region=region)
+            step = self.view.strides[-2 if self.follows == "row" else -1]
+            if self.follows == "scalar" or step == 1:
+                statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there)
+            else:
+                statement = writer.load_c(self.view, walk, number, step, 1, target, home.itemsize, there)
         # Padding is computed too, so the launch reads all of the place.
-        return statement, writer.scratch(target, self.half), index
+        return [statement], writer.scratch(target, self.half), first
+
+    def _lines(
+        self,
+        writer: Writer,
+        tiles: Tiles,
+        walk: Walk,
+        size: tuple[Expr, Expr],
+        target: Expr,
+        there: Expr | None,
+    ) -> list[Statement]:
+        """Loads of single elements, one for each row of the tile or, if there are fewer, each column."""
+        element = writer.home(self.view.tensor).itemsize
+        row, column = self.view.strides[-2:]
+        (rows, columns), by_rows = size, tiles.rows <= tiles.columns
+        line = Loop(f"line_{self.key}", tiles.rows if by_rows else tiles.columns)
+        walk = walk.moved({line.name: row if by_rows else column}, (line,))
+        number = variable(walk.loops, line.name)
+        target = target + number * (self.pitch if by_rows else element)
+        count, step, pitch = (columns, column, element) if by_rows else (rows, row, self.pitch)
+        lines = rows if by_rows else columns
+        if not isinstance(lines, Const):
+            there = both(there, apply(Op.LT, number, lines))
+        load = writer.load_c(self.view, walk, count, step, 1, target, pitch, there)
+        return [loop(line, [load])]
 
 
 def records(
@@ -256,6 +274,13 @@ def fetches(
         half = _half(area, size * elements)
         pitch = (tiles.pitch(k) if s.access.follows == "full" else 0) * size
         found.append(Fetch(k, s.view, s.access.follows, area.take(HALVES * half), half, pitch))
+    return found
+
+
+def variable(loops: Sequence[Loop], name: str) -> Var:
+    """The variable of a loop that is there."""
+    found = index(loops, name)
+    assert found is not None
     return found
 
 

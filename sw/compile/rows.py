@@ -183,10 +183,10 @@ def row_part(
     make = _passes(operator)
     kernels = [p.kernel for p in make(RowTile(1, columns, 0, 0, 0, apart), 0)]
     configured = tuple(configure(k, config) for k in kernels)
+    loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
     own = 0 if constants is None else round_up(4 * constants.elements, 128)
     sizes = [round_up(4 * len(words), 128) for words in {c.words for c in configured}]
-    cut = _cut(operator, total, columns, 1 if narrow else apart, config, room, (own, sizes))
-    loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
+    cut = _cut(operator, total, columns, 1 if narrow else apart, config, room, (own, sizes), bool(loops))
     batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
     if cut.rows < total:
         loops.append(Loop(DOWN, -(-total // cut.rows)))
@@ -207,7 +207,7 @@ def row_part(
         constants,
         make,
         configured,
-        cut.places if loops else 1,
+        cut.places,
         cut.slots,
     )
 
@@ -261,11 +261,13 @@ def _cut(
     config: MachineConfig,
     room: int,
     held: tuple[int, list[int]],
+    several: bool,
 ) -> _Cut:
     """The largest tiles: every tile brings all configurations to the grid.
 
-    One tile in `room` is best, since the rest of the scratchpad can be prepared for the next operator; then one
-    in all of it, then two places for tiles. `held` are bytes of constants and of the configurations.
+    One tile in `room` is best, since the rest of the scratchpad can be prepared for the next operator; then
+    one in all of it, then two places for tiles. `held` are bytes of constants and of the configurations;
+    `several`: there are such tiles for several batches.
     """
     constants, sizes = held
     width, whole, unit = pitch(columns), config.scratch_bytes, config.store_bytes
@@ -286,19 +288,20 @@ def _cut(
             low, high = (middle, high) if fits(middle, places, slots, whole) else (low, middle - 1)
         return low
 
+    places = HALVES if several else 1
     for slots, space in ((0, room), (0, whole), (2, whole)):
-        if fits(total, 1, slots, space):
-            return _Cut(total, 1, slots)
-    # Configurations that are brought for every tile need less room, but stay away from the memory if they can.
+        if fits(total, places, slots, space):
+            return _Cut(total, places, slots)
+    # Configurations that are loaded again for every tile leave more room, but use the memory's port.
     found = [_Cut(most(HALVES, slots), HALVES, slots) for slots in (0, 2)]
     found.append(_Cut(most(1, 1), 1, 1))
     for best in found if _parts(total, found[0]) == _parts(total, found[1]) else found[1:]:
         if best.rows:
             return _Cut(-(-total // _parts(total, best)), best.places, best.slots)
     raise InputError(
-        f"{operator.name}: a row of {columns} elements, {constants} bytes of constants and {max(sizes)} bytes "
-        f"of a configuration must fit {whole} bytes of the scratchpad, its results {config.out_bytes} of the "
-        "output buffer"
+        f"{operator.name}: a row of {columns} elements, {constants} bytes of constants, {max(sizes)} "
+        f"bytes of a configuration must fit {whole} bytes of the scratchpad, its results {config.out_bytes} "
+        "of the output buffer"
     )
 
 

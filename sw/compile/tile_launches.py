@@ -64,8 +64,8 @@ class Launches:
         for fetch in self.fetches:
             batch = batches.get(fetch.key, {})
             elements = across(fetch.key, fetch.follows)
-            load, region, index = fetch.load(writer, tiles, batch, rows, elements, turn, there)
-            made.append(load)
+            loads, region, index = fetch.load(writer, tiles, batch, rows, elements, turn, there)
+            made += loads
             reads.append(region)
             bases[fetch.key] = index
         half = tiles.rows * pitch * bytes_

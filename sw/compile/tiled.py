@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -58,11 +59,17 @@ def tiled(
     return found[1:]
 
 
-def _choices(extent: Extent, config: MachineConfig) -> Iterator[list[Choice]]:
+@functools.lru_cache(maxsize=256)
+def _best(extent: Extent, config: MachineConfig) -> tuple[Choice, ...]:
+    """The best blockings: operators of equal shapes have the same."""
+    return tuple(best(extent, config, None, ALTERNATIVES))
+
+
+def _choices(extent: Extent, config: MachineConfig) -> Iterator[tuple[Choice, ...]]:
     """The best blockings, then those for smaller accumulators."""
     while True:
         try:
-            yield best(extent, config, None, ALTERNATIVES)
+            yield _best(extent, config)
             config = config.replace(acc_bytes=config.acc_bytes // 2)
         except InputError:
             return

@@ -98,10 +98,12 @@ class Writer:
     def region(self, view: View, walk: Walk, rows: Expr | int, row_step: int, columns: Expr | int) -> Region:
         """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
         home = self.home(view.tensor)
-        if not row_compatible(view, home.row) or (row_step % home.row and rows != Const(1) and rows != 1):
+        several = rows not in (1, Const(1))
+        if not row_compatible(view, home.row) or (several and (row_step % home.row or row_step < 0)):
             return self.whole(view.tensor)
-        if view.shape[-1] > home.row:
-            return self.run(view.tensor, walk, columns) if rows in (1, Const(1)) else self.whole(view.tensor)
+        # Rows of one element follow each other along any axis.
+        if view.shape[-1] > home.row or (home.row == 1 and columns not in (1, Const(1))):
+            return self.whole(view.tensor) if several else self.run(view.tensor, walk, columns)
         row = walk.counted(lambda elements: elements // home.row)
         column = walk.counted(lambda elements: elements % home.row)
         apart = row_step // home.row

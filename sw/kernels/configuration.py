@@ -31,11 +31,12 @@ class Configured:
     """A loop on the grid of a machine.
 
     `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `why` says what limits the MII, the
-    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `differences` says where the
-    words do not mean the graph, by an independent decoder. `cached`: the mapping was found on disk.
+    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `cached`: the mapping was found
+    on disk.
     """
 
     kernel: GridKernel
+    config: MachineConfig
     words: tuple[int, ...]
     mapping: Mapping
     mii: int
@@ -43,7 +44,6 @@ class Configured:
     rec_mii: int
     why: str
     proved_minimal: bool
-    differences: tuple[str, ...]
     seconds: float
     cached: bool
 
@@ -61,6 +61,16 @@ class Configured:
     def depth(self) -> int:
         """Steps of one iteration."""
         return max(1, self.mapping.depth)
+
+    @functools.cached_property
+    def differences(self) -> tuple[str, ...]:
+        """Where the words do not mean the graph, by an independent decoder.
+
+        That is looked at when it is asked for: of the many configurations that are compared few are used.
+        """
+        assert self.config.cgra is not None
+        arrays, scalars = _tables(self.kernel, self.config)
+        return tuple(verify(self.graph, self.words, self.config.cgra, arrays=arrays, scalars=scalars))
 
     @property
     def verified(self) -> bool:
@@ -131,12 +141,10 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
     found = _mapped(graph_of(kernel), config.cgra, seed)
-    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
-    scalars = {name: i for i, name in enumerate(kernel.scalars)}
-    words = encode(configuration(found.mapping, arrays, scalars))
-    wrong = verify(found.mapping.graph, words, config.cgra, arrays=arrays, scalars=scalars)
+    words = encode(configuration(found.mapping, *_tables(kernel, config)))
     return Configured(
         kernel,
+        config,
         tuple(words),
         found.mapping,
         found.mii,
@@ -144,7 +152,12 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
         found.rec_mii,
         found.why,
         found.proved_minimal,
-        tuple(wrong),
         time.perf_counter() - began,
         found.cached,
     )
+
+
+def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[dict[str, ArrayEntry], dict[str, int]]:
+    """The arrays of a kernel by name, and the places of its scalars in a launch."""
+    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
+    return arrays, {name: i for i, name in enumerate(kernel.scalars)}

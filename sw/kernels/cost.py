@@ -5,14 +5,19 @@ The rules are those of docs/cgra.md, "Memory ports and freezing".
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Mapping, MutableSequence
+from dataclasses import replace
 from typing import overload
+
+import numpy as np
 
 from hw.config import MachineConfig
 from sw.dfg.graph import Graph, NodeId
 from sw.dfg.interpret import run_graph
 from sw.ir.expression import evaluate
+from sw.ir.vector import Array
 from sw.kernels.configuration import Configured
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.kernels.indices import Key
@@ -69,18 +74,19 @@ def per_iteration(
     All elements that are loaded are 0.
     """
     graph, ii, places = configured.graph, configured.ii, configured.mapping.places
-    accessed = _accesses(graph, scalars)
     lines: dict[tuple[int, bool, int, int], set[int]] = defaultdict(set)
     stores: dict[tuple[int, int], int] = defaultdict(int)
-    for (node, iteration), index in accessed.items():
+    for node, indices in _accesses(graph, scalars).items():
         memory = graph.by_id[node].memory
         assert memory is not None
-        space, bank, line = _bank(config, streams[memory.name], index)
-        step = places[node].step + iteration * ii
-        if graph.by_id[node].op == "store":
-            stores[step, bank] += 1
-        else:
-            lines[step, False, space, bank].add(line)
+        space, banks, line_of = _banks(config, streams[memory.name], indices)
+        store, first = graph.by_id[node].op == "store", places[node].step
+        for iteration, (bank, line) in enumerate(zip(banks, line_of, strict=True)):
+            step = first + iteration * ii
+            if store:
+                stores[step, bank] += 1
+            else:
+                lines[step, False, space, bank].add(line)
     longest: dict[int, int] = defaultdict(lambda: 1)
     for key, found in lines.items():
         longest[key[0]] = max(longest[key[0]], len(found))
@@ -90,37 +96,66 @@ def per_iteration(
     return sum(longest[step] for step in range(first, last)) / (_ITERATIONS - _BEFORE)
 
 
-def _bank(config: MachineConfig, stream: Stream, index: int) -> tuple[int, int, int]:
-    """Space, bank and line (the word or row that a bank serves at once) of an element."""
+def _banks(config: MachineConfig, stream: Stream, indices: Array) -> tuple[int, list[int], list[int]]:
+    """Space, banks and lines (the words or rows that a bank serves at once) of elements."""
     entry, size = stream.entry(config), 4 if stream.element == "int32" else 1
-    address = entry.base + index * size
+    address = entry.base + indices * size
     d = config.derived
     if stream.space == "acc":
         line = address // d.acc_word_bytes
-        return entry.space, line // d.acc_bank_words, line
+        return entry.space, (line // d.acc_bank_words).tolist(), line.tolist()
     shape = d.scratch if stream.space == "scratch" else d.out
-    return entry.space, address // 4 % max(1, shape.banks // 4), address // 4
+    word = address // 4
+    return entry.space, (word % max(1, shape.banks // 4)).tolist(), word.tolist()
 
 
-def _accesses(graph: Graph, scalars: Mapping[str, int]) -> dict[tuple[NodeId, int], int]:
-    """The index of every access that happens, by node and iteration."""
-    arrays = {n.memory.name: _Nothing() for n in graph.nodes if n.memory and n.op != "table"}
-    found: dict[tuple[NodeId, int], int] = {}
-    past: list[Mapping[NodeId, int]] = []
-    accessing = [n for n in graph.nodes if n.op in ("load", "store")]
+def _accesses(graph: Graph, scalars: Mapping[str, int]) -> dict[NodeId, Array]:
+    """The indices of every node that loads or stores, by iteration."""
+    edges = {
+        node.id: next((e for e in graph.incoming[node.id] if e.operand == "I1"), None)
+        for node in graph.nodes
+        if node.op in ("load", "store")
+    }
+    values = _values(_before(graph, {e.source for e in edges.values() if e}), tuple(sorted(scalars.items())))
+    found: dict[NodeId, Array] = {}
+    for node, edge in edges.items():
+        if edge is None:
+            given = graph.by_id[node].immediate
+            index = scalars[given] if isinstance(given, str) else given
+            assert index is not None
+            found[node] = np.full(_ITERATIONS, index)
+        else:
+            initial = [scalars[v] if isinstance(v, str) else v for v in edge.initial]
+            past = values[edge.source]
+            found[node] = np.array([*initial, *past][:_ITERATIONS] if edge.distance else past, np.int64)
+    return found
+
+
+def _before(graph: Graph, nodes: set[NodeId]) -> Graph:
+    """The part of a graph that some nodes are computed from; equal for loops that differ only elsewhere."""
+    waiting = list(nodes)
+    while waiting:
+        new = {e.source for e in graph.incoming[waiting.pop()]} - nodes
+        nodes = nodes | new
+        waiting += new
+    return replace(
+        graph,
+        name="",
+        nodes=tuple(n for n in graph.nodes if n.id in nodes),
+        edges=tuple(e for e in graph.edges if e.source in nodes and e.target in nodes),
+        outputs=(),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _values(graph: Graph, scalars: tuple[tuple[str, int], ...]) -> dict[NodeId, list[int]]:
+    """What nodes give, by iteration."""
+    found: dict[NodeId, list[int]] = {n.id: [] for n in graph.nodes}
 
     def observe(iteration: int, values: Mapping[NodeId, int]) -> None:
-        past.append(values)
-        for node in accessing:
-            edge = next((e for e in graph.incoming[node.id] if e.operand == "I1"), None)
-            if edge is None:
-                given = node.immediate
-            elif iteration < edge.distance:
-                given = edge.initial[iteration]
-            else:
-                given = past[iteration - edge.distance][edge.source]
-            assert given is not None
-            found[node.id, iteration] = given if isinstance(given, int) else scalars[given]
+        for node, past in found.items():
+            past.append(values[node])
 
-    run_graph(graph, arrays, scalars, _ITERATIONS, observe)
+    arrays = {n.memory.name: _Nothing() for n in graph.nodes if n.memory and n.op != "table"}
+    run_graph(graph, arrays, dict(scalars), _ITERATIONS, observe)
     return found

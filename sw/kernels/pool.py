@@ -55,11 +55,11 @@ class PoolTile:
     `x` is the byte of the scratchpad where the first channel's window of the first output begins, padding
     included; image rows are `pitch` bytes apart, channels `plane` bytes. All pixels of the windows must be
     there, those outside of the image holding `Pool.fill`. `factors` is the byte, a multiple of 4, where
-    `factor_words` of these output rows lie (where there are any). Results lie from byte `out` of the output
-    buffer on, without gaps; for `windows`, with `apart`, rows of results are so many bytes apart. Of `channels`
-    and `rows` one must be a number, and `plane` too for several channels. Without `cols` rows are whole.
-    `columns` needs `out` to be a multiple of 4, and `sums`, the byte of the output buffer, a multiple of 4, of
-    four bytes per output; `cols` must be a multiple of 4 then.
+    `factor_words` of these output rows lie (if there are any). Results lie from byte `out` of the output
+    buffer on, without gaps; for `windows`, with `apart`, rows of results are so many bytes apart. Of
+    `channels` and `rows` one must be a number, and `plane` too for several channels. Without `cols` rows are
+    whole. `columns` needs `out` to be a multiple of 4, and `sums`, the byte of the output buffer, a multiple
+    of 4, of four bytes per output; `cols` must be a multiple of 4 then.
     """
 
     channels: Value

@@ -80,9 +80,10 @@ class Builder:
         exchanged: bool = False,
         padded: int = 0,
     ) -> None:
-        """Pooling of images and channels; `exchanged`: pixels of columns follow each other in memory, not rows.
+        """Pooling of images and channels.
 
-        `padded`: elements of a row of the result's tensor behind those that are written.
+        `exchanged`: pixels of a column follow each other in memory, not those of a row. `padded`: elements of
+        a row of the result's tensor behind those that are written.
         """
         shape = (*planes, rows.size, cols.size)
         result = (*planes, rows.outputs, cols.outputs)
