@@ -10,10 +10,12 @@ import argparse
 import importlib.util
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import onnxruntime
 from rich.console import Console
 from rich.table import Table
 
@@ -77,16 +79,38 @@ def main() -> int:
             path = Path(folder) / f"{name}.onnx"
             LAYERS[name](path)
             network = import_model(path)
+            inputs = draw_inputs(network, 0)
+            theirs = onnxruntime_results(path, inputs)
         report = run_network(
             network,
             config,
             MemorySettings.of(config),
             lambda: simulator(config, given.sim),
-            draw_inputs(network, 0),
+            inputs,
             progress=lambda text: print(text, file=sys.stderr),
         )
         good &= told(name, report)
+        for output, array in theirs.items():
+            compared(name, report.found[output], array)
     return 0 if good else 1
+
+
+def onnxruntime_results(path: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What onnxruntime computes, its graph as it is."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def compared(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Print how far the results of a layer are from onnxruntime's, in units of the last quantisation."""
+    values = np.unique(theirs)
+    unit = np.diff(values).min() if len(values) > 1 else 1
+    apart = np.rint(np.abs(ours.astype(np.float64) - theirs) / unit).astype(int)
+    counts = ", ".join(f"{n} by {d}" for d, n in enumerate(np.bincount(apart.reshape(-1))) if d and n)
+    print(f"{name}: {apart.size:,} results, from onnxruntime's differ {counts or 'none'}")
 
 
 def told(name: str, report: NetworkReport) -> bool:
