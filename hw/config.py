@@ -233,6 +233,8 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
         values.setdefault("name", path.stem)
         if isinstance(values.get("cgra"), str) and _is_path(values["cgra"]):
             values["cgra"] = str(path.parent / values["cgra"])
+    elif _is_path(source) and not path.is_dir():
+        raise InputError(f"{source}: no such file; --hw must be a preset or a TOML file")
     else:
         known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
         raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")

@@ -55,7 +55,27 @@ def read_program(folder: Path, listed: set[str], config: MachineConfig) -> Machi
 
     Configurations are decoded again. Raises `InputError` for files that do not fit each other.
     """
-    memory, plan = (json.loads((folder / name).read_text()) for name in (MEMORY, PLAN))
+    memory, plan = (read_json(folder / name) for name in (MEMORY, PLAN))
+    try:
+        return _program(folder, memory, plan, listed, config)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        # Whoever changes a file and its hash may leave out anything.
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(
+            f"{folder / PLAN} and {MEMORY}: must hold what was compiled, not this ({what})"
+        ) from None
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; raises `InputError`."""
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        raise InputError(f"{path}: must be JSON: {error}") from None
+
+
+def _program(folder: Path, memory: Any, plan: Any, listed: set[str], config: MachineConfig) -> MachineProgram:
+    """The program of what two files say."""
     programs = {int(w): _words(folder / f"warp{w}.bin", listed) for w in plan["warps"]}
     for warp, words in programs.items():
         place = folder / f"warp{warp}.s"

@@ -57,7 +57,7 @@ def compile_model(
     progress: Callable[[str], None] = lambda text: None,
 ) -> CompiledModel:
     """Compile a network and check its warps; raises `InputError` for what the machine cannot do."""
-    progress(f"compiling {len(network.operators)} operators for machine {config.name!r}")
+    progress(f"compiling {_count(len(network.operators), 'operator')} for machine {config.name!r}")
     seconds: dict[str, float] = {}
     steps: list[Step] = []
     for stage in compile_network(network, config, after=after or (lambda step, made: None)):
@@ -68,8 +68,13 @@ def compile_model(
             seconds[name] = seconds.get(name, 0.0) + value
         steps.append(machine_program(stage.compiled))
     made = checked_model(network, config, steps, seconds)
-    progress(f"compiled: {len(made.programs)} programs in {sum(made.seconds.values()):.1f} s")
+    programs = _count(len(made.programs), "program")
+    progress(f"compiled: {programs} in {sum(made.seconds.values()):.1f} s")
     return made
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def checked_model(

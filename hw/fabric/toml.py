@@ -49,6 +49,8 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
         if found is not None:
             values, size = found
             return from_values(values, f"preset {source}", grid or size)
+    if source.endswith(".toml") and not path.exists():
+        raise InputError(f"{source}: no such file; a fabric must be a preset or a TOML file")
     if not path.is_file():
         known = ", ".join(preset_names())
         needed = f"a preset ({known}; any size, as mesh8x8) or a TOML file"

@@ -16,25 +16,30 @@ import click
 
 from hw.errors import InputError
 from jacquard import __version__
-from jacquard.cli import (
-    cgra,
-    check,
-    compile,
-    config,
-    csr,
-    deps,
-    disasm,
-    fabric,
-    isa,
-    map,
-    opt,
-    run,
-    tile,
-    verilog,
-    warps,
-)
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+
+try:
+    from jacquard.cli import (
+        cgra,
+        check,
+        compile,
+        config,
+        csr,
+        deps,
+        disasm,
+        fabric,
+        isa,
+        map,
+        opt,
+        run,
+        tile,
+        verilog,
+        warps,
+    )
+except KeyboardInterrupt:  # the libraries behind the commands take seconds to import
+    click.echo("jacquard: interrupted", err=True)
+    raise SystemExit(INTERRUPTED) from None
 
 
 @click.group(

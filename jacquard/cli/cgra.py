@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-@click.group("cgra")
-def command() -> None:
+@click.group("cgra", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
     """Kernels on the grid of processing elements."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def function_of(text: str) -> tuple[str, str]:

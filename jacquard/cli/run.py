@@ -231,7 +231,10 @@ def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     common = asked.common()
     try:
         network = import_model(asked.source, allow_host=asked.options["allow_host"])
-        inputs = _inputs(asked, network)
+    except InputError as error:
+        raise _at(asked.source, error) from None
+    inputs = _inputs(asked, network)
+    try:
         model = compile_model(network, asked.memory.behind(asked.config), common.pop("after"), note)
     except InputError as error:
         raise _at(asked.source, error) from None

@@ -18,6 +18,9 @@ from hw.errors import InputError
 from jacquard.files import atomic, check_writable, write_text
 from jacquard.results import Report
 
+#: How files of waves end.
+WAVES = (".vcd", ".fst")
+
 
 @dataclass(frozen=True)
 class Files:
@@ -31,15 +34,26 @@ class Files:
 
     def check(self) -> None:
         """Raise `InputError` where something cannot be written, before work is done for it."""
-        for path in (self.outputs, self.waves, self.trace, self.report):
-            if path is not None:
+        taken: dict[Path, str] = {}
+        for name in ("outputs", "waves", "trace", "report", "inputs"):
+            path = getattr(self, name)
+            if path is None:
+                continue
+            if name != "inputs":
                 check_writable(path)
+            other = taken.setdefault(path.resolve(), name)
+            if other != name:
+                raise InputError(f"--{other} and --{name} must be different files, not both {path}")
+        if self.waves is not None and self.waves.suffix not in WAVES:
+            raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {str(self.waves)!r}")
 
 
 def read_inputs(path: Path) -> dict[str, np.ndarray]:
     """Arrays by name out of an .npz file. Raises `InputError`."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        raise InputError(f"{path}: must be an .npz file, not a directory")
     if not path.is_file() or not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not a readable .npz file: it must be a ZIP archive of arrays")
     found = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,8 @@ BOUNDS = {
     "store": "store",
 }
 _BAR, _SHORT_BAR = 10, 5
+#: Least width of a name in a narrow terminal.
+_NAME = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -29,7 +32,11 @@ def print_report(report: Report, title: str, console: Console) -> None:
     console.print(
         f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
     )
-    console.print(_operators(report) if isinstance(report, NetworkReport) else _products(report))
+    table = _operators(report) if isinstance(report, NetworkReport) else _products(report)
+    if _least_width(table) > console.width:
+        # Rather lines that the terminal wraps than numbers that lack digits.
+        table.width = _least_width(table)
+    console.print(table, crop=False)
     console.print()
     for line in _verdict(report):
         console.print(line, highlight=False)
@@ -38,14 +45,34 @@ def print_report(report: Report, title: str, console: Console) -> None:
 def _table(report: Report, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
     """A table with the columns that products and operators share; widths of names, kinds and bars."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
-    table.add_column(first, "total", no_wrap=True, max_width=widths[0], overflow="ellipsis")
-    table.add_column(second, no_wrap=True, max_width=widths[1], overflow="ellipsis")
+    # These two may become narrower, the others may not.
+    table.add_column(first, "total", max_width=widths[0])
+    table.add_column(second, max_width=widths[1])
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
-    table.add_column("at least", f"{report.bound_cycles:,}", justify="right", no_wrap=True)
+    table.add_column("at least", f"{_least_cycles(report):,}", justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
     table.add_column("array busy", _bar(report.utilization, widths[2]), no_wrap=True)
     table.add_column("result", no_wrap=True)
     return table
+
+
+def _least_cycles(report: Report) -> int:
+    """The sum of the rows."""
+    if isinstance(report, NetworkReport):
+        return sum(operator.bound_cycles for operator in report.operators)
+    return report.bound_cycles
+
+
+def _least_width(table: Table) -> int:
+    """The width in which all columns but the first two, which are names, are whole."""
+    columns = [max(cell_len(str(c)) for c in (x.header, x.footer, *x.cells)) for x in table.columns]
+    gaps = 2 * (len(columns) - 1)
+    return sum(min(w, _NAME) for w in columns[:2]) + sum(columns[2:]) + gaps
+
+
+def _name(text: str) -> Text:
+    """A name, which ends in an ellipsis where it does not fit."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 def _products(report: Report) -> Table:
@@ -67,8 +94,8 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
         result_text = Text(error.cause.name.lower(), "bold red")
     exact = result.divergence is None
     return (
-        Text(result.name),
-        result.shape.replace("x", "×"),
+        _name(result.name),
+        _name(result.shape.replace("x", "×")),
         f"{result.observed.cycles:,}",
         f"{result.bound_cycles:,}",
         BOUNDS[result.bound],
@@ -88,7 +115,7 @@ def _operators(report: NetworkReport) -> Table:
 
 
 def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str | Text, ...]:
-    name, kind = Text(operator.name), Text(operator.op)
+    name, kind = _name(operator.name), _name(operator.op)
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
         return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
@@ -117,13 +144,16 @@ def _bar(share: float, length: int = _BAR) -> Text:
 
 def _verdict(report: Report) -> list[str | Text]:
     first = report.first_divergence
+    if not report.results and report.correct:
+        return [Text("! nothing ran on the machine, so nothing was checked", "yellow"), *_hosts(report)]
     lines: list[str | Text] = []
     if report.correct:
         lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
     else:
         lines.append(Text(f"✗ {_wrong(report)}", "bold red"))
     if first is None:
-        lines.append(f"[green]✓[/] model and RTL agree on the cycle of all {report.events:,} events")
+        events = _all(report.events, "event")
+        lines.append(f"[green]✓[/] model and RTL agree on the cycle of {events}")
     else:
         lines.append(Text(f"✗ {first[0].name}: {first[1]}", "bold red"))
     if report.rejected is not None:
@@ -133,7 +163,7 @@ def _verdict(report: Report) -> list[str | Text]:
         lines += [Text(f"  {line}") for line in verdict.schedule]
     else:
         count = sum(r.checked.dependences for r in report.results)
-        lines.append(f"[green]✓[/] the warps enforce all {count:,} dependences between them")
+        lines.append(f"[green]✓[/] the warps enforce {_all(count, 'dependence')} between them")
     if isinstance(report, NetworkReport):
         lines += _configurations(report)
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
@@ -160,6 +190,16 @@ def _configurations(report: NetworkReport) -> list[str | Text]:
     if not lines and count:
         noun = "configuration means its loop" if count == 1 else f"{count} configurations mean their loops"
         lines.append(f"[green]✓[/] {'the' if count == 1 else 'all'} {noun}, decoded from the bitstream")
-    if host := report.host_operators:
-        lines.append(Text(f"! {len(host)} operators ran on the host: {', '.join(host)}", "yellow"))
-    return lines
+    return lines + _hosts(report)
+
+
+def _hosts(report: Report) -> list[Text]:
+    """What the host did."""
+    host = report.host_operators if isinstance(report, NetworkReport) else []
+    noun = "operator" if len(host) == 1 else "operators"
+    return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []
+
+
+def _all(count: int, noun: str) -> str:
+    """How many things, all of which hold."""
+    return f"the 1 {noun}" if count == 1 else f"all {count:,} {noun}s" if count else f"0 {noun}s"

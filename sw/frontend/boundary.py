@@ -16,14 +16,20 @@ from sw.network.requantise import LIMITS
 
 #: Attributes of ours that ONNX does not know.
 OURS = ("opset",)
+#: The oldest opset of an operator that `onnx.reference` has, where models may be older. What these mean for
+#: the types of a network has not changed since.
+OLDEST = {"DequantizeLinear": 19}
 
 
 def opset_of(opset: int, op: str) -> int:
-    """The model's opset, or the newest where the operator is younger than that."""
+    """The opset with which the host executes an operator of a model of this opset.
+
+    That is the model's, the oldest that `onnx.reference` has, or the newest where the operator is younger.
+    """
     from onnx import defs
 
     known = defs.has(op, max_inclusive_version=max(opset, 1))
-    return max(opset, 1) if known else int(defs.onnx_opset_version())
+    return max(opset, OLDEST.get(op, 1)) if known else int(defs.onnx_opset_version())
 
 
 def host_operator(
@@ -63,7 +69,7 @@ def quantised_input(importer: Importer, node: Node, value: Stored, grid: Grid) -
     """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
     edge = value.view.tensor in importer.model.inputs
     if not edge and not importer.allow_host:
-        raise node.error("its input is computed in float32 on the host, which must be allowed")
+        raise node.error("its input is computed in float32 on the host, which must be allowed (--allow-host)")
     if edge and grid.uniform:
         low, high = LIMITS[grid.element]
         zero, scale = int(grid.zero.item()), float(grid.scale.item())
@@ -128,7 +134,7 @@ def _needs_host(importer: Importer, name: str, node: Node) -> None:
     if not importer.allow_host:
         raise InputError(
             f"output {name!r}: {node.place} computes it in float32; it needs QuantizeLinear and "
-            f"DequantizeLinear before it, or the host must be allowed"
+            f"DequantizeLinear before it, or the host must be allowed (--allow-host)"
         )
 
 

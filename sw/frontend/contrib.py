@@ -41,11 +41,15 @@ class _Parts:
         return name
 
     def value(self, index: int, what: str) -> np.ndarray:
-        """A constant input of the node."""
+        """A constant input of the node; raises `InputError` for another one, and for a scale that is none."""
         name = self.node.optional(index)
         if name not in self.constants:
             raise self.node.error(f"{what} must be a constant, not {name!r}")
-        return self.constants[name]
+        found = self.constants[name]
+        if what.endswith("scale") and not np.all(np.isfinite(found) & (found > 0)):
+            wrong = found[~(np.isfinite(found) & (found > 0))]
+            raise self.node.error(f"{what} must be positive, not {wrong.flat[0]}")
+        return found
 
     def dequantised(self, index: int, axis: int | None = None) -> str:
         """The inputs from `index` on are a tensor, its scale and its zero point: the tensor's real values."""

@@ -56,7 +56,10 @@ def read_file(path: Path) -> Any:
 def first_line(error: Exception) -> str:
     """What an exception says, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    # What a colon announces is in the next line.
+    return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:300]
 
 
 def _model(proto: Any, place: str) -> Model:
@@ -72,6 +75,8 @@ def _model(proto: Any, place: str) -> Model:
     except Exception as error:
         raise InputError(f"{place}: shapes or types do not match: {first_line(error)}") from None
     graph = proto.graph
+    if not graph.output:
+        raise InputError(f"{place}: a model must have an output, it has none")
     if graph.sparse_initializer:
         raise InputError(f"{place}: constants must be dense, sparse ones are not supported")
     constants = {t.name: array(t, f"{place}: constant {t.name!r}") for t in graph.initializer}

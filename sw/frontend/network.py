@@ -96,9 +96,10 @@ def _handler(importer: Importer, node: Node) -> Handler:
         known = node.op in SUPPORTED
         kind = " on whole numbers" if known and not real else " on real numbers" if known else ""
         raise node.error(
-            f"the operator is not supported{kind}; supported are {', '.join(SUPPORTED)}"
+            f"the operator is not supported{kind}; supported are {', '.join(SUPPORTED)}; "
+            f"--allow-host leaves it to the host"
             if not known
-            else f"the operator is not supported{kind}"
+            else f"the operator is not supported{kind}; --allow-host leaves it to the host"
         )
     return handler
 

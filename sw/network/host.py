@@ -9,6 +9,9 @@ import numpy as np
 from hw.errors import InputError
 from sw.network.network import Operator, View
 
+#: Units from which on every type of 8 bits saturates, whatever its zero point, and int32 does not overflow.
+_SURE = 1 << 29
+
 
 @dataclass(frozen=True)
 class HostOperator(Operator):
@@ -45,6 +48,7 @@ def run_node(node: object, opset: int, arrays: dict[str, np.ndarray], name: str)
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
+    arrays = _saturating(arrays, name) if node.op_type == "QuantizeLinear" else arrays  # type: ignore[attr-defined]
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape))
         for n, a in arrays.items()
@@ -58,3 +62,14 @@ def run_node(node: object, opset: int, arrays: dict[str, np.ndarray], name: str)
         text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"{name}: the host cannot compute it: {text[:200]}") from None
     return [np.asarray(x) for x in found]
+
+
+def _saturating(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Operands of a quantisation, values that surely saturate made smaller: the library casts to int32."""
+    values, scales = arrays["i0"], arrays["i1"]
+    if values.dtype.kind != "f":
+        return arrays
+    if np.isnan(values).any():
+        raise InputError(f"{name}: values to quantise must be numbers, not NaN")
+    most = values.dtype.type(_SURE * float(np.abs(scales).min(initial=np.inf)))
+    return {**arrays, "i0": np.clip(values, -most, most)}

@@ -1,4 +1,4 @@
-"""Models judged: their operators against onnxruntime and exact arithmetic, their programs on model and RTL."""
+"""Models judged: operators against onnxruntime and exact arithmetic, programs on model and RTL."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ def judged(
     config: MachineConfig,
     seed: int,
     simulator: Callable[[], Simulator] | None,
+    settings: MemorySettings | None = None,
 ) -> Judged:
     """Compare a model's operators with onnxruntime, then its programs with the reference.
 
-    Without a simulator the second part is left out.
+    Without a simulator the second part is left out. `seed` is that of the inputs.
     """
+    settings = settings or MemorySettings.of(config)
     made = Judged(kinds)
     try:
         network = import_model(model)
@@ -89,11 +91,11 @@ def judged(
     if simulator is None:
         return made
     try:
-        compiled = compile_model(network, config)
+        compiled = compile_model(network, settings.behind(config))
     except InputError as error:
         made.refuse(error)
         return made
-    report = run_model(compiled, inputs, MemorySettings.of(config), simulator)
+    report = run_model(compiled, inputs, settings, simulator)
     made.programs, made.cycles = len(report.runs), sum(r.observed.cycles for r in report.runs)
     if not report.correct:
         made.failures.append(f"wrong on the RTL: {report.first_wrong}")
@@ -131,7 +133,9 @@ def _compare(
             bad = 0
         else:
             exact = Exact(model, {**theirs, **inputs}, operator.nodes).unrounded(tensor)
-            bad = unexplained(operator.output.of(np.ascontiguousarray(exact).reshape(network.tensors[tensor].shape)), result)
+            bad = unexplained(
+                operator.output.of(np.ascontiguousarray(exact).reshape(network.tensors[tensor].shape)), result
+            )
             made.rounded += int((apart > 0).sum()) - min(bad, int((apart > 0).sum()))
         if bad:
             made.wrong += bad

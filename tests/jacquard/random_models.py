@@ -38,7 +38,7 @@ class Held:
         return math.prod(self.shape)
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """There is no operand for the operator."""
 
 
@@ -58,7 +58,9 @@ class Draw:
     def size(self, most: int = 200) -> int:
         """1 to 200."""
         most = max(1, most)
-        return min(most, self.r.choice([self.r.randint(1, 12), self.r.randint(1, 64), self.r.randint(1, 200)]))
+        return min(
+            most, self.r.choice([self.r.randint(1, 12), self.r.randint(1, 64), self.r.randint(1, 200)])
+        )
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """A shape of few elements, sizes up to 200 anywhere."""
@@ -119,12 +121,12 @@ class Draw:
         return held
 
     def pick(self, fits: Callable[[Held], bool], make: Callable[[], Sequence[int]] | None = None) -> Held:
-        """A tensor that fits, recent ones first, or a new input; raises `Unfit` where there is none."""
+        """A tensor that fits, recent ones first, or a new input; raises `UnfitError` where there is none."""
         found = [h for h in self.pool if fits(h)]
         if found and (make is None or self.chance(0.9)):
             return found[-1] if self.chance(0.6) else self.r.choice(found)
         if make is None:
-            raise Unfit
+            raise UnfitError
         return self.input(make())
 
     def read(self, held: Held) -> str:
@@ -160,7 +162,11 @@ class Draw:
         scales = np.exp(self.b.rng.uniform(-6, -3, shape[axis])).astype(np.float32)
         zeros = np.full(scales.shape, 128 if held.element == "uint8" else 0)
         grid = self.b.constant(scales), self.b.constant(zeros, held.element)
-        return Held(held.name, held.shape, held.element, float(scales.mean()), 0, grid), scales, {"axis": axis}
+        return (
+            Held(held.name, held.shape, held.element, float(scales.mean()), 0, grid),
+            scales,
+            {"axis": axis},
+        )
 
     def spread(self, depth: int, *scales: float) -> float:
         """A scale for sums of so many products, with which results fill most of a type or leave it."""
@@ -182,7 +188,9 @@ class Draw:
 Kind = Callable[[Draw], None]
 
 
-def draw(seed: str, kinds: dict[str, Kind], least: int = 2, most: int = 8) -> tuple[onnx.ModelProto, list[str]]:
+def draw(
+    seed: str, kinds: dict[str, Kind], least: int = 2, most: int = 8
+) -> tuple[onnx.ModelProto, list[str]]:
     """A random model, and the kinds of its operators in order."""
     d = Draw(seed)
     names = list(kinds)
@@ -191,7 +199,7 @@ def draw(seed: str, kinds: dict[str, Kind], least: int = 2, most: int = 8) -> tu
         name = d.r.choice(names)
         try:
             kinds[name](d)
-        except Unfit:
+        except UnfitError:
             continue
         d.kinds.append(name)
     return d.model(), d.kinds

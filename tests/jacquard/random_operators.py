@@ -1,4 +1,4 @@
-"""The operators of random models, by kind: each adds nodes that read tensors of the model and make new ones."""
+"""The operators of random models, by kind: each adds nodes that read tensors and make new ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.jacquard.random_models import (
     Draw,
     Held,
     Kind,
-    Unfit,
+    UnfitError,
     integers,
     linear,
     numbers,
@@ -31,7 +31,7 @@ def _columns(d: Draw, rows: int, depth: int) -> int:
     """How many columns a product may have."""
     most = min(MOST_ELEMENTS // rows, MOST_ELEMENTS // depth, MOST_MACS // (rows * depth))
     if most < 1:
-        raise Unfit
+        raise UnfitError
     return d.size(most)
 
 
@@ -83,17 +83,21 @@ def batched(d: Draw) -> None:
     """A product of two tensors that are computed, with batch axes that may broadcast."""
     a = _ranked(d, 2, 4)
     depth, rows = a.shape[-1], a.elements // a.shape[-1]
-    same = [h for h in d.pool if h is not a and len(h.shape) >= 2 and h.shape[-2] == depth and h.shape[:-2] == a.shape[:-2]]
+    same = [
+        h
+        for h in d.pool
+        if h is not a and len(h.shape) >= 2 and h.shape[-2] == depth and h.shape[:-2] == a.shape[:-2]
+    ]
     if same:
         b = d.r.choice(same)
         if rows * depth * b.shape[-1] > MOST_MACS or rows * b.shape[-1] > MOST_ELEMENTS:
-            raise Unfit
+            raise UnfitError
     else:
         batch = tuple(1 if d.chance(0.2) else s for s in a.shape[:-2])
         batch = batch[d.r.randint(0, len(batch)) :] if d.chance(0.3) else batch
         b = d.input((*batch, depth, _columns(d, max(rows, math.prod(batch)), depth)))
     if math.prod(b.shape) > MOST_ELEMENTS:
-        raise Unfit
+        raise UnfitError
     n = b.shape[-1]
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], n)
     scale = d.spread(depth, a.scale, b.scale)
@@ -127,7 +131,7 @@ def residual(d: Draw) -> None:
     x = d.pick(lambda h: len(h.shape) >= 2 and h.shape[-1] <= 64, lambda: (*d.shape(1), d.r.randint(1, 64)))
     depth = x.shape[-1]
     if x.elements * depth > MOST_MACS:
-        raise Unfit
+        raise UnfitError
     w, scales, axis = d.weights((depth, depth), 1)
     scale = d.spread(depth, x.scale, float(scales.max()))
     y = d.out(x.shape, scale, x.element)
@@ -186,7 +190,7 @@ def softmax(d: Draw) -> None:
     x = d.pick(lambda h: True, lambda: d.shape(d.r.randint(1, 4)))
     axis = -1 if d.chance(0.7) else d.r.randrange(len(x.shape)) if x.shape else 0
     if not x.shape:
-        raise Unfit
+        raise UnfitError
     d.quantised(d.b.op("Softmax", d.real(x), axis=axis), x.shape, 1 / 255)
 
 

@@ -14,7 +14,7 @@ from tests.jacquard.random_models import (
     Draw,
     Held,
     Kind,
-    Unfit,
+    UnfitError,
     integers,
     linear,
 )
@@ -79,7 +79,7 @@ def split(d: Draw) -> None:
     x = _some(d)
     axis = d.r.randrange(len(x.shape))
     if x.shape[axis] < 2:
-        raise Unfit
+        raise UnfitError
     first = d.r.randint(1, x.shape[axis] - 1)
     sizes = [first, x.shape[axis] - first]
     names = d.b.ops("Split", d.read(x), integers(sizes, d.b), count=2, axis=axis)
@@ -103,7 +103,7 @@ def concat(d: Draw) -> None:
         parts.append(d.r.choice(fit))
     total = sum(p.shape[axis] for p in parts)
     if total * x.elements // x.shape[axis] > MOST_ELEMENTS:
-        raise Unfit
+        raise UnfitError
     shape = [total if a == axis else s for a, s in enumerate(x.shape)]
     scale = max(p.scale for p in parts)
     how = d.r.choice(["plain", "linear", "real"])
@@ -119,7 +119,7 @@ def concat(d: Draw) -> None:
 
 def gather(d: Draw) -> None:
     """One element of an axis (which goes), or an axis repeated."""
-    x = _some(d, 2)
+    x = _some(d)
     axis = d.r.randrange(len(x.shape))
     if d.chance(0.6):
         index = d.b.constant(d.r.randrange(x.shape[axis]), np.int64)
@@ -128,11 +128,33 @@ def gather(d: Draw) -> None:
         return
     times = d.r.randint(2, 4)
     if x.elements * times > MOST_ELEMENTS:
-        raise Unfit
+        raise UnfitError
     wide = d.b.op("Expand", d.read(x), integers((times, *x.shape), d.b))
-    d.named(x, wide, (times, *x.shape)) if len(x.shape) < 4 else d.named(
-        x, d.b.op("Reshape", wide, integers((-1, *x.shape[1:]), d.b)), (times * x.shape[0], *x.shape[1:])
-    )
+    if len(x.shape) < 4:
+        d.named(x, wide, (times, *x.shape))
+    else:
+        flat = d.b.op("Reshape", wide, integers((-1, *x.shape[1:]), d.b))
+        d.named(x, flat, (times * x.shape[0], *x.shape[1:]))
+
+
+def space(d: Draw) -> None:
+    """Pixels as channels, or channels as pixels."""
+    block = d.r.choice([2, 3])
+
+    def make() -> tuple[int, ...]:
+        return (1, block**2 * d.r.randint(1, 3), block * d.r.randint(1, 8), block * d.r.randint(1, 8))
+
+    def fits(h: Held) -> bool:
+        return len(h.shape) == 4 and h.shape[2] % block == h.shape[3] % block == h.shape[1] % block**2 == 0
+
+    x = d.pick(fits, make)
+    images, channels, rows, columns = x.shape
+    if d.chance(0.5):
+        name = d.b.op("SpaceToDepth", d.read(x), blocksize=block)
+        d.named(x, name, (images, channels * block**2, rows // block, columns // block))
+    else:
+        name = d.b.op("DepthToSpace", d.read(x), blocksize=block, mode=d.r.choice(["DCR", "CRD"]))
+        d.named(x, name, (images, channels // block**2, rows * block, columns * block))
 
 
 def pad(d: Draw) -> None:
@@ -142,7 +164,7 @@ def pad(d: Draw) -> None:
     rank = len(x.shape)
     shape = [s + pads[a] + pads[rank + a] for a, s in enumerate(x.shape)]
     if math.prod(shape) > MOST_ELEMENTS:
-        raise Unfit
+        raise UnfitError
     value = d.b.constant(x.zero, x.element)
     d.named(x, d.b.op("Pad", d.read(x), integers(pads, d.b), value), shape)
 
@@ -202,7 +224,7 @@ def conv(d: Draw) -> None:
     count = x.shape[0] * math.prod(pixels)
     most = min(MOST_ELEMENTS // count, MOST_MACS // (count * depth)) // groups
     if most < 1:
-        raise Unfit
+        raise UnfitError
     outputs = groups * d.r.randint(1, min(most, 16))
     w, scales, axis = d.weights((outputs, channels // groups, *kernel), 0)
     bias = d.b.constant(d.b.rng.integers(-9999, 9999, outputs), np.int32) if d.chance(0.6) else ""
@@ -227,7 +249,7 @@ def pool(d: Draw) -> None:
     x = _image(d)
     window, kernel, pixels = _window(d, x, False)
     if any(p >= k for p, k in zip(window["pads"], kernel * 2, strict=True) if k > 1):
-        raise Unfit
+        raise UnfitError
     shape = (*x.shape[:2], *pixels)
     how = d.r.choice(["max", "max", "real", "average", "average"])
     if how == "max" and len(x.shape) == 4:
@@ -253,6 +275,6 @@ def mean(d: Draw) -> None:
 
 
 VIEWS: dict[str, Kind] = {
-    f.__name__: f for f in (transpose, reshape, slices, split, concat, gather, pad, where)
+    f.__name__: f for f in (transpose, reshape, slices, split, concat, gather, space, pad, where)
 }
 IMAGES: dict[str, Kind] = {f.__name__: f for f in (conv, pool, mean)}

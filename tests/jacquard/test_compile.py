@@ -185,3 +185,12 @@ def test_a_directory_has_its_own_machine(jacquard: Any, made: Path) -> None:
     assert "--hw goes with a model" in jacquard("run", made, "--hw", "tiny").err
     assert "--set goes with a model" in jacquard("run", made, "--set", "rows=8").err
     assert "--allow-host goes with a model" in jacquard("run", made, "--allow-host").err
+
+
+@pytest.mark.parametrize("name", ["memory.json", "plan.json"])
+@pytest.mark.parametrize("change", [b"{", b"{}", b"[]"])
+def test_files_that_say_nothing_are_named(jacquard: Any, copy: Path, name: str, change: bytes) -> None:
+    _signed(copy, f"program0/{name}", change)
+    ended = jacquard("run", copy, *RUN)
+    assert ended.code == 2
+    assert name in ended.err
