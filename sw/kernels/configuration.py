@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import encode
+from hw.fabric.bitstream import ArrayEntry, encode
 from hw.fabric.layout import PATCHES
 from hw.fabric.operations import Unit
 from sw.cgra.bounds import bound
@@ -31,8 +31,8 @@ class Configured:
     """A loop on the grid of a machine.
 
     `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `why` says what limits the MII, the
-    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `cached`: the mapping was found
-    on disk.
+    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `cached`: the mapping was
+    found on disk.
     """
 
     kernel: GridKernel

@@ -135,15 +135,18 @@ def _before(graph: Graph, nodes: set[NodeId]) -> Graph:
     """The part of a graph that some nodes are computed from; equal for loops that differ only elsewhere."""
     waiting = list(nodes)
     while waiting:
-        new = {e.source for e in graph.incoming[waiting.pop()]} - nodes
+        new = {e.source for e in graph.incoming[waiting.pop()] if e.routed} - nodes
         nodes = nodes | new
         waiting += new
+    kept = tuple(n for n in graph.nodes if n.id in nodes)
+    used = {n.memory.name for n in kept if n.op == "table" and n.memory}
     return replace(
         graph,
         name="",
-        nodes=tuple(n for n in graph.nodes if n.id in nodes),
-        edges=tuple(e for e in graph.edges if e.source in nodes and e.target in nodes),
+        nodes=kept,
+        edges=tuple(e for e in graph.edges if e.routed and e.source in nodes and e.target in nodes),
         outputs=(),
+        tables=tuple(t for t in graph.tables if t[0] in used),
     )
 
 

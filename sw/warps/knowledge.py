@@ -9,6 +9,7 @@ cost each other anything.
 from __future__ import annotations
 
 import heapq
+import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sw.ir.vector import Array
-from sw.warps.tokens import Demand, Room, Sync, Wanted, World
+from sw.warps.tokens import Room, Sync, Wanted, World
 
 #: By warp: up to when it is known to be complete.
 Clock = tuple[int, ...]
 _NONE: Array = np.empty(0, np.int64)
+#: By how many tokens a channel may have fewer than at first for what it needs to be known exactly.
+_FEWER = 8
 #: A time after all others.
 _NEVER = int(np.iinfo(np.int64).max)
 
@@ -42,15 +45,16 @@ class Need:
 class Change:
     """Waits that take other tokens than before, by number: the time of the signal, -1 for a token in advance.
 
-    `without` are syncs whose needs for room do not count any more between two times; `needs` are those that
-    take their place.
+    What signals of the sync `room_of` need for room between the times of `spans` does not count any more.
     """
 
     tokens: dict[int, int]
     room_of: int = -1
-    since: int = 0
-    until: int = -1
-    needs: Sequence[Need] = ()
+    spans: Sequence[tuple[int, int]] = ()
+
+    def anew(self, sync: int, time: int) -> bool:
+        """Whether the room that a signal needs is looked at anew."""
+        return sync == self.room_of and any(since <= time <= until for since, until in self.spans)
 
 
 @dataclass
@@ -110,7 +114,7 @@ class Knowledge:
         #: By wait: the ones before and behind it in its warp.
         self.previous, self.following = [-1] * count, [-1] * count
         for own in self._own:
-            for a, b in zip(own, own[1:], strict=False):
+            for a, b in itertools.pairwise(own):
                 self.previous[b], self.following[a] = a, b
 
     def last(self, warp: int, time: int) -> int:
@@ -149,7 +153,7 @@ class Knowledge:
         return tuple(made)
 
     def _needed(self, demand: Wanted) -> tuple[Array, Array, int, Array]:
-        """Events in front of what a demand holds back, when that is, the warp it waits for, and up to when."""
+        """Events in front of what a demand holds back, when that is, the warp waited for, and up to when."""
         sources, sinks = demand.times(self.world)
         first, second = (self.place[w] for w in demand.warps)
         return self._last(second, sinks), sinks, first, sources
@@ -186,6 +190,14 @@ class Knowledge:
                 room = self.room(sync)
                 take(room)
                 self._add_room(n, self.needs(room))
+                # With some tokens fewer, a signal asks for earlier waits.
+                given, taken = self.world.times(sync.signals), self.world.times(sync.waits)
+                if taken.size:
+                    earlier = self.world.number(given, given) - 1 - self.world.depth - _FEWER
+                    some = self.world.count(taken, given) > 0
+                    number = np.clip(earlier[some], 1, self.world.count(taken, given)[some])
+                    sinks.append(given[some])
+                    sources.append(self.world.pick(taken, given[some], number))
         self.required: list[Clock] = [tuple(row) for row in needed.tolist()]
         last, first = np.concatenate(sinks), np.concatenate(sources)
         order = np.argsort(last)
@@ -237,7 +249,9 @@ class Knowledge:
             if clock == old:
                 continue
             made[event] = clock
-            if not all(map(int.__ge__, clock, self.required[event])) and not self._still(event, clock, change):
+            if not all(map(int.__ge__, clock, self.required[event])) and not self._still(
+                event, clock, change
+            ):
                 return Outcome(False, until, made)
             floor = self.floor[event]
             if all(a == b or (a < floor and b < floor) for a, b in zip(clock, old, strict=True)):
@@ -246,12 +260,17 @@ class Knowledge:
                 if after >= 0 and after not in queued:
                     queued.add(after)
                     heapq.heappush(waiting, after)
-        for need in change.needs:
-            clock = made.get(need.event, self.clocks[need.event]) if need.event >= 0 else self.nothing
+        return Outcome(True, until, made)
+
+    def suffices(self, outcome: Outcome, needs: Iterable[Need]) -> bool:
+        """Whether other needs than before are met where a change has that outcome."""
+        for need in needs:
+            event = need.event
+            clock = outcome.clocks.get(event, self.clocks[event]) if event >= 0 else self.nothing
             # What was known earlier than anything else asks for is not kept up.
             if clock[need.warp] < need.until or need.until < self.floor_at(need.time):
-                return Outcome(False, max(until, need.time), made)
-        return Outcome(True, until, made)
+                return False
+        return True
 
     def _changed(self, event: int, change: Change, made: Mapping[int, Clock]) -> Clock:
         """What is known at a wait after a change, of which `made` has what is known at earlier waits."""
@@ -275,11 +294,11 @@ class Knowledge:
         return all(
             clock[need.warp] >= need.until
             for sync, need in self.crowding.get(event, ())
-            if sync != change.room_of or not change.since <= need.time <= change.until
+            if not change.anew(sync, need.time)
         )
 
-    def commit(self, change: Change, outcome: Outcome) -> None:
-        """Take a change over."""
+    def commit(self, change: Change, outcome: Outcome, needs: Sequence[Need] = ()) -> None:
+        """Take a change over, with what a channel needs for room in place of what it needed there."""
         for event, token in change.tokens.items():
             for told, add in ((self.tokens[event], False), (token, True)):
                 source = self.last(self.signaller[event], told) if told >= 0 else -1
@@ -288,23 +307,15 @@ class Knowledge:
             self.tokens[event] = token
         for event, clock in outcome.clocks.items():
             self.clocks[event] = clock
-        if change.room_of >= 0:
-            self._replace_room(change)
-
-    def _replace_room(self, change: Change) -> None:
-        """Forget what a channel needed for room where that has changed, and note what it needs now."""
-        first = bisect_right(self.times, change.since) - 1
-        signaller = self.place[self.syncs[change.room_of].warps[0]]
-        touched = {self.last(signaller, change.since)} | {n.event for n in change.needs}
-        touched |= set(range(max(0, first), bisect_right(self.times, change.until)))
+        signaller = self.place[self.syncs[change.room_of].warps[0]] if change.spans else 0
+        touched = {need.event for need in needs}
+        for since, until in change.spans:
+            touched |= {self.last(signaller, since)}
+            touched |= set(range(bisect_left(self.times, since), bisect_right(self.times, until)))
         for event in touched & self.crowding.keys():
-            kept = [
-                (sync, need)
-                for sync, need in self.crowding[event]
-                if sync != change.room_of or not change.since <= need.time <= change.until
-            ]
+            kept = [(n, need) for n, need in self.crowding[event] if not change.anew(n, need.time)]
             self.crowding[event] = kept
-        self._add_room(change.room_of, change.needs)
+        self._add_room(change.room_of, needs)
         for event in touched:
             row = list(self.demanded[event])
             for _, need in self.crowding.get(event, ()):

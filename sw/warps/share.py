@@ -52,7 +52,7 @@ def share_channels(
         return _alone(world, list(chosen), demands)
     syncs, rooms = _fewer(world, chosen, demands, most)
     if prune:
-        syncs = pruned(world, syncs, demands, lambda all_, s: _crowded(world, all_, s) is not None)
+        syncs = pruned(world, syncs, demands)
         rooms = [r for r in rooms if any(s.warps == r.warps for s in syncs)]
         syncs = without_last(world, syncs)
     numbers = {warps: n for n, warps in enumerate(sorted(s.warps for s in syncs))}

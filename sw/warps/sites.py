@@ -19,9 +19,8 @@ from sw.ir.program import For, If, Instruction, Program, Statement
 from sw.ir.trace import trace
 from sw.ir.vector import Array
 
-#: Marks and operations that are followed for each operation that counts, before more are tried. Far more
-#: operations are followed than count, so that all of these have the places behind them.
-_ROOM, _BEHIND = 16, 2
+#: Marks and operations that are followed at first for each operation that counts.
+_ROOM = 4
 
 #: A block: from the outside in, which statement, and which of its bodies (1: that of `else`).
 Path = tuple[tuple[int, int], ...]
@@ -190,7 +189,7 @@ def passings(
                 operations[rows.time] = False
                 passes[passed] = rows.time
         times = np.flatnonzero(operations)
-        if limit is None or count is None or made.complete or times.size >= _BEHIND * count:
+        if limit is None or count is None or made.complete or times.size >= count:
             return Passing(times, passes, made.count)
         limit *= 2
 

@@ -143,6 +143,7 @@ class World:
         #: When each run starts.
         self.starts: Array = _NONE
         self.cache: dict[tuple[Site, ...], Array] = {}
+        self._of_warp: dict[int, Array] = {}
         #: When control passes every gap, and those of them in which a predicate holds, before it is scaled.
         self._gaps: dict[Gap, Array] = {}
         self._holding: dict[tuple[Gap, Expr], Array] = {}
@@ -151,9 +152,7 @@ class World:
 
     def add(self, sites: Iterable[Site]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
-        new = {
-            s: None for s in (dataclasses.replace(s, count=1) for s in sites) if s not in self.passes
-        }
+        new = {s: None for s in (dataclasses.replace(s, count=1) for s in sites) if s not in self.passes}
         if not self.starts.size:
             self._follow()
         guards = {(s.gap, s.when): None for s in new if s.when is not None}
@@ -223,6 +222,13 @@ class World:
         found: list[int] = np.diff(np.append(self._before(events), events.size)).tolist()
         return found
 
+    def of_warp_times(self, warp: int) -> Array:
+        """When the operations of a warp happen."""
+        found = self._of_warp.get(warp)
+        if found is None:
+            found = self._of_warp[warp] = self.operations[self.of_warp.get(warp, _NONE)]
+        return found
+
     def _before(self, events: Array) -> Array:
         """How many events are in earlier runs, by run."""
         return np.searchsorted(events, self.starts)
@@ -274,7 +280,7 @@ class World:
 
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""
-        signaller, waiter = (self.operations[self.of_warp.get(w, _NONE)] for w in sync.warps)
+        signaller, waiter = (self.of_warp_times(w) for w in sync.warps)
         latest = self.awaited(sync, waiter)
         awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
         return int(awaited.sum())
