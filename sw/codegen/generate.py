@@ -54,6 +54,10 @@ def compiled(
     return code, allocation
 
 
+class ProgramTooLongError(InputError):
+    """The instruction memory does not hold the program of a warp."""
+
+
 def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, name: str) -> None:
     """Raise `InputError` for more than the machine has, naming where it is needed."""
 
@@ -61,7 +65,8 @@ def _check_resources(code: Code, allocation: Allocation, config: MachineConfig, 
         if needed > there:
             at = next((o.label for o in code.operations[index:] if o.label), "")
             where = f" ({at} needs them)" if at else ""
-            raise InputError(f"{name}: {resource} must be at least {needed}, not {there}{where}")
+            kind = ProgramTooLongError if resource == "imem_words" else InputError
+            raise kind(f"{name}: {resource} must be at least {needed}, not {there}{where}")
 
     alive = pressure(code, live_out(code))
     refuse("registers", allocation.count, config.registers, alive.index(max(alive, default=0)))

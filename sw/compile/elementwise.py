@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
+from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
-from sw.compile.operands import HALVES, Source, Tiles, room, source
+from sw.compile.operands import HALVES, Source, Tiles, longest, room, source
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.writer import loop
 from sw.ir.program import Statement
@@ -26,8 +26,6 @@ from sw.tiled.forms import count, size
 DOWN, ACROSS = "rows", "columns"
 #: Tiles that an operator is cut into, so that its steps overlap, and elements of one at least.
 PIECES, LEAST = 6, 2048
-#: Most elements of a row of a tile, and rows: what operands of operations can count.
-LONGEST = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -176,15 +174,16 @@ def _tile(
 
     def holds(tile_rows: int, width: int) -> bool:
         tiles = Tiles((), tile_rows, width, width, rows, columns, {}, {})
+        counted = max(tile_rows, width * size_out, longest(sources, homes, tiles)) <= LONGEST
         inside = room(sources, homes, tiles) <= room_bytes
-        return inside and HALVES * tile_rows * width * size_out <= config.out_bytes
+        return counted and inside and HALVES * tile_rows * width * size_out <= config.out_bytes
 
     parts = 1
     while True:
         tile_columns = -(-columns // parts)
         tile_columns = columns if parts == 1 else round_up(tile_columns, unit)
         width = round_up(tile_columns, unit)
-        good = width <= LONGEST and holds(1, width)
+        good = holds(1, width)
         if good and (rows > 1 or width <= max(wanted, unit)):
             break
         if width == unit:
@@ -192,7 +191,7 @@ def _tile(
                 break
             raise InputError(f"a tile of {unit} elements must fit {room_bytes} bytes of the scratchpad")
         parts += 1
-    tile_rows = max(1, min(rows, wanted // width, LONGEST))
+    tile_rows = max(1, min(rows, wanted // width))
     while tile_rows > 1 and not holds(tile_rows, width):
         tile_rows -= max(1, tile_rows // 8)
     tile_rows = -(-rows // -(-rows // tile_rows))
@@ -210,9 +209,3 @@ def emit(plan: Plan, launches: Launches) -> list[Statement]:
     for level in reversed(t.loops):
         body = [loop(level, body)]
     return body
-
-
-def elements(plan: Plan) -> int:
-    """Elements that are computed, padding included."""
-    t = plan.tiles
-    return math.prod(level.count for level in t.loops) * t.rows * t.width

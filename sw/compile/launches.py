@@ -40,11 +40,6 @@ class Area:
         self.used = start + size - self.base
         return start
 
-    @property
-    def left(self) -> int:
-        """Bytes that are left, aligned."""
-        return self.base + self.size - round_up(self.base + self.used, self.alignment)
-
 
 @dataclass
 class Grid:
@@ -115,9 +110,8 @@ class Grid:
             "live0": 0,
             "live1": 0,
         }
-        for register, name in zip(SCALARS, configured.kernel.scalars, strict=False):
-            if name in scalars:
-                operands[register] = scalars[name]
+        if iterations != const(0):
+            operands |= {r: scalars[n] for r, n in zip(SCALARS, configured.kernel.scalars, strict=False)}
         held = Region(CONFIGURATION, (interval(0, 1),))
         brought = (held,) if keep else (self.writer.scratch(place, size),)
         return Instruction(

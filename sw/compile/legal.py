@@ -1,7 +1,7 @@
 """What operators ask of the views that they read and write: copies where one cannot be moved as it lies.
 
-Products take operands that are contiguous along one axis; operators on rows and pools take contiguous rows, and
-all of them leave such. Elementwise operators take and leave whatever there is, so copies are such operators.
+Products take operands that are contiguous along one axis; operators on rows and pools take contiguous rows,
+and all of them leave such. Elementwise operators take and leave whatever there is: copies are such operators.
 Patches can be loaded of images whose rows and channels lie multiples of the port's word apart. A tensor of
 such images has padding behind its rows (`lines`), or, where that would be in somebody's way, a copy has.
 """

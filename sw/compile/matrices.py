@@ -76,9 +76,14 @@ def _joined(view: View) -> View:
 
 
 def problem_of(operator: MatrixProduct, m: Matrices, homes: Homes) -> Product:
-    """The product as a problem of the tiler."""
+    """The product as a problem of the tiler; raises `InputError` for views that are not contiguous."""
     rows, depth = m.a.shape[-2:]
     batch = m.c.shape[:-2]
+    if m.c.shape[-1] > 1 and m.c.strides[-1] != 1:
+        raise InputError(
+            f"{operator.name}: the result must be contiguous along its last axis, "
+            f"the stride is {m.c.strides[-1]}"
+        )
     return Product(
         rows,
         depth,

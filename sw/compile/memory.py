@@ -125,15 +125,13 @@ def plan_memory(
     network: Network,
     operators: Sequence[Operator],
     lines: Mapping[str, Lines],
-    blobs: Sequence[Tensor],
     config: MachineConfig,
     memory_bytes: int = MEMORY_BYTES,
 ) -> MemoryPlan:
     """Give every tensor that the operators touch a home.
 
-    `lines` holds how rows lie of tensors that are not dense or not aligned, `blobs` constants of the compiler
-    (configurations and parameters). What a network's later part needs stays to the end. Raises `InputError`
-    where memory or windows do not suffice.
+    `lines` holds how rows lie of tensors that are not dense or not aligned. What a network's later part needs
+    stays to the end. Raises `InputError` where memory or windows do not suffice.
     """
     lives = _lives(network, operators)
     homes: dict[str, Home] = {}
@@ -142,19 +140,17 @@ def plan_memory(
     for kind in Kind:
         start = address
         tensors = [t for t, k, _, _ in lives.values() if k is kind]
-        if kind is Kind.CONSTANT:
-            tensors += blobs
         if kind is Kind.ACTIVATION:
             address = _place_activations([(t, *lives[t.name][2:]) for t in tensors], lines, address, homes)
         else:
             for tensor in tensors:
-                first, last = lives[tensor.name][2:] if tensor.name in lives else (-1, len(operators))
+                first, last = lives[tensor.name][2:]
                 own = _lines(tensor, lines)
                 home = Home(tensor, kind, address + own.start, own.pitch, first, last)
                 homes[tensor.name] = home
                 address = round_up(home.address + home.size, ALIGNMENT)
         areas[kind] = (start, address)
-        # Nothing lies at the end of an area, so that what runs across it meets a closed window.
+        # Nothing lies at the end of an area, so that what runs across it meets no tensor.
         address = round_up(address, PAGE) + (PAGE if address > start else 0)
     if address > memory_bytes:
         sizes = ", ".join(f"{kind.value}s {end - start}" for kind, (start, end) in areas.items())

@@ -302,3 +302,13 @@ def room(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles)
         }[s.access.follows]
         total += HALVES * (size * elements + 128)
     return total
+
+
+def longest(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles) -> int:
+    """Bytes of the longest row of a load of these tiles at most."""
+    found = 0
+    for how, elements in (("full", tiles.width), ("row", tiles.rows), ("column", tiles.width)):
+        own = [s for s in sources.values() if s.access.follows == how]
+        sizes = [homes[s.view.tensor].itemsize for s in own if not s.access.record]
+        found = max(found, *(size * elements for size in sizes), 4 * (len(own) - len(sizes)) * elements)
+    return found

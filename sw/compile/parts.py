@@ -13,9 +13,10 @@ from sw.arrangement import Nest, extent_of
 from sw.compile import elementwise
 from sw.compile.convolutions import convolution_part
 from sw.compile.launches import Area, Grid
+from sw.compile.limits import LONGEST
 from sw.compile.matrices import batches, matrices, nest, problem_of
 from sw.compile.memory import Home
-from sw.compile.operands import Fetch, Source, Tiles, fetches, records, room, source
+from sw.compile.operands import Fetch, Source, Tiles, fetches, longest, records, room, source
 from sw.compile.pools import pool_part
 from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
 from sw.compile.rows import row_part
@@ -133,8 +134,10 @@ def product_part(
         """Whether tiles of results and operands fit the buffers of the grid, twice."""
         if chosen is None:
             return True
+        tiles = tiles_of(made, shape)
+        counted = max(shape.width * size, longest(sources, homes, tiles)) <= LONGEST
         inside = HALVES * shape.words * config.cols * size <= config.out_bytes
-        return inside and room(sources, homes, tiles_of(made, shape)) <= room_bytes
+        return counted and inside and room(sources, homes, tiles) <= room_bytes
 
     def nested(t: Blocking) -> tuple[Nest, Shape]:
         made = nest(operator, m, problem, t, homes, config)

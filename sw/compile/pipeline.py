@@ -5,7 +5,6 @@ network -> memory, tiles, configurations -> sequential tile program -> warps -> 
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize
-from sw.codegen.generate import compiled, instructions
+from sw.codegen.generate import ProgramTooLongError, compiled, instructions
 from sw.compile import program
 from sw.compile.legal import legal
 from sw.compile.memory import Home, Kind, MemoryPlan
@@ -131,16 +130,12 @@ def _programs(
     """One program, or several where the instruction memory does not hold one."""
     try:
         return [compile_run(network, run, config, after, memory_bytes)]
-    except ProgramTooLongError:
+    except ProgramTooLongError as error:
         if len(run) == 1:
-            raise
+            raise InputError(f"{run[0].name}: {error}") from None
     middle = len(run) // 2
     first = _programs(network, run[:middle], config, after, memory_bytes)
     return first + _programs(network, run[middle:], config, after, memory_bytes)
-
-
-class ProgramTooLongError(InputError):
-    """The instruction memory does not hold the program of a warp."""
 
 
 def compile_run(
@@ -183,8 +178,10 @@ def compile_run(
 def code(
     made: Program, config: MachineConfig, labels: Mapping[str, int], after: Observer
 ) -> tuple[dict[int, list[int]], dict[tuple[int, int], int]]:
-    """The words of every warp, and the operator that each instruction belongs to."""
-    roomy = dataclasses.replace(config, imem_words=16384)
+    """The words of every warp, and the operator that each instruction belongs to.
+
+    Raises `ProgramTooLongError` where the instruction memory does not hold one of them.
+    """
     words: dict[int, list[int]] = {}
     operator_of: dict[tuple[int, int], int] = {}
     for warp in warps(made):
@@ -192,16 +189,11 @@ def code(
         own = retype(own)
         after(f"optimise warp {WARPS[warp]}", own)
         name = f"warp {WARPS[warp]}"
-        made_code, allocation = compiled(own, roomy, name, uniform=True)
+        made_code, allocation = compiled(own, config, name, uniform=True)
         words[warp] = [encode(c) for c in instructions(made_code, allocation, name)]
         for pc, operation in enumerate(made_code.operations):
             if operation.label in labels:
                 operator_of[warp, pc] = labels[operation.label]
-        if len(words[warp]) > config.imem_words:
-            raise ProgramTooLongError(
-                f"the program of warp {WARPS[warp]} takes {len(words[warp])} words, "
-                f"imem_words is {config.imem_words}"
-            )
     return words, operator_of
 
 

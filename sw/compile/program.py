@@ -12,6 +12,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.launches import Area, Grid
 from sw.compile.legal import lines
+from sw.compile.limits import check_operands
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
 from sw.compile.parts import Part, part
 from sw.compile.rows import RowPart
@@ -38,11 +39,12 @@ def emit(
     memory_bytes: int = MEMORY_BYTES,
 ) -> Emitted:
     """Memory, tiles, configurations and statements of operators that run one after the other."""
-    memory = plan_memory(network, operators, lines(network, config), (), config, memory_bytes)
+    memory = plan_memory(network, operators, lines(network, config), config, memory_bytes)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
-    parts = tuple(_part(o, memory.homes, config, half) for o in operators)
-    configurations = _configurations(parts)
+    taken = set(network.tensors)
+    parts = tuple(_part(o, memory.homes, config, half, taken) for o in operators)
+    configurations = _configurations(parts, taken)
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
     memory = with_blobs(memory, blobs, len(operators), config, memory_bytes)
     writer = Writer(config, memory)
@@ -54,16 +56,26 @@ def emit(
     return Emitted(writer.program("model", body), writer.labels, parts, memory)
 
 
-def _part(operator: Operator, homes: Mapping[str, Home], config: MachineConfig, room: int) -> Part:
-    """Tiles that leave half of the scratchpad to the next operator, where there are such."""
+def _part(
+    operator: Operator, homes: Mapping[str, Home], config: MachineConfig, room: int, taken: set[str]
+) -> Part:
+    """Tiles that leave half of the scratchpad to the next operator, where there are such.
+
+    Names of the part's own constants join those that are `taken`: operators may have equal names.
+    """
     reserved = room // 4
     try:
-        return part(operator, homes, config, room - reserved)
+        made = part(operator, homes, config, room - reserved)
     except InputError:
-        return part(operator, homes, config, config.scratch_bytes - reserved)
+        made = part(operator, homes, config, config.scratch_bytes - reserved)
+    names = {blob.name for blob in made.blobs}
+    if names & taken:
+        return _part(dataclasses.replace(operator, name=operator.name + "'"), homes, config, room, taken)
+    taken |= names
+    return made
 
 
-def _configurations(parts: Sequence[Part]) -> dict[tuple[int, ...], Tensor]:
+def _configurations(parts: Sequence[Part], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
     """Configurations of all operators as tensors, equal ones once."""
     made: dict[tuple[int, ...], Tensor] = {}
     for own in parts:
@@ -72,6 +84,9 @@ def _configurations(parts: Sequence[Part]) -> dict[tuple[int, ...], Tensor]:
             if words not in made:
                 array = np.array(words, np.uint32).view(np.int32)
                 name = f"configuration {len(made)}"
+                while name in taken:
+                    name += "'"
+                taken.add(name)
                 made[words] = Tensor(name, array.shape, "int32", array)
     return made
 
@@ -112,7 +127,10 @@ def _statements(own: Part, writer: Writer, grid: Grid, number: int) -> list[Stat
                 body += grid.load(configured, scratch)
             if len(own.configured) == 1:
                 body += grid.bring(own.configured[0])
-            return body + own.emit(writer, grid, scratch, out)
+            body += own.emit(writer, grid, scratch, out)
+            check_operands(own.operator.name, body)
+            return body
         except InputError as error:
             last = error
-    raise InputError(f"{own.operator.name}: {last}")
+    name = f"{own.operator.name}: "
+    raise InputError(name + str(last).removeprefix(name))

@@ -183,14 +183,18 @@ class Network:
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = {*self.inputs, *(n for n, t in self.tensors.items() if t.constant is not None)}
+        given = {*self.inputs, *(n for n, t in self.tensors.items() if t.constant is not None)}
+        known = set(given)
         for operator in self.operators:
             for view in operator.inputs:
                 if view.tensor not in known:
                     raise InputError(f"{operator.name}: {view.tensor!r} is read before anything wrote it")
                 self._inside(operator, view)
+            target = operator.output.tensor
+            if target in given:
+                raise InputError(f"{operator.name}: {target!r} is given, so no operator may write it")
             self._inside(operator, operator.output)
-            known.add(operator.output.tensor)
+            known.add(target)
         for name in self.outputs:
             if name not in known:
                 raise InputError(f"output {name!r} is written by no operator")

@@ -89,7 +89,7 @@ def test_networks_of_convolutions_are_executed_exactly() -> None:
         assert all(np.array_equal(home.extract(data), wanted[name]) for (name, home), data in found)
 
 
-@pytest.mark.parametrize("seed", (300, 302))
+@pytest.mark.parametrize("seed", [300, 302])
 def test_machines_with_larger_arrays_find_no_error(seed: int) -> None:
     config = load("tiny", {"imem_words": 4096})
     network = drawn(seed)

@@ -95,12 +95,13 @@ def runtime(
     return dict(zip([o.name for o in made.get_outputs()], made.run(None, inputs), strict=True))
 
 
-def operator_differences(
+def operator_results(
     model: onnx.ModelProto, network: Network, inputs: dict[str, np.ndarray], optimised: bool
-) -> dict[str, tuple[int, int, float]]:
-    """By operator, given onnxruntime's operands: elements that differ, elements, greatest difference.
+) -> tuple[dict[str, np.ndarray], list[np.ndarray | None]]:
+    """All tensors of onnxruntime by name, and what our operators make of them, one after the other.
 
-    Tensors that onnxruntime does not have are what our operators make of its tensors.
+    Tensors that onnxruntime does not have are what our operators make of its tensors; operators that write
+    these have None.
     """
     wider = onnx.ModelProto()
     wider.CopyFrom(model)
@@ -112,17 +113,31 @@ def operator_differences(
     theirs = runtime(wider, inputs, optimised)
     arrays = {n: t.constant for n, t in network.tensors.items() if t.constant is not None}
     arrays |= inputs | theirs
-    found = {}
+    found: list[np.ndarray | None] = []
     for operator in network.operators:
         tensor = network.tensors[operator.output.tensor]
         result = value(operator, [v.of(arrays[v.tensor]) for v in operator.inputs]).astype(tensor.element)
         if tensor.name in theirs:
-            expected = operator.output.of(theirs[tensor.name].reshape(tensor.shape))
-            apart = np.abs(expected.astype(np.float64) - result)
-            found[operator.name] = (int((apart > 1e-5).sum()), apart.size, float(apart.max()))
+            found.append(result)
         else:
+            found.append(None)
             array = arrays.setdefault(tensor.name, np.zeros(tensor.shape, tensor.element))
             operator.output.write(array, result)
+    return theirs, found
+
+
+def operator_differences(
+    model: onnx.ModelProto, network: Network, inputs: dict[str, np.ndarray], optimised: bool
+) -> dict[str, tuple[int, int, float]]:
+    """By operator, given onnxruntime's operands: elements that differ, elements, greatest difference."""
+    theirs, results = operator_results(model, network, inputs, optimised)
+    found = {}
+    for operator, result in zip(network.operators, results, strict=True):
+        if result is not None:
+            shape = network.tensors[operator.output.tensor].shape
+            expected = operator.output.of(theirs[operator.output.tensor].reshape(shape))
+            apart = np.abs(expected.astype(np.float64) - result)
+            found[operator.name] = (int((apart > 1e-5).sum()), apart.size, float(apart.max()))
     return found
 
 

@@ -27,6 +27,10 @@ class Footprints:
     config: MachineConfig
     homes: Mapping[str, Home]
 
+    def executions(self) -> int:
+        """How many operations there are."""
+        return sum(len(o.time) for o in operations(self.program))
+
     def wrong(self) -> Iterator[str]:
         """Executions that touch what no region of theirs states; launches are left to the grid's meaning."""
         boxes = {rows.instruction.label: rows for rows in trace(self.program).rows}
@@ -76,12 +80,12 @@ def touched(name: str, p: Mapping[str, int], config: MachineConfig) -> tuple[Tou
         return _product(p, config, add=name == "gemm_acc")
     if name.startswith("store"):
         i, j = np.arange(p["rows"])[:, None], np.arange(p["bytes"])
-        memory = p["memory"] + i * p["store_stride"] + j
+        stored = {"memory": p["memory"] + i * p["store_stride"] + j}
         if name == "store":
             words = p["source"] + i * p["store_pitch"] + j // config.derived.acc_word_bytes
-            return {"accumulator": words}, {"memory": memory}
+            return {"accumulator": words}, stored
         space = {"store_out": "output_buffer", "store_scratch": "scratchpad"}[name]
-        return {space: p["source"] + i * p["store_pitch"] + j}, {"memory": memory}
+        return {space: p["source"] + i * p["store_pitch"] + j}, stored
     if name == "load_b_conv":
         return _patches(p, config)
     i, j = np.arange(p["outer"])[:, None], np.arange(p["inner"])

@@ -57,7 +57,7 @@ def test_images_of_patches_have_padding_and_start_behind_their_border() -> None:
     z = b.convolution(y, 2, same(6, 5), same(7, 5))
     made = legal(b.network(z), TEST)
     assert lines(made, TEST) == {"t0": Lines(8, 1), y.name: Lines(8, 2)}
-    memory = plan_memory(made, made.operators, lines(made, TEST), (), TEST)
+    memory = plan_memory(made, made.operators, lines(made, TEST), TEST)
     home = memory.homes[y.name]
     assert (home.pitch, home.address % TEST.load_b_bytes, home.dense) == (8, 2, False)
 
@@ -140,7 +140,7 @@ def test_every_output_is_in_one_tile() -> None:
     y = b.convolution(x, 10, Axis(9, 3, 2, 1, 1), Axis(13, 3, 2, 1, 1))
     z = b.convolution(y, 7, same(5, 3), same(7, 3))
     network = legal(b.network(z), TEST)
-    memory = plan_memory(network, network.operators, lines(network, TEST), (), TEST)
+    memory = plan_memory(network, network.operators, lines(network, TEST), TEST)
     for o in network.operators:
         assert isinstance(o, ImageConvolution)
         part = convolution_part(o, memory.homes, TEST, 8192)

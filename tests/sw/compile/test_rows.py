@@ -23,7 +23,7 @@ def made(builder: Builder, preset: str = "test") -> RowPart:
     config = load(preset)
     (operator,) = builder.operators
     assert isinstance(operator, Softmax | LayerNormalisation)
-    homes = plan_memory(network, builder.operators, {}, (), config).homes
+    homes = plan_memory(network, builder.operators, {}, config).homes
     return row_part(operator, homes, config, config.scratch_bytes * 3 // 8)
 
 
