@@ -92,7 +92,7 @@ def draw(config: MachineConfig, seed: str) -> Case:
         r.random() < 0.5,
         r.random() < 0.5,
     )
-    return Case(problem, _memories(config, r), r.randrange(1 << 32))
+    return Case(problem, memories(config, r), r.randrange(1 << 32))
 
 
 def draw_convolution(config: MachineConfig, seed: str) -> Case:
@@ -119,10 +119,11 @@ def draw_convolution(config: MachineConfig, seed: str) -> Case:
     problem = Convolution(
         images, channels, rows, cols, out, types["a"], types["b"], zeros["a"], zeros["b"], groups
     )
-    return Case(problem, _memories(config, r), r.randrange(1 << 32))
+    return Case(problem, memories(config, r), r.randrange(1 << 32))
 
 
-def _memories(config: MachineConfig, r: random.Random) -> MemorySettings:
+def memories(config: MachineConfig, r: random.Random) -> MemorySettings:
+    """Random latencies, and for some bandwidths and stalls."""
     return MemorySettings.of(
         config,
         latency={p: r.randint(1, 100) for p in PORTS},

@@ -164,11 +164,11 @@ class _Copies:
         return flat is not None and (flat.strides[-1] == 1 or flat.shape[-1] == 1)
 
     def _copy(self, o: Operator, view: View, what: str) -> View:
-        """The elements of a view in a tensor of their own; those that are repeated once."""
+        """The elements of a view in a tensor of their own; products have repeated matrices once."""
         shape = view.shape
-        view = dataclasses.replace(
-            view, shape=tuple(n if s else 1 for n, s in zip(shape, view.strides, strict=True))
-        )
+        if isinstance(o, MatrixProduct):
+            batch = tuple(n if s else 1 for n, s in zip(shape[:-2], view.strides[:-2], strict=True))
+            view = dataclasses.replace(view, shape=(*batch, *shape[-2:]))
         constant = self.source.tensors[view.tensor].constant
         tensor = self._tensor(f"{o.name}, {what}", view)
         if constant is not None:

@@ -167,13 +167,20 @@ class Fetch:
                 # Nothing is contiguous along rows: elements come one by one.
                 made = self._lines(writer, tiles, walk, (rows, columns), target, there)
                 return made, writer.scratch(target, self.half), first
-            statement = writer.load_c(self.view, walk, rows, step, columns, target, self.pitch, there)
+            statement = writer.load_c(
+                *(self.view, walk, rows, step, columns, target, self.pitch, there),
+                region=tiles.region(writer, self.view),
+            )
         else:
             walk = tiles.walk(self.view, batch)
             number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1
             step = self.view.strides[-2 if self.follows == "row" else -1]
             if self.follows == "scalar" or step == 1:
-                statement = writer.load_c(self.view, walk, 1, 0, number, target, self.half, there)
+                # Elements that follow rows may be rows of their tensor.
+                region = writer.whole(self.view.tensor) if self.follows == "row" else None
+                statement = writer.load_c(
+                    self.view, walk, 1, 0, number, target, self.half, there, region=region
+                )
             else:
                 statement = writer.load_c(self.view, walk, number, step, 1, target, home.itemsize, there)
         # Padding is computed too, so the launch reads all of the place.

@@ -127,8 +127,14 @@ def gather(d: Draw) -> None:
         d.named(x, d.b.op("Gather", d.read(x), index, axis=axis), shape)
         return
     times = d.r.randint(2, 4)
-    if x.elements * times > MOST_ELEMENTS:
+    if x.elements * times * 3 > MOST_ELEMENTS:
         raise UnfitError
+    ones = [a for a, n in enumerate(x.shape) if n == 1]
+    if ones and d.chance(0.7):
+        axis = d.r.choice(ones)
+        form = [times * 3 if a == axis else n for a, n in enumerate(x.shape)]
+        d.named(x, d.b.op("Expand", d.read(x), integers(form, d.b)), form)
+        return
     wide = d.b.op("Expand", d.read(x), integers((times, *x.shape), d.b))
     if len(x.shape) < 4:
         d.named(x, wide, (times, *x.shape))

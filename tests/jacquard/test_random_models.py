@@ -87,10 +87,15 @@ def test_views_that_no_load_brings_as_they_lie() -> None:
     weights = b.real(b.constant(b.rng.integers(-99, 99, (20, 9)), np.int8), "int8", 0.01)
     every = b.op("Slice", flat, *steps)
     third = b.real(b.op("Slice", every, *(b.constant(v) for v in ([0], [99], [0], [2]))), "int8", 0.02)
+    scalar = b.op("Gather", line, b.constant(7))
+    wide = b.real(b.op("Transpose", b.input((5, 2, 40)), perm=[1, 2, 0]), "int8", 0.02)
     values = [
         b.op("Add", real, b.op("Transpose", b.real(b.input((20, 33)), "int8", 0.03), perm=[1, 0])),
         b.op("Softmax", real, axis=-1),
         b.op("Softmax", b.real(x, "uint8", 0.02), axis=1),
+        b.op("Softmax", b.real(b.op("Expand", columns[0], b.constant([20, 6])), "int8", 0.02), axis=1),
+        b.op("MatMul", b.real(b.op("Expand", line, b.constant([2, 3, 40])), "int8", 0.02), wide),
+        b.op("MatMul", b.real(b.op("Expand", scalar, b.constant([4, 40])), "int8", 0.02), wide),
         b.op("MatMul", real, weights),
         b.op("MatMul", third, b.real(b.constant(b.rng.integers(-99, 99, (11, 3)), np.int8), "int8", 0.01)),
         b.op("Mul", real, b.real(b.op("Gather", line, b.constant(3)), "int8", 0.9)),
