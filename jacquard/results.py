@@ -123,6 +123,7 @@ class Result(ABC):
         return {
             "name": self.name,
             "op": self.op,
+            "where": "machine",
             "output": self.output,
             "shape": self.shape,
             "macs": self.macs,
@@ -237,6 +238,8 @@ class Report:
             "checked": {"ok": self.rejected is None},
             "hw": self.config.hash,
             "operators": [r.as_dict() for r in self.results],
+            "host_operators": [],
+            "ii": [],
         }
 
 

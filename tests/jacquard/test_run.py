@@ -34,6 +34,8 @@ KEYS = {
     "checked",
     "hw",
     "operators",
+    "host_operators",
+    "ii",
 }
 
 
@@ -54,6 +56,8 @@ def test_json_is_one_object_with_the_promised_keys(jacquard: Any, quick: Any) ->
     assert checked["method"] == "exact"
     assert run["sync_operations"] == 2 * sum(c["tokens"] for c in checked["channels"].values())
     assert run["operators"][0]["shape"] == "5x6x7"
+    assert run["operators"][0]["where"] == "machine"
+    assert run["host_operators"] == run["ii"] == []
     assert "model:" in ended.err
 
 
