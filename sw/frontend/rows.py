@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -71,16 +72,23 @@ def _softmax(importer: Importer, node: Node) -> Value:
             _names(node, grid),
             _behind(importer, output, axis),
             view,
-            element=value.element,
-            x_scale=float(value.scale.item()),
-            y_scale=float(grid.scale.item()),
-            y_zero=int(grid.zero.item()),
-            result=grid.element,
+            **_scales(value, grid),
         )
         importer.operators.append(operator)
         return output
 
     return Structured(node, value.shape, value.shape, make)
+
+
+def _scales(value: Dequantised, grid: Grid) -> dict[str, Any]:
+    """Types and scales of operand and result, as operators on rows take them."""
+    return {
+        "element": value.element,
+        "x_scale": float(value.scale.item()),
+        "y_scale": float(grid.scale.item()),
+        "y_zero": int(grid.zero.item()),
+        "result": grid.element,
+    }
 
 
 def _layer_normalization(importer: Importer, node: Node) -> Value:
@@ -108,14 +116,10 @@ def _layer_normalization(importer: Importer, node: Node) -> Value:
             _names(node, grid),
             rows,
             view,
-            element=value.element,
-            x_scale=float(value.scale.item()),
             gamma=given[0],
             beta=given[1],
             epsilon=float(node.attributes.get("epsilon", 1e-5)),
-            y_scale=float(grid.scale.item()),
-            y_zero=int(grid.zero.item()),
-            result=grid.element,
+            **_scales(value, grid),
         )
         importer.operators.append(operator)
         return output

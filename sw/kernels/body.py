@@ -5,24 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand
+from sw.network.expression import SIGNS, Apply, Expression, Lookup, Number, Operand
 
-_INFIX = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "shl": "<<",
-    "shr": ">>",
-    "and": "&",
-    "or": "|",
-    "xor": "^",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-}
 _CALLS = {
     "mul_shift_round": "mul_shift_round",
     "mul_shift_round_even": "mul_shift_round_even",
@@ -157,6 +141,6 @@ class Body:
             return f"{texts[1]} if {texts[0]} else {texts[2]}"
         if e.operation == "mov":
             return texts[0]
-        if e.operation in _INFIX:
-            return f"{texts[0]} {_INFIX[e.operation]} {texts[1]}"
+        if e.operation in SIGNS:
+            return f"{texts[0]} {SIGNS[e.operation]} {texts[1]}"
         return f"{_CALLS[e.operation]}({', '.join(texts)})"

@@ -18,6 +18,24 @@ from sw.dfg.operations import OPERATIONS
 
 Integers = npt.NDArray[np.int64]
 
+#: Operations that have a sign in Python and in texts.
+SIGNS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "shl": "<<",
+    "shr": ">>",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "eq": "==",
+    "ne": "!=",
+}
+
 
 @dataclass(frozen=True)
 class Operand:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.network.expression import Integers, operate
-from sw.network.network import Operator, View
+from sw.network.network import RowOperator, View
 from sw.network.requantise import LIMITS
 
 #: Most elements of a row: the sum of their squares is a signed word.
@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class LayerNormalisation(Operator):
+class LayerNormalisation(RowOperator):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis of `x`, requantised.
 
     With n columns, s the sum of a row and v = n * (sum of squares) - s^2, the normalised element is
@@ -42,8 +42,6 @@ class LayerNormalisation(Operator):
     `rounding` bits are rounded off, half to even, before `zero` is added.
     """
 
-    x: View
-    element: str
     epsilon: int
     exponent: int
     fraction: int
@@ -53,16 +51,6 @@ class LayerNormalisation(Operator):
     rounding: int
     zero: int
     result: str
-
-    @property
-    def inputs(self) -> tuple[View, ...]:
-        """The rows."""
-        return (self.x,)
-
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return self.x.shape[-1]
 
 
 def layer_normalisation(

@@ -168,6 +168,24 @@ class Elementwise(Operator):
 
 
 @dataclass(frozen=True)
+class RowOperator(Operator):
+    """What operators on the last axis of a view have: `x`, whose elements are of type `element`."""
+
+    x: View
+    element: str
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """The rows."""
+        return (self.x,)
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return self.x.shape[-1]
+
+
+@dataclass(frozen=True)
 class Network:
     """Operators in order, tensors by name, and which of them are given and wanted.
 

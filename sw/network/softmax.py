@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.network.expression import Integers, operate
-from sw.network.network import Operator, View
+from sw.network.network import RowOperator, View
 from sw.network.requantise import LIMITS
 
 #: Elements that are added before bits are dropped; rows are padded to a multiple of it.
@@ -34,7 +34,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Softmax(Operator):
+class Softmax(RowOperator):
     """exp(x - m) / sum of exp(x - m) over the last axis of `x`, m the row's maximum, requantised.
 
     `table[d]` is exp(-d * input scale) times `ONE`, d from 0 to 255. The result of an element e of the table
@@ -42,24 +42,12 @@ class Softmax(Operator):
     1 / output scale, times 2^(shift - 27). `drop` bits of every sum of `GROUP` exponentials are left out.
     """
 
-    x: View
-    element: str
     table: tuple[int, ...]
     drop: int
     scale: int
     shift: int
     zero: int
     result: str
-
-    @property
-    def inputs(self) -> tuple[View, ...]:
-        """The rows."""
-        return (self.x,)
-
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return self.x.shape[-1]
 
     @property
     def groups(self) -> int:

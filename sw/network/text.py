@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand, walk
+from sw.network.expression import SIGNS, Apply, Expression, Lookup, Number, Operand, walk
 from sw.network.host import HostOperator
 from sw.network.network import (
     Elementwise,
@@ -15,23 +15,6 @@ from sw.network.network import (
     View,
     whole,
 )
-
-_SIGNS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "shl": "<<",
-    "shr": ">>",
-    "and": "&",
-    "or": "|",
-    "xor": "^",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-}
 
 
 def text(network: Network) -> str:
@@ -71,8 +54,8 @@ def formula(value: Expression) -> str:
             return str(number)
         case Lookup(table, index):
             return f"table{len(table)}[{formula(index)}]"
-        case Apply(operation, operands) if operation in _SIGNS:
-            return "(" + f" {_SIGNS[operation]} ".join(formula(x) for x in operands) + ")"
+        case Apply(operation, operands) if operation in SIGNS:
+            return "(" + f" {SIGNS[operation]} ".join(formula(x) for x in operands) + ")"
         case Apply(operation, operands):
             return f"{operation}(" + ", ".join(formula(x) for x in operands) + ")"
 
