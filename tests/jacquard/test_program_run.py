@@ -243,7 +243,10 @@ def test_a_missing_wait_is_seen_on_the_rtl() -> None:
 
 @pytest.mark.parametrize(
     ("text", "code", "says"),
-    [(ORDERED, 0, "the warps enforce the 1 dependence between them"), (RACE, 1, "race: the warps are wrong: ")],
+    [
+        (ORDERED, 0, "the warps enforce the 1 dependence between them"),
+        (RACE, 1, "race: the warps are wrong: "),
+    ],
 )
 def test_waits_by_hand_are_checked(
     jacquard: Any, quick: Any, tmp_path: Path, text: str, code: int, says: str
