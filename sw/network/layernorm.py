@@ -17,6 +17,7 @@ from hw.errors import InputError
 from sw.network.expression import Integers, operate
 from sw.network.network import RowOperator, View
 from sw.network.requantise import LIMITS
+from sw.network.rowwise import by_rows
 
 #: Most elements of a row: the sum of their squares is a signed word.
 MOST_COLUMNS = 1 << 15
@@ -29,7 +30,6 @@ START, SLOPE = round(2.5262 * 2**29), round(1.7086 * 2**29)
 _MOST_ROUNDING, _LEAST_ROUNDING = 20, 4
 #: Numbers of `epsilon` beyond which it is nothing, or everything.
 _MOST_EXPONENT = 80
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,7 @@ def _small(epsilon: float, columns: int, x_scale: float) -> tuple[int, int]:
 
 def reference(operator: LayerNormalisation, x: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     """The result for the elements of the input's view, an array of the view's shape and the result's type."""
-    columns = operator.columns
-    rows = x.reshape(-1, columns)
-    step = max(1, _CHUNK // columns)
-    found = [_rows(operator, rows[i : i + step]) for i in range(0, len(rows), step)]
-    return np.concatenate(found).reshape(x.shape) if found else x.astype(operator.result)
+    return by_rows(operator, x, operator.result, lambda rows: _rows(operator, rows))
 
 
 def _rows(operator: LayerNormalisation, x: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:

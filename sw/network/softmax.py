@@ -16,6 +16,7 @@ from hw.errors import InputError
 from sw.network.expression import Integers, operate
 from sw.network.network import RowOperator, View
 from sw.network.requantise import LIMITS
+from sw.network.rowwise import by_rows
 
 #: Elements that are added before bits are dropped; rows are padded to a multiple of it.
 GROUP = 8
@@ -29,8 +30,6 @@ START, SLOPE = round(48 / 17 * 2**29), round(32 / 17 * 2**29)
 STEPS = 3
 #: Fractional bits of a row's reciprocal beyond those of 1 / output scale.
 _FRACTION = 27
-#: Elements of which a reference keeps arrays at a time.
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,7 @@ def softmax(
 
 def reference(operator: Softmax, x: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
     """The result for the elements of the input's view, an array of the view's shape and the result's type."""
-    columns = operator.columns
-    rows = x.reshape(-1, columns)
-    step = max(1, _CHUNK // columns)
-    found = [_rows(operator, rows[i : i + step]) for i in range(0, len(rows), step)]
-    return np.concatenate(found).reshape(x.shape) if found else x.astype(operator.result)
+    return by_rows(operator, x, operator.result, lambda rows: _rows(operator, rows))
 
 
 def _rows(operator: Softmax, x: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
