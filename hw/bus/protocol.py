@@ -1,0 +1,164 @@
+"""The frames between a host and a machine behind a UART (docs/bus.md, "UART protocol"), as data.
+
+Eight data bits, no parity, one stop bit, low bit first; numbers are little-endian.
+
+    request: SYNC_REQUEST, operation, tag, count, address (4 bytes), data (4 * count bytes or none), CRC-32
+    reply:   SYNC_REPLY,   status,    tag, count,                    data (4 * count bytes),         CRC-32
+
+`count` is a number of words (0 to 255). A request carries `count` words if bit 0 of its operation is 1. The
+CRC is that of zlib over all bytes before it. The device executes a request when all of it is there and its
+CRC is right, and answers every request once, in order; the reply has the tag of the request.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SYNC_REQUEST = 0xA5
+SYNC_REPLY = 0x5A
+#: First word of the answer to IDENTIFY: "JQ", version of the protocol.
+PROTOCOL = 0x4A51_0001
+#: Most words of a request or reply.
+MAX_WORDS = 255
+#: Bytes that the device keeps while it executes and answers a request.
+RECEIVE_BYTES = 64
+#: A request that is not whole is given up after this many bit times without a byte.
+TIMEOUT_BITS = 1 << 16
+
+_REQUEST = struct.Struct("<BBBBI")
+_REPLY = struct.Struct("<BBBB")
+_CRC = struct.Struct("<I")
+#: Most bytes of a request. So many zero bytes bring the device to the start of a request, whatever came
+#: before.
+MAX_REQUEST_BYTES = _REQUEST.size + 4 * MAX_WORDS + _CRC.size
+
+
+class Operation(enum.IntEnum):
+    """What a request asks for; bit 0: the request carries `count` words.
+
+    `IDENTIFY` answers with the words of `Identity` and ends the state `LOST`. `RESET` resets machine and
+    buses; memory keeps its contents. `*_CSR` and `*_MEMORY` access `count` words at successive addresses,
+    `WRITE_CSR_FIXED` writes all words to one register. Words of memory are written whole.
+    """
+
+    IDENTIFY = 0x02
+    RESET = 0x04
+    READ_CSR = 0x10
+    WRITE_CSR = 0x11
+    WRITE_CSR_FIXED = 0x13
+    READ_MEMORY = 0x20
+    WRITE_MEMORY = 0x21
+
+    @property
+    def carries_data(self) -> bool:
+        """Whether the request has words after the address."""
+        return bool(self & 1)
+
+
+class Status(enum.IntEnum):
+    """How a request ended.
+
+    The words of the reply are: with `OK`, what was read (none for writes and `RESET`); with `SLVERR` and
+    `DECERR`, the address of the word that failed (the words before it are done, those after it are not);
+    none otherwise. The tag of `BAD_CRC` and `TIMEOUT` is what was received and may be wrong.
+    """
+
+    OK = 0
+    SLVERR = 1  # the bus says: refused
+    DECERR = 2  # the bus says: there is nothing at this address
+    BAD_REQUEST = 3  # unknown operation, count 0, or an address that is no multiple of 4
+    BAD_CRC = 4
+    TIMEOUT = 5  # the request was not whole in time
+    LOST = 6  # not executed, since bytes before it were lost; IDENTIFY ends this
+
+
+class Identity(NamedTuple):
+    """The words of the answer to IDENTIFY."""
+
+    protocol: int
+    memory_bytes: int
+    clock_hz: int
+    baud: int
+    timeout_bits: int
+    receive_bytes: int
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a host sends. `count` is that of a read; for a write it is the number of `words`."""
+
+    operation: int
+    tag: int = 0
+    address: int = 0
+    words: tuple[int, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a device answers."""
+
+    status: int
+    tag: int = 0
+    words: tuple[int, ...] = ()
+
+
+def encode_request(request: Request) -> bytes:
+    """The bytes of a request; raises `ValueError` when a field does not fit."""
+    count = len(request.words) if request.operation & 1 else request.count
+    if not 0 <= count <= MAX_WORDS:
+        raise ValueError(f"a request must have at most {MAX_WORDS} words, not {count}")
+    head = _REQUEST.pack(SYNC_REQUEST, request.operation, request.tag, count, request.address)
+    return _with_crc(head + (_words(request.words) if request.operation & 1 else b""))
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The bytes of a reply."""
+    return _with_crc(_REPLY.pack(SYNC_REPLY, reply.status, reply.tag, len(reply.words)) + _words(reply.words))
+
+
+def decode_replies(received: bytes) -> tuple[list[Reply], bytes]:
+    """The replies in a stream of bytes, and the bytes from the first one on that is not whole.
+
+    Bytes that belong to no reply with the right CRC are skipped.
+    """
+    replies: list[Reply] = []
+    at = 0
+    while (at := received.find(SYNC_REPLY, at)) >= 0:
+        if len(received) < at + _REPLY.size:
+            return replies, received[at:]
+        _, status, tag, count = _REPLY.unpack_from(received, at)
+        end = at + _REPLY.size + 4 * count
+        if len(received) < end + _CRC.size:
+            return replies, received[at:]
+        if _CRC.unpack_from(received, end)[0] != zlib.crc32(received[at:end]):
+            at += 1
+            continue
+        replies.append(Reply(status, tag, struct.unpack_from(f"<{count}I", received, at + _REPLY.size)))
+        at = end + _CRC.size
+    return replies, b""
+
+
+def decode_request(frame: bytes) -> Request | None:
+    """The request that these bytes are; None if they are not one whole request with the right CRC."""
+    if len(frame) < _REQUEST.size + _CRC.size or frame[0] != SYNC_REQUEST:
+        return None
+    _, operation, tag, count, address = _REQUEST.unpack_from(frame)
+    end = _REQUEST.size + (4 * count if operation & 1 else 0)
+    if len(frame) != end + _CRC.size or _CRC.unpack_from(frame, end)[0] != zlib.crc32(frame[:end]):
+        return None
+    words = struct.unpack_from(f"<{count}I", frame, _REQUEST.size) if operation & 1 else ()
+    return Request(operation, tag, address, words, count)
+
+
+def _words(words: Iterable[int]) -> bytes:
+    return b"".join(_CRC.pack(word) for word in words)
+
+
+def _with_crc(body: bytes) -> bytes:
+    return body + _CRC.pack(zlib.crc32(body))
