@@ -104,6 +104,9 @@ class _Run:
 @click.option(
     "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
 )
+@click.option(
+    "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of random inputs.")
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
 @memories
@@ -122,11 +125,14 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
     Results are compared bit for bit with NumPy, or for a whole model with what its operators mean
     (docs/network.md), and the cycle of every event with the cycle model's. A tile program, PROGRAM.py, is
     compared with its sequential execution; its inputs are parameters and buffers in memory, which are random
-    if not given. Ports are load_a, load_b, load_c and store.
+    if not given. Ports are load_a, load_b, load_c and store. With --device a model runs on a board, and only
+    its results are compared.
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
     asked = _asked(context, model, options)
+    if options["device"] is not None:
+        return _on_device(asked, options["device"], json_)
     with wave_file(asked.files.waves) as waves:
 
         def simulate() -> Simulator:
@@ -223,6 +229,11 @@ def _products(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
 
 def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     """A whole model."""
+    return _run_compiled(asked, *_compile(asked), simulate)
+
+
+def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
+    """A whole model, compiled, and its inputs."""
     asked.refuse("refine", "products and convolutions", "a whole model")
     from jacquard.network_run import compile_model
     from sw.frontend.network import import_model
@@ -238,17 +249,35 @@ def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
         model = compile_model(network, asked.memory.behind(asked.config), common.pop("after"), note)
     except InputError as error:
         raise _at(asked.source, error) from None
-    return _run_compiled(asked, model, inputs, simulate)
+    return model, inputs
 
 
 def _compiled(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     """A model that was compiled into a directory."""
+    return _run_compiled(asked, *_load(asked), simulate)
+
+
+def _load(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
+    """A model that was compiled into a directory, and its inputs."""
     from jacquard import bundle
 
     assert asked.source is not None
     asked.refuse("refine", "products and convolutions", "a compiled model")
     model = bundle.load(asked.source)
-    return _run_compiled(asked, model, _inputs(asked, model.network), simulate)
+    return model, _inputs(asked, model.network)
+
+
+def _on_device(asked: _Run, address: str, json_: bool) -> int:
+    """A model on a board."""
+    if asked.source is None or asked.source.suffix == ".py":
+        raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
+    for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
+        asked.refuse(option, "a simulation", "--device")
+    from jacquard.cli.run_device import run_at
+
+    _way(asked)  # refuses options that do not go with the source
+    model, inputs = _load(asked) if asked.source.is_dir() else _compile(asked)
+    return run_at(model, inputs, address, asked.files, json_)
 
 
 def _inputs(asked: _Run, network: Network) -> dict[str, np.ndarray]:

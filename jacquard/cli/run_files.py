@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,16 @@ def wave_file(path: Path | None) -> Iterator[str | None]:
                 raise InputError(str(error).replace(str(part), str(path))) from None
 
 
+def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Arrays by name as an .npz file."""
+    with atomic(path) as part, part.open("wb") as out:
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+
+
 def write(report: Report, files: Files, title: str, memory: MemorySettings) -> None:
     """Write what was asked for."""
     if files.outputs is not None:
-        arrays = report.outputs()
-        with atomic(files.outputs) as part, part.open("wb") as out:
-            np.savez(out, **arrays)  # type: ignore[arg-type]
+        write_outputs(files.outputs, report.outputs())
     if files.trace is not None:
         write_text(files.trace, json.dumps(_trace(report)))
     if files.report is not None:

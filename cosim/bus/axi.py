@@ -1,0 +1,127 @@
+"""The AXI top simulated, as a bus of the host library."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from cosim.bus import build, rules
+from cosim.bus.environment import DECERR, SLVERR, Environment
+from cosim.bus.process import Process
+from cosim.device.bus import BusError, check_range
+from hw.config import MachineConfig
+
+#: Memory of a simulation unless told otherwise.
+MEMORY_BYTES = 1 << 20
+#: Cycles between two looks at the machine while it runs.
+IDLE_CYCLES = 500
+_RESPONSES = {SLVERR: "SLVERR", DECERR: "DECERR"}
+
+
+@functools.lru_cache
+def program(config: MachineConfig, beats: int | None = None) -> build.Program:
+    """The simulation of a machine with `beats` transfers in a burst at most, built or from the cache."""
+    from hw.bus import emit, machine  # Amaranth takes half a second to import
+
+    most = machine.BEATS if beats is None else beats
+    text, took = build.verilog(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
+    sizes = [f"-GBYTES={machine.bus_bytes(config)}", f"-GID_BITS={machine.ID_BITS}"]
+    made = build.program(text, build.HARNESS / "axi", sizes)
+    return build.Program(made.path, took + made.seconds)
+
+
+class AxiSimulation:
+    """The top `jacquard_axi` between a model of the host and one of memory; a `cosim.device.Bus`.
+
+    `stock`: the memory is cocotbext-axi's `AxiRam`, otherwise ours, which answers in any order, late, and
+    with errors (`Environment`). Registers that are not reset start with random values drawn from `seed`.
+    Every method raises `RuntimeError` when the simulation ends, as it does when a model meets what it cannot
+    take.
+    """
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        *,
+        beats: int | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+        stock: bool = False,
+        seed: int = 1,
+    ):
+        made = program(config, beats)
+        self.build_seconds = made.seconds
+        self._memory_bytes = memory_bytes
+        settings = {"JACQUARD_MEMORY": str(memory_bytes), "JACQUARD_STOCK": str(int(stock))}
+        start = (f"+verilator+seed+{1 + seed % 0x7FFFFFFE}", "+verilator+rand+reset+2")
+        self._process = Process(made.path, "cosim.bus.axi_bench", settings, start)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the memory."""
+        return self._memory_bytes
+
+    def behave(self, environment: Environment) -> None:
+        """Change how host and memory behave from now on."""
+        self._process.call("behave", environment)
+
+    def plant(self, number: int) -> None:
+        """Break a rule on the way to the pins from now on (`cosim.bus.rules.PLANTS`); 0: none."""
+        self._process.call("plant", number)
+
+    def reset(self) -> None:
+        """Reset machine and models; the memory keeps its contents."""
+        self._process.call("reset")
+
+    def state(self) -> dict[str, int]:
+        """Cycles so far, transfers of data, `irq`, and what the checkers say."""
+        found: dict[str, int] = self._process.call("state")
+        return found
+
+    def violations(self) -> list[str]:
+        """The rules of AXI that were broken since the start."""
+        state = self.state()
+        return rules.broken(state["axi_broken"], state["lite_broken"])
+
+    def read_csr(self, offset: int, count: int = 1) -> list[int]:
+        """See `Bus`."""
+        response, data = self._process.call("read", offset, count)
+        self._check(response, f"read of {count} registers", offset)
+        return [int.from_bytes(data[i : i + 4], "little") for i in range(0, 4 * count, 4)]
+
+    def write_csr(self, offset: int, words: Sequence[int]) -> None:
+        """See `Bus`."""
+        self._check(self._process.call("write", offset, list(words)), "write of a register", offset)
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """See `Bus`."""
+        check_range(self, address, size)
+        data: bytes = self._process.call("peek", address, size)
+        return data
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """See `Bus`."""
+        check_range(self, address, len(data))
+        self._process.call("poke", address, data)
+
+    def idle(self) -> None:
+        """See `Bus`."""
+        self._process.call("idle", IDLE_CYCLES)
+
+    def close(self) -> None:
+        """See `Bus`."""
+        self._process.close()
+
+    @staticmethod
+    def _check(response: int, what: str, offset: int) -> None:
+        if response:
+            raise BusError(f"{what} at {offset:#x} was answered with {_RESPONSES.get(response, response)}")

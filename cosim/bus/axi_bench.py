@@ -1,0 +1,126 @@
+"""The simulation's side of `cosim.bus.axi`: a cocotb test that does what it is told."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import cocotb
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, First, RisingEdge, SimTimeoutError, Timer, with_timeout
+from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
+
+from cosim.bus.commands import connect, obey
+from cosim.bus.environment import CALM, Environment
+from cosim.bus.memory import Memory
+
+#: Cycles after which an access to a register is given up.
+PATIENCE = 100_000
+
+
+class Bench:
+    """Models of the host and of the memory around the pins; methods that do not start with _ are commands."""
+
+    def __init__(self, dut: Any, size: int, stock: bool):
+        self._dut, self._data = dut, bytearray(size)
+        self._master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), dut.aclk, dut.aresetn, False)
+        bus = AxiBus.from_prefix(dut, "m_axi")
+        self._memory: Memory | None = None
+        if stock:
+            ram = AxiRam(bus, dut.aclk, dut.aresetn, False, mem=self._data)
+            write, read = ram.write_if, ram.read_if
+            memory = [write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel]
+        else:
+            self._memory = m = Memory(bus, dut.aclk, dut.aresetn, dut.cycles, self._data)
+            memory = [m.aw, m.w, m.b, m.ar, m.r]
+        write, read = self._master.write_if, self._master.read_if
+        host = [write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel]
+        self._channels = [*host, *memory]
+        self._pausing: Any = None
+
+    async def behave(self, environment: Environment) -> None:
+        """Change how the world behaves."""
+        if self._memory is not None:
+            self._memory.behave(environment)
+        if self._pausing is not None:
+            self._pausing.cancel()
+        r = random.Random(f"pauses {environment.seed}")
+        rates = [(channel, r.choice(environment.pauses)) for channel in self._channels]
+        for channel, _ in rates:
+            channel.pause = False
+        some = [(channel, rate) for channel, rate in rates if rate]
+        self._pausing = cocotb.start_soon(self._pause(r, some)) if some else None
+
+    async def _pause(self, r: random.Random, rates: Sequence[tuple[Any, float]]) -> None:
+        edge = RisingEdge(self._dut.aclk)
+        while True:
+            for channel, rate in rates:
+                channel.pause = r.random() < rate
+            await edge
+
+    async def reset(self) -> None:
+        """Four cycles of reset."""
+        self._dut.aresetn.value = 0
+        await ClockCycles(self._dut.aclk, 4)
+        if self._memory is not None:
+            self._memory.restart()
+        self._dut.aresetn.value = 1
+        await ClockCycles(self._dut.aclk, 2)
+
+    async def read(self, address: int, words: int) -> tuple[int, bytes]:
+        """Response and data of reads of successive registers."""
+        done = await self._in_time(self._master.read(address, 4 * words))
+        return int(done.resp), bytes(done.data)
+
+    async def write(self, address: int, words: Sequence[int]) -> int:
+        """The worst response of writes to one register, one after the other."""
+        worst = 0
+        for word in words:
+            done = await self._in_time(self._master.write(address, word.to_bytes(4, "little")))
+            worst = max(worst, int(done.resp))
+        return worst
+
+    async def _in_time(self, access: Any) -> Any:
+        try:
+            return await with_timeout(access, 2 * PATIENCE, "step")  # a cycle has two steps
+        except SimTimeoutError:
+            raise TimeoutError(f"no answer in {PATIENCE} cycles") from None
+
+    async def peek(self, address: int, size: int) -> bytes:
+        """Bytes of the memory."""
+        return bytes(self._data[address : address + size])
+
+    async def poke(self, address: int, data: bytes) -> None:
+        """Write bytes of the memory."""
+        self._data[address : address + len(data)] = data
+
+    async def idle(self, cycles: int) -> None:
+        """Let cycles pass, or fewer if the machine asks for attention before."""
+        if not int(self._dut.irq.value):
+            await First(RisingEdge(self._dut.irq), ClockCycles(self._dut.aclk, cycles))
+
+    async def plant(self, number: int) -> None:
+        """Break a rule from now on (`cosim.bus.rules.PLANTS`); 0: none."""
+        self._dut.plant.value = number
+
+    async def state(self) -> dict[str, int]:
+        """What the checkers have seen, and what is not answered yet."""
+        await ClockCycles(self._dut.aclk, 2)  # the checkers count an edge after the models
+        names = ("irq", "cycles", "axi_broken", "lite_broken", "axi_open", "lite_open", "transfers")
+        return {name: int(getattr(self._dut, name).value) for name in names}
+
+
+@cocotb.test()  # type: ignore[untyped-decorator]  # cocotb is not checked
+async def serve(dut: Any) -> None:
+    """Do what is asked for until there is no more."""
+    with connect() as connection:
+        dut.plant.value = 0
+        dut.aresetn.value = 1  # the models look for edges of reset
+        await Timer(1, "step")
+        bench = Bench(dut, int(os.environ["JACQUARD_MEMORY"]), bool(int(os.environ["JACQUARD_STOCK"])))
+        Clock(dut.aclk, 2, "step").start(start_high=False)
+        await bench.reset()
+        await bench.behave(CALM)
+        await obey(connection, bench)

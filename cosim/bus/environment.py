@@ -1,0 +1,47 @@
+"""How the world around a simulated AXI top behaves, as data that both processes share."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Codes of xRESP that are errors.
+SLVERR, DECERR = 2, 3
+
+
+class Fault(NamedTuple):
+    """An answer of the memory that is an error: `number` counts R transfers (`read`) or Bs from 0 on."""
+
+    read: bool
+    number: int
+    response: int = SLVERR
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Random back-pressure, latencies and order of answers from a seed, and errors.
+
+    `pauses` are the rates from which each channel of both buses draws its own: in so many of 1 cycles its
+    model holds back VALID or READY. `latency` is the range of cycles from a request to its first answer,
+    `shuffle` says whether answers to several IDs come in any order and interleaved; both count for the model
+    of memory that is not `AxiRam`.
+    """
+
+    seed: int = 0
+    pauses: tuple[float, ...] = (0.0,)
+    latency: tuple[int, int] = (0, 0)
+    shuffle: bool = False
+    faults: tuple[Fault, ...] = ()
+
+
+#: Nothing holds anything back.
+CALM = Environment()
+
+
+def rough(seed: int, faults: tuple[Fault, ...] = ()) -> Environment:
+    """A random environment: channels from always ready to mostly not, latencies from none to 200 cycles."""
+    r = random.Random(f"environment {seed}")
+    pauses = r.choice([(0.0, 0.1), (0.0, 0.2, 0.5), (0.3, 0.6), (0.0, 0.5, 0.85)])
+    low = r.choice([0, 0, 3, 20])
+    return Environment(seed, pauses, (low, low + r.choice([0, 5, 40, 180])), r.random() < 0.7, faults)

@@ -1,0 +1,163 @@
+"""A memory behind AXI4 for cocotb, made of the channels of cocotbext-axi.
+
+Unlike `cocotbext.axi.AxiRam` it takes many requests before it answers, answers different IDs in any order and
+transfer by transfer in turn, writes only when it answers, and makes errors where it is told to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import cocotb
+from cocotb.triggers import ClockCycles, Event
+from cocotbext.axi import axi_channels as channels
+
+from cosim.bus.environment import CALM, DECERR, Environment
+
+OKAY = 0
+
+
+@dataclass
+class _Read:
+    """A read under way: what is left of it, and from which cycle on it is answered."""
+
+    address: int
+    left: int
+    size: int
+    due: int
+
+
+@dataclass
+class _Write:
+    """A write, with its transfers so far as (data, strobe)."""
+
+    identity: int
+    address: int
+    left: int
+    size: int
+    transfers: list[tuple[int, int]] = field(default_factory=list)
+    due: int = 0
+
+
+class Memory:
+    """Reads and writes `data`; addresses beyond it are answered with DECERR.
+
+    `bus` is a `cocotbext.axi.AxiBus`, `cycles` a handle that counts the cycles of `clock`.
+    """
+
+    def __init__(self, bus: Any, clock: Any, reset: Any, cycles: Any, data: bytearray):
+        self._clock, self._cycles, self._data = clock, cycles, data
+        self.aw = channels.AxiAWSink(bus.write.aw, clock, reset, False)
+        self.w = channels.AxiWSink(bus.write.w, clock, reset, False)
+        self.b = channels.AxiBSource(bus.write.b, clock, reset, False)
+        self.ar = channels.AxiARSink(bus.read.ar, clock, reset, False)
+        self.r = channels.AxiRSource(bus.read.r, clock, reset, False)
+        self.b.queue_occupancy_limit = self.r.queue_occupancy_limit = 1
+        self._width = len(bus.write.w.wstrb)
+        self._tasks: list[Any] = []
+        self.behave(CALM)
+        self.restart()
+
+    def behave(self, environment: Environment) -> None:
+        """Change latencies, order and errors from the next request on; transfers are counted from 0."""
+        self._environment = environment
+        self._random = random.Random(f"memory {environment.seed}")
+        self._errors = {(f.read, f.number): f.response for f in environment.faults}
+        self._count = {True: 0, False: 0}
+
+    def restart(self) -> None:
+        """Forget everything that is under way, as after a reset."""
+        for task in self._tasks:
+            task.cancel()
+        self._reads: dict[int, deque[_Read]] = {}
+        self._writes: deque[_Write] = deque()
+        self._answers: deque[_Write] = deque()
+        self._some_read, self._some_answer = Event(), Event()
+        parts = (self._take_reads, self._take_writes, self._answer_reads, self._answer_writes)
+        self._tasks = [cocotb.start_soon(part()) for part in parts]
+
+    def _now(self) -> int:
+        return int(self._cycles.value)
+
+    def _due(self) -> int:
+        return self._now() + self._random.randint(*self._environment.latency)
+
+    async def _take_reads(self) -> None:
+        while True:
+            ar = await self.ar.recv()
+            read = _Read(int(ar.araddr), int(ar.arlen) + 1, 1 << int(ar.arsize), self._due())
+            self._reads.setdefault(int(ar.arid), deque()).append(read)
+            self._some_read.set()
+
+    async def _answer_reads(self) -> None:
+        identity: int | None = None
+        while True:
+            heads = {i: reads[0] for i, reads in self._reads.items() if reads}
+            if not heads:
+                self._some_read.clear()
+                await self._some_read.wait()
+                continue
+            ready = [i for i, read in heads.items() if read.due <= self._now()]
+            if not ready:
+                await ClockCycles(self._clock, 1)
+                continue
+            if identity not in ready or (self._environment.shuffle and self._random.random() < 0.4):
+                identity = self._random.choice(ready)
+            await self._answer_read(identity, heads[identity])
+            if heads[identity].left == 0:
+                self._reads[identity].popleft()
+                identity = None
+
+    async def _answer_read(self, identity: int, read: _Read) -> None:
+        """The next transfer of a read."""
+        word = read.address // self._width * self._width
+        response = self._response(True, word)
+        if response == OKAY:
+            data = int.from_bytes(self._data[word : word + self._width], "little")
+        else:
+            data = self._random.getrandbits(8 * self._width)
+        read.address += read.size
+        read.left -= 1
+        await self.r.send(
+            channels.AxiRTransaction(rid=identity, rdata=data, rresp=response, rlast=int(read.left == 0))
+        )
+
+    async def _take_writes(self) -> None:
+        while True:
+            aw = await self.aw.recv()
+            write = _Write(int(aw.awid), int(aw.awaddr), int(aw.awlen) + 1, 1 << int(aw.awsize))
+            for _ in range(write.left):
+                w = await self.w.recv()
+                write.transfers.append((int(w.wdata), int(w.wstrb)))
+            write.due = self._due()
+            self._answers.append(write)
+            self._some_answer.set()
+
+    async def _answer_writes(self) -> None:
+        while True:
+            if not self._answers:
+                self._some_answer.clear()
+                await self._some_answer.wait()
+            write = self._answers.popleft()
+            await ClockCycles(self._clock, max(1, write.due - self._now()))
+            response = self._response(False, write.address + write.size * write.left - 1)
+            if response == OKAY:
+                self._store(write)
+            await self.b.send(channels.AxiBTransaction(bid=write.identity, bresp=response))
+
+    def _store(self, write: _Write) -> None:
+        for number, (data, strobe) in enumerate(write.transfers):
+            word = (write.address + number * write.size) // self._width * self._width
+            values = data.to_bytes(self._width, "little")
+            for lane in range(self._width):
+                if strobe >> lane & 1:
+                    self._data[word + lane] = values[lane]
+
+    def _response(self, read: bool, address: int) -> int:
+        """The code of the next answer, and count it."""
+        number = self._count[read]
+        self._count[read] += 1
+        return DECERR if address >= len(self._data) else self._errors.get((read, number), OKAY)

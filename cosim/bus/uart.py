@@ -1,0 +1,167 @@
+"""The top with the UART simulated, at the end of a pseudo terminal that any program can open."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import socket
+import subprocess
+import sys
+import tty
+from types import TracebackType
+from typing import Self
+
+from cosim.bus import build
+from cosim.device.uart import UartBus
+from hw.config import MachineConfig
+
+#: Clock cycles of a bit unless told otherwise: short, so that simulations are.
+CYCLES = 8
+#: The rate that the host reckons with; the simulation is about as fast.
+BAUD = 19_200
+#: Seconds by which an answer may be late where time passes as in the world: others use the computer too.
+PATIENCE = 60.0
+#: The same where time passes only while the host waits: the machine is never late.
+STEPPED_PATIENCE = 0.05
+#: Bit times after which the device gives up a request that is not whole.
+TIMEOUT_BITS = 2048
+
+
+class UartSimulation:
+    """The top `jacquard_uart` in a process that moves bytes to and from its pins.
+
+    With `terminal` time passes as in the world, and `port` is the name of a pseudo terminal that any program
+    can open. Otherwise `bus` is the only way in, and time passes only while it waits, so that nothing depends
+    on how quick the computer is. Of 100,000 bytes in each direction `wrong` are damaged in a bit, lost, or
+    preceded by one that nobody sent, in a pattern drawn from `seed`.
+    """
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        *,
+        terminal: bool = False,
+        cycles: int = CYCLES,
+        memory_bytes: int = 1 << 16,
+        wrong: int = 0,
+        seed: int = 1,
+    ):
+        made = program(config, cycles, memory_bytes)
+        self.build_seconds = made.seconds
+        self.port = ""
+        self._rate = cycles * BAUD
+        if terminal:
+            device, self._near = os.openpty()
+            tty.setraw(self._near)
+            self.port = os.ttyname(self._near)
+        else:
+            ends = socket.socketpair()
+            device, self._near = (end.detach() for end in ends)
+        options = {"fd": device, "steps": int(not terminal), "cycles": cycles, "wrong": wrong, "seed": seed}
+        command = [str(made.path), *(f"+{name}={value}" for name, value in options.items())]
+        try:
+            self._process = subprocess.Popen(command, pass_fds=[device], stdin=subprocess.DEVNULL)
+        finally:
+            os.close(device)
+
+    def bus(self) -> UartBus:
+        """The host's end of the line."""
+        if self.port:
+            return UartBus(self.port, BAUD, PATIENCE)
+        line = SteppedLine(self._near, self._rate)
+        return UartBus(line, BAUD, STEPPED_PATIENCE, line)
+
+    def close(self) -> None:
+        """End the simulation."""
+        os.close(self._near)
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SteppedLine:
+    """A line to a simulation whose time passes only here; also its clock (`cosim.device.uart.Clock`).
+
+    `rate` is the number of cycles in a second of that time.
+    """
+
+    timeout: float | None = None
+
+    def __init__(self, descriptor: int, rate: int):
+        self._descriptor, self._rate = descriptor, rate
+        self._seconds = 0.0
+        self._received = b""
+        self._pass(0.0)  # learns what time it is
+
+    @property
+    def in_waiting(self) -> int:
+        """Bytes that have come."""
+        return len(self._received)
+
+    def read(self, size: int, /) -> bytes:
+        """See `Line`."""
+        if not self._received:
+            self._pass(self.timeout or 0.0)
+        data, self._received = self._received[:size], self._received[size:]
+        return data
+
+    def write(self, data: bytes, /) -> int:
+        """See `Line`."""
+        os.write(self._descriptor, b"w" + len(data).to_bytes(4, sys.byteorder) + data)
+        return len(data)
+
+    def reset_input_buffer(self) -> None:
+        """See `Line`."""
+        self._received = b""
+
+    def close(self) -> None:
+        """See `Line`; the simulation goes on."""
+
+    def monotonic(self) -> float:
+        """Seconds of the simulation."""
+        return self._seconds
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let time pass."""
+        end = self._seconds + seconds
+        while self._seconds < end:
+            self._pass(end - self._seconds)
+
+    def _pass(self, seconds: float) -> None:
+        """Let so much time pass, or less when a byte comes."""
+        cycles = max(1, math.ceil(seconds * self._rate))
+        os.write(self._descriptor, b"r" + cycles.to_bytes(4, sys.byteorder))
+        self._seconds = int.from_bytes(self._take(8), sys.byteorder) / self._rate
+        self._received += self._take(int.from_bytes(self._take(4), sys.byteorder))
+
+    def _take(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = os.read(self._descriptor, size - len(data))
+            if not part:
+                raise OSError("the simulation has ended")
+            data += part
+        return data
+
+
+@functools.lru_cache
+def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Program:
+    """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
+    from hw.bus import emit  # Amaranth takes half a second to import
+
+    made, took = build.verilog(
+        config,
+        f"uart, {cycles}, {memory_bytes}",
+        lambda: emit.uart_verilog(config, memory_bytes, cycles * BAUD, BAUD, timeout_bits=TIMEOUT_BITS),
+    )
+    main = build.HARNESS / "uart.cpp"
+    found = build.program(made, build.HARNESS / "uart", main=main, vpi=False)
+    return build.Program(found.path, took + found.seconds)

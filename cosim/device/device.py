@@ -1,0 +1,184 @@
+"""A machine behind a bus: load, start, wait, read back; the same code for boards and simulations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosim import host, images, observe
+from cosim.device import identify
+from cosim.device.bus import Bus, BusError, UncertainError, check_range
+from cosim.device.steps import Dump, Program, Read, Step, Wait, Write, steps
+from cosim.job import Job, Outcome, Window
+from hw import csr
+from hw.config import MachineConfig
+
+#: Attempts to load the program of a warp over a bus that loses answers.
+ATTEMPTS = 8
+#: Bytes that are written at once where memory has to be 0.
+ZEROS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Status:
+    """The register STATUS."""
+
+    running: bool
+    done: bool
+    error: bool
+    programs_checked: bool
+    quiet: bool
+
+    @staticmethod
+    def of(word: int) -> Status:
+        """The bits of a word."""
+        bits = (csr.RUNNING, csr.DONE, csr.ERROR, csr.PROGRAM_OK, csr.QUIET)
+        return Status(*(bool(word >> bit & 1) for bit in bits))
+
+    def __str__(self) -> str:
+        names = [name.replace("_", " ") for name, value in vars(self).items() if value]
+        return ", ".join(names) or "nothing set"
+
+
+class Device:
+    """A machine behind a bus.
+
+    `config` is the configuration that it must have; without one it is identified (`cosim.device.identify`).
+    Raises `BusError` when no machine answers, or another one.
+    """
+
+    def __init__(self, bus: Bus, config: MachineConfig | None = None):
+        self.bus = bus
+        if config is None:
+            config = identify.identify(bus)
+        else:
+            identify.check(bus, config)
+        self.config = config
+        self._offsets = {r.name: r.offset for r in csr.registers(config)}
+
+    def read(self, name: str) -> int:
+        """A register by name (docs/csr.md); raises `KeyError` for a name that does not exist."""
+        return self.bus.read_csr(self._offsets[name])[0]
+
+    def write(self, name: str, value: int) -> None:
+        """Write a register by name; the same value twice where an answer is lost."""
+        self._write(Write(self._offsets[name], (value,)))
+
+    @property
+    def status(self) -> Status:
+        """How the machine stands."""
+        return Status.of(self.read("STATUS"))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """Wait until the machine is done and memory owes it nothing.
+
+        Raises `BusError` after `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while not ((status := self.status).done and status.quiet):
+            if end is not None and time.monotonic() > end:
+                raise BusError(
+                    f"the machine must be done and quiet within {timeout:g} s, not: {status} "
+                    f"(WATCHDOG {self.read('WATCHDOG')} cycles)"
+                )
+            self.bus.idle()
+        return status
+
+    def stop(self, timeout: float = 1.0) -> None:
+        """End a run that makes no progress, whatever its watchdog was."""
+        if self.status.running:
+            self.write("WATCHDOG", 1)
+            self.wait(timeout)
+
+    def load(self, job: Job) -> None:
+        """Write the memory of a job: its arrays, and zeros in what else its windows hold.
+
+        Raises `BusError` when the device has less memory.
+        """
+        given = [(4 * first, words.astype("<u4").tobytes()) for first, words in images.segments(job.memory)]
+        held = [(address, len(data)) for address, data in given]
+        empty = list(zeros(held, job.windows))
+        for address, size in (*held, *empty):
+            check_range(self.bus, address, size)
+        for address, size in empty:
+            for at in range(address, address + size, ZEROS):
+                self.bus.write_memory(at, bytes(min(ZEROS, address + size - at)))
+        for address, data in given:
+            self.bus.write_memory(address, data)
+
+    def run(self, job: Job, timeout: float | None = 60.0) -> Outcome:
+        """Load, run and read back a job, with the accesses of `cosim.host.script`.
+
+        The outcome has no events: a device does not tell them. `timeout` is in seconds and counts from the
+        start. Raises `InputError` for what the machine cannot take, `BusError` when it is at work already,
+        does not end in time, or the bus fails.
+        """
+        script = host.script(self.config, job)
+        if (status := self.status).running:
+            raise BusError(
+                f"the machine must be at rest before a run, not: {status} (Device.stop, or a reset)"
+            )
+        self.load(job)
+        results: list[int] = []
+        dump: list[bytes] = []
+        begin = end = time.monotonic()
+        for step in steps(script):
+            match step:
+                case Wait():
+                    begin = time.monotonic()
+                    self.wait(timeout)
+                    end = time.monotonic()
+                case Read(offset, count):
+                    results += self.bus.read_csr(offset, count)
+                case Dump(first, words):
+                    dump.append(self.bus.read_memory(4 * first, 4 * words))
+                case Write() | Program():
+                    self._write(step)
+        held = np.frombuffer(b"".join(dump), "<u4")
+        nothing = observe.parse_records(b"", self.config.warps)
+        return observe.outcome(self.config, job, nothing, results, held, end - begin)
+
+    def _write(self, step: Step) -> None:
+        """Writes of a step, all of them again after one of them was cut off."""
+        writes = step.writes if isinstance(step, Program) else (step,)
+        for attempt in range(ATTEMPTS):
+            try:
+                for write in writes:
+                    assert isinstance(write, Write)
+                    self.bus.write_csr(write.offset, write.words)
+                return
+            except UncertainError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+
+def zeros(given: Sequence[tuple[int, int]], windows: Sequence[Window]) -> Iterator[tuple[int, int]]:
+    """Address and size of what windows hold besides the ranges given (address, size), each byte once."""
+    taken = sorted(given)
+    for window in sorted(windows):
+        if not (window.read or window.write):
+            continue
+        at, stop = window.first, window.last + 1
+        for address, size in taken:
+            if at < min(address, stop):
+                yield at, min(address, stop) - at
+            at = max(at, address + size)
+        if at < stop:
+            yield at, stop - at
+        taken = sorted([*taken, (window.first, window.last + 1 - window.first)])
+
+
+class DeviceSimulator:
+    """A device where a `cosim.job.Simulator` is wanted; its outcomes have no events."""
+
+    def __init__(self, device: Device, timeout: float | None = 60.0):
+        self.config = device.config
+        self.build_seconds = 0.0
+        self._device, self._timeout = device, timeout
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """Run the jobs in order; see `Device.run`."""
+        return [self._device.run(job, self._timeout) for job in jobs]

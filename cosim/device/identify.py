@@ -1,0 +1,85 @@
+"""Which machine is behind a bus."""
+
+from __future__ import annotations
+
+from cosim.device.bus import Bus, BusError
+from hw import csr
+from hw.config import MachineConfig, load, preset_names
+from hw.errors import InputError
+from hw.fabric import Fabric
+from hw.fabric import toml as fabrics
+
+_AT = {r.name: r.offset for r in csr.FIXED}
+
+
+def read_hash(bus: Bus) -> str:
+    """The hash of the configuration; raises `BusError` when no machine of this version answers."""
+    identification, version, low, high = bus.read_csr(_AT["ID"], 4)
+    if identification != csr.IDENTIFICATION:
+        raise BusError(
+            f"register ID must be {csr.IDENTIFICATION:#010x}, not {identification:#010x}: "
+            "what answers is no Jacquard machine, or its registers lie elsewhere"
+        )
+    if version != csr.VERSION:
+        raise BusError(f"register VERSION must be {_version(csr.VERSION)}, not {_version(version)}")
+    return f"{high:08x}{low:08x}"
+
+
+def check(bus: Bus, config: MachineConfig) -> None:
+    """Raise `BusError` unless the machine behind a bus is that of a configuration."""
+    found = read_hash(bus)
+    if found == config.hash:
+        return
+    sizes = capabilities(bus)
+    wanted = csr.capabilities(config)
+    apart = [f"{name} is {sizes[name]}, not {wanted[name]}" for name in sizes if sizes[name] != wanted[name]]
+    raise BusError(
+        f"the machine must be {config.name!r} (hash {config.hash}), not one with hash {found}: "
+        + (", ".join(apart) if apart else "its grid differs")
+    )
+
+
+def identify(bus: Bus) -> MachineConfig:
+    """The configuration of the machine behind a bus.
+
+    It is a preset, or what the registers CONFIG_... say; they tell sizes of a grid only, so that one with a
+    grid of its own is not known. Latencies are the presets' or the defaults: no register tells them. Raises
+    `BusError` when no machine answers or its configuration cannot be told.
+    """
+    found = read_hash(bus)
+    for name in preset_names():
+        if (config := load(name)).hash == found:
+            return config
+    sizes = capabilities(bus)
+    grid = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cgra_")}
+    try:
+        base = MachineConfig(name="device").replace(**sizes)
+    except InputError as error:
+        raise BusError(f"the registers CONFIG_... tell a machine that cannot be: {error}") from None
+    candidates: list[Fabric | None] = [None]
+    if all(grid.values()):
+        size = grid["cgra_rows"], grid["cgra_cols"]
+        candidates = [fabric for name in fabrics.preset_names() if (fabric := _fabric(name, size))]
+    for fabric in candidates:
+        if (config := base.replace(cgra=fabric)).hash == found:
+            return config
+    what = "its grid is none of the presets" if any(grid.values()) else "its registers contradict its hash"
+    raise BusError(f"the machine with hash {found} is not known ({what}): give its configuration")
+
+
+def _fabric(name: str, size: tuple[int, int]) -> Fabric | None:
+    """A preset in a size; None where it cannot have it."""
+    try:
+        return fabrics.load(name, size)
+    except InputError:
+        return None
+
+
+def capabilities(bus: Bus) -> dict[str, int]:
+    """The registers CONFIG_... by name in `hw.csr.CAPABILITIES`."""
+    values = bus.read_csr(csr.CAPABILITY_BASE, len(csr.CAPABILITIES))
+    return dict(zip(csr.CAPABILITIES, values, strict=True))
+
+
+def _version(word: int) -> str:
+    return f"{word >> 16}.{word & 0xFFFF}"

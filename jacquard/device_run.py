@@ -1,0 +1,125 @@
+"""Runs a compiled model on a device and compares what it leaves with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosim.device import Device, DeviceSimulator, open_bus
+from cosim.job import MachineError
+from cosim.settings import MemorySettings
+from jacquard.network_results import NetworkReport
+from jacquard.network_run import CompiledModel, run_model
+
+
+@dataclass(frozen=True)
+class ProgramOnDevice:
+    """One program: cycles by the device's own counter, seconds from start to end as the host saw them."""
+
+    name: str
+    cycles: int
+    seconds: float
+    error: str | None
+    counters: Mapping[str, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `programs` in the JSON."""
+        return {
+            "name": self.name,
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "error": self.error,
+            "counters": dict(self.counters),
+        }
+
+
+@dataclass(frozen=True)
+class DeviceRun:
+    """What became of a model on a device.
+
+    `outputs` are those of the model, `wrong` is the first operator whose result differs from the reference
+    with how it does, None where all are the same bit for bit. Cycles are compared with nothing: how quick the
+    memory of a device is, is not known.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    programs: tuple[ProgramOnDevice, ...]
+    wrong: tuple[str, str] | None
+
+    @property
+    def correct(self) -> bool:
+        """Whether all results are the reference's."""
+        return self.wrong is None
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all programs together."""
+        return sum(p.cycles for p in self.programs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a run on a device."""
+        return {
+            "correct": self.correct,
+            "cycles": self.cycles,
+            "seconds": sum(p.seconds for p in self.programs),
+            "first_wrong": self.wrong and {"operator": self.wrong[0], "difference": self.wrong[1]},
+            "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.outputs.items()},
+            "programs": [p.as_dict() for p in self.programs],
+        }
+
+
+def run_on_device(
+    model: CompiledModel,
+    inputs: Mapping[str, np.ndarray],
+    device: Device,
+    *,
+    timeout: float | None = 60.0,
+    progress: Callable[[str], None] = lambda text: None,
+) -> DeviceRun:
+    """Run a model on a device that is its machine; `timeout` in seconds is for each of its programs.
+
+    Raises `InputError` for inputs that are missing, unknown or of another type or shape, `BusError` (one of
+    those) when the device has too little memory, does not end in time, or cannot be reached.
+    """
+    machine = DeviceSimulator(device, timeout)
+    report = run_model(
+        model, inputs, MemorySettings.of(model.config), lambda: machine, sim="device", progress=progress
+    )
+    return _result(report)
+
+
+def run_at(
+    model: CompiledModel,
+    inputs: Mapping[str, np.ndarray],
+    address: str,
+    *,
+    timeout: float | None = 60.0,
+    progress: Callable[[str], None] = lambda text: None,
+) -> DeviceRun:
+    """Run a model on the device at `uart:...` or `mmio:...` (`cosim.device.open_bus`)."""
+    bus = open_bus(address)
+    try:
+        return run_on_device(model, inputs, Device(bus, model.config), timeout=timeout, progress=progress)
+    finally:
+        bus.close()
+
+
+def _text(error: MachineError | None) -> str | None:
+    return None if error is None else f"{error.cause.name.lower()}, warp {error.warp}, pc {error.pc}"
+
+
+def _result(report: NetworkReport) -> DeviceRun:
+    programs = tuple(
+        ProgramOnDevice(
+            run.title,
+            run.observed.cycles,
+            run.observed.seconds,
+            _text(run.observed.error),
+            run.observed.counters,
+        )
+        for run in report.runs
+    )
+    return DeviceRun(report.outputs(), programs, report.first_wrong)
