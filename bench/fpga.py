@@ -1,0 +1,113 @@
+"""All presets on FPGAs: resources, and for the small ones the clock on an ECP5-85k and what limits it.
+
+    python -m bench.fpga                       # hours: every preset synthesised, two placed and routed
+    python -m bench.fpga --only tiny           # one preset; repeatable
+    python -m bench.fpga --synth-only          # no placement
+    python -m bench.fpga --top axi --seeds 4   # behind AXI4; the best of four seeds
+    python -m bench.fpga --family xilinx       # 7 series, synthesised only
+
+What was made before is found in the cache, so the table of all presets can be made one by one. Exit code 1 if
+a preset that is placed misses its clock, does not fit, or a tool gives up.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from hw.config import load, preset_names
+from hw.errors import InputError
+from hw.synthesis import FAMILIES, Resources, find_device
+from hw.synthesis.components import grouped
+from jacquard.fpga.flow import NAMES, Build, Target, build
+from jacquard.fpga.result import TOP, path
+from jacquard.fpga.tops import FREQUENCY, TOPS, design
+
+#: Presets that are placed and routed, and where.
+PLACED = ("tiny", "test")
+DEVICE = "85k"
+
+
+def target(preset: str, family: str, frequency: float, seeds: int, synth_only: bool) -> Target:
+    """Where a preset goes."""
+    device = find_device(DEVICE)
+    place = preset in PLACED and family == "ecp5" and not synth_only
+    return Target(
+        family,
+        device if place else None,
+        device.package,
+        device.speed(),
+        frequency,
+        tuple(range(1, seeds + 1)),
+    )
+
+
+def row(made: Build) -> list[str]:
+    """Cells of the table."""
+    resources = made.synthesis.resources
+    cells = [f"{getattr(resources, field):,}" for field in NAMES]
+    holds = find_device(DEVICE).holds
+    cells.append(f"{resources.luts / holds.luts:.0%}" if made.target.family == "ecp5" else "")
+    seconds = f"{made.synthesis.seconds:,.0f}"
+    if made.placement is None:
+        return [*cells, "", "", "", seconds]
+    critical = path(made.placement)
+    through = (
+        "" if critical is None else f"{critical['delay_ns']:.1f} ns, {critical['routing_ns']:.1f} routing"
+    )
+    ends = "" if critical is None else f"{critical['from']} to {critical['to']}"
+    seconds += f" + {made.placement.seconds:,.0f}"
+    return [*cells, f"{made.fmax_mhz:.1f}", ends, through, seconds]
+
+
+@click.command()
+@click.option("--only", multiple=True, type=click.Choice(preset_names()), help="Presets; repeatable.")
+@click.option("--family", type=click.Choice(FAMILIES), default="ecp5", show_default=True)
+@click.option("--top", type=click.Choice(["core", "axi", "uart"]), default="core", show_default=True)
+@click.option("--frequency", type=click.FloatRange(1), default=FREQUENCY, show_default=True, help="MHz.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="The best of so many.")
+@click.option("--synth-only", is_flag=True, help="Do not place and route.")
+def main(
+    only: tuple[str, ...], family: str, top: str, frequency: float, seeds: int, synth_only: bool
+) -> None:
+    """Put all presets on FPGAs."""
+    console, failed = Console(width=160), False
+    title = f"{TOPS[top].module}, {family}" + (f", {DEVICE} at {frequency:g} MHz" if not synth_only else "")
+    columns = [*NAMES.values(), f"of {DEVICE}", "MHz", "critical path", "its delay", "seconds"]
+    table = Table("preset", *columns, title=title)
+    components = Table("preset", "component", *NAMES.values(), title="the largest components")
+    for name in only or sorted(preset_names(), key=lambda name: load(name).rows):
+        begin = time.perf_counter()
+        try:
+            config = load(name)
+            made = build(
+                config,
+                design(config, TOPS[top]),
+                target(name, family, frequency, seeds, synth_only),
+                lambda _text: None,
+            )
+        except InputError as error:
+            failed = True
+            table.add_row(name, *[""] * (len(columns) - 3), str(error), "", "")
+            console.print(f"{name}: {error}", highlight=False)
+            continue
+        failed |= made.placement is not None and not made.placement.reached
+        table.add_row(name, *row(made))
+        for part, resources in _largest(made):
+            components.add_row(name, part, *(f"{getattr(resources, field):,}" for field in NAMES))
+        console.print(f"{name}: {time.perf_counter() - begin:.0f} s", highlight=False)
+    console.print(table)
+    console.print(components)
+    raise SystemExit(failed)
+
+
+def _largest(made: Build, count: int = 10) -> list[tuple[str, Resources]]:
+    """The components with most LUTs."""
+    return [(part or TOP, r) for part, r in list(grouped(made.synthesis.components).items())[:count]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Which instance of the design a cell of the flattened netlist belongs to.
+
+Yosys names a cell after the nearest signal of the source, with the path of its instance in front
+(`warp0.multiply.sum_LUT4_Z`), and keeps the path of every instance that was flattened as a `$scopeinfo` cell.
+Logic between two instances counts where the signal it was named after lies: sums are exact, borders are not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hw.synthesis.resources import Resources
+
+SCOPE = "$scopeinfo"
+
+
+def by_component(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    """Numbers of cells by type, for each path of an instance; the top's own path is ""."""
+    paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
+    found: dict[str, Counter[str]] = {}
+    for name, cell in cells.items():
+        if cell["type"] != SCOPE:
+            found.setdefault(component(name, paths), Counter())[cell["type"]] += 1
+    for path in paths:
+        found.setdefault(path, Counter())
+    return found
+
+
+def component(name: str, paths: Iterable[str]) -> str:
+    """The longest path of an instance that a cell's or a net's name begins with, "" for the top."""
+    known = paths if isinstance(paths, frozenset) else frozenset(paths)
+    end = len(name)
+    while (end := name.rfind(".", 0, end)) > 0:
+        if name[:end] in known:
+            return name[:end]
+    return ""
+
+
+def grouped(components: Mapping[str, Resources], share: float = 0.5) -> dict[str, Resources]:
+    """The sums over the top's instances, largest first.
+
+    An instance with more than `share` of all LUTs is told by its own instances; its name then stands for its
+    own cells alone.
+    """
+    total = sum(resources.luts for resources in components.values())
+    level = dict.fromkeys(components, 1)  # how many parts of each path its group's name has
+    while True:
+        sums: dict[str, Resources] = {}
+        members: dict[str, list[str]] = {}
+        for path, resources in components.items():
+            group = ".".join(path.split(".")[: level[path]])
+            sums[group] = sums.get(group, Resources()) + resources
+            members.setdefault(group, []).append(path)
+        large = [g for g, paths in members.items() if sums[g].luts > share * total and len(paths) > 1]
+        if not large:
+            return dict(sorted(sums.items(), key=lambda item: (-item[1].luts, item[0])))
+        for group in large:
+            for path in members[group]:
+                level[path] += 1

@@ -1,0 +1,232 @@
+"""Placement and routing with nextpnr-ecp5: the clock that a netlist reaches on a device, and why not more."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hw import cache
+from hw.errors import InputError
+from hw.synthesis.components import SCOPE, component
+from hw.synthesis.devices import Device
+from hw.synthesis.resources import Resources
+from hw.synthesis.tools import Progress, ToolError, find, run
+from hw.synthesis.yosys import Synthesis, scratch
+
+#: nextpnr's names of what a device holds, as the fields of `Resources`.
+_BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
+#: A line of nextpnr that tells what it begins, and what to call it.
+_PHASES = (
+    (re.compile(r"Info: Packing"), "packing"),
+    (re.compile(r"Info: Creating initial"), "placing"),
+    (re.compile(r"Info:\s+at iteration #(\d+)"), "placing, iteration {}"),
+    (re.compile(r"Info: Running simulated annealing"), "refining the placement"),
+    (re.compile(r"Info: Routing\.\."), "routing"),
+    (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
+)
+_USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
+_NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One step of a path: through a cell (`clk-to-q`, `logic`, `setup`) or along a net (`routing`).
+
+    `delay` is in nanoseconds; `component` is the path of the instance in which `sink` lies, "" for the top.
+    """
+
+    kind: str
+    delay: float
+    source: str
+    sink: str
+    net: str | None
+    component: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A routed design.
+
+    `fmax_mhz` is the lowest of the clocks' frequencies relative to what each must reach: None for a design
+    without a clock. `clocks` are (reached, required) in MHz by net. `used` and `available` count as nextpnr
+    does after packing. `critical_path` runs from a register to a register in the clock that `fmax_mhz` is
+    about. `config` is the bitstream in Trellis' text format, None out of context, `report` and `log` are
+    nextpnr's own.
+    """
+
+    fmax_mhz: float | None
+    clocks: Mapping[str, tuple[float, float]]
+    used: Resources
+    available: Resources
+    utilisation: Mapping[str, tuple[int, int]]
+    critical_path: tuple[Hop, ...]
+    device: str
+    package: str
+    speed: int
+    seed: int
+    seconds: float
+    tool: str
+    config: Path | None
+    report: Path
+    log: Path
+
+    @property
+    def margin(self) -> float:
+        """The least quotient of reached and required frequency; infinite without a clock."""
+        return min((reached / required for reached, required in self.clocks.values()), default=math.inf)
+
+    @property
+    def reached(self) -> bool:
+        """Whether every clock is as fast as it must be."""
+        return self.margin >= 1
+
+
+def place_and_route(
+    synthesis: Synthesis,
+    device: Device,
+    frequency: float,
+    *,
+    constraints: str | None = None,
+    package: str | None = None,
+    speed: int | None = None,
+    seed: int = 1,
+    options: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Placement:
+    """Place and route a netlist for `frequency` in MHz, or find that in the cache.
+
+    `constraints` is the text of an LPF file; without, the design is placed out of context, with no pins. A
+    clock that is not reached is no error: the result tells. Raises `InputError` when the device does not
+    exist so, the design does not fit, nextpnr is missing or gives up.
+    """
+    if synthesis.family != "ecp5" or synthesis.netlist is None:
+        raise InputError("placement needs a netlist for ecp5")
+    if not frequency > 0:
+        raise InputError(f"the frequency must be above 0 MHz, not {frequency:g}")
+    package, speed = package or device.package, speed or device.speed()
+    device.check(package, speed)
+    tool = find("nextpnr-ecp5")
+    arguments = [f"--{device.name}", "--package", package, "--speed", str(speed)]
+    arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail", *options]
+    arguments += ["--out-of-context"] if constraints is None else ["--lpf", _PINS]
+    key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version])
+    folder = cache.directory() / "placement"
+    final = folder / key
+    if not (final / "about.json").is_file():
+        with scratch(folder) as work:
+            # A link would do, were it not for tools that see no other directory than theirs.
+            shutil.copyfile(synthesis.netlist, work / _NETLIST)
+            (work / _PINS).write_text(constraints or "", encoding="utf-8")
+            arguments += ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
+            arguments += ["--textcfg", _CONFIG] if constraints is not None else []
+            try:
+                seconds = run(tool, arguments, work, _LOG, _watch(device, progress))
+            except ToolError as error:
+                _check_fit(error.lines, device)
+                raise
+            (work / _NETLIST).unlink()
+            about = {"seconds": round(seconds, 1), "paths": sorted(_paths(synthesis.netlist, synthesis.top))}
+            (work / "about.json").write_text(json.dumps(about))
+            _settle(work, final)
+    return _read(final, device, package, speed, seed, tool.version)
+
+
+def _settle(work: Path, final: Path) -> None:
+    """Give a finished directory its name; another process may have been quicker."""
+    kept = work / "kept"
+    kept.mkdir()
+    for name in (_PINS, _REPORT, _CONFIG, _LOG, "about.json"):
+        if (work / name).is_file():
+            os.replace(work / name, kept / name)
+    try:
+        os.replace(kept, final)
+    except OSError:
+        if not (final / "about.json").is_file():
+            raise
+
+
+def _watch(device: Device, progress: Progress | None) -> Progress:
+    """What looks at nextpnr's lines: tells the phase, and stops a design that cannot fit."""
+
+    def line(text: str) -> None:
+        if progress is not None:
+            for pattern, phase in _PHASES:
+                if match := pattern.match(text):
+                    progress(f"placement and routing: {phase.format(*match.groups())}")
+        _check_fit((text,), device)
+
+    return line
+
+
+def _check_fit(lines: tuple[str, ...], device: Device) -> None:
+    """Raise `InputError` where nextpnr's table of use says that something is more than there is."""
+    names = {bel: field for field, bel in _BELS.items()} | {"TRELLIS_IO": "pins"}
+    for text in lines:
+        match = _USE.match(text)
+        if match and match[1] in names and int(match[2]) > int(match[3]):
+            raise InputError(
+                f"the design needs {int(match[2]):,} {names[match[1]]}, "
+                f"and {device.name} has {int(match[3]):,}"
+            )
+
+
+def _paths(netlist: Path, top: str) -> set[str]:
+    """Paths of the instances of a netlist."""
+    cells = json.loads(netlist.read_text(encoding="utf-8"))["modules"][top]["cells"]
+    return {name for name, cell in cells.items() if cell["type"] == SCOPE}
+
+
+def _read(folder: Path, device: Device, package: str, speed: int, seed: int, tool: str) -> Placement:
+    """A result of the cache."""
+    about = json.loads((folder / "about.json").read_text())
+    report = json.loads((folder / _REPORT).read_text())
+    use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
+    clocks = {
+        clock: (round(found["achieved"], 2), float(found["constraint"]))
+        for clock, found in report["fmax"].items()
+    }
+    slowest = min(clocks, key=lambda clock: clocks[clock][0] / clocks[clock][1], default=None)
+    paths = frozenset(about["paths"])
+    return Placement(
+        fmax_mhz=None if slowest is None else clocks[slowest][0],
+        clocks=clocks,
+        used=Resources(**{field: use[bel][0] for field, bel in _BELS.items()}),
+        available=Resources(**{field: use[bel][1] for field, bel in _BELS.items()}),
+        utilisation=use,
+        critical_path=_critical(report["critical_paths"], slowest, paths),
+        device=device.name,
+        package=package,
+        speed=speed,
+        seed=seed,
+        seconds=about["seconds"],
+        tool=tool,
+        config=folder / _CONFIG if (folder / _CONFIG).is_file() else None,
+        report=folder / _REPORT,
+        log=folder / _LOG,
+    )
+
+
+def _critical(found: list[dict[str, Any]], clock: str | None, paths: frozenset[str]) -> tuple[Hop, ...]:
+    """The path of nextpnr's report that stays within a clock."""
+    edges = (f"posedge {clock}", f"negedge {clock}")
+    for entry in found:
+        if entry["from"] in edges and entry["to"] in edges:
+            return tuple(
+                Hop(
+                    kind=hop["type"],
+                    delay=round(hop["delay"], 3),
+                    source=f"{hop['from']['cell']}.{hop['from']['port']}",
+                    sink=f"{hop['to']['cell']}.{hop['to']['port']}",
+                    net=hop.get("net"),
+                    component=component(hop["to"]["cell"], paths),
+                )
+                for hop in entry["path"]
+            )
+    return ()

