@@ -28,7 +28,9 @@ try:
         csr,
         deps,
         disasm,
+        explore,
         fabric,
+        fpga,
         isa,
         map,
         opt,
@@ -60,6 +62,7 @@ def cli(context: click.Context, debug: bool) -> None:
 for _module in (
     run,
     compile,
+    explore,
     tile,
     opt,
     check,
@@ -73,6 +76,7 @@ for _module in (
     map,
     cgra,
     fabric,
+    fpga,
 ):
     cli.add_command(_module.command)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from cosim.model import predict
 from hw.config import MachineConfig
 from jacquard.cli import call
 from sw.functional import Memories
+from tests.jacquard import chromium
 from tests.sw.functional import Machine
 
 #: What a problem file says beside its shape.
@@ -89,3 +90,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Outcome], Outc
 
     install()
     return install
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium, for all tests of a module."""
+    driver = chromium.started(tmp_path_factory.mktemp("chromium"))
+    yield driver
+    driver.quit()

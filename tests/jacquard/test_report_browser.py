@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,54 +16,19 @@ from jacquard.report.html.data import RunReport
 from jacquard.report.html.from_kernel import kernel_report
 from jacquard.report.html.render import write
 from sw.dfg.python import from_function
+from tests.jacquard.chromium import needed, quiet, show
 from tests.jacquard.conftest import Quick
 from tests.jacquard.report_pages import late, report
 from tests.sw.dfg.reference import KERNELS
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-#: Seconds within which a page is complete, however busy the machine.
-LIMIT = 60
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
-
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no Chromium with its driver (chromedriver) is installed"
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+pytestmark = needed
 
 
 def opened(browser: Any, made: RunReport, folder: Path, width: int = 1400) -> Any:
     """The browser with the page of a report, all drawn."""
-    from selenium.webdriver.support.ui import WebDriverWait
-
     file = folder / "page.html"
     write(made, file)
-    browser.set_window_size(width, 1000)
-    browser.get(file.as_uri())
-    complete = "return document.documentElement.dataset.complete || null"
-    WebDriverWait(browser, LIMIT).until(lambda b: b.execute_script(complete))
-    return browser
-
-
-def quiet(browser: Any) -> bool:
-    """Whether the browser had nothing to complain about."""
-    found = browser.get_log("browser")
-    return found == []
+    return show(browser, file, width)
 
 
 def view(browser: Any) -> tuple[float, float]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
 import jacquard
@@ -16,23 +12,19 @@ from hw.config import FIELDS, PORTS
 from jacquard.files import write_text
 from jacquard.report.html.data import RESOURCES, OperatorRow, RunReport
 from jacquard.report.html.drawings import mappings, tilings
+from jacquard.report.html.environment import POLICY, as_json, file, template
 from jacquard.report.html.lost import LOSSES, Busy, busy, losses
 from jacquard.report.html.memory import kinds, memory_map
 from jacquard.report.html.roofline import points, roofline
 from jacquard.report.html.timeline import timeline
-from jacquard.report.page import bytes_text
 
-#: What the page may load: nothing from anywhere; its own pictures are made in it.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "base-uri 'none'; form-action 'none'"
-)
+_PACKAGE = "jacquard.report.html"
 SCRIPTS = ("packed.js", "lanes.js", "painter.js", "timeline.js", "page.js")
 
 
-def write(report: RunReport, file: Path) -> None:
+def write(report: RunReport, path: Path) -> None:
     """Write the page, whole or not at all; raises `InputError` for a file that cannot be written."""
-    write_text(file, render(report))
+    write_text(path, render(report))
 
 
 def render(report: RunReport) -> str:
@@ -43,12 +35,12 @@ def render(report: RunReport) -> str:
     rows = [_row(i, o, engines, report) for i, o in enumerate(report.operators)]
     whole = OperatorRow("whole run", "", 0, report.cycles, macs=sum(o.macs for o in report.operators))
     drawings = {"mappings": mappings(report), "tilings": tilings(report)}
-    return _template().render(
+    return template(_PACKAGE).render(
         report=report,
         policy=POLICY,
         version=jacquard.__version__,
-        style=_file("style.css"),
-        scripts=[_file(name) for name in SCRIPTS],
+        style=file(_PACKAGE, "style.css"),
+        scripts=[file(_PACKAGE, name) for name in SCRIPTS],
         failed=[check for check in report.checks if not check.ok],
         rows=rows,
         whole=losses(engines, whole, report.config.macs_per_cycle),
@@ -64,7 +56,7 @@ def render(report: RunReport) -> str:
         events=sum(len(run.observed.events) for run in report.runs),
         differing=sum(1 for lane in line.description["lanes"] if lane["different"]),
         drawings=drawings,
-        drawings_json=_json(drawings),
+        drawings_json=as_json(drawings),
         machine=_machine(report),
         ports=_ports(report),
     )
@@ -99,27 +91,3 @@ def _ports(report: RunReport) -> list[tuple[str, int, int, int]]:
     """Name, width, bandwidth and latency of the memories behind the ports."""
     ports = report.settings.ports
     return [(RESOURCES[p], ports[p].width, ports[p].bandwidth, ports[p].latency) for p in PORTS]
-
-
-def _json(value: Any) -> Markup:
-    """A value as JSON that cannot end the script element that it stands in."""
-    words = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Markup(words.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-
-
-def _file(name: str) -> Markup:
-    """A file of this package as it is."""
-    return Markup(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters |= {
-        "items": lambda value, unit: f"{value:,} {unit.removesuffix('s') if value == 1 else unit}",
-        "count": lambda value: f"{value:,}",
-        "percent": lambda share: f"{100 * share:.1f} %",
-        "bytes": bytes_text,
-        "address": lambda value: f"{value:#010x}",
-    }
-    return environment.from_string(_file("template.html"))

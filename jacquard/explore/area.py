@@ -1,0 +1,47 @@
+"""Resources and clock of a machine on an FPGA: estimated, or measured by synthesis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hw.config import MachineConfig
+
+#: Families that machines are estimated and synthesised for.
+FAMILIES = ("ecp5", "xilinx")
+#: Resources by the names of the metrics.
+RESOURCES = ("luts", "ffs", "brams", "dsps")
+
+
+@dataclass(frozen=True)
+class Area:
+    """What a machine takes; `fmax_mhz` is None where nothing is known of the clock."""
+
+    luts: int
+    ffs: int
+    brams: int
+    dsps: int
+    fmax_mhz: float | None
+
+    def metrics(self) -> dict[str, float]:
+        """What is known, by the names of the metrics."""
+        found: dict[str, float] = {name: getattr(self, name) for name in RESOURCES}
+        return found if self.fmax_mhz is None else found | {"fmax_mhz": self.fmax_mhz}
+
+
+def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
+    """What a machine takes; raises `InputError` for an unknown family and missing tools.
+
+    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
+    machine takes many minutes (`jacquard fpga` does it).
+    """
+    # Both take time to import, and synthesis needs tools that estimates do not.
+    from hw.area import estimate
+
+    guess = estimate(config, family)
+    if not measured:
+        return Area(guess.luts, guess.ffs, guess.brams, guess.dsps, guess.fmax_mhz)
+    from hw.emit import TOP, verilog
+    from hw.synthesis.yosys import synthesise
+
+    found = synthesise(verilog(config), TOP, family).resources
+    return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz)

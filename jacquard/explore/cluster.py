@@ -1,0 +1,105 @@
+"""The workers of a dask cluster: a plugin loads the models in each of them, also in those that come later."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client, KilledWorker, WorkerPlugin
+from distributed.comm import CommClosedError
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from jacquard.explore import worker
+from jacquard.explore.evaluate import Workload
+from jacquard.explore.executors import ClusterLostError, WorkerLostError
+from jacquard.explore.worker import Answer
+
+#: Seconds until a scheduler, or a first worker, counts as unreachable.
+PATIENCE = 5
+
+
+class Loader(WorkerPlugin):  # type: ignore[misc]
+    """Loads a workload in every worker of a cluster."""
+
+    def __init__(self, name: str, workload: Workload):
+        self.key, self.workload = name, workload
+
+    def setup(self, worker: Any) -> None:
+        """Called by dask in each worker, when it starts or when the plugin comes."""
+        from jacquard.explore import worker as here
+
+        here.load(self.key, self.workload)
+
+
+@dataclass
+class DaskWorkers:
+    """A cluster. A point that loses its worker is given to another one by dask, which counts how often."""
+
+    client: Client
+    executor: Executor
+    name: str
+    address: str
+    patience: int = 1
+    queues: bool = True
+
+    @staticmethod
+    def connect(address: str, name: str, workload: Workload) -> DaskWorkers:
+        """Connect to a scheduler; raises `InputError` if it or its workers cannot be reached or differ."""
+        try:
+            client = Client(address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InputError(f"--executor: no dask scheduler at {address}: {_first(error)}") from None
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+            found = client.run(worker.compiler, on_error="return")
+        except TimeoutError:
+            client.close()
+            raise InputError(f"--executor: the dask scheduler at {address} has no workers") from None
+        for place, theirs in found.items():
+            if theirs != worker.compiler():
+                client.close()
+                what = (
+                    f"cannot run Jacquard: {theirs}"
+                    if isinstance(theirs, Exception)
+                    else "has another version"
+                )
+                raise InputError(
+                    f"--executor: worker {place} of {address} must have this Jacquard, it {what}"
+                )
+        client.register_plugin(Loader(name, workload), name=f"jacquard-{name}")
+        # Equal points are evaluated once by the study; dask need not look for them.
+        return DaskWorkers(client, client.get_executor(pure=False), name, address)
+
+    def count(self) -> int:
+        """Workers that are there now; each evaluates one point at a time."""
+        return max(1, len(self.client.nthreads()))
+
+    def submit(self, config: MachineConfig) -> Future[Answer]:
+        """Have a point evaluated by some worker."""
+        task: Future[Answer] = self.executor.submit(worker.run, self.name, config)
+        return task
+
+    def translate(self, error: BaseException) -> BaseException:
+        """A point that killed its workers, or a scheduler that is gone."""
+        if isinstance(error, KilledWorker):
+            return WorkerLostError(_first(error))
+        if isinstance(error, CancelledError | CommClosedError | OSError):
+            return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
+        return error
+
+    def close(self, *, kill: bool) -> None:
+        """Take back what is not done, and leave the cluster."""
+        with contextlib.suppress(Exception):
+            # The cluster may be gone, and then there is nothing to take back.
+            self.executor.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Exception):
+            self.client.unregister_worker_plugin(f"jacquard-{self.name}")
+        self.client.close(timeout=PATIENCE)
+
+
+def _first(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,127 @@
+"""Energy: what was counted times a table, which the user can replace (docs/explore.md, "Energy")."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+
+#: The table that is used unless another one is given.
+DEFAULT = """\
+# Energy in pJ. 45 nm, 0.9 V: M. Horowitz, "Computing's energy problem", ISSCC 2014.
+source = "Horowitz, ISSCC 2014, 45 nm"
+memory_byte = 162.5     # external memory: 1.3 nJ for 64 bits
+sram_byte = 1.25        # a memory of `sram_bytes`: 10 pJ for 64 bits
+sram_bytes = 8192
+sram_exponent = 0.5     # energy grows with the size to this power: 8 KiB 10 pJ, 32 KiB 20 pJ, 1 MiB 100 pJ
+mac = 0.3               # 8-bit multiplication 0.2, 32-bit addition 0.1
+grid_alu = 0.1          # 32-bit addition
+grid_multiply = 3.1     # 32-bit multiplication
+grid_table = 1.8        # 4 bytes of 1 KiB
+instruction = 31.0      # 25 for the instruction memory, 6 for the registers
+cycle = 0.0             # clock tree and leakage, for a cycle of the whole machine: not in the source
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Energies in pJ: of a byte, of an operation, of a cycle.
+
+    A memory of `sram_bytes` takes `sram_byte` for a byte, others more or less with their size to
+    `sram_exponent`.
+    """
+
+    source: str
+    memory_byte: float
+    sram_byte: float
+    sram_bytes: float
+    sram_exponent: float
+    mac: float
+    grid_alu: float
+    grid_multiply: float
+    grid_table: float
+    instruction: float
+    cycle: float
+
+    def byte_of(self, size: int) -> float:
+        """A byte of an on-chip memory of so many bytes."""
+        return self.sram_byte * math.pow(size / self.sram_bytes, self.sram_exponent)
+
+
+def read(path: Path | None) -> Table:
+    """The table in a TOML file, the default without one; raises `InputError` naming file and key."""
+    if path is None:
+        return parse(DEFAULT, "the default table")
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; --energy must be a TOML table of energies") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def parse(text: str, place: str) -> Table:
+    """A table out of TOML; every key is needed. Raises `InputError`."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{place}: not valid TOML: {error}") from None
+    names = [f.name for f in fields(Table)]
+    for key in values:
+        if key not in names:
+            raise InputError(f"{place}: unknown key {key!r}; known are {', '.join(names)}")
+    for name in names:
+        if name not in values:
+            raise InputError(f"{place}: needs the key {name!r}")
+        value = values[name]
+        if name == "source":
+            if not isinstance(value, str):
+                raise InputError(f"{place}: source must be text, not {value!r}")
+        elif (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value < 0
+        ):
+            raise InputError(f"{place}: {name} must be a number of pJ, 0 or more, not {value!r}")
+    if not values["sram_bytes"]:
+        raise InputError(f"{place}: sram_bytes must be above 0, not 0")
+    return Table(**values)
+
+
+def energy(
+    table: Table, config: MachineConfig, used: Mapping[str, int], moved: Mapping[str, int], stored: int
+) -> dict[str, float]:
+    """Energy by component, in pJ.
+
+    `used` holds counts of `counts.counted`, and `instructions` and `cycles`; `moved` bytes by memory port;
+    `stored` words that the grid stored. What a port loads is written to a buffer, what it stores is read
+    from one; an operand of the grid is 4 bytes.
+    """
+
+    def got(name: str) -> int:
+        return used.get(name, 0)
+
+    size = {
+        name: getattr(config, f"{name}_bytes") for name in ("buffer_a", "buffer_b", "acc", "scratch", "out")
+    }
+    byte = {name: table.byte_of(held) for name, held in size.items()}
+    loaded = got("grid_memory") - stored
+    return {
+        "memory": table.memory_byte * sum(moved.values()),
+        "buffer_a": byte["buffer_a"] * (moved["load_a"] + got("a_read_bytes")),
+        "buffer_b": byte["buffer_b"] * (moved["load_b"] + got("b_read_bytes")),
+        "accumulator": byte["acc"] * (got("acc_written_bytes") + got("acc_read_bytes")),
+        "scratchpad": byte["scratch"] * (moved["load_c"] + 4 * max(0, loaded)),
+        "output_buffer": byte["out"] * (4 * stored + moved["store"]),
+        "array": table.mac * got("macs"),
+        "grid": table.grid_alu * got("grid_alu")
+        + table.grid_multiply * got("grid_multiply")
+        + table.grid_table * got("grid_table"),
+        "control": table.instruction * got("instructions") + table.cycle * got("cycles"),
+    }

@@ -1,0 +1,211 @@
+"""One point: its machine, compiled for by the compiler, with cycles by the exact cycle model."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+from cosim.job import Outcome
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.config import ENGINES, PORTS, MachineConfig
+from hw.errors import InputError
+from jacquard.explore.area import area
+from jacquard.explore.counts import counted
+from jacquard.explore.energy import Table, energy
+from jacquard.explore.results import Engine, ModelMetrics, OperatorMetrics
+from jacquard.network_program import MachineProgram
+from jacquard.network_results import OperatorResult, ProgramRun, host_result
+from jacquard.network_run import CompiledModel, compile_model, draw_inputs, job_of
+from sw.frontend.network import import_model
+from sw.network import reference
+from sw.network.network import Network
+from sw.warps.check import Verdict
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class ToolError(Exception):
+    """Resources cannot be had: nothing that the point is to blame for."""
+
+
+class CheckError(Exception):
+    """A program that the compiler made is not accepted: an error of Jacquard, not of the point."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as it is sent to who evaluates: its name and the bytes of its ONNX file."""
+
+    name: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All that the evaluation of any point needs; `seed` draws the inputs of the models."""
+
+    models: tuple[Model, ...]
+    allow_host: bool
+    family: str
+    synthesis: bool
+    table: Table
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was read, with inputs and all tensors that it computes from them."""
+
+    name: str
+    network: Network
+    inputs: Arrays
+    tensors: Arrays
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of a point: metrics as in `results.Point`, and one entry per model."""
+
+    metrics: Mapping[str, float]
+    models: tuple[ModelMetrics, ...]
+    seconds: float
+
+
+def load_model(model: Model, workload: Workload) -> LoadedModel:
+    """Read a model; raises `InputError` that names it."""
+    try:
+        proto = onnx.load_model(io.BytesIO(model.data))
+        network = import_model(proto, allow_host=workload.allow_host)
+        inputs = draw_inputs(network, workload.seed)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(model.name) else f"{model.name}: {text}") from None
+    return LoadedModel(model.name, network, inputs, reference.run(network, inputs, everything=True))
+
+
+def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:
+    """Compile and predict all models on a machine.
+
+    Raises `InputError` for what is refused, `ToolError` where resources cannot be had, and `CheckError`.
+    """
+    begin = time.perf_counter()
+    try:
+        taken = area(config, workload.family, measured=workload.synthesis)
+    except InputError as error:
+        raise ToolError(str(error)) from None
+    found = tuple(_model(model, config, workload.table) for model in models)
+    cycles = sum(m.cycles for m in found)
+    macs = sum(m.macs for m in found)
+    metrics: dict[str, float] = {
+        "cycles": cycles,
+        "bytes_moved": sum(sum(m.bytes_moved.values()) for m in found),
+        "energy_pj": sum(sum(m.energy.values()) for m in found),
+        "utilization": macs / (config.macs_per_cycle * max(1, cycles)),
+        **taken.metrics(),
+    }
+    if taken.fmax_mhz:
+        metrics["seconds_per_inference"] = cycles / (taken.fmax_mhz * 1e6)
+    return Evaluation(metrics, found, time.perf_counter() - begin)
+
+
+def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
+    try:
+        compiled = compile_model(model.network, config)
+    except InputError as error:
+        raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
+    _check(compiled)
+    settings = MemorySettings.of(config)
+    runs: list[ProgramRun] = []
+    for program, verdict in zip(compiled.programs, compiled.verdicts, strict=True):
+        tensors = _tensors(model, program)
+        job = job_of(program, tensors, settings, model.name)
+        predicted = predict(config, job)
+        if predicted.error is not None:
+            raise CheckError(f"{model.name}: the cycle model stops: {predicted.error}")
+        runs.append(
+            ProgramRun(
+                *(config, job, predicted, predicted, True, None, program, model.name),
+                *(settings.bandwidth, verdict, {}, {}, None),
+            )
+        )
+    return _metrics(model.name, compiled, runs, table)
+
+
+def _check(compiled: CompiledModel) -> None:
+    """Raise `CheckError` for warps or configurations that are not what they must be."""
+    rejected: list[Verdict] = [v for v in compiled.verdicts if not v.ok]
+    if rejected:
+        raise CheckError(f"the checker does not accept the warps: {rejected[0].reason}")
+    for program in compiled.programs:
+        for kernel in program.kernels:
+            if not kernel.verified:
+                raise CheckError(f"configuration {kernel.name} does not mean its loop")
+
+
+def _tensors(model: LoadedModel, program: MachineProgram) -> Arrays:
+    """Tensors that memory may hold when a program starts; those that the compiler added are computed."""
+    needed = {name for name, home in program.homes.items() if home.tensor.constant is None}
+    if needed <= model.tensors.keys() or program.compiled is None:
+        return model.tensors
+    return reference.run(program.compiled.network, model.inputs, everything=True)
+
+
+def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: Table) -> ModelMetrics:
+    config = compiled.config
+    moved = dict.fromkeys(PORTS, 0)
+    spent: dict[str, float] = {}
+    engines = {e: Engine(0, 0, 0, 0, 0) for e in ENGINES}
+    instructions = 0
+    for run in runs:
+        counters = run.predicted.counters
+        here = {p: counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
+        executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
+        used = counted(run.program) | {"instructions": executed, "cycles": run.predicted.cycles}
+        for what, value in energy(table, config, used, here, len(run.predicted.stored)).items():
+            spent[what] = spent.get(what, 0.0) + value
+        for engine in ENGINES:
+            engines[engine] = _added(engines[engine], engine, run.predicted)
+        moved = {p: moved[p] + here[p] for p in PORTS}
+        instructions += executed
+    operators = tuple(_operator(o) for o in _operators(compiled, runs))
+    macs = sum(o.macs for o in operators)
+    cycles = sum(run.predicted.cycles for run in runs)
+    return ModelMetrics(name, cycles, macs, instructions, len(runs), moved, spent, engines, operators)
+
+
+def _added(engine: Engine, name: str, outcome: Outcome) -> Engine:
+    c, prefix = outcome.counters, name.upper()
+    return Engine(
+        engine.operations + c[f"{prefix}_OPERATIONS"],
+        engine.busy + c[f"{prefix}_BUSY"],
+        engine.stall_memory + c[f"{prefix}_STALL_MEMORY"],
+        engine.stall_bank + c[f"{prefix}_STALL_BANK"],
+        engine.words + c[f"{prefix}_WORDS"],
+    )
+
+
+def _operators(compiled: CompiledModel, runs: list[ProgramRun]) -> list[OperatorResult]:
+    """All operators in the order of execution."""
+    left = iter(runs)
+    made: list[OperatorResult] = []
+    start = number = 0
+    for step in compiled.steps:
+        if isinstance(step, MachineProgram):
+            run = next(left)
+            made += run.operators(start, number)
+            start += run.predicted.cycles
+            number += 1
+        else:
+            made.append(host_result(step, start))
+    return made
+
+
+def _operator(o: OperatorResult) -> OperatorMetrics:
+    moved = dict(o.facts.moved) if o.facts is not None else {}
+    return OperatorMetrics(o.name, o.op, o.where, o.start, o.end, o.cycles, o.macs, dict(o.bounds), moved)

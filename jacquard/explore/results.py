@@ -1,0 +1,217 @@
+"""What an exploration gives, as frozen data that goes to JSON and comes back equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+#: To be raised when the form of the JSON changes.
+VERSION = 1
+
+
+class State(StrEnum):
+    """What became of a point.
+
+    `infeasible`: evaluated, but beyond a limit of the space. `refused`: the configuration cannot be built, or
+    the compiler does not find a program for it. `failed`: evaluating it killed its worker, or ended in an
+    error of Jacquard itself.
+    """
+
+    COMPLETE = "complete"
+    INFEASIBLE = "infeasible"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Counters of an engine: operations, cycles busy and stalled, words of its memory port (docs/csr.md)."""
+
+    operations: int
+    busy: int
+    stall_memory: int
+    stall_bank: int
+    words: int
+
+
+@dataclass(frozen=True)
+class OperatorMetrics:
+    """One operator of a model on a machine; operators overlap.
+
+    `start` is the cycle of its first operation, `end` that after its last completion; `cycles` are those from
+    the last completion of earlier operators to its own, so that they add up. `bounds` are least cycles by
+    what limits them (`gemm`, `cgra`, ports), `moved` bytes by port, each element of a tensor once. `where` is
+    `machine`, `host` or `edge`.
+    """
+
+    name: str
+    op: str
+    where: str
+    start: int
+    end: int
+    cycles: int
+    macs: int
+    bounds: Mapping[str, int]
+    moved: Mapping[str, int]
+
+    @property
+    def bound(self) -> str:
+        """What limits it at best, empty on the host."""
+        return max(self.bounds, key=lambda name: self.bounds[name], default="")
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """One model on a machine, by the exact cycle model.
+
+    `bytes_moved` are bytes that went through each memory port (words counted, times the port's width), `macs`
+    multiply-accumulates that the model needs, `instructions` those that all warps executed. `energy` is in pJ
+    by component.
+    """
+
+    name: str
+    cycles: int
+    macs: int
+    instructions: int
+    programs: int
+    bytes_moved: Mapping[str, int]
+    energy: Mapping[str, float]
+    engines: Mapping[str, Engine]
+    operators: tuple[OperatorMetrics, ...]
+
+    @property
+    def macs_per_byte(self) -> float:
+        """Operational intensity: multiply-accumulates per byte that went through the ports."""
+        return self.macs / max(1, sum(self.bytes_moved.values()))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration and what is known of it.
+
+    `parameters` are those of the space, `hw` all fields of the machine (`cgra` as its name); `metrics` sums
+    over the models: cycles, bytes_moved, energy_pj, macs; and of the machine luts, ffs, brams, dsps,
+    fmax_mhz, seconds_per_inference, utilization. A metric that is not known is not there. Refused and failed
+    points have a `reason` and no metrics, infeasible ones have both. `seconds` it took to evaluate.
+    """
+
+    number: int
+    parameters: Mapping[str, int | str]
+    state: State
+    hw: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    models: tuple[ModelMetrics, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A point that ran on the RTL.
+
+    `confirmed`: all results bit for bit, all events in their cycles, warps and configurations accepted.
+    `difference` says what was not. `events` were compared; `cycles` are the RTL's.
+    """
+
+    point: int
+    confirmed: bool
+    events: int
+    cycles: int
+    difference: str | None = None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the space, with its values in their order and what the field means."""
+
+    name: str
+    values: tuple[int | str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """An exploration: its space, all points by number, the Pareto front by number, confirmations.
+
+    `objectives` are metrics with `minimize` or `maximize`, the first the most wanted. `size` counts the
+    points that satisfy the constraints. `importance` is the influence of each parameter on each objective
+    (fANOVA, adds up to 1), empty where too little is known. `hypervolume` is that of the front up to
+    `reference`, as a share of the box from the best values to it. With `measured`, resources are those of
+    synthesis.
+    """
+
+    name: str
+    base: str
+    models: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    derived: Mapping[str, str]
+    constraints: tuple[str, ...]
+    limits: tuple[str, ...]
+    objectives: Mapping[str, str]
+    size: int
+    sampler: str
+    family: str
+    measured: bool
+    energy_table: str
+    points: tuple[Point, ...]
+    front: tuple[int, ...]
+    confirmations: tuple[Confirmation, ...] = ()
+    importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    hypervolume: float = 0.0
+    reference: Mapping[str, float] = field(default_factory=dict)
+    points_per_second: float = 0.0
+    version: int = VERSION
+
+    def point(self, number: int) -> Point:
+        """The point of a number; raises `KeyError` for one that is not there."""
+        for point in self.points:
+            if point.number == number:
+                return point
+        raise KeyError(number)
+
+    def confirmation(self, number: int) -> Confirmation | None:
+        """What the RTL said of a point; None if it was not asked."""
+        return next((c for c in self.confirmations if c.point == number), None)
+
+    def of(self, state: State) -> tuple[Point, ...]:
+        """The points in a state."""
+        return tuple(p for p in self.points if p.state is state)
+
+
+def to_json(exploration: Exploration) -> str:
+    """An exploration as JSON text; `from_json` gives an equal one."""
+    return json.dumps(dataclasses.asdict(exploration))
+
+
+def from_json(text: str) -> Exploration:
+    """An exploration out of JSON text; raises `ValueError` for text of another version."""
+    v = json.loads(text)
+    if v.get("version") != VERSION:
+        raise ValueError(f"version must be {VERSION}, not {v.get('version')!r}")
+    lists = {key: tuple(v[key]) for key in ("models", "constraints", "limits", "front")}
+    return Exploration(
+        **{
+            **v,
+            **lists,
+            "parameters": tuple(Parameter(**{**p, "values": tuple(p["values"])}) for p in v["parameters"]),
+            "points": tuple(point_from(p) for p in v["points"]),
+            "confirmations": tuple(Confirmation(**c) for c in v["confirmations"]),
+        }
+    )
+
+
+def point_from(values: Mapping[str, Any]) -> Point:
+    """A point out of what JSON holds of it."""
+    models = tuple(model_from(m) for m in values["models"])
+    return Point(**{**values, "state": State(values["state"]), "models": models})
+
+
+def model_from(values: Mapping[str, Any]) -> ModelMetrics:
+    """What is known of a model, out of what JSON holds of it."""
+    engines = {name: Engine(**e) for name, e in values["engines"].items()}
+    operators = tuple(OperatorMetrics(**o) for o in values["operators"])
+    return ModelMetrics(**{**values, "engines": engines, "operators": operators})

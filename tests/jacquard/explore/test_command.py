@@ -1,0 +1,127 @@
+"""The command line: JSON, tables, CSV, configurations, confirmation, mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cosim.job import Outcome
+from hw.config import load
+from jacquard.explore import command
+from tests.jacquard.conftest import Quick
+from tests.jacquard.explore.conftest import SPACE
+
+FEW = ("explore", "space.toml", "net.onnx", "--executor", "processes:1", "--trials", "5")
+
+
+@pytest.fixture
+def rtl(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes confirmation use the quick simulator; call it to spoil outcomes."""
+
+    def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
+        monkeypatch.setattr(
+            "jacquard.explore.confirm.simulator", lambda config, name: Quick(config, spoil=spoil)
+        )
+
+    install()
+    return install
+
+
+def late(outcome: Outcome) -> Outcome:
+    """The outcome with its last event a cycle later."""
+    events = [*outcome.events[:-1], outcome.events[-1]._replace(cycle=outcome.events[-1].cycle + 1)]
+    return replace(outcome, events=events, cycles=outcome.cycles + 1)
+
+
+def test_everything_that_is_written(jacquard: Any, folder: Path, rtl: Any) -> None:
+    options = ("--confirm", "2", "--csv", "points.csv", "--export", "front", "--json")
+    ended = jacquard(*FEW, *options)
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert found["trials"] == 5
+    assert found["points_per_second"] > 0
+    assert found["objectives"] == {"cycles": "minimize", "luts": "minimize"}
+    front = found["front"]
+    assert [p["cycles"] for p in front] == sorted(p["cycles"] for p in front)
+    assert sum(c["confirmed"] for c in found["confirmations"]) == 2
+    assert sum(p["confirmed"] for p in front) == min(2, len(front))
+    rows = list(csv.DictReader((folder / "points.csv").read_text().splitlines()))
+    assert len(rows) == 5
+    assert {r["state"] for r in rows} <= {"complete", "refused"}
+    assert [int(r["point"]) for r in rows if r["front"] == "yes"] == sorted(p["number"] for p in front)
+    for point in front:
+        machine = load(str(folder / f"front/point-{point['number']}.toml"))
+        assert machine.rows == point["hw"]["rows"] == point["parameters"]["rows"]
+        assert machine.cgra is not None
+        assert machine.cgra.name == point["hw"]["cgra"]
+    again = jacquard(*FEW, *options)
+    assert json.loads(again.out) == {**found, "points_per_second": 0.0}
+    shown = jacquard(*FEW)
+    assert "points per second" in shown.out
+    assert "confirmed" in shown.out
+
+
+def test_a_difference_on_the_rtl_is_exit_code_1(jacquard: Any, folder: Path, rtl: Any) -> None:
+    rtl(late)
+    ended = jacquard(*FEW[:-1], "1", "--confirm", "1", "--json")
+    assert ended.code == 1, ended.err
+    found = json.loads(ended.out)
+    assert found["front"][0]["confirmed"] is False
+    assert "cycle" in found["front"][0]["difference"]
+    assert "point 0 differs on the RTL: net.onnx: " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nowhere.toml", "net.onnx"), "nowhere.toml: no such file; a space is a TOML file"),
+        (("space.toml", "nowhere.onnx"), "nowhere.onnx: no such file; a model is an ONNX file"),
+        (("space.toml", "space.toml"), "space.toml: not a valid ONNX model"),
+        (("space.toml",), "Missing argument 'MODEL.onnx...'"),
+        (("space.toml", "net.onnx", "--sampler", "best"), "'best' is not one of"),
+        (("space.toml", "net.onnx", "--trials", "0"), "--trials"),
+        (("space.toml", "net.onnx", "--csv", "no/points.csv"), "no/points.csv: directory no does not exist"),
+        (("space.toml", "net.onnx", "--export", "space.toml"), "space.toml: must be a directory, not a file"),
+        (("space.toml", "net.onnx", "--energy", "no.toml"), "no.toml: no such file; --energy must be"),
+        (("space.toml", "net.onnx", "--executor", "dask://127.0.0.1:9"), "no dask scheduler at"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+    jacquard: Any, folder: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    before = sorted(folder.iterdir())
+    ended = jacquard("explore", *arguments)
+    assert ended.code == 2
+    assert told in ended.err.strip().splitlines()[-1]
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_grid_too_large_is_refused(folder: Path, jacquard: Any) -> None:
+    (folder / "space.toml").write_text(
+        SPACE + "load_b_latency = { from = 1, to = 1000 }\nload_c_latency = { from = 1, to = 1000 }\n"
+    )
+    ended = jacquard("explore", "space.toml", "net.onnx")
+    assert ended.code == 2
+    assert (
+        "the grid has 16,000,000 points: --trials, another --sampler or fewer values are needed" in ended.err
+    )
+
+
+def test_fingerprints_tell_what_points_depend_on(folder: Path) -> None:
+    def found(**changes: Any) -> dict[str, str]:
+        request = command.Request(Path("space.toml"), (Path("net.onnx"),), **changes)
+        return dict(command.fingerprints(command.prepare(request)))
+
+    first = found()
+    assert found(seed=3, sampler="tpe", trials=4, confirm=2) == first
+    changed = found(family="xilinx")
+    assert [k for k in first if first[k] != changed[k]] == ["family or way of measuring"]
+    (folder / "space.toml").write_text(SPACE.replace("14 }", "7 }"))
+    changed = found()
+    assert [k for k in first if first[k] != changed[k]] == ["space"]

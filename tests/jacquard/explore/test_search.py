@@ -1,0 +1,261 @@
+"""The search with workers that are lost, databases that end, and samplers that must not repeat themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
+from jacquard.explore.evaluate import Evaluation, evaluate
+from jacquard.explore.executors import ProcessWorkers, WorkerLostError, workers
+from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
+from jacquard.explore.results import Exploration, Point, State, from_json, to_json
+from jacquard.explore.samplers import SAMPLERS, sampler
+from jacquard.explore.search import Progress, Search
+from jacquard.explore.study import Kept, distributions, open_study
+from jacquard.explore.worker import Answer
+
+POINTS, REFUSED = 16, 2
+
+
+class Here:
+    """Workers that answer at once, in this process, with made-up metrics; `lose` says who loses a worker."""
+
+    patience = 3
+    queues = False
+
+    def __init__(self, lose: dict[int, int] | None = None, hinder: int = 1 << 30):
+        self.lose, self.hinder = lose or {}, hinder
+        self.asked: list[tuple[int, int, int, int]] = []
+
+    def count(self) -> int:
+        return 2
+
+    def submit(self, config: MachineConfig) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        self.asked.append((config.rows, config.cols, config.acc_bytes, config.load_a_latency))
+        key = config.rows * 100 + config.cols
+        if len(self.asked) > self.hinder:
+            future.set_result(Answer(hindered="no space left on device"))
+        elif self.lose.get(key, 0) > 0:
+            self.lose[key] -= 1
+            future.set_exception(BrokenProcessPool("killed"))
+        else:
+            cycles = 10_000 / (config.rows * config.cols) + config.load_a_latency
+            metrics = {"cycles": cycles, "luts": float(config.rows * config.cols)}
+            future.set_result(Answer(Evaluation(metrics, (), 0.0)))
+        return future
+
+    def translate(self, error: BaseException) -> BaseException:
+        return WorkerLostError(str(error)) if isinstance(error, BrokenProcessPool) else error
+
+    def close(self, *, kill: bool) -> None:
+        pass
+
+
+@pytest.fixture
+def prepared(folder: Path) -> Prepared:
+    return prepare(Request(Path("space.toml"), (Path("tiny.onnx"),)))
+
+
+def opened(p: Prepared) -> Kept:
+    return open_study(p.storage, p.name, p.space, fingerprints(p))
+
+
+def searched(
+    kept: Kept, p: Prepared, staff: Any, trials: int = 100, name: str = "grid", seed: int = 0
+) -> Progress:
+    space = p.space
+    made = sampler(name, space.feasible, space.values, distributions(space), trials, seed)
+    kept.study.sampler = made
+    return Search(kept, made, staff, trials).run()
+
+
+def keys(points: list[Point]) -> set[str]:
+    return {json.dumps(dict(p.parameters), sort_keys=True) for p in points}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_every_sampler_finds_every_point_once(prepared: Prepared, name: str) -> None:
+    kept = opened(prepared)
+    try:
+        searched(kept, prepared, Here(), 7, name)
+        assert len(kept.points()) == 7
+        searched(kept, prepared, Here(), 100, name, seed=1)
+        points = kept.points()
+    finally:
+        kept.close()
+    assert len(points) == len(keys(points)) == POINTS
+    assert sum(p.state is State.REFUSED for p in points) == REFUSED
+    reasons = {p.reason for p in points if p.state is State.REFUSED}
+    assert all(r is not None and r.startswith("acc_bytes must give each of the 2 banks") for r in reasons)
+
+
+def test_a_point_that_loses_its_worker_is_evaluated_again(prepared: Prepared) -> None:
+    kept, staff = opened(prepared), Here({404: 2})
+    try:
+        searched(kept, prepared, staff)
+        points = kept.points()
+    finally:
+        kept.close()
+    assert len(points) == len(keys(points)) == POINTS
+    assert not [p for p in points if p.state is State.FAILED]
+    assert len(staff.asked) == POINTS - REFUSED + 2
+
+
+def test_a_point_that_loses_its_worker_thrice_is_kept_as_failed(prepared: Prepared) -> None:
+    kept = opened(prepared)
+    try:
+        searched(kept, prepared, Here({404: 12}))
+        points = kept.points()
+    finally:
+        kept.close()
+    failed = [p for p in points if p.state is State.FAILED]
+    assert [dict(p.parameters)["rows"] for p in failed] == [4] * 4
+    assert all(p.reason == "killed its worker 3 times: killed" for p in failed)
+    assert len(points) == len(keys(points)) == POINTS
+
+
+def test_what_is_no_matter_of_the_point_stops_the_search_and_leaves_it_open(prepared: Prepared) -> None:
+    kept = opened(prepared)
+    try:
+        with pytest.raises(InputError, match="no space left on device; the same command goes on from here"):
+            searched(kept, prepared, Here(hinder=5))
+        assert 4 <= len(kept.points()) <= 7
+        left = kept.unfinished()
+        assert len(left) in (1, 2)
+        second = Here()
+        searched(kept, prepared, second)
+        points = kept.points()
+    finally:
+        kept.close()
+    assert len(points) == len(keys(points)) == POINTS
+    # What was in flight keeps its number.
+    assert {n for n, _ in left} <= {p.number for p in points}
+    assert max(p.number for p in points) == POINTS - 1
+
+
+def test_limits_become_constraints_of_the_study(folder: Path, space: Any) -> None:
+    p = prepare(
+        Request(
+            space('limits = ["luts <= 32"]\n' + (folder / "space.toml").read_text()), (Path("tiny.onnx"),)
+        )
+    )
+    kept = opened(p)
+    try:
+        searched(kept, p, Here())
+        points = kept.points()
+        best = {t.number for t in kept.study.best_trials}
+        front = set(gathered(p, kept, 0.0).front)
+    finally:
+        kept.close()
+    beyond = [x for x in points if x.state is State.INFEASIBLE]
+    assert {dict(x.parameters)["rows"] * dict(x.parameters)["cols"] for x in beyond} == {64}
+    assert all(x.reason == "beyond luts <= 32" and x.metrics["luts"] == 64 for x in beyond)
+    # Optuna counts points with equal values on the front, we count the first of them.
+    assert front <= best
+    assert not best & {x.number for x in beyond}
+
+
+def test_a_study_of_something_else_is_refused(prepared: Prepared, folder: Path) -> None:
+    opened(prepared).close()
+    (folder / "space.toml").write_text(
+        (folder / "space.toml").read_text().replace("[256, 8192]", "[512, 8192]")
+    )
+    other = prepare(prepared.request)
+    with pytest.raises(
+        InputError, match=r"study 'space-tiny' was made with another space; .* another --storage"
+    ):
+        opened(other)
+    (folder / "foreign.db").touch()
+    optuna.create_study(storage="sqlite:///foreign.db", study_name="space-tiny").ask()
+    with pytest.raises(InputError, match="is not one of jacquard explore"):
+        open_study("sqlite:///foreign.db", other.name, other.space, fingerprints(other))
+
+
+def test_one_exploration_at_a_time(prepared: Prepared) -> None:
+    kept = opened(prepared)
+    try:
+        with pytest.raises(InputError, match="another exploration is using study 'space-tiny'"):
+            opened(prepared)
+    finally:
+        kept.close()
+    opened(prepared).close()
+
+
+def test_a_killed_process_is_replaced(prepared: Prepared) -> None:
+    """A real pool; its process is killed whenever one of the first two points is on its way."""
+    staff = ProcessWorkers("test", prepared.workload, 1)
+    kept = opened(prepared)
+    space = prepared.space
+    made = sampler("grid", space.feasible, space.values, distributions(space), 5, 0)
+    kept.study.sampler = made
+    killed: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.flying and len(killed) < 2 and len(progress.done) == len(killed) and staff.slots:
+            killed.append(staff.slots[-1].pid.result())
+            os.kill(killed[-1], signal.SIGKILL)
+
+    try:
+        Search(kept, made, staff, 5, kill).run()
+        points = kept.points()
+    finally:
+        staff.close(kill=True)
+        kept.close()
+    assert len(set(killed)) == 2
+    assert len(points) == len(keys(points)) == 5
+    assert all(p.state is State.COMPLETE and p.models[0].cycles > 0 for p in points)
+
+
+def test_executors_that_are_not_there() -> None:
+    nothing: Any = None
+    for text, told in (
+        ("threads", "must be processes, processes:N or dask://HOST:PORT, not 'threads'"),
+        ("processes:0", "must have one process at least"),
+        ("dask://localhost", "must be processes"),
+    ):
+        with pytest.raises(InputError, match=told):
+            workers(text, "test", nothing)
+
+
+def test_an_exploration_goes_to_json_and_back(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jacquard.explore import command
+
+    class One(Here):
+        def submit(self, config: MachineConfig) -> Future[Answer]:
+            future: Future[Answer] = Future()
+            future.set_result(Answer(evaluate(prepared.loaded, config, prepared.workload)))
+            return future
+
+    monkeypatch.setattr(command, "workers", lambda *arguments: One())
+    few = Prepared(**{**vars(prepared), "trials": 3})
+    found = command.explore(few, lambda progress: None, lambda text: None)
+    assert len(found.points) == 3
+    assert from_json(to_json(found)) == found
+    with pytest.raises(ValueError, match="version must be 1, not 0"):
+        from_json(to_json(Exploration(**{**vars(found), "version": 0})))
+
+
+def test_ranks_and_volumes() -> None:
+    how = {"cycles": "minimize", "fmax_mhz": "maximize"}
+    values = [(10, 50), (20, 70), (20, 60), (30, 80), (10, 50), (40, 40)]
+    points = [
+        Point(i, {}, State.COMPLETE, metrics={"cycles": c, "fmax_mhz": f}) for i, (c, f) in enumerate(values)
+    ]
+    points.append(Point(6, {}, State.INFEASIBLE, metrics={"cycles": 1, "fmax_mhz": 99}))
+    assert [[p.number for p in rank] for rank in ranked(points, how)] == [[0, 1, 3], [4, 2], [5]]
+    assert dominates(vector(points[1].metrics, how), vector(points[2].metrics, how))
+    assert hypervolume([(1.0, 3.0), (2.0, 1.0), (9.0, 9.0)], (4.0, 4.0)) == 3 * 1 + 2 * 2
+    cube = [(0.0, 0.0, 1.0), (1.0, 1.0, 0.0), (1.5, 1.5, 0.5)]
+    assert hypervolume(cube, (2.0, 2.0, 2.0)) == 4 * 1 + 1 * 1
