@@ -14,11 +14,10 @@ from sw.codegen.loops import expected_trips, likelihood, simplify, trip_count
 from sw.codegen.operands import (
     UNSTATED,
     Growth,
+    Uses,
     growth_of,
     growth_of_condition,
-    growths,
     is_engine,
-    needed,
     operands,
     unbounded,
 )
@@ -58,8 +57,9 @@ class _Lowering:
         self.to = Emitter()
         self.places: dict[str, int] = {}
         self.select = Selector(self.to, self.places)
-        self.needed = needed(program.body)
-        self.growths = growths(program.body) if uniform else {}
+        uses = Uses(program.body)
+        self.needed = uses.needed()
+        self.growths = uses.growths() if uniform else {}
         self.wanted = Wanted(unbounded(program))
         self.held = Held()
         self.depth = 0

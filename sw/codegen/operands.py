@@ -58,10 +58,8 @@ def operands(instruction: Instruction) -> dict[str, Expr]:
     given = instruction.operands
     if spec and spec.engine:
         # In the order of the machine's fields, whatever the order in the text.
-        order = [o.name for o in spec.operands]
-        given = tuple(
-            sorted(given, key=lambda item: order.index(item[0]) if item[0] in order else len(order))
-        )
+        order = _order(instruction.name)
+        given = tuple(sorted(given, key=lambda item: order.get(item[0], len(order))))
     for name, value in given:
         if isinstance(value, Region):
             found |= _ends(name, value)
@@ -73,6 +71,12 @@ def operands(instruction: Instruction) -> dict[str, Expr]:
                 if isinstance(access, Region):
                     found |= _ends(f"{kind}{i}", access)
     return found
+
+
+@functools.cache
+def _order(name: str) -> dict[str, int]:
+    """The places of an instruction's operands."""
+    return {o.name: i for i, o in enumerate(isa.INSTRUCTIONS[name].operands)}
 
 
 def _ends(name: str, region: Region) -> dict[str, Expr]:
@@ -124,32 +128,54 @@ def unbounded(program: Program) -> set[str]:
     return found
 
 
-def needed(body: tuple[Statement, ...]) -> set[str]:
-    """Names whose values reach an instruction, a loop's bounds or a branch."""
-    roots: set[str] = set()
-    sources: dict[str, set[str]] = {}
-    _collect(body, roots, sources)
-    return _behind(roots, sources)
+class Uses:
+    """Where the values of a program's names go."""
 
+    def __init__(self, body: tuple[Statement, ...]):
+        #: Names by the growth of what an instruction wants them for; bounds and conditions of statements are
+        #: under None.
+        self._roots: dict[Growth | None, set[str]] = {growth: set() for growth in (None, *Growth)}
+        self._sources: dict[str, set[str]] = {}
+        self._assigned: set[str] = set()
+        self._collect(body)
 
-def growths(body: tuple[Statement, ...]) -> dict[str, Growth]:
-    """Scalars that nothing but values of one growth are computed from, but for those of none."""
-    assigned = {s.target for s in statements(body) if isinstance(s, Assign)}
-    found: dict[str, Growth] = {}
-    for growth in (Growth.COUNT, Growth.MEMORY):
-        roots: set[str] = set()
-        sources: dict[str, set[str]] = {}
-        _collect(body, roots, sources, functools.partial(_others, growth))
-        found |= dict.fromkeys(assigned - _behind(roots, sources), growth)
-    return found
+    def needed(self) -> set[str]:
+        """Names whose values reach an instruction, a loop's bounds or a branch."""
+        return _behind(set().union(*self._roots.values()), self._sources)
 
+    def growths(self) -> dict[str, Growth]:
+        """Scalars that nothing but values of one growth are computed from, but for those of none."""
+        found: dict[str, Growth] = {}
+        for growth in (Growth.COUNT, Growth.MEMORY):
+            others = set().union(*(roots for key, roots in self._roots.items() if key is not growth))
+            found |= dict.fromkeys(self._assigned - _behind(others, self._sources), growth)
+        return found
 
-def _others(growth: Growth, instruction: Instruction) -> Iterator[Expr]:
-    """What a warp computes for an instruction that grows in another way, or not."""
-    for found in (operands(instruction), parameters(instruction)):
-        yield from (expr for name, expr in found.items() if growth_of(name) is not growth)
-    if instruction.when is not None and growth_of_condition(instruction) is not growth:
-        yield instruction.when
+    def _collect(self, body: tuple[Statement, ...]) -> None:
+        around = self._roots[None]
+        for s in body:
+            match s:
+                case Instruction():
+                    for found in (operands(s), parameters(s)):
+                        for name, expr in found.items():
+                            self._roots[growth_of(name)].update(names(expr))
+                    if s.when is not None:
+                        self._roots[growth_of_condition(s)].update(names(s.when))
+                case Assign(target, value):
+                    self._assigned.add(target)
+                    self._sources.setdefault(target, set()).update(names(value))
+                case For(variable, start, stop, step, inner):
+                    for expr in (start, stop, step):
+                        around.update(names(expr))
+                    self._sources.setdefault(variable, set())
+                    self._collect(inner)
+                case If(condition, inner, orelse):
+                    around.update(names(condition))
+                    self._collect(inner)
+                    self._collect(orelse)
+                case While(condition, inner):
+                    around.update(names(condition))
+                    self._collect(inner)
 
 
 def growth_of(operand: str) -> Growth:
@@ -172,30 +198,3 @@ def _behind(roots: set[str], sources: dict[str, set[str]]) -> set[str]:
             found.add(name)
             waiting.extend(sources.get(name, ()))
     return found
-
-
-def _collect(
-    body: tuple[Statement, ...],
-    roots: set[str],
-    sources: dict[str, set[str]],
-    used: Callable[[Instruction], Iterator[Expr]] = evaluated,
-) -> None:
-    for s in body:
-        match s:
-            case Instruction():
-                for expr in used(s):
-                    roots.update(names(expr))
-            case Assign(target, value):
-                sources.setdefault(target, set()).update(names(value))
-            case For(variable, start, stop, step, inner):
-                for expr in (start, stop, step):
-                    roots.update(names(expr))
-                sources.setdefault(variable, set())
-                _collect(inner, roots, sources, used)
-            case If(condition, inner, orelse):
-                roots.update(names(condition))
-                _collect(inner, roots, sources, used)
-                _collect(orelse, roots, sources, used)
-            case While(condition, inner):
-                roots.update(names(condition))
-                _collect(inner, roots, sources, used)

@@ -5,6 +5,7 @@ network -> memory, tiles, configurations -> sequential tile program -> warps -> 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -185,8 +186,7 @@ def code(
     words: dict[int, list[int]] = {}
     operator_of: dict[tuple[int, int], int] = {}
     for warp in warps(made):
-        own = optimise(share(made, warp), config.registers, Strategy.BUDGET, uniform=True)
-        own = retype(own)
+        own = _optimised(share(made, warp), config.registers)
         after(f"optimise warp {WARPS[warp]}", own)
         name = f"warp {WARPS[warp]}"
         made_code, allocation = compiled(own, config, name, uniform=True)
@@ -195,6 +195,12 @@ def code(
             if operation.label in labels:
                 operator_of[warp, pc] = labels[operation.label]
     return words, operator_of
+
+
+@functools.lru_cache(maxsize=1024)
+def _optimised(own: Program, registers: int) -> Program:
+    """What registers keep of one warp's program: machines that differ elsewhere have equal programs."""
+    return retype(optimise(own, registers, Strategy.BUDGET, uniform=True))
 
 
 class _Clock:

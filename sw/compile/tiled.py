@@ -69,7 +69,8 @@ def _choices(extent: Extent, config: MachineConfig) -> Iterator[tuple[Choice, ..
     """The best blockings, then those for smaller accumulators."""
     while True:
         try:
-            yield _best(extent, config)
+            # Blockings do not depend on the grid: machines with different ones share them.
+            yield _best(extent, config.replace(cgra=None))
             config = config.replace(acc_bytes=config.acc_bytes // 2)
         except InputError:
             return

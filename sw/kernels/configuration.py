@@ -107,6 +107,7 @@ def fits(kernel: GridKernel) -> bool:
     return patches(graph_of(kernel)) <= PATCHES
 
 
+@functools.lru_cache(maxsize=1024)
 def _mapped(graph: Graph, fabric: Fabric, seed: int) -> mappings.Found:
     """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
