@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, ValueLike
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 
 def rotate_left(m: Module, value: Value, amount: Value, *, unit: int = 8) -> Value:
@@ -25,7 +25,8 @@ def _rotate(m: Module, value: Value, amount: Value, unit: int, *, left: bool) ->
     turn = Signal(max(1, stages), name="rotate_amount")
     current = Signal(len(value), name="rotate_in")
     m.d.comb += [turn.eq(amount), current.eq(value)]
-    for stage in range(stages):
+    # Left: what is padded at the end spreads slowly. Right: what is cut off at the end is dropped early.
+    for stage in range(stages) if left else reversed(range(stages)):
         step = (1 << stage) * unit
         moved = Cat(current[-step:], current[:-step]) if left else Cat(current[step:], current[:step])
         following = Signal(len(value), name=f"rotate_{stage}")
@@ -34,9 +35,21 @@ def _rotate(m: Module, value: Value, amount: Value, unit: int, *, left: bool) ->
     return current
 
 
-def range_mask(first: ValueLike, end: Value, width: int) -> Value:
+def range_mask(first: Value, end: Value, width: int) -> Value:
     """Bits i of `width` with first <= i < end, for unsigned `first` and `end`."""
-    return Cat((Const(i) >= first) & (Const(i) < end) for i in range(width))
+    return from_mask(first, width) & ~from_mask(end, width)
+
+
+def from_mask(first: Value, width: int) -> Value:
+    """Bits i of `width` with i >= first, for an unsigned `first`."""
+    ones = (1 << width) - 1
+    return lookup(first, [(ones << n) & ones for n in range(1 << len(first))], width)
+
+
+def lookup(index: Value, results: list[int], width: int) -> Value:
+    """`results[index]` in `width` bits; of few bits it is smaller than a sum or a comparison."""
+    tables = [sum((r >> bit & 1) << i for i, r in enumerate(results)) for bit in range(width)]
+    return Cat(Const(table, len(results)).bit_select(index, 1) for table in tables)
 
 
 def low(value: Value, bits: int) -> Value:
@@ -48,3 +61,32 @@ def log2(value: int) -> int:
     """Exponent of a power of two."""
     assert value.bit_count() == 1, value
     return value.bit_length() - 1
+
+
+def place_bits(size: int) -> int:
+    """Bits of a `place` in something of `size` (a power of two)."""
+    return log2(size) + 1
+
+
+def place(value: Value, size: int) -> Value:
+    """Where an unsigned value lies in something of `size`, a power of two, in `place_bits(size)` bits.
+
+    The highest bit says that it lies beyond; then the others mean nothing, and sums with it lie beyond too.
+    """
+    bits = log2(size)
+    return Cat(value[:bits], value[bits:].any())
+
+
+def at_most(value: Value, limit: int) -> Value:
+    """`value <= limit` of an unsigned value and a power of two, without a subtraction."""
+    bits = log2(limit)
+    return ~value[bits:].any() | (~value[bits + 1 :].any() & ~value[:bits].any())
+
+
+def one_of(select: Value, values: list[Value]) -> Value:
+    """The value of which the bit of `select` is 1; 0 if there is none, meaningless if there are several."""
+    shape = len(values[0])
+    chosen: Value = Const(0, shape)
+    for i, value in enumerate(values):
+        chosen = chosen | (value & select[i].replicate(shape))
+    return chosen

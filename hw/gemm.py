@@ -9,9 +9,9 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
 from hw import isa
-from hw.bits import log2, rotate_right
+from hw.bits import at_most, log2, one_of, place, place_bits, rotate_right
 from hw.config import BufferShape, MachineConfig
-from hw.interfaces import INNER_BITS, PC_BITS, WARP_BITS, EngineControl, ErrorReport
+from hw.interfaces import PC_BITS, WARP_BITS, EngineControl, ErrorReport
 from hw.memory.accumulator import DrainPort
 from hw.memory.buffer import BankedRead
 
@@ -23,8 +23,8 @@ def result_layout(config: MachineConfig) -> data.StructLayout:
     """Where a finished block goes: word, pitch, rows, whether to add, and whose it is."""
     return data.StructLayout(
         {
-            "address": INNER_BITS,
-            "pitch": isa.BUFFER_BITS,
+            "address": place_bits(config.derived.acc_words),
+            "pitch": place_bits(config.derived.acc_words),
             "rows": log2(config.rows) + 1,
             "add": 1,
             "last": 1,
@@ -48,10 +48,9 @@ class GemmControl(Component):
             {
                 "control": Out(EngineControl("gemm")),
                 "read": Out(1),
-                "column_a": Out(INNER_BITS),
-                "column_b": Out(INNER_BITS),
+                "column_a": Out(log2(config.derived.buffer_a.columns)),
+                "column_b": Out(log2(config.derived.buffer_b.columns)),
                 "style": Out(Style),
-                "first": Out(1),
                 "last": Out(1),
                 "result": Out(result_layout(config)),
             }
@@ -62,69 +61,76 @@ class GemmControl(Component):
         c = self._config
         op = self.control.operation.payload
         d = Signal(op.shape())
-        active = Signal()
+        active, fresh = Signal(), Signal()  # fresh: the block's first columns are not read yet
         size = isa.SIZE_BITS
-        k_done = Signal(size)
+        k_left = Signal(size)
         rows_left, cols_left = Signal(size), Signal(size)
-        a, b, b_first = Signal(INNER_BITS), Signal(INNER_BITS), Signal(INNER_BITS)
-        row, word = Signal(INNER_BITS), Signal(INNER_BITS)  # accumulator: block row, block
-        timer = Signal(size + 1)  # cycles until the drain can take the next block
+        # Block and present column in the buffers; block row and block in the accumulator.
+        shapes = {"a": c.derived.buffer_a, "b": c.derived.buffer_b}
+        base = {n: Signal(place_bits(s.columns), name=f"base_{n}") for n, s in shapes.items()}
+        column = {n: Signal(log2(s.columns), name=f"column_{n}") for n, s in shapes.items()}
+        b_first = Signal(place_bits(c.derived.buffer_b.columns))
+        words = c.derived.acc_words
+        row, word = Signal(place_bits(words)), Signal(place_bits(words))
+        owed = Signal(range(c.rows + isa.TIMING.gemm_turn + 1))  # cycles until the drain can take a block
 
         rows = Signal(log2(c.rows) + 1)
         last_row, last_col = Signal(), Signal()
         m.d.comb += [
-            last_row.eq(rows_left <= c.rows),
-            last_col.eq(cols_left <= c.cols),
+            last_row.eq(at_most(rows_left, c.rows)),
+            last_col.eq(at_most(cols_left, c.cols)),
             rows.eq(Mux(last_row, rows_left, c.rows)),
         ]
-        fits_a = (a + d.k) <= c.derived.buffer_a.columns
-        fits_b = (b + d.k) <= c.derived.buffer_b.columns
+        fits = Cat(at_most(base[n] + d.k, s.columns) for n, s in shapes.items()).all()
+        drained = d.k[len(owed) :].any() | (owed <= d.k[: len(owed)])
         starting, begin, outside = Signal(), Signal(), Signal()
         m.d.comb += [
-            starting.eq(active & (k_done == 0) & (timer <= d.k) & ~self.control.stop),
-            outside.eq(starting & ~(fits_a & fits_b)),
-            begin.eq(starting & ~outside),
-            self.read.eq(begin | (active & (k_done != 0) & ~self.control.stop)),
-            self.first.eq(k_done == 0),
-            self.last.eq(self.read & (k_done == d.k - 1)),
-            self.column_a.eq(a + k_done),
-            self.column_b.eq(b + k_done),
+            starting.eq(active & fresh & drained & ~self.control.stop),
+            outside.eq(starting & ~fits),
+            begin.eq(starting & fits),
+            self.read.eq(begin | (active & ~fresh & ~self.control.stop)),
+            self.last.eq(self.read & (Mux(fresh, d.k, k_left) == 1)),
+            self.column_a.eq(Mux(fresh, base["a"], column["a"])),
+            self.column_b.eq(Mux(fresh, base["b"], column["b"])),
             self.style.zero_a.eq(d.gemm_zero_a),
             self.style.zero_b.eq(d.gemm_zero_b),
             self.style.signed_a.eq(d.gemm_signed[0]),
             self.style.signed_b.eq(d.gemm_signed[1]),
             self.result.address.eq(word),
-            self.result.pitch.eq(d.gemm_c_pitch),
+            self.result.pitch.eq(place(d.gemm_c_pitch, words)),
             self.result.rows.eq(rows),
             self.result.add.eq(d.variant[0]),
             self.result.last.eq(last_row & last_col),
             self.result.warp.eq(d.warp),
             self.result.pc.eq(d.pc),
         ]
-        with m.If(begin):
-            turn = Mux(last_row & last_col, isa.TIMING.gemm_turn, 0)
-            m.d.sync += timer.eq(d.k + rows + turn - 1)
-        with m.Elif(timer != 0):
-            m.d.sync += timer.eq(timer - 1)
+        with m.If(owed != 0):
+            m.d.sync += owed.eq(owed - 1)
         with m.If(self.read):
-            m.d.sync += k_done.eq(k_done + 1)
+            m.d.sync += [
+                fresh.eq(0),
+                k_left.eq(Mux(fresh, d.k, k_left) - 1),
+                column["a"].eq(self.column_a + 1),
+                column["b"].eq(self.column_b + 1),
+            ]
         with m.If(self.last):
-            m.d.sync += k_done.eq(0)
+            m.d.sync += [fresh.eq(1), owed.eq(rows + Mux(last_row & last_col, isa.TIMING.gemm_turn, 0))]
             with m.If(last_col):
-                next_row = row + (d.gemm_c_pitch << log2(c.rows))
+                next_row = Signal(place_bits(words))
+                m.d.comb += next_row.eq(place(row + (d.gemm_c_pitch << log2(c.rows)), words))
                 m.d.sync += [
-                    a.eq(a + d.gemm_a_pitch),
+                    base["a"].eq(place(base["a"] + d.gemm_a_pitch, shapes["a"].columns)),
                     rows_left.eq(rows_left - c.rows),
-                    b.eq(b_first),
+                    base["b"].eq(b_first),
                     cols_left.eq(d.gemm_n),
                     row.eq(next_row),
                     word.eq(next_row),
                 ]
             with m.Else():
                 m.d.sync += [
-                    b.eq(b + d.gemm_b_pitch),
+                    base["b"].eq(place(base["b"] + d.gemm_b_pitch, shapes["b"].columns)),
                     cols_left.eq(cols_left - c.cols),
-                    word.eq(word + 1),
+                    word.eq(place(word + 1, words)),
                 ]
 
         finished, take, bad = Signal(), Signal(), Signal()
@@ -140,12 +146,13 @@ class GemmControl(Component):
         with m.If(take):
             m.d.sync += [
                 active.eq(~bad),
+                fresh.eq(1),
                 d.eq(op),
-                a.eq(op.a),
-                b.eq(op.b),
-                b_first.eq(op.b),
-                row.eq(op.c),
-                word.eq(op.c),
+                base["a"].eq(place(op.a, shapes["a"].columns)),
+                base["b"].eq(place(op.b, shapes["b"].columns)),
+                b_first.eq(place(op.b, shapes["b"].columns)),
+                row.eq(place(op.c, words)),
+                word.eq(place(op.c, words)),
                 rows_left.eq(op.gemm_m),
                 cols_left.eq(op.gemm_n),
             ]
@@ -167,8 +174,9 @@ class GemmArray(Component):
     A step is broadcast: unit (r, c) multiplies lane r of the column of A by lane c of the column of B.
 
     **Timing.** Columns are requested in cycle f, selected in f + 1, zero points are subtracted in f + 2,
-    multiplied in f + 3, accumulated in f + 4. A block whose last step was requested in f drains its row r in
-    cycle f + 6 + r, that is `gemm_drain + r` after the cycle that follows its last request.
+    multiplied in f + 3, accumulated in f + 4. A block whose last step was requested in f
+    drains its row r in cycle f + 6 + r, that is `gemm_drain + r` after the cycle that follows its
+    last request; the row is chosen in the cycle before.
     """
 
     def __init__(self, config: MachineConfig):
@@ -176,10 +184,9 @@ class GemmArray(Component):
         super().__init__(
             {
                 "read": In(1),
-                "column_a": In(INNER_BITS),
-                "column_b": In(INNER_BITS),
+                "column_a": In(log2(config.derived.buffer_a.columns)),
+                "column_b": In(log2(config.derived.buffer_b.columns)),
                 "style": In(Style),
-                "first": In(1),
                 "last": In(1),
                 "result": In(result_layout(config)),
                 "buffer_a": Out(BankedRead(config.derived.buffer_a)),
@@ -201,12 +208,8 @@ class GemmArray(Component):
 
         # What each step is travels beside its data, one register per pipeline stage.
         depth = isa.TIMING.gemm_drain - 1
-        valid, first, last = Signal(depth), Signal(depth), Signal(depth)
-        m.d.sync += [
-            valid.eq(Cat(self.read, valid)),
-            first.eq(Cat(self.first, first)),
-            last.eq(Cat(self.last, last)),
-        ]
+        valid, last = Signal(depth), Signal(depth)
+        m.d.sync += [valid.eq(Cat(self.read, valid)), last.eq(Cat(self.last, last))]
         styles = [Signal(Style, name=f"style{i}") for i in range(2)]
         results = [Signal(result_layout(c), name=f"result{i}") for i in range(depth)]
         m.d.sync += [styles[0].eq(self.style), styles[1].eq(styles[0]), results[0].eq(self.result)]
@@ -216,32 +219,37 @@ class GemmArray(Component):
         with m.If(valid[1]):
             ops_a = self._subtract(m, "a", lanes_a, style.zero_a, style.signed_a)
             ops_b = self._subtract(m, "b", lanes_b, style.zero_b, style.signed_b)
-        captured = Signal()
-        m.d.sync += captured.eq(last[3])
         units = [(r, k) for r in range(c.rows) for k in range(c.cols)]
-        product = {u: Signal(signed(18), name=f"product{u[0]}_{u[1]}") for u in units}
+        product = {u: Signal(signed(18), name=f"product{u[0]}_{u[1]}", reset_less=True) for u in units}
         total = {u: Signal(32, name=f"total{u[0]}_{u[1]}") for u in units}
-        shadow = {u: Signal(32, name=f"shadow{u[0]}_{u[1]}") for u in units}
-        draining = Signal()
+        block = {u: Signal(32, name=f"block{u[0]}_{u[1]}", reset_less=True) for u in units}
         with m.If(valid[2]):
             m.d.sync += [product[r, k].eq(ops_a[r] * ops_b[k]) for r, k in units]
+        # The last step's sum is the block; the total begins again at 0, so no step has to choose.
+        ending = Signal()
+        m.d.comb += ending.eq(last[3])
+        sums = {u: Signal(32, name=f"sum{u[0]}_{u[1]}") for u in units}
+        m.d.comb += [sums[u].eq(total[u] + product[u]) for u in units]
         with m.If(valid[3]):
-            with m.If(first[3]):
-                m.d.sync += [total[u].eq(product[u]) for u in units]
-            with m.Else():
-                m.d.sync += [total[u].eq(total[u] + product[u]) for u in units]
-        with m.If(captured):
-            m.d.sync += [shadow[u].eq(total[u]) for u in units]
-        with m.Elif(draining):
-            m.d.sync += [shadow[r, k].eq(shadow[r + 1, k]) for r, k in units if r + 1 < c.rows]
-        self._drain(m, captured, draining, results[3], Cat(*(shadow[0, k] for k in range(c.cols))))
+            m.d.sync += [total[u].eq(sums[u]) for u in units]
+        with m.If(ending):
+            m.d.sync += [total[u].eq(0) for u in units]
+            m.d.sync += [block[u].eq(sums[u]) for u in units]
+        # Bit r: row r of the block goes out. Rows that the next block cuts off are not part of this one.
+        select, row = Signal(c.rows), Signal(32 * c.cols, reset_less=True)
+        m.d.sync += select.eq(Mux(ending, 1, select << 1))
+        with m.If(select.any()):
+            m.d.sync += row.eq(
+                one_of(select, [Cat(block[r, k] for k in range(c.cols)) for r in range(c.rows)])
+            )
+        self._drain(m, select[0], results[3], row)
         return m
 
     def _fetch(self, m: Module, name: str, port: Value, column: Value, shape: BufferShape) -> Value:
         """Read a column and bring its lane 0 to the front: the lanes, two cycles after the request."""
         bits = log2(shape.banks)
         turn = Signal(bits, name=f"turn_{name}")
-        lanes = Signal(8 * shape.lanes, name=f"lanes_{name}")
+        lanes = Signal(8 * shape.lanes, name=f"lanes_{name}", reset_less=True)
         selected = Signal(name=f"selected_{name}")
         inner = column[: log2(shape.lanes)]
         address = Cat(inner, column[bits:])[: len(port.address)]
@@ -258,26 +266,26 @@ class GemmArray(Component):
         zero9 = Cat(zero, zero[7] & is_signed).as_signed()
         for i in range(len(lanes) // 8):
             lane = lanes.word_select(i, 8)
-            operand = Signal(signed(9), name=f"operand_{name}{i}")
+            operand = Signal(signed(9), name=f"operand_{name}{i}", reset_less=True)
             m.d.sync += operand.eq(Cat(lane, lane[7] & is_signed).as_signed() - zero9)
             out.append(operand)
         return out
 
-    def _drain(self, m: Module, captured: Value, draining: Signal, block: Value, row: Value) -> None:
+    def _drain(self, m: Module, captured: Value, block: Value, row: Value) -> None:
         """Rows of the captured block into the accumulator; completion three cycles after the last."""
         words = self._config.derived.acc_words
         target, now = Signal(block.shape()), Signal(block.shape())
         m.d.sync += target.eq(block)
-        left, address = Signal(len(block.rows)), Signal(INNER_BITS)
-        fresh = Signal()
+        left, address = Signal(len(block.rows)), Signal(place_bits(words))
+        draining, fresh = Signal(), Signal()
         m.d.comb += draining.eq(left != 0)
         with m.If(draining):
-            m.d.sync += [left.eq(left - 1), address.eq(address + now.pitch)]
+            m.d.sync += [left.eq(left - 1), address.eq(place(address + now.pitch, words))]
         with m.If(captured):
             m.d.sync += [now.eq(target), left.eq(target.rows), address.eq(target.address)]
         inside, wrong, bad = Signal(), Signal(), Signal()
         m.d.comb += [
-            inside.eq(address < words),
+            inside.eq(~address[-1]),
             wrong.eq(draining & ~inside),
             self.drain.valid.eq(draining & inside & ~bad & ~self.stop),
             self.drain.address.eq(address),
@@ -323,7 +331,7 @@ class Gemm(Component):
         connect(m, array.buffer_b, flipped(self.buffer_b))
         connect(m, array.drain, flipped(self.drain))
         connect(m, flipped(self.control.operation), control.control.operation)
-        for name in ("read", "column_a", "column_b", "style", "first", "last", "result"):
+        for name in ("read", "column_a", "column_b", "style", "last", "result"):
             m.d.comb += getattr(array, name).eq(getattr(control, name))
         inner = control.control
         m.d.comb += [

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw.bits import log2
 from hw.config import MachineConfig
+from hw.memory.buffer import NO_COLLISIONS
 
 
 class DrainPort(Signature):
@@ -99,7 +100,9 @@ class Accumulator(Component):
 
         outputs = []
         for b in range(c.acc_banks):
-            bank = memory.Memory(shape=Shape(width), depth=c.derived.acc_bank_words, init=[])
+            bank = memory.Memory(
+                shape=Shape(width), depth=c.derived.acc_bank_words, init=[], attrs=NO_COLLISIONS
+            )
             m.submodules[f"bank{b}"] = bank
             write, read = bank.write_port(), bank.read_port()
             draining = self.drain.valid & (drain_bank == b)

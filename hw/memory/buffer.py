@@ -9,6 +9,10 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 from hw.bits import log2
 from hw.config import BufferShape
 
+#: Attributes of a memory in which what is read while it is written does not matter: Yosys leaves out the
+#: comparison of addresses that would give the old value.
+NO_COLLISIONS = {"no_rw_check": 1}
+
 
 def address_bits(shape: BufferShape) -> int:
     """Bits of the address inside a bank."""
@@ -60,7 +64,8 @@ class BankedBuffer(Component):
     With `words` there is a second reader, of single words, which `read` goes before in every cycle.
 
     **Timing.** A byte written in cycle t is read from cycle t + 1 on; the data of a read presented in
-    cycle t is there in t + 1.
+    cycle t is there in t + 1. What is read in the cycle in which it is written is the old value in
+    simulation, and undefined in block RAM: nothing that is ordered reads it then.
     """
 
     def __init__(self, shape: BufferShape, *, words: bool = False):
@@ -72,7 +77,7 @@ class BankedBuffer(Component):
         m = Module()
         out = []
         for b in range(self._shape.banks):
-            bank = memory.Memory(shape=Shape(8), depth=self._shape.depth, init=[])
+            bank = memory.Memory(shape=Shape(8), depth=self._shape.depth, init=[], attrs=NO_COLLISIONS)
             m.submodules[f"bank{b}"] = bank
             write, read = bank.write_port(), bank.read_port()
             m.d.comb += [

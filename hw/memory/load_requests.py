@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
-from hw.bits import log2
+from hw.bits import at_most, log2, place, place_bits
 from hw.config import BufferShape, MachineConfig
 from hw.interfaces import PC_BITS, WARP_BITS, ErrorReport, ReadRequest, operation, windows_layout
 from hw.memory.patch_requests import VARIANT, PatchRequests, shape_of, wrong_operands
 from hw.memory.patches import PatchShape
-
-#: What the writer needs of an operation.
-_PLAIN = {
-    "low": 7,  # address of the first byte (of patches: of pixel 0) modulo the port's bytes
-    "step": 7,  # load_stride modulo the port's bytes
-    "target": isa.BUFFER_BITS,
-    "outer": isa.SIZE_BITS,
-    "inner": isa.SIZE_BITS,
-    "pitch": isa.BUFFER_BITS,
-    "fill": 8,
-    "pad_outer": isa.SIZE_BITS,
-    "pad_inner": isa.SIZE_BITS,
-    "lanes_first": 1,  # the bytes of a beat are successive lanes: the `_t` form and patches
-    "warp": WARP_BITS,
-    "pc": PC_BITS,
-}
+from hw.memory.row_walker import RowWalker, rows_layout
 
 
 def forms_patches(port: str) -> bool:
@@ -35,15 +20,31 @@ def forms_patches(port: str) -> bool:
     return port == "load_b"
 
 
-def descriptor(port: str) -> data.StructLayout:
-    """What the writer of a loader needs of an operation."""
-    return data.StructLayout(_PLAIN | ({"patches": 1, "geometry": PatchShape} if forms_patches(port) else {}))
-
-
 def loader_target(config: MachineConfig, port: str) -> BufferShape:
     """The buffer that a loader writes."""
     d = config.derived
     return {"load_a": d.buffer_a, "load_b": d.buffer_b, "load_c": d.scratch}[port]
+
+
+def descriptor(config: MachineConfig, port: str) -> data.StructLayout:
+    """What the writer of a loader needs of an operation.
+
+    Of patches `rows` has the alignment of pixel 0, channels and pixels of an image row. A target or pitch
+    beyond the buffer is known as such (`hw.bits.place`).
+    """
+    bits = place_bits(loader_target(config, port).columns)
+    members = {
+        "rows": rows_layout(config.port_bytes(port)),
+        "target": bits,
+        "pitch": bits,
+        "fill": 8,
+        "lanes_first": 1,  # the bytes of a beat are successive lanes: the `_t` form and patches
+        "warp": WARP_BITS,
+        "pc": PC_BITS,
+    }
+    return data.StructLayout(
+        members | ({"patches": 1, "geometry": PatchShape} if forms_patches(port) else {})
+    )
 
 
 class LoadRequests(Component):
@@ -62,7 +63,7 @@ class LoadRequests(Component):
             {
                 "operation": In(stream.Signature(operation(port))),
                 "request": Out(stream.Signature(ReadRequest)),
-                "taken": Out(stream.Signature(descriptor(port), always_ready=True)),
+                "taken": Out(stream.Signature(descriptor(config, port), always_ready=True)),
                 "room": In(1),
                 "windows": In(windows_layout(config)),
                 "stop": In(1),
@@ -78,20 +79,13 @@ class LoadRequests(Component):
         width, shape = self._width, self._shape
         shift = log2(width)
         op = self.operation.payload
+        m.submodules.walker = walker = RowWalker(width)
 
-        # The row walker: memory beats of a row, fill beats of a row, fill beats of the rows after the last.
-        active, filling, tail = Signal(), Signal(), Signal()
-        first, last = Signal(32), Signal(32)  # bytes of the current row
-        beat = Signal(32 - shift)
-        rows, tails = Signal(isa.SIZE_BITS), Signal(isa.SIZE_BITS)
-        fills = Signal(isa.SIZE_BITS + 1)  # fill beats left in this row
-        row_start = Signal()
+        first = Signal(32)  # first byte of the current row
         stride, span = Signal(32), Signal(isa.SIZE_BITS)  # span: inner - 1
-        fill_beats, tail_beats = Signal(isa.SIZE_BITS + 1), Signal(isa.SIZE_BITS + 1)
         who = Signal(ErrorReport)
-
         valid, is_fill, address = Signal(), Signal(), Signal(32 - shift)
-        free, enter, advance = Signal(), Signal(), Signal()
+        free, enter, reads, starts = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.request.valid.eq(valid & ~is_fill),
             self.request.payload.eq(address << shift),
@@ -100,121 +94,86 @@ class LoadRequests(Component):
             self.stall_memory.eq(valid & ~is_fill & ~self.request.ready),
         ]
 
-        inside = Cat(
-            (first >= w.first) & (last <= w.last) & (last >= first) & w.read for w in self.windows
-        ).any()
-        outside = Signal()
-        in_memory, reads = Signal(), Signal()
+        inside, outside, fails = self._inside(m, first, span), Signal(), Signal()
         m.d.comb += [
-            in_memory.eq(~filling & ~tail),
-            outside.eq(active & in_memory & row_start & ~inside & ~self.stop),
-            advance.eq(active & free & ~outside & ~self.stop),
-            enter.eq(advance),
-            reads.eq(in_memory),
+            starts.eq(walker.first_of_row),
+            reads.eq(walker.in_memory),
+            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside & ~self.stop),
+            # A row that fails moves on too, but is not requested: everything stops in the next cycle.
+            walker.advance.eq(walker.active & free & ~self.stop),
+            enter.eq(walker.advance),
+            fails.eq(outside),
         ]
         with m.If(free):
-            m.d.sync += [valid.eq(enter), is_fill.eq(~reads), address.eq(beat)]
-
-        # What the beat that enters is the last of.
-        row_done, op_done = Signal(), Signal()
-        end_of_segment = Mux(in_memory, beat == last[shift:], fills == 1)
-        has_fill = in_memory & (fill_beats != 0)
-        m.d.comb += row_done.eq(end_of_segment & ~has_fill)
-        last_row = Mux(tail, tails == 1, (rows == 1) & (tails == 0))
-        m.d.comb += op_done.eq(advance & row_done & last_row)
+            m.d.sync += [valid.eq(enter & ~fails), is_fill.eq(~reads)]
+        with m.If(enter & reads):
+            m.d.sync += address.eq(Mux(starts, first[shift:], address + 1))
         next_first = Signal(32)
-        next_last = (next_first + span)[:32]
         m.d.comb += next_first.eq(first + stride)
-        with m.If(advance):
-            m.d.sync += [beat.eq(beat + 1), row_start.eq(0)]
-            with m.If(~in_memory):
-                m.d.sync += fills.eq(fills - 1)
-            with m.If(end_of_segment & has_fill):
-                m.d.sync += [filling.eq(1), fills.eq(fill_beats)]
-            with m.If(row_done):
-                m.d.sync += filling.eq(0)
-                with m.If(tail):
-                    m.d.sync += [tails.eq(tails - 1), fills.eq(tail_beats)]
-                with m.Elif(rows == 1):
-                    m.d.sync += [tail.eq(1), fills.eq(tail_beats)]
-                with m.Else():
-                    m.d.sync += [
-                        rows.eq(rows - 1),
-                        first.eq(next_first),
-                        last.eq(next_last),
-                        beat.eq(next_first[shift:]),
-                        row_start.eq(1),
-                    ]
+        new_first = Signal()
+        m.d.comb += new_first.eq(walker.advance & walker.new_row & walker.more_rows)
+        with m.If(new_first):
+            m.d.sync += first.eq(next_first)
 
         # Taking an operation: the walker is idle, or its last beat just enters.
-        take, bad, idle, refused = Signal(), Signal(), Signal(), Signal()
-        reach = op.inner + op.load_pad_inner
+        take, bad, idle, refused, by_rows = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            idle.eq(~active | op_done),
+            idle.eq(~walker.active | (walker.advance & walker.last)),
             take.eq(self.operation.valid & idle & self.room & ~self.stop),
             self.operation.ready.eq(take),
         ]
         empty = (op.outer == 0) | (op.inner == 0)
         conflict = (
             op.variant[0]
-            & (reach > shape.lanes)
+            & ~at_most(op.inner + op.load_pad_inner, shape.lanes)
             & (op.load_pitch[: log2(shape.banks)] != shape.lanes % shape.banks)
         )
         m.d.comb += [
             refused.eq(empty | conflict),
             bad.eq(take & refused),
+            by_rows.eq(take & ~bad),
+            walker.start.eq(by_rows),
         ]
         with m.If(take):
             m.d.sync += [
-                active.eq(~bad),
-                filling.eq(0),
-                tail.eq(0),
                 first.eq(op.memory),
-                last.eq(op.memory + op.inner - 1),
-                beat.eq(op.memory[shift:]),
-                row_start.eq(1),
-                rows.eq(op.outer),
-                tails.eq(op.load_pad_outer),
                 stride.eq(op.load_stride),
                 span.eq(op.inner - 1),
-                fill_beats.eq((op.load_pad_inner + (width - 1)) >> shift),
-                tail_beats.eq((reach + (width - 1)) >> shift),
                 who.warp.eq(op.warp),
                 who.pc.eq(op.pc),
             ]
-        with m.Elif(op_done):
-            m.d.sync += active.eq(0)
-        t = self.taken.payload
+        t, columns, banks = self.taken.payload, shape.columns, log2(shape.banks)
+        reach = place(op.load_pitch, columns)
         m.d.comb += [
             self.taken.valid.eq(take & ~bad),
-            t.low.eq(op.memory[:shift]),
-            t.step.eq(op.load_stride[:shift]),
-            t.target.eq(op.target),
-            t.outer.eq(op.outer),
-            t.inner.eq(op.inner),
-            t.pitch.eq(op.load_pitch),
+            t.rows.low.eq(op.memory[:shift]),
+            t.rows.step.eq(op.load_stride[:shift]),
+            t.rows.outer.eq(op.outer),
+            t.rows.inner.eq(op.inner),
+            t.rows.pad_outer.eq(op.load_pad_outer),
+            t.rows.pad_inner.eq(op.load_pad_inner),
+            t.target.eq(place(op.target, columns)),
+            t.pitch.eq(Cat(op.load_pitch[:banks], Mux(reach[-1], columns >> banks, reach[banks:]))),
             t.fill.eq(op.load_fill),
-            t.pad_outer.eq(op.load_pad_outer),
-            t.pad_inner.eq(op.load_pad_inner),
             t.lanes_first.eq(op.variant[0]),
             t.warp.eq(op.warp),
             t.pc.eq(op.pc),
+            walker.rows.eq(t.rows),
         ]
 
         report = self.error_report
-        with m.If(bad):
+        m.d.comb += self.error.eq(bad | fails)
+        with m.If(fails):
             m.d.comb += [
-                self.error.eq(1),
-                report.cause.eq(isa.Cause.OPERAND),
-                report.warp.eq(op.warp),
-                report.pc.eq(op.pc),
-            ]
-        with m.Elif(outside):
-            m.d.comb += [
-                self.error.eq(1),
                 report.cause.eq(isa.Cause.WINDOW),
                 report.warp.eq(who.warp),
                 report.pc.eq(who.pc),
+            ]
+        with m.Else():
+            m.d.comb += [
+                report.cause.eq(isa.Cause.OPERAND),
+                report.warp.eq(op.warp),
+                report.pc.eq(op.pc),
             ]
         if not forms_patches(self._port):
             return m
@@ -231,33 +190,30 @@ class LoadRequests(Component):
             patches.first.eq(first),
             patches.stride.eq(stride),
             patches.next_first.eq(next_first),
-            enter.eq(advance | patches.enter),
-            reads.eq(Mux(patches.active, patches.reads, in_memory)),
+            by_rows.eq(take & ~bad & ~of_patches),
+            enter.eq(walker.advance | patches.enter),
+            reads.eq(Mux(patches.active, patches.reads, walker.in_memory)),
+            starts.eq(Mux(patches.active, patches.first_read, walker.first_of_row)),
             next_first.eq(patches.base + patches.gap),
-            idle.eq((~active & ~patches.active) | op_done | patches.done),
+            new_first.eq(
+                (walker.advance & walker.new_row & walker.more_rows) | (patches.enter & patches.new_row)
+            ),
+            fails.eq(outside | patches.outside | patches.wrong),
+            idle.eq(Mux(patches.active, patches.done, ~walker.active | (walker.advance & walker.last))),
             refused.eq(Mux(of_patches, empty | wrong_operands(op, shape, width), empty | conflict)),
             # No field in a condition of its own: Verilog's writer would make a latch of a part of a signal.
             t.patches.eq(of_patches),
             t.geometry.eq(shape_of(op)),
             t.lanes_first.eq(op.variant != 0),
-            t.low.eq((op.memory - Mux(of_patches, op.conv_left, 0))[:shift]),
+            t.rows.low.eq((op.memory - Mux(of_patches, op.conv_left, 0))[:shift]),
         ]
-        with m.If(take & of_patches):
-            m.d.sync += active.eq(0)
-        with m.If(patches.enter):
-            with m.If(patches.new_beat):
-                m.d.sync += beat.eq(beat + 1)
-            with m.If(patches.new_row):
-                m.d.sync += [
-                    first.eq(next_first),
-                    last.eq(next_last),
-                    beat.eq((next_first - patches.left)[shift:]),
-                ]
-        with m.If(patches.outside | patches.wrong):
-            m.d.comb += [
-                self.error.eq(1),
-                report.cause.eq(Mux(patches.wrong, isa.Cause.OPERAND, isa.Cause.WINDOW)),
-                report.warp.eq(who.warp),
-                report.pc.eq(who.pc),
-            ]
+        with m.If(patches.wrong):
+            m.d.comb += report.cause.eq(isa.Cause.OPERAND)
         return m
+
+    def _inside(self, m: Module, first: Value, span: Value) -> Value:
+        """Whether a row lies wholly in one window that permits reading."""
+        last = Signal(33)
+        m.d.comb += last.eq(first + span)
+        within = [(first >= w.first) & (last[:32] <= w.last) & w.read for w in self.windows]
+        return Cat(within).any() & ~last[32]

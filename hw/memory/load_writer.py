@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out
+from amaranth.utils import bits_for
 
 from hw import isa
-from hw.bits import log2, low, range_mask, rotate_left
+from hw.bits import log2, lookup, low, place, place_bits, range_mask, rotate_left
 from hw.config import MachineConfig
-from hw.interfaces import INNER_BITS, WARP_BITS, ErrorReport, read_response
-from hw.memory.buffer import BankedWrite, address_bits
+from hw.interfaces import WARP_BITS, ErrorReport, read_response
+from hw.memory.buffer import BankedWrite
 from hw.memory.load_requests import descriptor, forms_patches, loader_target
-from hw.memory.patch_places import PatchPlaces, column_bits
+from hw.memory.patch_places import PatchPlaces, block_bits
+from hw.memory.row_walker import RowWalker
 from hw.memory.strided_bytes import StridedBytes
 
 
@@ -25,17 +27,8 @@ class _Beat:
     step: Value
     data: Value
     mask: Value
-    lanes_first: Value
-    rotation: Value
-    lane: Value
-    column: Value
-    within: Value
-    base: Value
-    blocks: list[Signal]
     last: Value
     failed: Value
-    warp: Value
-    pc: Value
 
 
 class LoadWriter(Component):
@@ -48,8 +41,8 @@ class LoadWriter(Component):
     def __init__(self, config: MachineConfig, port: str):
         self._width = config.port_bytes(port)
         self._shape = loader_target(config, port)
-        self._descriptor, self._patches = descriptor(port), forms_patches(port)
-        self._bits = column_bits(self._shape, self._width) if self._patches else INNER_BITS
+        self._descriptor, self._patches = descriptor(config, port), forms_patches(port)
+        self._spread = max(1, self._width // self._shape.lanes)  # blocks that a beat can touch, less one
         super().__init__(
             {
                 "taken": In(stream.Signature(self._descriptor)),
@@ -67,217 +60,196 @@ class LoadWriter(Component):
         m = Module()
         width, shape = self._width, self._shape
         shift, lane_bits, bank_bits = log2(width), log2(shape.lanes), log2(shape.banks)
-        bits = self._bits
-        d = Signal(self._descriptor)
-        active, filling, tail = Signal(), Signal(), Signal()
-        rows, tails = Signal(isa.SIZE_BITS), Signal(isa.SIZE_BITS)
-        row_low = Signal(shift)  # memory alignment of the current row
-        first, left = Signal(shift), Signal(isa.SIZE_BITS + 2)  # valid bytes of the beat: [first, left)
-        lane = Signal(max(1, lane_bits))
-        base = Signal(bits)  # column of element 0 of the row
-        column = Signal(bits)  # depth-first form: column of byte 0 of the beat
-        position = Signal(bank_bits)  # lanes-first form: lane index of byte 0, modulo the banks
-        block = Signal(bits)  # lanes-first form: column of the block of byte 0
-
-        in_memory, step = Signal(), Signal()
-        m.d.comb += [
-            in_memory.eq(~filling & ~tail),
-            step.eq(active & ~self.stop & (~in_memory | self.response.valid)),
-            self.response.ready.eq(self.stop | (active & in_memory)),
+        m.submodules.walker = walker = RowWalker(width)
+        d = self._d = Signal(self._descriptor)
+        by_lanes = self._by_lanes = d.lanes_first if lane_bits else Const(0, 1)
+        # Element 0 of the row lies in column `base`; in depth-first form all of the row in lane `lane`.
+        base, lane = Signal(place_bits(shape.columns)), Signal(max(1, lane_bits))
+        # Byte j of the beat lies `(start + j) div lanes` blocks behind the one in column `block`, in lane
+        # `(start + j) mod lanes`. In depth-first form it lies in column `start + j` of a group of columns,
+        # as many as there are banks, and `block` is any column of the group.
+        start = Signal(signed(max(shift, bank_bits) + 1))
+        block = Signal(block_bits(shape, width))
+        self._lane, self._start, self._block = lane, start, block
+        pitch = Signal(len(d.pitch))
+        m.d.comb += pitch.eq(Mux(by_lanes, d.pitch, shape.banks))
+        blocks = self._blocks = [block] + [
+            Signal(len(block), name=f"block{i + 1}") for i in range(self._spread)
         ]
-        segment_done, row_done, op_done = Signal(), Signal(), Signal()
-        has_fill = in_memory & (d.pad_inner != 0)
-        m.d.comb += [
-            segment_done.eq(left <= width),
-            row_done.eq(segment_done & ~has_fill),
-            op_done.eq(step & row_done & Mux(tail, tails == 1, (rows == 1) & (tails == 0))),
-        ]
-        # Blocks that a beat of successive lanes can touch; a buffer of one lane has no such form.
-        spread = max(1, width // shape.lanes) if lane_bits else 0
-        blocks = [Signal(bits, name=f"block{i}") for i in range(spread + 1)]
-        m.d.comb += [value.eq(block + i * d.pitch) for i, value in enumerate(blocks)]
-        within = low(position, lane_bits)
+        m.d.comb += [value.eq(block + i * pitch) for i, value in enumerate(blocks) if i]
 
-        def start_row(row_base: Value, next_lane: Value, align: Value, length: Value, pitch: Value) -> None:
+        step = Signal()
+        m.d.comb += [
+            step.eq(walker.active & ~self.stop & (~walker.in_memory | self.response.valid)),
+            self.response.ready.eq(self.stop | (walker.active & walker.in_memory)),
+            walker.advance.eq(step),
+        ]
+
+        def start_row(row_base: Value, next_lane: Value, align: Value, lanes_first: Value) -> None:
             """Point at the first beat of a row whose byte 0 is `align` bytes into it."""
-            ahead = (align + (shape.lanes - 1)) >> lane_bits  # blocks before that of element 0
             m.d.sync += [
                 base.eq(row_base),
+                block.eq(row_base),
+                start.eq(Mux(lanes_first, 0, row_base[:bank_bits]) - align),
                 lane.eq(next_lane),
-                row_low.eq(align),
-                first.eq(align),
-                left.eq(length + align),
-                column.eq(row_base - align),
-                position.eq(-align),
-                block.eq(row_base - ahead * pitch),
             ]
 
+        behind = Signal(shape=signed(len(start) + 1))
+        m.d.comb += behind.eq(start + walker.end)
+        far = len(behind)
+        steps = Mux(by_lanes, behind[lane_bits:far], behind[bank_bits:far])
         with m.If(step):
             m.d.sync += [
-                first.eq(0),
-                left.eq(left - width),
-                column.eq(column + width),
-                position.eq(position + width),
+                start.eq(Mux(by_lanes, low(behind, lane_bits), low(behind, bank_bits))),
+                block.eq(Array(blocks)[steps[: bits_for(self._spread)]]),
             ]
-            if lane_bits and width >= shape.lanes:
-                m.d.sync += block.eq(blocks[spread])
-            elif lane_bits:
-                m.d.sync += block.eq(Mux(within + width >= shape.lanes, blocks[1], block))
-            with m.If(segment_done & has_fill):
-                past = (within + left[: shift + 1]) >> lane_bits
-                m.d.sync += [
-                    filling.eq(1),
-                    left.eq(d.pad_inner),
-                    column.eq(base + d.inner),
-                    position.eq(d.inner),
-                    block.eq(Array(blocks)[past]),
-                ]
-            with m.Elif(row_done):
-                wrap = (lane == shape.lanes - 1) & ~d.lanes_first
-                next_lane = Mux(d.lanes_first, 0, lane + 1) if lane_bits else Const(0)
-                jump = Mux(d.lanes_first, 1, Mux(wrap, d.pitch, 0))
-                to_tail = tail | (rows == 1)
-                m.d.sync += [filling.eq(0), tail.eq(to_tail)]
-                with m.If(tail):
-                    m.d.sync += tails.eq(tails - 1)
-                with m.Else():
-                    m.d.sync += rows.eq(rows - 1)
-                start_row(
-                    (base + jump)[:bits],
-                    next_lane[: len(lane)],
-                    Mux(to_tail, 0, (row_low + d.step)[:shift]),
-                    Mux(to_tail, d.inner + d.pad_inner, d.inner),
-                    d.pitch,
-                )
+        with m.If(step & walker.new_row):
+            wrap = (lane == shape.lanes - 1) if lane_bits else Const(1, 1)
+            next_lane = Mux(by_lanes, 0, lane + 1)[: len(lane)] if lane_bits else Const(0, 1)
+            next_base = Signal(len(base))
+            jump = Mux(by_lanes, 1, Mux(wrap, d.pitch, 0))
+            m.d.comb += next_base.eq(place(base + jump, shape.columns))
+            start_row(next_base, next_lane, walker.next_align, by_lanes)
 
-        new = self.taken.payload
-        m.d.comb += self.taken.ready.eq(~active | op_done)
-        with m.If(self.taken.ready):
-            m.d.sync += active.eq(self.taken.valid)
-            with m.If(self.taken.valid):
-                m.d.sync += [
-                    d.eq(new),
-                    filling.eq(0),
-                    tail.eq(0),
-                    rows.eq(new.outer),
-                    tails.eq(new.pad_outer),
-                ]
-                start_row(new.target, Const(0, len(lane)), new.low[:shift], new.inner, new.pitch)
+        new, begins, op_done = self.taken.payload, Signal(), Signal()
+        m.d.comb += [
+            op_done.eq(step & walker.last),
+            self.taken.ready.eq(~walker.active | op_done),
+            begins.eq(self.taken.ready & self.taken.valid),
+            walker.start.eq(begins),
+            walker.rows.eq(new.rows),
+        ]
+        with m.If(begins):
+            m.d.sync += d.eq(new)
+            start_row(
+                new.target, Const(0, len(lane)), new.rows.low, new.lanes_first if lane_bits else Const(0, 1)
+            )
 
         source = self.response.payload
         word, mask = Signal(8 * width), Signal(width)
         moves, ends, awaited = Signal(), Signal(), Signal()
         m.d.comb += [
-            word.eq(Mux(in_memory, source.data, d.fill.replicate(width))),
-            mask.eq(range_mask(first, left, width)),
+            word.eq(Mux(walker.in_memory, source.data, d.fill.replicate(width))),
+            mask.eq(range_mask(walker.first, walker.end, width)),
             moves.eq(step),  # a beat goes into the pipeline
             ends.eq(op_done),
-            awaited.eq(in_memory),
+            awaited.eq(walker.in_memory),
         ]
-        beat = _Beat(
-            step=moves,
-            data=word,
-            mask=mask,
-            lanes_first=d.lanes_first,
-            rotation=Mux(d.lanes_first, position + base, lane + column)[:bank_bits],
-            lane=lane,
-            column=column,
-            within=within,
-            base=base,
-            blocks=blocks,
-            last=ends,
-            failed=moves & awaited & source.error,
-            warp=d.warp,
-            pc=d.pc,
-        )
-        self._place(m, beat)
-        if not self._patches:
-            return m
+        if self._patches:
+            self._form_patches(m, walker, begins, word, mask, moves, ends, awaited)
+        self._place(m, _Beat(moves, word, mask, ends, moves & awaited & source.error))
+        return m
 
-        # `load_b_conv`: beside the walker of rows, which stays at rest, one of steps is a step ahead and sets
-        # the registers of the lanes-first form. Plain loads pass through the choice of bytes unchanged.
-        m.submodules.places = places = PatchPlaces(shape, width, bits)
+    def _form_patches(
+        self,
+        m: Module,
+        walker: RowWalker,
+        begins: Value,
+        word: Signal,
+        mask: Signal,
+        moves: Signal,
+        ends: Signal,
+        awaited: Signal,
+    ) -> None:
+        """`load_b_conv`: a walker of steps beside that of rows, which stays at rest.
+
+        It is a step ahead and sets the registers of the lanes-first form. Plain loads pass through the choice
+        of bytes unchanged.
+        """
+        width, d, new = self._width, self._d, self.taken.payload
+        count = log2(width) + 1
+        m.submodules.places = places = PatchPlaces(self._shape, width)
         m.submodules.strided = strided = StridedBytes(width)
-        place = places.place
+        where, source = places.place, self.response.payload
         present, final, fresh, reads = (
             Signal(name=f"patch_{n}") for n in ("present", "final", "fresh", "reads")
         )
-        read_from, read_to, write_from, write_to = (
-            Signal(shift + 1, name=n) for n in ("read_from", "read_to", "write_from", "write_to")
+        read_from, read_to, used_to, write_from, write_to = (
+            Signal(count, name=n) for n in ("read_from", "read_to", "used_to", "write_from", "write_to")
         )
-        skip, stride = Signal(isa.KERNEL_BITS), Signal(isa.KERNEL_BITS)
+        skip = Signal(isa.KERNEL_BITS)
         filled, kept = Signal(8 * width), Signal(8 * width)  # the beat; as it was in the step before
         from_memory, waits, patch_step = Signal(width), Signal(), Signal()
-        start = self.taken.ready & self.taken.valid
+        step, op_done = walker.advance, walker.advance & walker.last
         m.d.comb += [
-            places.start.eq(start & new.patches),
+            walker.start.eq(begins & ~new.patches),
+            places.start.eq(begins & new.patches),
             places.advance.eq(~present | patch_step),
             places.shape.eq(d.geometry),
-            places.outer.eq(d.outer),
-            places.inner.eq(d.inner),
-            places.align.eq(d.low),
+            places.outer.eq(d.rows.outer),
+            places.inner.eq(d.rows.inner),
+            places.align.eq(d.rows.low),
             places.target.eq(d.target),
             places.pitch.eq(d.pitch),
             waits.eq(present & fresh & reads),
             patch_step.eq(present & ~self.stop & (~waits | self.response.valid)),
-            self.response.ready.eq(self.stop | (active & in_memory) | waits),
-            self.taken.ready.eq((~active & ~present & ~places.active) | op_done | (patch_step & final)),
-            from_memory.eq(range_mask(read_from, read_to, width) & in_memory.replicate(width)),
+            self.response.ready.eq(self.stop | (walker.active & walker.in_memory) | waits),
+            self.taken.ready.eq(
+                (~walker.active & ~present & ~places.active) | op_done | (patch_step & final)
+            ),
+            from_memory.eq(
+                Mux(d.patches, range_mask(read_from, read_to, width), walker.in_memory.replicate(width))
+            ),
             filled.eq(Cat(Mux(from_memory[i], source.data.word_select(i, 8), d.fill) for i in range(width))),
             strided.data.eq(Mux(fresh, filled, kept)),
-            strided.valid.eq(range_mask(first, left, width)),
+            strided.valid.eq(
+                range_mask(
+                    Mux(d.patches, 0, walker.first), Mux(d.patches, used_to, walker.end)[:count], width
+                )
+            ),
             strided.skip.eq(skip),
-            strided.stride.eq(stride),
+            strided.stride.eq(Mux(d.patches, d.geometry.stride_w, 1)),
             word.eq(strided.chosen),
             mask.eq(strided.chosen_valid & range_mask(write_from, write_to, width)),
             moves.eq(step | patch_step),
             ends.eq(op_done | (patch_step & final)),
-            awaited.eq(Mux(present, waits, in_memory)),
+            awaited.eq(Mux(present, waits, walker.in_memory)),
         ]
         with m.If(patch_step):
             m.d.sync += [kept.eq(strided.data), present.eq(0)]
         with m.If(places.valid & places.advance):
             m.d.sync += [
                 present.eq(1),
-                final.eq(place.last),
-                fresh.eq(place.first_of_beat),
-                reads.eq(place.reads),
-                read_from.eq(place.read_from),
-                read_to.eq(place.read_to),
-                first.eq(0),
-                left.eq(place.used_to),
-                skip.eq(place.skip),
-                write_from.eq(place.write_from),
-                write_to.eq(place.write_to),
-                position.eq(place.position),
-                base.eq(place.base),
-                block.eq(place.block),
+                final.eq(where.last),
+                fresh.eq(where.first_of_beat),
+                reads.eq(where.reads),
+                read_from.eq(where.read_from),
+                read_to.eq(where.read_to),
+                used_to.eq(where.used_to),
+                skip.eq(where.skip),
+                write_from.eq(where.write_from),
+                write_to.eq(where.write_to),
+                self._start.eq(where.start),
+                self._block.eq(where.block),
             ]
-        with m.If(start):
-            m.d.sync += [
-                active.eq(~new.patches),
-                fresh.eq(1),
-                read_from.eq(0),
-                read_to.eq(width),
-                skip.eq(0),
-                stride.eq(Mux(new.patches, new.geometry.stride_w, 1)),
-                write_from.eq(0),
-                write_to.eq(width),
-            ]
-        return m
+        with m.If(begins):
+            m.d.sync += [fresh.eq(1), skip.eq(0), write_from.eq(0), write_to.eq(width)]
 
     def _place(self, m: Module, beat: _Beat) -> None:
         """Two pipeline stages: keep the beat; rotate it and find each bank's address."""
-        width, shape = self._width, self._shape
-        lane_bits, bank_bits = log2(shape.lanes), log2(shape.banks)
-        high_bits = self._bits - bank_bits
-        limit = shape.columns // shape.banks
+        width, shape, d = self._width, self._shape, self._d
+        lane_bits, bank_bits, column_bits = log2(shape.lanes), log2(shape.banks), log2(shape.columns)
+        start, block, lane = self._start, self._block, self._lane
+
+        # Which of the blocks, or whether the next group of columns, is each byte's.
+        bits = bits_for(self._spread)
+        numbers = range(1 << len(start))  # of `start` as a number of as many bits
+        by_lanes = [
+            lookup(start.as_unsigned(), [(n + j) >> lane_bits & (1 << bits) - 1 for n in numbers], bits)
+            for j in range(width)
+        ]
+        by_columns = [
+            lookup(start.as_unsigned(), [(n + j) >> bank_bits & 1 for n in numbers], bits)
+            for j in range(width)
+        ]
+        which = [Mux(self._by_lanes, *pair) for pair in zip(by_lanes, by_columns, strict=True)]
 
         valid, last = Signal(), Signal()
-        kept, mask, lanes_first = Signal(8 * width), Signal(width), Signal()
-        rotation, lane, column = Signal(bank_bits), Signal(len(beat.lane)), Signal(self._bits)
-        within, base_low = Signal(max(1, lane_bits)), Signal(max(1, lane_bits))
-        highs = [Signal(high_bits, name=f"high{i}") for i in range(len(beat.blocks))]
+        kept, mask, lanes_first = Signal(8 * width, reset_less=True), Signal(width), Signal()
+        rotation, lane1, block_low = Signal(bank_bits), Signal(len(lane)), Signal(max(1, lane_bits))
+        highs = [Signal(column_bits - bank_bits, name=f"high{i}") for i in range(self._spread + 1)]
+        beyond = Signal(self._spread + 1)
+        picks = [Signal(bits, name=f"pick{j}") for j in range(width)]
         who = Signal(ErrorReport)
         failed, bad = Signal(), Signal()
         m.d.sync += [valid.eq(beat.step), last.eq(beat.last), failed.eq(beat.failed)]
@@ -285,44 +257,38 @@ class LoadWriter(Component):
             m.d.sync += [
                 kept.eq(beat.data),
                 mask.eq(beat.mask),
-                lanes_first.eq(beat.lanes_first),
-                rotation.eq(beat.rotation),
-                lane.eq(beat.lane),
-                column.eq(beat.column),
-                within.eq(beat.within),
-                base_low.eq(low(beat.base, lane_bits)),
-                who.warp.eq(beat.warp),
-                who.pc.eq(beat.pc),
-                *[h.eq(b[bank_bits:]) for h, b in zip(highs, beat.blocks, strict=True)],
+                lanes_first.eq(self._by_lanes),
+                rotation.eq(start + Mux(self._by_lanes, block[:bank_bits], lane if lane_bits else 0)),
+                lane1.eq(lane),
+                block_low.eq(low(block, lane_bits)),
+                beyond.eq(Cat(b[column_bits:].any() for b in self._blocks)),
+                who.warp.eq(d.warp),
+                who.pc.eq(d.pc),
+                *[h.eq(b[bank_bits:column_bits]) for h, b in zip(highs, self._blocks, strict=True)],
+                *[p.eq(w) for p, w in zip(picks, which, strict=True)],
             ]
 
         pad = shape.banks - width
         rotated = rotate_left(m, Cat(kept, Const(0, 8 * pad)), rotation)
-        enables = rotate_left(m, Cat(mask, Const(0, pad)), rotation, unit=1)
-        outside = []
+        notes = Cat(*(Cat(mask[j], picks[j]) for j in range(width)), Const(0, (1 + bits) * pad))
+        turned = rotate_left(m, notes, rotation, unit=1 + bits)
+        enables = Cat(turned.word_select(b, 1 + bits)[0] for b in range(shape.banks))
+        outside = [mask[j] & Array(beyond)[picks[j]] for j in range(width)]
         with m.If(valid):
             m.d.sync += self.write.data.eq(rotated)
         for b in range(shape.banks):
-            high, address = (
-                Signal(high_bits, name=f"bank{b}_high"),
-                Signal(lane_bits + high_bits, name=f"a{b}"),
-            )
-            turned = (Const(b, bank_bits) - lane)[:bank_bits]  # the column modulo the banks
-            m.d.comb += high.eq(column[bank_bits:] + (turned < column[:bank_bits]))
-            m.d.comb += address.eq(Cat(turned[:lane_bits], high))
+            high = Array(highs)[turned.word_select(b, 1 + bits)[1:]]
             if lane_bits:
-                with m.If(lanes_first):
-                    byte = (Const(b, bank_bits) - rotation)[:bank_bits]
-                    m.d.comb += [
-                        high.eq(Array(highs)[(within + byte) >> lane_bits]),
-                        address.eq(Cat(base_low, high)),
-                    ]
-            outside.append(enables[b] & (high >= limit))
+                lanes = range(shape.lanes)
+                depth_first = lookup(lane1, [(b - n) % shape.lanes for n in lanes], lane_bits)
+                address = Cat(Mux(lanes_first, block_low, depth_first), high)
+            else:
+                address = high
             with m.If(valid):
-                m.d.sync += self.write.address[b].eq(address[: address_bits(shape)])
+                m.d.sync += self.write.address[b].eq(address)
 
         wrong, done = Signal(), Signal(2)
-        m.d.comb += wrong.eq(valid & Cat(*outside).any())
+        m.d.comb += wrong.eq(valid & Cat(outside).any())
         m.d.sync += self.write.enable.eq(Mux(valid & ~wrong & ~bad & ~failed & ~self.stop, enables, 0))
         with m.If(wrong | failed):
             m.d.sync += bad.eq(1)

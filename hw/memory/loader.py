@@ -43,7 +43,7 @@ class Loader(Component):
         limit = isa.TIMING.in_flight
         m.submodules.requests = requests = LoadRequests(self.config, self._port)
         m.submodules.writer = writer = LoadWriter(self.config, self._port)
-        width = descriptor(self._port).size
+        width = descriptor(self.config, self._port).size
         m.submodules.taken = taken = fifo.SyncFIFO(width=width, depth=limit)
         control = self.control
         connect(m, flipped(control.operation), requests.operation)

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
-from hw.bits import log2
+from hw.bits import log2, place, place_bits
 from hw.config import BufferShape
-from hw.interfaces import INNER_BITS
 from hw.memory.patches import Divider, PatchShape, PatchWalker
 
 #: Positions in the tile: 16 bits, plus the bytes of a beat before the first and behind the last of them.
 PLACE_BITS = isa.SIZE_BITS + 2
 #: Output columns before the first one and behind the last: kernel_w*dilation_w at most before.
 COLUMN_BITS = isa.SIZE_BITS + 2
-#: Products of block and pitch of this many bits and more are all the same: no buffer reaches as far.
-FAR_BITS = isa.BUFFER_BITS + 2
 
 
-def column_bits(shape: BufferShape, width: int) -> int:
-    """Bits of a buffer column with which no block that a beat can touch wraps back into the buffer."""
-    return max(INNER_BITS, isa.BUFFER_BITS + 1 + log2(max(1, width // shape.lanes)))
+def block_bits(shape: BufferShape, width: int) -> int:
+    """Bits of a block's column with which no block that a beat can touch wraps back into the buffer."""
+    return place_bits(shape.columns) + 2 + log2(max(1, width // shape.lanes))
 
 
-def place_layout(shape: BufferShape, width: int, bits: int) -> data.StructLayout:
-    """What a step does with the bytes of its beat; `bits` are those of a buffer column.
+def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
+    """What a step does with the bytes of its beat.
 
     Bytes from `read_from` to before `read_to` are of memory, others are filled; from `used_to` on they are
     of no pixel. Of the rest every stride_w-th from `skip` on is used, of these those from `write_from` to
-    before `write_to` are written: `position` is the lane of the first (modulo the banks), `block` the column
-    of its block, `base` what that column would be in the first block.
+    before `write_to` are written: `start` is the lane of the first, `block` the column of its block.
     """
     count = log2(width) + 1
     return data.StructLayout(
@@ -45,9 +41,8 @@ def place_layout(shape: BufferShape, width: int, bits: int) -> data.StructLayout
             "skip": isa.KERNEL_BITS,
             "write_from": count,
             "write_to": count,
-            "position": log2(shape.banks),
-            "base": bits,
-            "block": bits,
+            "start": log2(shape.lanes),
+            "block": block_bits(shape, width),
         }
     )
 
@@ -59,8 +54,8 @@ class PatchPlaces(Component):
     step if `valid`; it is meant to be registered, for which one setup step of the contract is left out.
     """
 
-    def __init__(self, shape: BufferShape, width: int, bits: int):
-        self._shape, self._width, self._bits = shape, width, bits
+    def __init__(self, shape: BufferShape, width: int):
+        self._shape, self._width = shape, width
         super().__init__(
             {
                 "start": In(1),
@@ -69,11 +64,11 @@ class PatchPlaces(Component):
                 "outer": In(isa.SIZE_BITS),
                 "inner": In(isa.SIZE_BITS),
                 "align": In(log2(width)),
-                "target": In(isa.BUFFER_BITS),
-                "pitch": In(isa.BUFFER_BITS),
+                "target": In(place_bits(shape.columns)),
+                "pitch": In(place_bits(shape.columns)),
                 "active": Out(1),
                 "valid": Out(1),
-                "place": Out(place_layout(shape, width, bits)),
+                "place": Out(place_layout(shape, width)),
             }
         )
 
@@ -91,11 +86,11 @@ class PatchPlaces(Component):
             self.active.eq(walker.active),
             self.valid.eq(walker.scanning | walker.placing),
         ]
-        place = self.place
+        where, shift = self.place, log2(width)
         m.d.comb += [
-            place.last.eq(walker.last),
-            place.first_of_beat.eq(walker.first_of_beat),
-            place.reads.eq(walker.reads),
+            where.last.eq(walker.last),
+            where.first_of_beat.eq(walker.first_of_beat),
+            where.reads.eq(walker.reads),
         ]
         self._bytes(m, walker)
         column, skip = self._columns(m, walker)
@@ -104,28 +99,24 @@ class PatchPlaces(Component):
         left = Signal(signed(COLUMN_BITS + 1))
         m.d.comb += [
             left.eq(self.shape.out_cols - column),
-            place.skip.eq(skip),
-            place.write_from.eq(Mux(column >= 0, 0, Mux(column <= -width, width, -column))),
-            place.write_to.eq(Mux((left <= 0) | walker.scanning, 0, Mux(left >= width, width, left))),
+            where.skip.eq(skip),
+            # -column and left, cut to 0 up to the width.
+            where.write_from.eq(Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)),
+            where.write_to.eq(
+                Mux(left[-1] | walker.scanning, 0, Mux(left[shift:-1].any(), width, left[:shift]))
+            ),
         ]
         return m
 
     def _bytes(self, m: Module, walker: PatchWalker) -> None:
         """Which bytes of the beat are in memory, which are pixels at all."""
-        width, place, beat = self._width, self.place, walker.beat
+        width, where = self._width, self.place
         shift = log2(width)
-
-        def to(last: Value) -> Value:
-            """Number of bytes of the beat up to a pixel of the row."""
-            at = Mux(beat == last[shift:], last[:shift] + 1, width)
-            return Mux(beat > last[shift:], 0, at)
-
-        first = walker.first_read
-        inside = Mux(beat == first[shift:], first[:shift], 0)
+        last_read, last_used = walker.last_read[:shift] + 1, walker.last_used[:shift] + 1
         m.d.comb += [
-            place.read_from.eq(Mux(beat < first[shift:], width, inside)),
-            place.read_to.eq(Mux(walker.line_in_memory, to(walker.last_read), 0)),
-            place.used_to.eq(to(walker.last_used)),
+            where.read_from.eq(Mux(walker.at_first_read, walker.first_read[:shift], 0)),
+            where.read_to.eq(Mux(walker.reads, Mux(walker.at_last_read, last_read, width), 0)),
+            where.used_to.eq(Mux(walker.at_last_used, last_used, width)),
         ]
 
     def _columns(self, m: Module, walker: PatchWalker) -> tuple[Value, Value]:
@@ -185,11 +176,15 @@ class PatchPlaces(Component):
             Signal(PLACE_BITS, name=f"place_{n}") for n in ("turn", "line", "scan", "first", "now", "apart")
         )
         # Depth steps of a channel: of the scan step, and so on; all of a channel; steps of channels before.
+        # Beyond the buffer they are only known as such (`hw.bits.place`).
+        columns = self._shape.columns
         deep, deep_first, deep_now, deep_apart, channel = (
-            Signal(isa.SIZE_BITS, name=f"depth_{n}") for n in ("scan", "first", "now", "apart", "channel")
+            Signal(place_bits(columns), name=f"depth_{n}")
+            for n in ("scan", "first", "now", "apart", "channel")
         )
-        columns = isa.BUFFER_BITS + 1
-        start, step = Signal(columns), Signal(isa.KERNEL_BITS)
+        deeper = Signal(place_bits(columns))
+        m.d.comb += deeper.eq(place(deep + shape.kernel_w, columns))
+        start, step = Signal(place_bits(columns)), Signal(isa.KERNEL_BITS)
         with m.If(self.advance):
             with m.If(walker.dividing):
                 # The product with the quotient while the quotient is made.
@@ -200,22 +195,26 @@ class PatchPlaces(Component):
             with m.If(walker.scanning):
                 m.d.sync += [
                     scan.eq(scan - turn - Mux(walker.borrow, shape.out_cols, 0)),
-                    deep.eq(deep + shape.kernel_w),
-                    channel.eq(deep + shape.kernel_w),  # at the last kernel row: the steps of all
+                    deep.eq(deeper),
+                    channel.eq(deeper),  # at the last kernel row: the steps of all
                     step.eq(0),
                 ]
                 with m.If(walker.found & (walker.uses == 0)):
                     m.d.sync += [first.eq(scan), now.eq(scan), deep_first.eq(deep), deep_now.eq(deep)]
                 with m.If(walker.found & (walker.uses == 1)):
-                    m.d.sync += [apart.eq(first - scan), deep_apart.eq(deep - deep_first)]
+                    m.d.sync += [apart.eq(first - scan), deep_apart.eq(self._apart(deep, deep_first))]
             with m.If(walker.placing):
                 m.d.sync += step.eq(step + 1)
                 with m.If(walker.end_of_columns):
-                    m.d.sync += [step.eq(0), now.eq(now - apart), deep_now.eq(deep_now + deep_apart)]
+                    m.d.sync += [
+                        step.eq(0),
+                        now.eq(now - apart),
+                        deep_now.eq(place(deep_now + deep_apart, columns)),
+                    ]
                 with m.If(walker.end_of_beat):
                     m.d.sync += [now.eq(first), deep_now.eq(deep_first)]
                 with m.If(walker.end_of_row):
-                    m.d.sync += start.eq(start + channel)
+                    m.d.sync += start.eq(place(start + channel, columns))
             with m.If(walker.end_of_line):
                 following = line + Mux(walker.next_output_row, shape.out_cols, 0)
                 m.d.sync += [
@@ -224,26 +223,28 @@ class PatchPlaces(Component):
                     deep.eq(0),
                     start.eq(self.target),
                 ]
-        return now, (start + (deep_now + step)[: isa.SIZE_BITS])[: columns + 1]
+        return now, place(start + deep_now + step, columns)
+
+    def _apart(self, greater: Value, value: Value) -> Value:
+        """The distance of two places; beyond the buffer if the greater is."""
+        return Cat((greater - value)[: log2(self._shape.columns)], greater[-1])
 
     def _place(self, m: Module, column: Value, output_row: Value, depth: Value) -> None:
         """Lane and columns of the first byte that is used, whether it is written or not.
 
         The low bits of the pitch are known (others are an error), so they are left out of the product.
         """
-        buffer, place = self._shape, self.place
-        lane_bits, bank_bits = log2(buffer.lanes), log2(buffer.banks)
+        buffer = self._shape
+        lane_bits, bank_bits, far_bits = log2(buffer.lanes), log2(buffer.banks), log2(buffer.columns)
         position, number = Signal(signed(PLACE_BITS)), Signal(signed(PLACE_BITS - lane_bits))
-        product = Signal(signed(PLACE_BITS - lane_bits + isa.BUFFER_BITS - bank_bits))
-        far = Signal()
+        product = Signal(signed(PLACE_BITS - lane_bits + place_bits(buffer.columns) - bank_bits))
+        far = Signal()  # no buffer reaches as far
         low_part = number * (buffer.lanes % buffer.banks)
-        beyond = product >= 1 << (FAR_BITS - bank_bits)
         m.d.comb += [
             position.eq(output_row + column),
             number.eq(position[lane_bits:]),
             product.eq(number * self.pitch[bank_bits:]),
-            far.eq(beyond),
-            place.position.eq(position),
-            place.base.eq(depth),
-            place.block.eq(depth + Mux(far, 1 << FAR_BITS, (product << bank_bits) + low_part)),
+            far.eq(~product[-1] & product[far_bits - bank_bits : -1].any()),
+            self.place.start.eq(position),
+            self.place.block.eq(depth + Mux(far, buffer.columns, (product << bank_bits) + low_part)),
         ]

@@ -32,9 +32,8 @@ class PatchRequests(Component):
     """Walks the steps of a `load_b_conv` in time with the request register of its loader.
 
     The loader keeps the address of the present row (`first`) and computes that of the next, `base + gap`;
-    with the step that ends (`enter`), `new_row` says that the next row begins, `new_beat` that the next beat
-    does. `left` is conv_left, by which the first pixel that is read lies behind pixel 0. Between operations
-    the next row is `stride` behind the present one.
+    with the step that ends (`enter`), `new_row` says that the next row begins. `first_read` is 1 up to the
+    first request of a row. Between operations the next row is `stride` behind the present one.
 
     **Timing.** `start` with `operation` begins a new operation in the next cycle. A step ends with each cycle
     in which `enter` is 1, which takes `go`; the request of a step that is the first of a memory beat
@@ -60,9 +59,8 @@ class PatchRequests(Component):
                 "wrong": Out(1),
                 "base": Out(32),
                 "gap": Out(32),
-                "left": Out(isa.SIZE_BITS),
                 "new_row": Out(1),
-                "new_beat": Out(1),
+                "first_read": Out(1),
             }
         )
 
@@ -84,7 +82,6 @@ class PatchRequests(Component):
         ]
         large = (tile | depth)[isa.SIZE_BITS :].any()
 
-        at_line = walker.preparing | walker.end_of_line
         m.d.comb += [
             walker.start.eq(self.start),
             walker.advance.eq(self.enter),
@@ -95,22 +92,20 @@ class PatchRequests(Component):
             self.active.eq(walker.active),
             self.wrong.eq(self.go & walker.preparing & (walker.number == setup - 1) & large),
             self.outside.eq(self.go & walker.first_of_row & walker.line_in_memory & ~self.inside),
-            self.enter.eq(self.go & walker.active & ~self.wrong & ~self.outside),
+            self.enter.eq(self.go & walker.active),
             self.done.eq(self.enter & walker.last),
             self.reads.eq(walker.first_of_beat & walker.reads),
-            self.base.eq(Mux(at_line, line, self.first)),
-            self.left.eq(shape.left),
-            self.new_row.eq((at_line | walker.end_of_row) & ~walker.last),
-            self.new_beat.eq(walker.end_of_beat & ~walker.last),
+            self.base.eq(Mux(walker.end_of_line, line, self.first)),
+            self.gap.eq(Mux(walker.end_of_line, Mux(walker.line_in_memory, line_stride, 0), self.stride)),
+            self.new_row.eq((walker.end_of_line | walker.end_of_row) & ~walker.last),
         ]
-        with m.If(walker.end_of_line):
-            m.d.comb += self.gap.eq(Mux(walker.line_in_memory, line_stride, 0))
-        with m.Elif(~walker.preparing):
-            m.d.comb += self.gap.eq(self.stride)
+        with m.If(self.enter):
+            m.d.sync += self.first_read.eq(self.new_row | (self.first_read & ~self.reads))
         with m.If(self.enter & walker.end_of_line):
             m.d.sync += line.eq(self.next_first)
         with m.If(self.start):
             m.d.sync += [
+                self.first_read.eq(1),
                 shape.eq(shape_of(op)),
                 outer.eq(op.outer),
                 inner.eq(op.inner),

@@ -82,7 +82,7 @@ class PatchWalker(Component):
     steps, `number` counts those of the first kind, `found` tells that a scan step found a kernel row, the
     `uses`-th. `first_of_*` and `end_of_*` are about loops: a beat, an image row of a channel, an image row of
     all channels. Pixels are counted from the start of the memory word that holds pixel 0: the first that
-    is read, the last that is read, the last that is used.
+    is read, the last that is read, the last that is used; `at_*` says that it is in the beat.
 
     **Timing.** `start` begins a new operation in the next cycle; `shape`, `outer`, `inner`, `align` must hold
     while `active`. A step ends with each cycle in which `advance` is 1.
@@ -120,6 +120,9 @@ class PatchWalker(Component):
                 "last": Out(1),
                 "line_in_memory": Out(1),
                 "reads": Out(1),
+                "at_first_read": Out(1),
+                "at_last_read": Out(1),
+                "at_last_used": Out(1),
                 "beat": Out(PIXEL_BITS - shift),
                 "first_read": Out(PIXEL_BITS),
                 "last_read": Out(END_BITS),
@@ -131,7 +134,8 @@ class PatchWalker(Component):
         m = Module()
         shape, shift = self.shape, log2(self._width)
         m.submodules.divider = divider = Divider()
-        lines, above, lines_read = (Signal(isa.SIZE_BITS, name=n) for n in ("lines", "above", "lines_read"))
+        # Image rows left: in all; above those that are read, then (`self.line_in_memory`) of those.
+        lines, part, above = Signal(isa.SIZE_BITS), Signal(isa.SIZE_BITS), Signal()
         kernel_rows, columns, uses_left = (
             Signal(isa.KERNEL_BITS, name=n) for n in ("kernel_rows", "columns", "uses_left")
         )
@@ -152,7 +156,9 @@ class PatchWalker(Component):
             uses.eq(self.uses + self.found),
             self.borrow.eq(rest < divider.remainder),
             self.next_output_row.eq(line_rest + 1 == shape.stride_h),
-            self.line_in_memory.eq((above == 0) & (lines_read != 0)),
+            self.at_first_read.eq(self.beat == self.first_read[shift:]),
+            self.at_last_read.eq(self.beat == self.last_read[shift:]),
+            self.at_last_used.eq(self.beat == self.last_used[shift:]),
             self.reads.eq(
                 self.line_in_memory
                 & (self.beat >= self.first_read[shift:])
@@ -161,7 +167,7 @@ class PatchWalker(Component):
             self.first_of_row.eq(self.first_of_beat & (self.beat == 0)),
             self.end_of_columns.eq(self.placing & (columns == 1)),
             self.end_of_beat.eq(self.end_of_columns & (uses_left == 1)),
-            self.end_of_row.eq(self.end_of_beat & (self.beat == self.last_used[shift:])),
+            self.end_of_row.eq(self.end_of_beat & self.at_last_used),
         ]
         scanned = self.scanning & (kernel_rows == 1)
         m.d.comb += [
@@ -189,8 +195,9 @@ class PatchWalker(Component):
                     with m.Case(0):
                         m.d.sync += [
                             lines.eq(shape.height),
-                            above.eq(shape.top),
-                            lines_read.eq(shape.rows),
+                            part.eq(shape.top),
+                            above.eq(shape.top.any()),
+                            self.line_in_memory.eq(0),
                             self.first_read.eq(shape.left + self.align),
                             self.last_used.eq(shape.width + self.align - 1),
                             line_row.eq(0),
@@ -198,6 +205,8 @@ class PatchWalker(Component):
                         ]
                     with m.Case(1):
                         m.d.sync += self.last_read.eq(self.first_read + self.inner - 1)
+                        with m.If(~above):
+                            m.d.sync += [part.eq(shape.rows), self.line_in_memory.eq(shape.rows.any())]
                     with m.Case(self._setup - 1):
                         m.d.sync += self.preparing.eq(0)
                         begin_line(line_row, line_rest)
@@ -229,10 +238,11 @@ class PatchWalker(Component):
                     line_rest.eq(next_rest),
                     self.first_of_beat.eq(0),
                 ]
-                with m.If(above != 0):
-                    m.d.sync += above.eq(above - 1)
-                with m.Elif(lines_read != 0):
-                    m.d.sync += lines_read.eq(lines_read - 1)
+                m.d.sync += part.eq(part - 1)
+                with m.If(part == 1):
+                    m.d.sync += [above.eq(0), self.line_in_memory.eq(above & shape.rows.any())]
+                    with m.If(above):
+                        m.d.sync += part.eq(shape.rows)
                 begin_line(next_row, next_rest)
                 with m.If(self.last):
                     m.d.sync += self.scanning.eq(0)

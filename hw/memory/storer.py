@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
-from hw.bits import log2, range_mask, rotate_left
+from hw.bits import from_mask, log2, low, one_of, place, place_bits, range_mask, rotate_left
 from hw.config import MachineConfig
-from hw.interfaces import INNER_BITS, EngineControl, ErrorReport, WritePort, windows_layout
+from hw.interfaces import EngineControl, ErrorReport, WritePort, windows_layout
 from hw.memory.accumulator import AccumulatorRead
 from hw.memory.buffer import BankedRead
+from hw.memory.row_walker import RowWalker
 
 #: Spaces by variant of the store instructions.
 ACC, SCRATCH, OUT = 0, 1, 2
@@ -24,9 +25,6 @@ def beat_layout(width: int) -> data.StructLayout:
             "beat": 32 - log2(width),
             "strobe": width,
             "align": log2(width),
-            "space": 2,
-            "select": isa.SIZE_BITS,
-            "byte": INNER_BITS,
             "last": 1,
         }
     )
@@ -41,6 +39,7 @@ class Storer(Component):
 
     def __init__(self, config: MachineConfig):
         self._config = config
+        self._ratio = log2(config.derived.acc_word_bytes // config.store_bytes)  # chunks of a word, log2
         super().__init__(
             {
                 "control": Out(EngineControl("store")),
@@ -59,43 +58,38 @@ class Storer(Component):
         control, request = self.control, self.memory.request
         op = control.operation.payload
         d = Signal(op.shape())
-        size = isa.SIZE_BITS
-
-        active, row_start = Signal(), Signal()
-        first, last = Signal(32), Signal(32)
-        beat = Signal(32 - shift)
-        rows, left = Signal(size), Signal(size + 1)  # rows; bytes to go in this row, alignment included
-        skip = Signal(shift)  # bytes of the beat before the row's first one
-        source = Signal(INNER_BITS)  # word (accumulator) or byte (other spaces) of the row
-        chunk, data_left = Signal(size), Signal(size)
-
-        align_valid, output_valid, move = Signal(), Signal(), Signal()
-        m.d.comb += move.eq(~output_valid | request.ready)
+        m.submodules.walker = walker = RowWalker(width)
+        take, bad, begins = Signal(), Signal(), Signal()
+        leave, move = Signal(), Signal()
+        align_valid, output_valid = Signal(), Signal()
+        m.d.comb += [
+            begins.eq(take & ~bad),
+            walker.start.eq(begins),
+            walker.rows.low.eq(op.memory[:shift]),
+            walker.rows.step.eq(op.store_stride[:shift]),
+            walker.rows.outer.eq(op.rows),
+            walker.rows.inner.eq(op.bytes),
+            walker.advance.eq(leave),
+            move.eq(~output_valid | request.ready),
+        ]
 
         # Read stage.
-        ratio = log2(self._config.derived.acc_word_bytes) - shift
-        needs = data_left != 0
-        word = (source + (chunk >> ratio))[:INNER_BITS]
-        byte = (source + (chunk << shift))[:INNER_BITS]
-        inside = Cat(
-            (first >= w.first) & (last <= w.last) & (last >= first) & w.write for w in self.windows
-        ).any()
-        windowed, ranged = Signal(), Signal()
-        limits = [
-            self._config.derived.acc_words,
-            self._config.scratch_bytes,
-            self._config.out_bytes,
-        ]
-        place = Mux(d.variant == ACC, word, byte)
+        row_address, permitted = self._row_address(
+            m, take | (leave & walker.new_row), ~(walker.active & walker.more_rows)
+        )
+        at, ranged = self._chunk_number(m, d, take, leave, walker.new_row)
+        spare = d.bytes[:shift]  # bytes beyond whole chunks
+        more_beats = Mux(spare.any(), row_address[:shift] + spare > width, row_address[:shift].any())
+        needs, windowed = Signal(), Signal()
         m.d.comb += [
-            windowed.eq(~row_start | inside),
-            ranged.eq(~needs | (place < Array(limits)[d.variant])),
+            needs.eq(~(walker.end_of_row & more_beats)),  # the row has a beat more than chunks
+            windowed.eq(~walker.first_of_row | permitted),
         ]
-        ready, conflict, leave = Signal(), Signal(), Signal()
+        ready, conflict = Signal(), Signal()
         m.d.comb += [
-            ready.eq(active & move & windowed & ranged & ~control.stop),
+            ready.eq(walker.active & move & windowed & (ranged | ~needs) & ~control.stop),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
-            self.acc.address.eq(word),
+            self.acc.address.eq(at >> self._ratio),
             conflict.eq(self.acc.valid & ~self.acc.ready),
             leave.eq(ready & ~conflict),
             control.stall_bank.eq(conflict),
@@ -103,69 +97,34 @@ class Storer(Component):
         for space, port in ((SCRATCH, self.scratch), (OUT, self.out)):
             m.d.comb += [
                 port.enable.eq(leave & needs & (d.variant == space)),
-                port.address.eq(byte >> log2(len(port.data) // 8)),
+                port.address.eq(at >> log2(len(port.data) // (8 * width))),
             ]
-
-        row_done, op_done = Signal(), Signal()
-        m.d.comb += [row_done.eq(left <= width), op_done.eq(leave & row_done & (rows == 1))]
-        next_first = (first + d.store_stride)[:32]
-
-        def start_row(start: Value, row_source: Value, length: Value) -> None:
-            m.d.sync += [
-                first.eq(start),
-                last.eq(start + length - 1),
-                beat.eq(start[shift:]),
-                left.eq(start[:shift] + length),
-                skip.eq(start[:shift]),
-                source.eq(row_source),
-                chunk.eq(0),
-                data_left.eq(length),
-                row_start.eq(1),
-            ]
-
-        with m.If(leave):
-            m.d.sync += [
-                beat.eq(beat + 1),
-                left.eq(left - width),
-                skip.eq(0),
-                chunk.eq(chunk + 1),
-                data_left.eq(Mux(data_left > width, data_left - width, 0)),
-                row_start.eq(0),
-            ]
-            with m.If(row_done):
-                m.d.sync += rows.eq(rows - 1)
-                start_row(next_first, (source + d.store_pitch)[:INNER_BITS], d.bytes)
 
         # Align stage: the chunk arrives, is turned to the row's alignment, and joined with what the
         # chunk before it left over. It may have to wait here while another reader uses the bank.
-        chosen, kept, fresh = Signal(8 * width), Signal(8 * width), Signal()
+        chosen = self._chunk(m, leave, d.variant, at)
         meta = Signal(beat_layout(width))
-        m.d.sync += fresh.eq(leave)
-        m.d.comb += chosen.eq(Mux(fresh, self._chunk(m, meta, ratio), kept))
-        m.d.sync += kept.eq(chosen)
         turned = rotate_left(m, chosen, meta.align)
-        rest = Signal(8 * width)
+        rest = Signal(8 * width, reset_less=True)
+        of_turned = from_mask(meta.align, width)
         joined = Cat(
-            Mux(meta.align > i, rest.word_select(i, 8), turned.word_select(i, 8)) for i in range(width)
+            Mux(of_turned[i], turned.word_select(i, 8), rest.word_select(i, 8)) for i in range(width)
         )
         with m.If(move):
             m.d.sync += align_valid.eq(leave)
             with m.If(leave):
                 m.d.sync += [
-                    meta.beat.eq(beat),
-                    meta.strobe.eq(range_mask(skip, left, width)),
-                    meta.align.eq(first[:shift]),
-                    meta.space.eq(d.variant),
-                    meta.select.eq(chunk if ratio else 0),
-                    meta.byte.eq(byte),
-                    meta.last.eq(op_done),
+                    meta.beat.eq(Mux(walker.first_of_row, row_address[shift:], meta.beat + 1)),
+                    meta.strobe.eq(range_mask(walker.first, walker.end, width)),
+                    meta.align.eq(row_address[:shift]),
+                    meta.last.eq(walker.last),
                 ]
             with m.If(align_valid):
                 m.d.sync += rest.eq(turned)
 
         # Output stage.
         sent = Signal(beat_layout(width))
-        joined_out = Signal(8 * width)
+        joined_out = Signal(8 * width, reset_less=True)
         with m.If(move):
             m.d.sync += output_valid.eq(align_valid & ~control.stop)
             with m.If(align_valid):
@@ -179,20 +138,99 @@ class Storer(Component):
             control.busy.eq(output_valid & request.ready),
         ]
 
-        take, bad = Signal(), Signal()
-        room, oldest = self._answers(m, output_valid & request.ready, sent, take & ~bad, op)
+        room, oldest = self._answers(m, output_valid & request.ready, sent, begins, op)
         misaligned = (op.variant != ACC) & ((op.source[:shift] != 0) | (op.store_pitch[:shift] != 0))
+        op_done = leave & walker.last
         m.d.comb += [
-            take.eq(control.operation.valid & (~active | op_done) & room & ~control.stop),
+            take.eq(control.operation.valid & (~walker.active | op_done) & room & ~control.stop),
             control.operation.ready.eq(take),
             bad.eq(take & ((op.rows == 0) | (op.bytes == 0) | misaligned)),
         ]
         with m.If(take):
-            m.d.sync += [active.eq(~bad), d.eq(op), rows.eq(op.rows)]
-            start_row(op.memory, op.source, op.bytes)
-        with m.Elif(op_done):
-            m.d.sync += active.eq(0)
+            m.d.sync += d.eq(op)
+        failing = walker.active & ~(windowed & (ranged | ~needs)) & ~bad
+        self._report(m, bad, failing, windowed, d, oldest)
+        return m
 
+    def _row_address(self, m: Module, new_row: Value, new_operation: Value) -> tuple[Value, Value]:
+        """The address of the current row, and whether it lies wholly in one window that permits writing.
+
+        Both are found when the row before it ends (`new_row`): reads must not wait for comparisons.
+        `new_operation` says early whether the row that begins then would be that of another operation.
+        """
+        op = self.control.operation.payload
+        address, following, permitted = Signal(32), Signal(32), Signal()
+        stride, span = Signal(32), Signal(isa.SIZE_BITS)  # span: bytes - 1
+        new_stride, new_span = Signal(32), Signal(isa.SIZE_BITS)
+        first, last = Signal(32), Signal(33)
+        m.d.comb += [
+            first.eq(Mux(new_operation, op.memory, following)),
+            new_stride.eq(Mux(new_operation, op.store_stride, stride)),
+            new_span.eq(Mux(new_operation, op.bytes - 1, span)),
+            last.eq(first + new_span),
+        ]
+        inside = Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in self.windows).any()
+        with m.If(new_row):
+            m.d.sync += [
+                address.eq(first),
+                following.eq(first + new_stride),
+                permitted.eq(inside & ~last[32]),
+                stride.eq(new_stride),
+                span.eq(new_span),
+            ]
+        return address, permitted
+
+    def _chunk_number(
+        self, m: Module, d: Value, take: Value, leave: Value, new_row: Value
+    ) -> tuple[Value, Value]:
+        """The chunk that the present beat reads, counted from the start of its space; whether it exists."""
+        op, shift = self.control.operation.payload, log2(self._config.store_bytes)
+        sizes = [self._config.acc_bytes, self._config.scratch_bytes, self._config.out_bytes]
+        bits = [log2(size) - shift for size in sizes]
+        most = 1 << max(bits)
+
+        def chunks(units: Value) -> Value:
+            """Words or bytes as a number of chunks."""
+            return place(Mux(op.variant == ACC, units << self._ratio, units >> shift), most)
+
+        row, at, pitch = (Signal(place_bits(most), name=n) for n in ("row_chunk", "chunk", "chunk_pitch"))
+        next_row = Signal(place_bits(most))
+        m.d.comb += next_row.eq(place(row + pitch, most))
+        with m.If(leave):
+            m.d.sync += at.eq(Mux(new_row, next_row, at + 1))
+            with m.If(new_row):
+                m.d.sync += row.eq(next_row)
+        with m.If(take):
+            m.d.sync += [
+                row.eq(chunks(op.source)),
+                at.eq(chunks(op.source)),
+                pitch.eq(chunks(op.store_pitch)),
+            ]
+        ranged = Cat((d.variant == i) & ~at[n:].any() for i, n in enumerate(bits)).any()
+        return at, ranged
+
+    def _chunk(self, m: Module, leave: Value, space: Value, at: Value) -> Value:
+        """The chunk that the read of the previous cycle brought, for as long as no other is read."""
+        width = 8 * self._config.store_bytes
+        chosen, kept, old = Signal(width), Signal(width, reset_less=True), Signal()
+        m.d.sync += [kept.eq(chosen), old.eq(~leave)]
+        sources = [kept]
+        selects = [old]
+        for number, port in ((ACC, self.acc), (SCRATCH, self.scratch), (OUT, self.out)):
+            parts = len(port.data) // width
+            for part in range(parts):
+                select = Signal(name=f"select{number}_{part}")
+                m.d.sync += select.eq(leave & (space == number) & (low(at, log2(parts)) == part))
+                sources.append(port.data.word_select(part, width))
+                selects.append(select)
+        m.d.comb += chosen.eq(one_of(Cat(selects), sources))
+        return chosen
+
+    def _report(
+        self, m: Module, bad: Value, failing: Value, windowed: Value, d: Value, oldest: Value
+    ) -> None:
+        """The error of this cycle."""
+        control, op = self.control, self.control.operation.payload
         report = control.error_report
         failed = self.memory.response.valid & self.memory.response.payload.error
         with m.If(failed):
@@ -205,23 +243,7 @@ class Storer(Component):
                 report.warp.eq(d.warp),
                 report.pc.eq(d.pc),
             ]
-        m.d.comb += control.error.eq((failed | bad | (active & ~(windowed & ranged) & ~bad)) & ~control.stop)
-        return m
-
-    def _chunk(self, m: Module, meta: Value, ratio: int) -> Value:
-        """The chunk that the read of the previous cycle brought."""
-        width = self._config.store_bytes
-        chunk = Signal(8 * width)
-        with m.Switch(meta.space):
-            for space, port in ((SCRATCH, self.scratch), (OUT, self.out)):
-                with m.Case(space):
-                    banks = len(port.data) // 8
-                    at = meta.byte[log2(width) : log2(banks)]
-                    m.d.comb += chunk.eq(port.data.word_select(at, 8 * width) if banks > width else port.data)
-            with m.Default():
-                at = meta.select[:ratio]
-                m.d.comb += chunk.eq(self.acc.data.word_select(at, 8 * width) if ratio else self.acc.data)
-        return chunk
+        m.d.comb += control.error.eq((failed | bad | failing) & ~control.stop)
 
     def _answers(
         self, m: Module, sent_beat: Value, sent: Value, taken: Value, op: Value
@@ -229,7 +251,8 @@ class Storer(Component):
         """Count beats out and answers in; returns (room for another operation, the oldest operation)."""
         limit = isa.TIMING.in_flight
         control, response = self.control, self.memory.response
-        sent_count, answered = Signal(16), Signal(16)
+        # Numbers of the next beat out and of the next answer.
+        sent_count, answered = Signal(16, init=1), Signal(16, init=1)
         ends = fifo.SyncFIFO(width=16, depth=limit)
         owners = fifo.SyncFIFO(width=ErrorReport.size, depth=limit)
         m.submodules.ends, m.submodules.owners = ends, owners
@@ -246,9 +269,9 @@ class Storer(Component):
             owners.w_data.eq(new),
             owners.r_en.eq(ended),
             ends.w_en.eq(sent_beat & sent.last),
-            ends.w_data.eq((sent_count + 1)[:16]),
+            ends.w_data.eq(sent_count),
             ends.r_en.eq(ended),
-            ended.eq(arrived & ends.r_rdy & (ends.r_data == (answered + 1)[:16])),
+            ended.eq(arrived & ends.r_rdy & (ends.r_data == answered)),
             control.quiet.eq((sent_count == answered) & ~self.memory.request.valid),
             control.progress.eq(sent_beat | arrived),
         ]
