@@ -10,9 +10,10 @@ from hw import csr, isa
 from hw.cgra import CgraPort
 from hw.config import ENGINES, MachineConfig
 from hw.control.channels import Channels
+from hw.control.fetch import ProgramMemory
 from hw.control.host import Host
 from hw.control.issue import Issue
-from hw.control.sequencer import ProgramMemory, Sequencer
+from hw.control.sequencer import Sequencer
 from hw.gemm import Gemm
 from hw.grid.grid import Grid
 from hw.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
@@ -168,11 +169,17 @@ class Machine(Component):
             m.submodules[f"program{w}"] = program
             connect(m, warp.issue, issue.warps[w])
             m.d.comb += [
-                program.address.eq(warp.fetch),
+                program.read.eq(warp.fetch),
+                program.address.eq(warp.fetch_address),
                 warp.word.eq(program.word),
+                program.target.eq(warp.fetch_target),
+                warp.target_word.eq(program.target_word),
                 program.write.eq(host.program_write[w]),
                 program.write_address.eq(host.program_address),
                 program.data.eq(host.program_data),
+                warp.clear.eq(host.clear),
+                warp.clear_register.eq(host.clear_index),
+                warp.load.eq(host.load),
                 warp.run.eq(host.run & host.enable[w]),
                 warp.tokens.eq(channels.tokens),
                 channels.fire[w].eq(warp.fire),

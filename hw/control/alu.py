@@ -1,48 +1,115 @@
 """Scalar arithmetic of a warp: one-cycle operations, multiplier, divider."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 
+WIDTH = 32
+#: Lower bits that can be moved without the others: those that `lih` replaces.
+MOVE_LOW = isa.layout("lih")["imm"].width
 _BINARY = list(isa.BINARY)
+_MUL = _BINARY.index("mul")
+_DIV = _BINARY.index("div")
+
+
+def _is(select: Value, *names: str) -> Value:
+    return Cat(select == _BINARY.index(name) for name in names).any()
 
 
 class Alu(Component):
     """The one-cycle binary operations, selected by the low opcode bits (order of `isa.BINARY`).
 
+    `result` is that of the operation with `enable`, and 0 without it or where the operation takes more
+    cycles. With `move` it is `b`: of the lower `MOVE_LOW` bits with `move_low`, of the others with
+    `move_high`.
+
     **Timing.** Combinational.
     """
 
+    enable: In(1)
+    move: In(1)
+    move_low: In(1)
+    move_high: In(1)
     select: In(4)
-    a: In(signed(32))
-    b: In(signed(32))
-    result: Out(32)
+    a: In(signed(WIDTH))
+    b: In(signed(WIDTH))
+    result: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        a, select = Signal(WIDTH), self.select
+        # One adder for sums, differences and comparisons; `right` is the complement of b for the latter two.
+        subtract = Signal()
+        right, total = Signal(WIDTH), Signal(WIDTH)
+        m.d.comb += [
+            a.eq(self.a),
+            subtract.eq(self.move | _is(select, "sub", "min", "max", "eq", "ne", "lt", "le")),
+            right.eq(self.b ^ subtract.replicate(WIDTH)),
+            total.eq((Cat(Const(1, 1), a) + Cat(subtract, right))[1:]),
+        ]
         less, equal = Signal(), Signal()
-        m.d.comb += [less.eq(self.a < self.b), equal.eq(self.a == self.b)]
-        values = {
-            "add": self.a + self.b,
-            "sub": self.a - self.b,
-            "min": Mux(less, self.a, self.b),
-            "max": Mux(less, self.b, self.a),
-            "and": self.a & self.b,
-            "or": self.a | self.b,
-            "xor": self.a ^ self.b,
-            "shl": (self.a << self.b[:5].as_unsigned())[:32],
-            "shr": self.a >> self.b[:5].as_unsigned(),
-            "eq": equal,
-            "ne": ~equal,
-            "lt": less,
-            "le": less | equal,
-        }
-        with m.Switch(self.select):
-            for name, value in values.items():
-                with m.Case(_BINARY.index(name)):
-                    m.d.comb += self.result.eq(value)
+        m.d.comb += [
+            less.eq(Mux(a[-1] == right[-1], a[-1], total[-1])),
+            equal.eq((a ^ right).all()),
+        ]
+        logic = Signal(WIDTH)
+        with m.If(self.enable & _is(select, "and")):
+            m.d.comb += logic.eq(a & right)
+        with m.Elif(self.enable & _is(select, "or")):
+            m.d.comb += logic.eq(a | right)
+        with m.Elif(self.enable & _is(select, "xor")):
+            m.d.comb += logic.eq(a ^ right)
+        with m.Else():
+            m.d.comb += logic.eq(~right)
+        compared, takes_a, takes_b = Signal(), Signal(), Signal()
+        m.d.comb += [
+            compared.eq(
+                Mux(
+                    _is(select, "eq", "ne"),
+                    equal ^ _is(select, "ne"),
+                    less | (equal & _is(select, "le")),
+                )
+                & _is(select, "eq", "ne", "lt", "le")
+                & self.enable
+            ),
+            takes_a.eq(self.enable & Mux(less, _is(select, "min"), _is(select, "max"))),
+            takes_b.eq(self.enable & Mux(less, _is(select, "max"), _is(select, "min"))),
+        ]
+        sums = self.enable & _is(select, "add", "sub")
+        combines = self.enable & _is(select, "and", "or", "xor")
+        logics = Cat(
+            (combines | self.move_low).replicate(MOVE_LOW),
+            (combines | self.move_high).replicate(WIDTH - MOVE_LOW),
+        )
+        # What is not chosen is 0, so that no multiplexer is needed.
+        m.d.comb += self.result.eq(
+            (total & sums.replicate(WIDTH))
+            | (logic & logics)
+            | self._shift(m)
+            | compared
+            | (a & takes_a.replicate(WIDTH))
+            | (~right & takes_b.replicate(WIDTH))
+        )
         return m
+
+    def _shift(self, m: Module) -> Value:
+        """Shifts as a turn to the right, in which bits that come round are replaced; 0 if there is none."""
+        left, right, turns = Signal(), Signal(), Signal()
+        amount = Signal(5)
+        turned, inside, kept, moved = (Signal(WIDTH, name=n) for n in ("turned", "inside", "kept", "moved"))
+        m.d.comb += [
+            left.eq(self.enable & _is(self.select, "shl")),
+            right.eq(self.enable & _is(self.select, "shr")),
+            amount.eq(Mux(left, -self.b[:5], self.b[:5]) & (left | right).replicate(5)),
+            turned.eq(Cat(self.a, self.a) >> amount),
+            inside.eq(Const((1 << WIDTH) - 1, WIDTH) >> amount),
+            # A shift to the left keeps what a turn to the right brings round; all of it if nothing turns.
+            turns.eq(Mux(right, 0, ~left | (amount != 0))),
+            kept.eq(inside ^ turns.replicate(WIDTH)),
+            moved.eq((turned & kept) | (~kept & (self.a[-1] & right).replicate(WIDTH))),
+        ]
+        return moved
 
 
 class MultiplyDivide(Component):
@@ -50,76 +117,96 @@ class MultiplyDivide(Component):
 
     `start` in cycle t latches the operands; `done` is 1, with `result`, in cycle t + 2 for a product and
     in t + 35 for `div` and `rem`, so that the instruction after them executes `MUL_CYCLES` or
-    `DIV_CYCLES` after t.
+    `DIV_CYCLES` after t. In every other cycle `result` is 0.
 
     **Timing.** Fixed, whatever the operands.
     """
 
     start: In(1)
     select: In(4)
-    a: In(signed(32))
-    b: In(signed(32))
+    a: In(signed(WIDTH))
+    b: In(signed(WIDTH))
     done: Out(1)
-    result: Out(32)
+    result: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        a, b = Signal(signed(32)), Signal(signed(32))
-        product = Signal(32)
-        kind = Signal(4)
-        count = Signal(range(isa.DIV_CYCLES + 1))
-        quotient, remainder = Signal(32), Signal(32)
-        divisor = Signal(32)
-        is_mul = kind == _BINARY.index("mul")
-        m.d.sync += product.eq((a * b)[:32])
+        count = Signal(range(isa.DIV_CYCLES))
+        multiplies, quotient_wanted = Signal(), Signal()
+        rest, divisor, quotient = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         with m.If(self.start):
-            m.d.sync += [a.eq(self.a), b.eq(self.b), kind.eq(self.select)]
-            m.d.sync += count.eq(
-                Mux(self.select == _BINARY.index("mul"), isa.MUL_CYCLES - 1, isa.DIV_CYCLES - 1)
-            )
+            m.d.sync += [
+                divisor.eq(self.b),
+                multiplies.eq(self.select == _MUL),
+                quotient_wanted.eq(self.select == _DIV),
+                count.eq(Mux(self.select == _MUL, isa.MUL_CYCLES - 1, isa.DIV_CYCLES - 1)),
+            ]
         with m.Elif(count != 0):
             m.d.sync += count.eq(count - 1)
-
-        # Restoring division of the magnitudes, one bit a cycle, high bit first.
-        first = count == isa.DIV_CYCLES - 1
-        shifted = Signal(33)
-        m.d.comb += shifted.eq(Cat(quotient[31], remainder))
-        goes = Signal()
-        m.d.comb += goes.eq(shifted >= divisor)
-        with m.If(first):
-            m.d.sync += [
-                quotient.eq(Mux(a[31], -a, a)),
-                divisor.eq(Mux(b[31], -b, b)),
-                remainder.eq(0),
-            ]
-        with m.Elif(count > 2):
-            m.d.sync += [
-                quotient.eq(Cat(goes, quotient[:31])),
-                remainder.eq(Mux(goes, shifted - divisor, shifted)),
-            ]
-
-        # Signs: towards minus infinity, remainder with the sign of the divisor.
-        opposite = a[31] ^ b[31]
-        inexact = remainder != 0
-        fixed_quotient, fixed_remainder = Signal(32), Signal(32)
-        with m.If(count == 2):
-            m.d.sync += [
-                fixed_quotient.eq(Mux(opposite, Mux(inexact, ~quotient, -quotient), quotient)),
-                fixed_remainder.eq(
-                    Mux(
-                        inexact & opposite,
-                        Mux(b[31], remainder - divisor, divisor - remainder),
-                        Mux(a[31], -remainder, remainder),
-                    )
-                ),
-            ]
+        complement = self._divide(m, count, rest, divisor, quotient)
+        product = self._multiply(m, rest, divisor)
         m.d.comb += [
             self.done.eq(count == 1),
             self.result.eq(
-                Mux(is_mul, product, Mux(kind == _BINARY.index("div"), fixed_quotient, fixed_remainder))
+                (product & (self.done & multiplies).replicate(WIDTH))
+                | ((quotient ^ complement.replicate(WIDTH)) & (self.done & quotient_wanted).replicate(WIDTH))
+                | (rest & (self.done & ~multiplies & ~quotient_wanted).replicate(WIDTH))
             ),
         ]
         return m
+
+    def _multiply(self, m: Module, a: Signal, b: Signal) -> Value:
+        """The low half of a product, of three products of halves."""
+        half = WIDTH // 2
+        low, cross = Signal(WIDTH), [Signal(half, name=f"cross{i}") for i in range(2)]
+        m.d.sync += [
+            low.eq(a[:half] * b[:half]),
+            cross[0].eq(a[half:] * b[:half]),
+            cross[1].eq(a[:half] * b[half:]),
+        ]
+        return Cat(low[:half], (low[half:] + (cross[0] + cross[1])[:half])[:half])
+
+    def _divide(self, m: Module, count: Signal, rest: Signal, divisor: Signal, quotient: Signal) -> Value:
+        """Restoring division, one bit a cycle, high bit first; returns whether the quotient is a complement.
+
+        With s the sign of the divisor, the dividend a becomes d = -a if s, else a; what is divided by |b| is
+        d, or ~d where d is negative. There, a = q*b + r has q = ~q' and r = s ? b + r' + 1 : b + ~r'; else
+        q = q' and r = s ? -r' : r'. So one adder makes d, the steps, and r.
+        """
+        first, last, step = Signal(), Signal(), Signal()
+        sign, complement = divisor[-1], Signal()
+        left, right, total = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH + 1)
+        flip = Signal()
+        m.d.comb += [
+            first.eq(count == isa.DIV_CYCLES - 1),
+            last.eq(count == 2),
+            step.eq(~first & ~last),
+            flip.eq(sign ^ complement),
+            left.eq(Mux(step, Cat(quotient[-1], rest[:-1]), rest ^ flip.replicate(WIDTH))),
+            right.eq(
+                Mux(
+                    step,
+                    divisor ^ (~sign).replicate(WIDTH),
+                    divisor & complement.replicate(WIDTH),
+                )
+            ),
+            total.eq((Cat(Const(1, 1), left) + Cat(step ^ sign, right))[1:]),
+        ]
+        goes, negative = total[-1], Signal()
+        # -2^31, negated, is the one that is not negative though its sign bit is set.
+        m.d.comb += negative.eq(total[WIDTH - 1] & ~(sign & rest[-1]))
+        m.d.sync += rest.eq(Mux(step & ~goes, left, total[:WIDTH]))
+        with m.If(first):
+            m.d.sync += [
+                complement.eq(negative),
+                quotient.eq(total[:WIDTH] ^ negative.replicate(WIDTH)),
+                rest.eq(0),
+            ]
+        with m.Elif(step):
+            m.d.sync += quotient.eq(Cat(goes, quotient[:-1]))
+        with m.If(self.start):
+            m.d.sync += [rest.eq(self.a), complement.eq(0)]
+        return complement
 
 
 #: Bits that a binary operation needs beyond one cycle.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import operator
+import itertools
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -42,34 +41,47 @@ class Channels(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        warps, depth = self._config.warps, self._config.channel_depth
-        fires = [Signal(self._config.channels, name=f"fires{w}") for w in range(warps)]
-        takes = [Signal(self._config.channels, name=f"takes{w}") for w in range(warps)]
-        for w in range(warps):
-            with m.If(self.fire[w]):
-                m.d.comb += fires[w].eq(1 << self.fire_channel[w])
-            with m.If(self.take[w]):
-                m.d.comb += takes[w].eq(1 << self.take_channel[w])
-        full = Signal(self._config.channels)
-        taken = Signal(self._config.channels)
-        for channel in range(self._config.channels):
-            count = Signal(range(depth + 1), name=f"count{channel}")
+        warps, channels = self._config.warps, self._config.channels
+        fires = self._of_channels(m, "fire", self.fire, self.fire_channel)
+        takes = self._of_channels(m, "take", self.take, self.take_channel)
+        excess = Signal(channels)  # where a token more is one too many
+        for channel in range(channels):
+            count = Signal(range(self._config.channel_depth + 1), name=f"count{channel}")
             up, down = Signal(name=f"up{channel}"), Signal(name=f"down{channel}")
             m.d.comb += [
                 up.eq(Cat(f[channel] for f in fires).any()),
                 down.eq(Cat(t[channel] for t in takes).any()),
-                taken[channel].eq(down),
-                full[channel].eq(count == depth),
+                excess[channel].eq((count == self._config.channel_depth) & ~down),
                 self.tokens[channel].eq(count != 0),
             ]
-            m.d.sync += count.eq(Mux(full[channel] & ~down, depth, count + up - down))
-        for w in range(warps):
-            others = [i for i in range(warps) if i != w]
-            other_fires = functools.reduce(operator.or_, (fires[i] for i in others), Const(0))
-            other_takes = functools.reduce(operator.or_, (takes[i] for i in others), Const(0))
-            m.d.comb += [
-                self.overflow[w].eq((fires[w] & full & ~taken).any()),
-                self.fire_conflict[w].eq((fires[w] & other_fires).any()),
-                self.take_conflict[w].eq((takes[w] & other_takes).any()),
-            ]
+            with m.If(up & ~down & ~excess[channel]):
+                m.d.sync += count.eq(count + 1)
+            with m.Elif(down & ~up):
+                m.d.sync += count.eq(count - 1)
+        m.d.comb += [
+            *[self.overflow[w].eq((fires[w] & excess).any()) for w in range(warps)],
+            self.fire_conflict.eq(self._conflicts(m, "fire", self.fire, self.fire_channel)),
+            self.take_conflict.eq(self._conflicts(m, "take", self.take, self.take_channel)),
+        ]
         return m
+
+    def _of_channels(self, m: Module, name: str, uses: Value, numbers: Value) -> list[Signal]:
+        """For each warp, which channel it uses in this cycle; warps name no channel that does not exist."""
+        found = []
+        for w in range(self._config.warps):
+            at = Signal(self._config.channels, name=f"{name}s{w}")
+            number = numbers[w][: max(1, (self._config.channels - 1).bit_length())]
+            m.d.comb += [at[i].eq(uses[w] & (number == i)) for i in range(self._config.channels)]
+            found.append(at)
+        return found
+
+    def _conflicts(self, m: Module, name: str, uses: Value, numbers: Value) -> Value:
+        """For each warp, whether another one uses the same channel in this cycle."""
+        warps = self._config.warps
+        shared: list[list[Value]] = [[Const(0)] for _ in range(warps)]
+        for w, v in itertools.combinations(range(warps), 2):
+            same = Signal(name=f"{name}s_of_{w}_and_{v}")
+            m.d.comb += same.eq(uses[w] & uses[v] & (numbers[w] == numbers[v]))
+            shared[w].append(same)
+            shared[v].append(same)
+        return Cat(Cat(*each).any() for each in shared)

@@ -9,7 +9,9 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr, isa
 from hw.bits import log2
-from hw.config import ENGINES, MachineConfig
+from hw.config import MachineConfig
+from hw.control.counters import WORD_BITS, RegisterMemory
+from hw.control.sequencer import CLEAR_BITS
 from hw.interfaces import ErrorReport, HostRequest, windows_layout
 
 
@@ -17,32 +19,41 @@ class State(enum.Enum):
     """Where a run stands."""
 
     IDLE = 0
-    CLEAR = 1  # one cycle in which everything but programs and host settings is reset
-    RUN = 2
-    STOP = 3  # after an error: waits for what is outstanding at memory
-    DONE = 4
+    CLEAR = 1  # everything but programs and host settings is reset, memories word by word
+    LOAD = 2  # two cycles in which the warps take their first instructions
+    RUN = 3
+    STOP = 4  # after an error: waits for what is outstanding at memory
+    DONE = 5
 
 
 class Host(Component):
     """Registers of `hw.csr` behind a stream of requests, and the state of a run.
 
-    `clear` resets warps, engines and channels. `quiet` tells that nothing is outstanding at memory,
-    `finished` that every warp is through, `progress` feeds the watchdog. `counters` are the event inputs of
-    the performance counters, warps first.
+    `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
+    of any memory to be reset. `load` follows in the two cycles before `run`. `quiet` tells that nothing is
+    outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `counters`
+    are the event inputs of the performance counters, warps first.
 
-    **Timing.** A request is answered in the next cycle. After a start the machine runs from the second
-    cycle after the request.
+    **Timing.** docs/machine.md, "Host".
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
-        counters = len(csr.WARP_COUNTERS) * config.warps + len(csr.ENGINE_COUNTERS) * len(ENGINES)
-        self._counters = counters
+        constants = {"ID": csr.IDENTIFICATION, "VERSION": csr.VERSION}
+        constants |= {"HASH_LOW": int(config.hash[8:], 16), "HASH_HIGH": int(config.hash[:8], 16)}
+        constants |= {f"CONFIG_{name.upper()}": v for name, v in csr.capabilities(config).items()}
+        self._memory = RegisterMemory(
+            config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
+        )
+        #: Cycles of `clear` before a run.
+        self.clear_cycles = max(1 << CLEAR_BITS, self._memory.round_cycles + 1)
         super().__init__(
             {
                 "request": In(stream.Signature(HostRequest)),
                 "response": Out(stream.Signature(32)),
                 "clear": Out(1),
+                "clear_index": Out(CLEAR_BITS),
+                "load": Out(1),
                 "run": Out(1),
                 "stop": Out(1),
                 "enable": Out(config.warps),
@@ -56,7 +67,7 @@ class Host(Component):
                 "program_write": Out(config.warps),
                 "program_address": Out(log2(config.imem_words)),
                 "program_data": Out(32),
-                "counters": In(counters),
+                "counters": In(len(self._memory.events)),
                 "cycle": Out(48),
                 "done": Out(1),
                 "failed": Out(1),
@@ -65,47 +76,59 @@ class Host(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        request = self.request.payload
-        writes: dict[str, Value] = {}
+        m.submodules.registers = registers = self._memory
         table = {r.name: r for r in csr.registers(self._config)}
-        accept = Signal()
+        held, request = Signal(), Signal(HostRequest)
+        done, write = Signal(), Signal()
+        # A request executes in the cycle after it was taken, a read when its word is there.
         m.d.comb += [
-            self.request.ready.eq(~self.response.valid | self.response.ready),
-            accept.eq(self.request.valid & self.request.ready),
+            self.request.ready.eq(~held | done),
+            write.eq(held & request.write & done),
+            done.eq(held & (request.write | registers.valid) & (~self.response.valid | self.response.ready)),
+            registers.read.eq(held & ~request.write),
+            registers.ready.eq(done),
         ]
+        with m.If(self.request.ready):
+            m.d.sync += [held.eq(self.request.valid), request.eq(self.request.payload)]
+        number = request.address[2 : 2 + WORD_BITS]
+        inside = Signal()
+        m.d.comb += inside.eq(Cat(request.address[:2], request.address[2 + WORD_BITS :]) == 0)
+        at = {name: inside & (number == register.offset // 4) for name, register in table.items()}
+        writes: dict[str, Value] = {}
         for name, register in table.items():
             if "w" in register.access:
                 writes[name] = Signal(name=f"write_{name.lower()}")
-                m.d.comb += writes[name].eq(accept & request.write & (request.address == register.offset))
+                m.d.comb += writes[name].eq(write & at[name])
         state = Signal(State)
         watchdog = Signal(32, init=1 << 20)
         program_ok = self._program(m, writes, request.data, state)
         error = self._run_control(m, writes, request.data, state, watchdog, program_ok)
         reads = self._settings(m, writes, request.data, state, watchdog)
-        reads |= self._counts(m, state, table)
+        running = (state != State.IDLE) & (state != State.DONE)
         reads |= {
-            "ID": csr.IDENTIFICATION,
-            "VERSION": csr.VERSION,
-            "HASH_LOW": int(self._config.hash[8:], 16),
-            "HASH_HIGH": int(self._config.hash[:8], 16),
-            "STATUS": Cat(
-                (state == State.RUN) | (state == State.STOP), self.done, self.failed, program_ok, self.quiet
-            ),
+            "STATUS": Cat(running, self.done, self.failed, program_ok, self.quiet),
             "ERROR": Cat(error.cause, error.warp, Value.cast(0).replicate(4), error.pc),
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
         }
-        for name, number in csr.capabilities(self._config).items():
-            reads[f"CONFIG_{name.upper()}"] = number
-
+        m.d.comb += [
+            registers.events.eq(self.counters),
+            registers.count.eq(state == State.RUN),
+            registers.clear.eq(state == State.CLEAR),
+            registers.number.eq(number),
+            registers.data.eq(request.data),
+        ]
+        # Registers outside of the memory are 0 in it.
+        value: Value = registers.value & inside.replicate(32)
+        for name, read in reads.items():
+            value |= Value.cast(read) & at[name].replicate(32)
         with m.If(self.response.ready):
             m.d.sync += self.response.valid.eq(0)
-        with m.If(accept):
-            m.d.sync += [self.response.valid.eq(1), self.response.payload.eq(0)]
-            with m.Switch(request.address):
-                for name, value in reads.items():
-                    with m.Case(table[name].offset):
-                        m.d.sync += self.response.payload.eq(value)
+        with m.If(done):
+            m.d.sync += [
+                self.response.valid.eq(1),
+                self.response.payload.eq(value & (~request.write).replicate(32)),
+            ]
         return m
 
     def _program(self, m: Module, writes: dict[str, Value], value: Value, state: Value) -> Signal:
@@ -150,16 +173,19 @@ class Host(Component):
         """The state machine of a run and its watchdog; returns the error register."""
         error = Signal(ErrorReport)
         quiet_for = Signal(32)
+        cleared, loaded = Signal(range(self.clear_cycles)), Signal()
         expired = Signal()
         m.d.comb += [
             # In reset until a run: what an error left in the engines must not go on afterwards.
             self.clear.eq((state == State.IDLE) | (state == State.CLEAR)),
+            self.clear_index.eq(cleared),
+            self.load.eq(state == State.LOAD),
             self.run.eq(state == State.RUN),
             self.stop.eq(state != State.RUN),
             self.done.eq(state == State.DONE),
             expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
         ]
-        m.d.sync += quiet_for.eq(Mux(self.progress, 0, quiet_for + 1))
+        m.d.sync += [quiet_for.eq(Mux(self.progress, 0, quiet_for + 1)), cleared.eq(0)]
         with m.Switch(state):
             with m.Case(State.IDLE):
                 m.d.sync += quiet_for.eq(0)
@@ -170,7 +196,13 @@ class Host(Component):
                         m.d.sync += [state.eq(State.DONE), self.failed.eq(1), error.eq(0)]
                         m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
             with m.Case(State.CLEAR):
-                m.d.sync += [state.eq(State.RUN), quiet_for.eq(0), self.cycle.eq(0)]
+                m.d.sync += [self.cycle.eq(0), cleared.eq(cleared + 1)]
+                with m.If(cleared == self.clear_cycles - 1):
+                    m.d.sync += state.eq(State.LOAD)
+            with m.Case(State.LOAD):
+                m.d.sync += [loaded.eq(~loaded), quiet_for.eq(0)]
+                with m.If(loaded):
+                    m.d.sync += state.eq(State.RUN)
             with m.Case(State.RUN):
                 with m.If(self.error | expired):
                     m.d.sync += [state.eq(State.STOP), self.failed.eq(1), quiet_for.eq(0)]
@@ -196,31 +228,23 @@ class Host(Component):
         with m.If(writes["WATCHDOG"]):
             m.d.sync += watchdog.eq(value)
         reads: dict[str, object] = {"ENABLE": self.enable, "WATCHDOG": watchdog}
+        # The memory in which the host reads bounds of windows has no reset: nor have these.
+        bounds = []
         for i in range(self._config.windows):
-            window = self.windows[i]
-            fields = {
-                "FIRST": window.first,
-                "LAST": window.last,
-                "PERMIT": Cat(window.read, window.write),
-            }
-            for name, target in fields.items():
-                register = f"WINDOW{i}_{name}"
-                with m.If(writes[register] & settable):
-                    m.d.sync += Value.cast(target).eq(value)
-                reads[register] = target
-        return reads
-
-    def _counts(self, m: Module, state: Value, table: dict[str, csr.Register]) -> dict[str, object]:
-        """Performance counters: reset by a start, frozen when the run ends."""
-        names = [f"WARP{w}_{n.upper()}" for w in range(self._config.warps) for n in csr.WARP_COUNTERS]
-        names += [f"{e.upper()}_{n.upper()}" for e in ENGINES for n in csr.ENGINE_COUNTERS]
-        reads: dict[str, object] = {}
-        for i, name in enumerate(names):
-            counter = Signal(32, name=f"counter_{name.lower()}")
-            with m.If(state == State.CLEAR):
-                m.d.sync += counter.eq(0)
-            with m.Elif((state == State.RUN) & self.counters[i]):
-                m.d.sync += counter.eq(counter + 1)
-            reads[name] = counter
-        assert set(reads) <= set(table)
+            permit = Signal(2, name=f"permit{i}")
+            with m.If(writes[f"WINDOW{i}_PERMIT"] & settable):
+                m.d.sync += permit.eq(value)
+            reads[f"WINDOW{i}_PERMIT"] = permit
+            m.d.comb += [
+                self.windows[i].read.eq(permit[csr.READ]),
+                self.windows[i].write.eq(permit[csr.WRITE]),
+            ]
+            for name in ("first", "last"):
+                write = writes[f"WINDOW{i}_{name.upper()}"] & settable
+                bound = Signal(32, name=f"{name}{i}", reset_less=True)
+                with m.If(write):
+                    m.d.sync += bound.eq(value)
+                m.d.comb += self.windows[i][name].eq(bound)
+                bounds.append(write)
+        m.d.comb += self._memory.write.eq(Cat(*bounds).any())
         return reads

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
-from amaranth.lib import fifo, stream
-from amaranth.lib.wiring import Component, In, Out
+import functools
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.lib import data, fifo, stream
+from amaranth.lib.wiring import Component, FlippedInterface, In, Out
 
 from hw import isa
+from hw.bits import log2
 from hw.config import ENGINES, MachineConfig
 from hw.control.sequencer import IssuePort
 from hw.interfaces import operation
@@ -33,33 +38,57 @@ class Issue(Component):
         warps = [self.warps[w] for w in range(self._config.warps)]
         granted = [Signal(len(ENGINES), name=f"granted{w}") for w in range(len(warps))]
         for e, name in enumerate(ENGINES):
-            shape = operation(name)
+            shape = self._entry(name)
             queue = fifo.SyncFIFO(width=shape.size, depth=self._config.queue_depth)
             m.submodules[f"queue_{name}"] = queue
             out = getattr(self, name)
-            entry = Signal(shape, name=f"entry_{name}")
+            entry, first = Signal(shape, name=f"entry_{name}"), Signal(shape, name=f"first_{name}")
+            asks, chosen = (Signal(len(warps), name=f"{part}_{name}") for part in ("asks", "chosen"))
             m.d.comb += [
+                queue.w_en.eq(asks.any()),
                 queue.w_data.eq(entry),
+                first.eq(queue.r_data),
+                *[out.payload[field].eq(first[field]) for field in shape.members],
                 out.valid.eq(queue.r_rdy),
-                out.payload.eq(queue.r_data),
                 queue.r_en.eq(out.ready),
             ]
-            specs = isa.of_engine(name)
-            parameters = {p for spec in specs for p in spec.parameters}
-            asks = [warp.valid & (warp.engine == e) for warp in warps]
-            m.d.comb += queue.w_en.eq(Cat(*asks).any())
-            for w in reversed(range(len(warps))):
-                warp = warps[w]
-                with m.If(asks[w]):
-                    m.d.comb += [
-                        *[entry[o.name].eq(warp.values[i]) for i, o in enumerate(specs[0].operands)],
-                        *[entry[p].eq(warp.parameters[p]) for p in sorted(parameters)],
-                        entry.variant.eq(warp.variant),
-                        entry.warp.eq(w),
-                        entry.pc.eq(warp.pc),
-                    ]
-                before = Cat(*asks[:w]).any() if w else 0
-                m.d.comb += granted[w][e].eq(asks[w] & queue.w_rdy & ~Mux(before, 1, 0)[0])
+            fields: dict[str, list[Value]] = {field: [] for field in shape.members}
+            for w, warp in enumerate(warps):
+                m.d.comb += [
+                    asks[w].eq(warp.valid & (warp.engine == e)),
+                    chosen[w].eq(asks[w] & ~asks[:w].any()),
+                    granted[w][e].eq(chosen[w] & queue.w_rdy),
+                ]
+                for field, value in self._values(name, warp, w).items():
+                    # Ones of which all but one are 0: cheaper than multiplexers one behind the other.
+                    fields[field].append(value & chosen[w].replicate(len(value)))
+            for field, values in fields.items():
+                pairs = []
+                for i in range(0, len(values), 2):
+                    pair = Signal(len(values[i]), name=f"{name}_{field}{i}", attrs={"keep": 1})
+                    m.d.comb += pair.eq(functools.reduce(or_, values[i : i + 2]))
+                    pairs.append(pair)
+                m.d.comb += entry[field].eq(functools.reduce(or_, pairs))
         for w, warp in enumerate(warps):
             m.d.comb += warp.ready.eq(granted[w].any())
         return m
+
+    def _entry(self, engine: str) -> data.StructLayout:
+        """An operation of an engine, with no more bits of warp and pc than the machine has."""
+        c = self._config
+        narrow = {"warp": max(1, (c.warps - 1).bit_length()), "pc": log2(c.imem_words)}
+        members = {name: field.shape for name, field in operation(engine)}
+        return data.StructLayout(members | narrow)
+
+    def _values(self, engine: str, warp: FlippedInterface[Any], number: int) -> dict[str, Value]:
+        """What a warp puts into the entry of an engine, by field."""
+        operands = isa.of_engine(engine)[0].operands
+        values = {o.name: warp.values[i][: o.bits] for i, o in enumerate(operands)}
+        layout = self._entry(engine)
+        parameters = {n: warp.parameters[n] for n in layout.members if n in isa.PARAMETERS}
+        own = {
+            "variant": warp.variant,
+            "warp": Const(number, layout["warp"].width),
+            "pc": warp.pc[: layout["pc"].width],
+        }
+        return values | parameters | own

@@ -2,65 +2,73 @@
 
 from __future__ import annotations
 
-import itertools
-
-from amaranth.hdl import Module, Signal
-from amaranth.lib import data
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
-
-from hw.interfaces import PC_BITS
-
-Loop = data.StructLayout({"start": PC_BITS, "end": PC_BITS, "left": 32})
 
 
 class LoopStack(Component):
     """The loops around the current instruction, innermost on top.
 
-    `retire` tells that the instruction at `pc` is done; `back` is 1 if a loop then returns to `start`.
-    `push` opens a loop over [pc + 1, end] with `count` >= 1 iterations; with `full` it must not happen.
+    `go` tells that the instruction before `next` is done; if it is a taken `jump`, loops neither end nor
+    return. `push` opens a loop with `count` >= 1 iterations from the next instruction, at `start` with the
+    code `start_word`, to the one before `after`; with `full` it must not happen. `back` is 1 if, with `go`, a
+    loop returns to `top_start`, where `top_word` stands.
 
-    **Timing.** `back` and `start` are combinational, so a return costs no cycle.
+    **Timing.** `back` and what is on top are combinational, so a return costs no cycle.
     """
 
-    def __init__(self, depth: int):
+    def __init__(self, depth: int, pc_bits: int, after_bits: int):
         self._depth = depth
         super().__init__(
             {
-                "pc": In(PC_BITS),
-                "retire": In(1),
+                "next": In(after_bits),
+                "go": In(1),
+                "jump": In(1),
                 "push": In(1),
-                "end": In(PC_BITS),
+                "start": In(pc_bits),
+                "start_word": In(32),
+                "after": In(after_bits),
                 "count": In(32),
                 "full": Out(1),
                 "back": Out(1),
-                "start": Out(PC_BITS),
+                "top_start": Out(pc_bits),
+                "top_word": Out(32),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        stack = [Signal(Loop, name=f"loop{i}") for i in range(self._depth)]
-        level = Signal(range(self._depth + 1))
-        top = stack[0]
-        at_end = (level != 0) & (self.pc == top.end) & self.retire
+        bounds = data.StructLayout(
+            {"start": len(self.start), "after": len(self.after), "word": len(self.start_word)}
+        )
+        depth = max(2, self._depth)
+        m.submodules.bounds = places = memory.Memory(shape=bounds, depth=depth, init=[])
+        m.submodules.left = left = memory.Memory(shape=32, depth=depth, init=[])
+        level, top = Signal(range(self._depth + 1)), Signal(range(depth))
+        place, turns = places.read_port(domain="comb"), left.read_port(domain="comb")
+        opened, counted = places.write_port(), left.write_port()
+        ends, last = Signal(), Signal()
         m.d.comb += [
+            place.addr.eq(top),
+            turns.addr.eq(top),
+            last.eq(turns.data == 1),
+            ends.eq((level != 0) & (self.next == place.data.after) & ~self.jump & ~self.push),
             self.full.eq(level == self._depth),
-            self.start.eq(top.start),
-            self.back.eq(at_end & (top.left != 1)),
+            self.top_start.eq(place.data.start),
+            self.top_word.eq(place.data.word),
+            self.back.eq(ends & ~last),
+            opened.en.eq(self.go & self.push),
+            opened.addr.eq(level),
+            opened.data.start.eq(self.start),
+            opened.data.after.eq(self.after),
+            opened.data.word.eq(self.start_word),
+            counted.en.eq(self.go & (self.push | self.back)),
+            counted.addr.eq(Mux(self.push, level, top)),
+            counted.data.eq(Mux(self.push, self.count, turns.data - 1)),
         ]
-        with m.If(self.push):
-            m.d.sync += [
-                level.eq(level + 1),
-                top.start.eq(self.pc + 1),
-                top.end.eq(self.end),
-                top.left.eq(self.count),
-                *[lower.eq(upper) for upper, lower in itertools.pairwise(stack)],
-            ]
-        with m.Elif(self.back):
-            m.d.sync += top.left.eq(top.left - 1)
-        with m.Elif(at_end):
-            m.d.sync += [
-                level.eq(level - 1),
-                *[upper.eq(lower) for upper, lower in itertools.pairwise(stack)],
-            ]
+        with m.If(self.go & self.push):
+            m.d.sync += [level.eq(level + 1), top.eq(level)]
+        with m.Elif(self.go & ends & last):
+            m.d.sync += [level.eq(level - 1), top.eq(top - 1)]
         return m

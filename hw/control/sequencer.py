@@ -1,23 +1,26 @@
-"""A warp sequencer: fetch, predicate, scalar execution, and one issue port to engines and channels."""
+"""A warp sequencer: predicate, scalar execution, and one issue port to engines and channels."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, memory
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw import isa
 from hw.bits import log2
 from hw.config import ENGINES, MachineConfig
-from hw.control.alu import DIVIDES, Alu, MultiplyDivide
-from hw.control.decoder import Decoder
-from hw.control.loops import LoopStack
+from hw.control.alu import MOVE_LOW, Alu, MultiplyDivide
+from hw.control.decoder import REGISTER_FIELDS, Decoder
+from hw.control.fetch import Fetch
+from hw.control.fetch import ProgramMemory as ProgramMemory
 from hw.control.registers import RegisterFile
 from hw.control.signals import CHANNEL_BITS, PendingSignals
 from hw.interfaces import PC_BITS
 
 #: All parameter registers of a warp as one value.
 ParameterValues = data.StructLayout({p.name: p.bits for p in isa.PARAMETERS.values()})
+#: Bits of a number of a register in the walk that clears them.
+CLEAR_BITS = isa.PREDICATE_BITS
 
 
 class IssuePort(Signature):
@@ -37,50 +40,30 @@ class IssuePort(Signature):
         )
 
 
-class ProgramMemory(Component):
-    """The instruction memory of a warp; written by the host while the machine is idle.
-
-    **Timing.** The word at `address` in cycle t is `word` in t + 1.
-    """
-
-    def __init__(self, words: int):
-        self._words = words
-        bits = log2(words)
-        super().__init__(
-            {"address": In(bits), "word": Out(32), "write": In(1), "write_address": In(bits), "data": In(32)}
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.words = words = memory.Memory(shape=32, depth=self._words, init=[])
-        read, write = words.read_port(), words.write_port()
-        m.d.comb += [
-            read.en.eq(1),
-            read.addr.eq(self.address),
-            self.word.eq(read.data),
-            write.en.eq(self.write),
-            write.addr.eq(self.write_address),
-            write.data.eq(self.data),
-        ]
-        return m
-
-
 class Sequencer(Component):
     """Executes one program in order, one instruction per cycle unless something holds it.
 
-    While `run` is 0 it waits at pc 0. `tokens` tells which channels hold a token. `error` names the cause of
-    a stop at `pc`; the sequencer then stands still until it is reset.
+    While `clear` is 1, the register `clear_register` becomes 0: it must name all of them. Then `load` takes
+    the first instruction, in the two cycles before `run` lets it execute. `tokens` tells which channels hold
+    a token. `error` names the cause of a stop at `pc`; what the sequencer does from then on does not matter.
 
     **Timing.** docs/machine.md, "Warps".
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
+        bits = log2(config.imem_words)
         super().__init__(
             {
+                "clear": In(1),
+                "clear_register": In(CLEAR_BITS),
+                "load": In(1),
                 "run": In(1),
-                "fetch": Out(log2(config.imem_words)),
+                "fetch": Out(1),
+                "fetch_address": Out(bits),
                 "word": In(32),
+                "fetch_target": Out(bits),
+                "target_word": In(32),
                 "issue": Out(IssuePort()),
                 "complete": In(1),
                 "tokens": In(config.channels),
@@ -105,196 +88,203 @@ class Sequencer(Component):
         c = self._config
         m.submodules.decoder = decoder = Decoder(c)
         m.submodules.registers = registers = RegisterFile(c.registers)
-        m.submodules.alu = alu = Alu()
-        m.submodules.multiply = multiply = MultiplyDivide()
-        m.submodules.loops = loops = LoopStack(c.loop_depth)
-        m.submodules.pending = pending = PendingSignals()
+        m.submodules.fetch = fetch = Fetch(c.imem_words, c.loop_depth)
+        m.submodules.pending = pending = PendingSignals(len(fetch.pc))
 
-        pc, halted = Signal(PC_BITS), Signal()
-        slow = Signal()  # a multiplication or division is under way
-        failed = Signal()
-        engine = Signal(range(len(ENGINES)))
-        parameters = Signal(ParameterValues)
-
-        ready, true = Signal(), Signal()
+        halted, slow = Signal(), Signal()  # slow: a multiplication or division is under way
+        ready, true, active = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.pc.eq(pc),
-            decoder.word.eq(self.word),
+            self.pc.eq(fetch.pc),
+            self.fetch.eq(fetch.read),
+            self.fetch_address.eq(fetch.address),
+            fetch.next_word.eq(self.word),
+            self.fetch_target.eq(fetch.target),
+            fetch.target_word.eq(self.target_word),
+            fetch.load.eq(self.load),
+            decoder.word.eq(fetch.word),
             registers.predicate.eq(decoder.predicate),
-            ready.eq(self.run & ~halted & ~slow & ~failed),
+            ready.eq(self.run & ~halted & ~slow),
             true.eq(registers.true == decoder.sense),
-            *[getattr(registers, f"read{i}").eq(getattr(decoder, f"reg{i}")) for i in range(4)],
+            active.eq(ready & true & decoder.legal),
+            *[
+                getattr(registers, f"read{i}").eq(fetch.word[low : low + isa.PREDICATE_BITS])
+                for i, low in enumerate(REGISTER_FIELDS)
+            ],
         ]
-        values = [registers.value0, registers.value1, registers.value2, registers.value3]
+        values = [getattr(registers, f"value{i}") for i in range(len(REGISTER_FIELDS))]
+        parameters, too_wide = self._parameters(m, decoder, values, active)
+        held = self._holds(m, decoder, pending, active, values, parameters)
 
-        # Held: something that must happen first has not.
-        other_engine = (pending.outstanding != 0) & (engine != decoder.engine)
-        token = Signal()
-        m.d.comb += token.eq(self.tokens.bit_select(decoder.channel[:CHANNEL_BITS], 1))
-        active = Signal()
-        m.d.comb += active.eq(ready & true & decoder.legal)
-        wait_held, signal_held, engine_held = Signal(), Signal(), Signal()
-        too_wide = Signal()
+        # What happens behind an error does not count: it holds nothing back, which would take its time.
+        go, execute = Signal(), Signal()
         m.d.comb += [
-            wait_held.eq(active & decoder.is_wait & ~token),
-            signal_held.eq(active & decoder.is_signal & ~pending.room),
-            engine_held.eq(active & decoder.is_engine & ~too_wide & ~(self.issue.valid & self.issue.ready)),
-            self.issue.valid.eq(active & decoder.is_engine & ~too_wide & ~other_engine),
-            self.issue.engine.eq(decoder.engine),
-            self.issue.variant.eq(decoder.variant),
-            self.issue.parameters.eq(parameters),
-            self.issue.pc.eq(pc),
-            *[self.issue.values[i].eq(values[i]) for i in range(4)],
-            self.stall_channel.eq(wait_held),
-            self.stall_engine.eq(signal_held | engine_held),
+            go.eq(ready & ~held),
+            execute.eq(go & true),
+            self.issued.eq(go & ~self.error),
+            self.void.eq(self.issued & ~true),
         ]
+        count = self._register(values, "loop", "rs1")
+        some = Signal()
+        m.d.comb += [
+            some.eq(count > 0),
+            fetch.go.eq(go),
+            # While it is loaded, any word may be in the decoder.
+            fetch.jump.eq(self.run & true & (decoder.is_jump | (decoder.is_loop & ~some))),
+            fetch.push.eq(true & decoder.is_loop & some),
+            fetch.count.eq(count),
+        ]
+        with m.If(execute & decoder.is_halt):
+            m.d.sync += halted.eq(1)
+        zero = self._scalar(m, decoder, registers, values, execute, slow)
 
-        # Errors, and what issues.
-        overflow = decoder.is_loop & (values[0] > 0) & loops.full
-        right = Signal(signed(32))
-        m.d.comb += right.eq(Mux(decoder.use_imm, decoder.imm, values[1]))
-        zero = decoder.is_binary & (right == 0) & ((alu.select == DIVIDES[0]) | (alu.select == DIVIDES[1]))
         with m.If(ready & ~decoder.legal):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
-        with m.Elif(active & overflow):
+        with m.Elif(active & decoder.is_loop & some & fetch.full):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.LOOP_DEPTH)]
         with m.Elif(active & zero):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.DIVIDE_BY_ZERO)]
         with m.Elif(active & too_wide):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.OPERAND)]
-        held = wait_held | signal_held | engine_held
-        go, execute = Signal(), Signal()
-        m.d.comb += [
-            go.eq(ready & ~held & ~self.error),
-            execute.eq(go & true),
-            self.issued.eq(go),
-            self.void.eq(go & ~true),
-        ]
-        with m.If(self.error):
-            m.d.sync += failed.eq(1)
-
-        # Scalar execution.
-        m.d.comb += [
-            alu.select.eq(decoder.select),
-            alu.a.eq(values[0]),
-            alu.b.eq(right),
-            multiply.select.eq(decoder.select),
-            multiply.a.eq(values[0]),
-            multiply.b.eq(right),
-            multiply.start.eq(execute & decoder.is_slow),
-        ]
-        slow_target = Signal(5)
-        with m.If(multiply.start):
-            m.d.sync += [slow.eq(1), slow_target.eq(decoder.rd)]
-        result = Signal(32)
-        with m.If(decoder.is_li):
-            m.d.comb += result.eq(decoder.imm)
-        with m.Elif(decoder.is_lih):
-            m.d.comb += result.eq((values[0] << 15) | (decoder.imm & 0x7FFF))
-        with m.Elif(decoder.is_select):
-            m.d.comb += result.eq(Mux(values[0] != 0, values[1], values[2]))
-        with m.Else():
-            m.d.comb += result.eq(alu.result)
-        fast = (decoder.is_binary & ~decoder.is_slow) | decoder.is_li | decoder.is_lih | decoder.is_select
-        with m.If(multiply.done):
-            m.d.comb += [
-                registers.write.eq(1),
-                registers.target.eq(slow_target),
-                registers.data.eq(multiply.result),
-            ]
-            m.d.sync += slow.eq(0)
-        with m.Else():
-            m.d.comb += [
-                registers.write.eq(execute & fast),
-                registers.target.eq(decoder.rd),
-                registers.data.eq(result),
-            ]
-        self._parameters(m, decoder, values, parameters, too_wide, execute)
-        self._flow(m, decoder, values[0], loops, pc, halted, go, execute)
 
         # Channels and engines.
         m.d.comb += [
             pending.issue.eq(execute & decoder.is_engine),
             pending.complete.eq(self.complete),
-            pending.signal.eq(execute & decoder.is_signal),
+            pending.signal.eq(execute & decoder.is_signal & decoder.legal),
             pending.channel.eq(decoder.channel),
-            pending.pc.eq(pc),
-            self.take.eq(execute & decoder.is_wait),
+            pending.pc.eq(fetch.pc),
+            self.take.eq(execute & decoder.is_wait & decoder.legal),
             self.take_channel.eq(decoder.channel),
             self.fire.eq(pending.fire & self.run),
             self.fire_channel.eq(pending.fire_channel),
             self.fire_pc.eq(pending.fire_pc),
             self.finished.eq(halted & (pending.outstanding == 0) & pending.empty),
         ]
-        with m.If(pending.issue):
-            m.d.sync += engine.eq(decoder.engine)
         return m
 
-    def _parameters(
+    @staticmethod
+    def _register(values: list[Signal], instruction: str, field: str) -> Signal:
+        """What the register holds that a field of an instruction names."""
+        return values[REGISTER_FIELDS.index(isa.layout(instruction)[field].low)]
+
+    def _holds(
         self,
         m: Module,
         decoder: Decoder,
+        pending: PendingSignals,
+        active: Signal,
         values: list[Signal],
         parameters: Signal,
-        too_wide: Signal,
-        execute: Signal,
-    ) -> None:
-        """Parameter registers, and the check that operands and parameters fit their fields."""
-        new = Signal(32)
-        m.d.comb += new.eq(Mux(decoder.is_parami, decoder.imm, values[0]))
-        with m.If(decoder.is_param | decoder.is_parami), m.Switch(decoder.parameter):
-            for p in isa.PARAMETERS.values():
-                with m.Case(p.index):
-                    if p.bits < 32:
-                        m.d.comb += too_wide.eq(new[p.bits :].any())
-                    with m.If(execute):
-                        m.d.sync += parameters[p.name].eq(new)
-        with m.If(decoder.is_engine), m.Switch(decoder.engine):
-            for i, name in enumerate(ENGINES):
-                operands = next(s.operands for s in isa.INSTRUCTIONS.values() if s.engine == name)
-                wide = [
-                    value[o.bits :].any() for value, o in zip(values, operands, strict=True) if o.bits < 32
-                ]
-                with m.Case(i):
-                    for excess in wide:
-                        with m.If(excess):
-                            m.d.comb += too_wide.eq(1)
+    ) -> Value:
+        """The issue port, and whether something that must happen first has not."""
+        engine = Signal(range(len(ENGINES)))  # that of the operations that are not complete
+        token, other_engine = Signal(), Signal()
+        m.d.comb += [
+            token.eq(self.tokens.bit_select(decoder.channel[:CHANNEL_BITS], 1)),
+            other_engine.eq((pending.outstanding != 0) & (engine != decoder.engine)),
+            self.issue.valid.eq(active & decoder.is_engine & ~other_engine),
+            self.issue.engine.eq(decoder.engine),
+            self.issue.variant.eq(decoder.variant),
+            self.issue.parameters.eq(parameters),
+            self.issue.pc.eq(self.pc),
+            *[self.issue.values[i].eq(value) for i, value in enumerate(values)],
+        ]
+        wait_held, signal_held, engine_held = Signal(), Signal(), Signal()
+        m.d.comb += [
+            wait_held.eq(active & decoder.is_wait & ~token),
+            signal_held.eq(active & decoder.is_signal & ~pending.room),
+            engine_held.eq(active & decoder.is_engine & ~(self.issue.valid & self.issue.ready)),
+            self.stall_channel.eq(wait_held),
+            self.stall_engine.eq(signal_held | engine_held),
+        ]
+        with m.If(pending.issue):
+            m.d.sync += engine.eq(decoder.engine)
+        return wait_held | signal_held | engine_held
 
-    def _flow(
+    def _scalar(
         self,
         m: Module,
         decoder: Decoder,
-        count: Signal,
-        loops: LoopStack,
-        pc: Signal,
-        halted: Signal,
-        go: Signal,
+        registers: RegisterFile,
+        values: list[Signal],
         execute: Signal,
-    ) -> None:
-        """The next pc, and its fetch in the cycle before it executes."""
-        # After the last word of the memory comes the first.
-        following, target = Signal(log2(self._config.imem_words)), Signal(PC_BITS)
-        enters, jumps = Signal(), Signal()
+        slow: Signal,
+    ) -> Value:
+        """Results of scalar instructions; returns whether one divides by zero."""
+        m.submodules.alu = alu = Alu()
+        m.submodules.multiply = multiply = MultiplyDivide()
+        left, other = self._register(values, "add", "rs1"), self._register(values, "select", "rs3")
+        shifted = self._register(values, "lih", "rd")
+        right, chosen, fast = Signal(signed(32)), Signal(), Signal()
         m.d.comb += [
-            enters.eq(execute & decoder.is_loop & (count > 0)),
-            jumps.eq(execute & (decoder.is_jump | (decoder.is_loop & (count <= 0)))),
-            target.eq(pc + 1 + Mux(decoder.is_jump, decoder.imm, decoder.length)),
-            loops.pc.eq(pc),
-            loops.retire.eq(go & ~jumps),
-            loops.push.eq(enters),
-            loops.end.eq(pc + decoder.length),
-            loops.count.eq(count),
+            right.eq(Mux(decoder.use_imm, decoder.imm, self._register(values, "add", "rs2"))),
+            chosen.eq(left != 0),
+            # The instruction behind a slow one is in the decoder meanwhile; its result must be 0.
+            fast.eq(~slow),
+            alu.enable.eq(decoder.is_binary & fast),
+            alu.move.eq(decoder.is_li | decoder.is_lih | decoder.is_select),
+            alu.move_low.eq((decoder.is_li | decoder.is_lih | (decoder.is_select & chosen)) & fast),
+            alu.move_high.eq((decoder.is_li | (decoder.is_select & chosen)) & fast),
+            alu.select.eq(decoder.select),
+            alu.a.eq(left),
+            alu.b.eq(right),
+            multiply.select.eq(decoder.select),
+            multiply.a.eq(left),
+            multiply.b.eq(right),
+            multiply.start.eq(execute & decoder.is_slow),
         ]
-        with m.If(~go):
-            m.d.comb += following.eq(pc)
-        with m.Elif(jumps):
-            m.d.comb += following.eq(target)
-        with m.Elif(loops.back):
-            m.d.comb += following.eq(loops.start)
-        with m.Else():
-            m.d.comb += following.eq(pc + 1)
-        # Before a run, the first instruction: whatever the previous run left in `pc` is being reset.
-        m.d.comb += self.fetch.eq(Mux(self.run, following, 0))
-        m.d.sync += pc.eq(following)
-        with m.If(execute & decoder.is_halt):
-            m.d.sync += halted.eq(1)
+        slow_target = Signal(5)
+        with m.If(multiply.start):
+            m.d.sync += [slow.eq(1), slow_target.eq(decoder.rd)]
+        with m.Elif(multiply.done):
+            m.d.sync += slow.eq(0)
+        keeps = (decoder.is_select & ~chosen & fast).replicate(32)
+        higher = Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]) & (decoder.is_lih & fast).replicate(32)
+        m.d.comb += [
+            registers.clear.eq(self.clear),
+            registers.write.eq(
+                multiply.done
+                | (execute & decoder.is_binary & ~decoder.is_slow)
+                | (execute & (decoder.is_li | decoder.is_lih | decoder.is_select))
+            ),
+            registers.target.eq(Mux(self.clear, self.clear_register, Mux(slow, slow_target, decoder.rd))),
+            # Each is 0 where it is not the result.
+            registers.data.eq(alu.result | (other & keeps) | higher | multiply.result),
+        ]
+        return decoder.is_divide & (right == 0)
+
+    def _parameters(
+        self, m: Module, decoder: Decoder, values: list[Signal], active: Signal
+    ) -> tuple[Signal, Signal]:
+        """Parameter registers, and whether an operand or parameter does not fit its field."""
+        parameters, new = Signal(ParameterValues), Signal(32)
+        write = Signal()
+        m.d.comb += [
+            new.eq(Mux(decoder.is_parami, decoder.parami_value, self._register(values, "param", "rs1"))),
+            write.eq(active & (decoder.is_param | decoder.is_parami)),
+        ]
+        for p in isa.PARAMETERS.values():
+            with m.If(write & (decoder.parameter == p.index)):
+                m.d.sync += parameters[p.name].eq(new)
+        too_wide = Signal()
+        wide = [(decoder.is_param | decoder.is_parami) & self._exceeds_parameter(m, decoder.parameter, new)]
+        specs = {name: isa.of_engine(name)[0].operands for name in ENGINES}
+        for i, value in enumerate(values):
+            for bits in sorted({operands[i].bits for operands in specs.values()} - {32}):
+                engines = [e for e, name in enumerate(ENGINES) if specs[name][i].bits == bits]
+                excess = Signal(name=f"excess{i}_{bits}")
+                m.d.comb += excess.eq(value[bits:].any())
+                wide.append(decoder.is_engine & Cat(decoder.engine == e for e in engines).any() & excess)
+        m.d.comb += too_wide.eq(Cat(*wide).any())
+        return parameters, too_wide
+
+    @staticmethod
+    def _exceeds_parameter(m: Module, parameter: Value, new: Value) -> Value:
+        """Whether a value is wider than the parameter."""
+        wide = []
+        for bits in sorted({p.bits for p in isa.PARAMETERS.values()} - {32}):
+            numbers = [p.index for p in isa.PARAMETERS.values() if p.bits == bits]
+            excess = Signal(name=f"excess_parameter_{bits}")
+            m.d.comb += excess.eq(new[bits:].any())
+            wide.append(excess & Cat(parameter == n for n in numbers).any())
+        return Cat(*wide).any()

@@ -18,21 +18,26 @@ class PendingSignals(Component):
     whichever is later, and at most one per cycle.
     """
 
-    issue: In(1)  # an engine operation issues
-    complete: In(1)
-    signal: In(1)  # a signal instruction issues
-    channel: In(CHANNEL_BITS)
-    pc: In(PC_BITS)
-    room: Out(1)
-    outstanding: Out(COUNT_BITS)
-    fire: Out(1)
-    fire_channel: Out(CHANNEL_BITS)
-    fire_pc: Out(PC_BITS)
-    empty: Out(1)
+    def __init__(self, pc_bits: int = PC_BITS):
+        super().__init__(
+            {
+                "issue": In(1),  # an engine operation issues
+                "complete": In(1),
+                "signal": In(1),  # a signal instruction issues
+                "channel": In(CHANNEL_BITS),
+                "pc": In(pc_bits),
+                "room": Out(1),
+                "outstanding": Out(COUNT_BITS),
+                "fire": Out(1),
+                "fire_channel": Out(CHANNEL_BITS),
+                "fire_pc": Out(pc_bits),
+                "empty": Out(1),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": PC_BITS})
+        entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": len(self.pc)})
         m.submodules.queue = queue = fifo.SyncFIFO(width=entry.size, depth=isa.TIMING.pending_signals)
         issued, completed, now = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
         head, new = Signal(entry), Signal(entry)

@@ -32,7 +32,8 @@ def drive(body: Callable[[Any, Host, Access], Awaitable[None]], config: MachineC
             ctx.set(payload.data, value or 0)
             await ctx.tick()
             ctx.set(host.request.valid, 0)
-            assert ctx.get(host.response.valid)
+            while not ctx.get(host.response.valid):
+                await ctx.tick()
             answer = int(ctx.get(host.response.payload))
             await ctx.tick()
             return answer
@@ -104,7 +105,9 @@ def test_a_run_is_cleared_only_when_memory_owes_no_answer() -> None:
         await program(access, 0, PROGRAM, crc(PROGRAM))
         ctx.set(host.quiet, 0)
         await access("CONTROL", 1 << csr.START)
-        await ctx.tick().repeat(30)  # the watchdog ends the run, and then the wait for memory
+        await ctx.tick().repeat(
+            host.clear_cycles + 30
+        )  # the watchdog ends the run, and then the wait for memory
         await access("CONTROL", 1 << csr.CLEAR)
         assert await access("STATUS") == 1 << csr.DONE | 1 << csr.ERROR | 1 << csr.PROGRAM_OK
         ctx.set(host.quiet, 1)

@@ -50,6 +50,7 @@ def test_one_cycle_operations() -> None:
             if name in ("mul", "div", "rem"):
                 continue
             for a, b in pairs(60):
+                ctx.set(unit.enable, 1)
                 ctx.set(unit.select, NAMES.index(name))
                 ctx.set(unit.a, a)
                 ctx.set(unit.b, b)
