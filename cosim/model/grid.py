@@ -28,6 +28,8 @@ from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, Cause
 from sw.functional import Memories
 
+#: Cycles that the checks of arrays take at least, where none is wrong.
+LEAST_CHECKS = 2
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 
@@ -138,7 +140,7 @@ class Grid:
             return words, cycles + wrong, None, Cause.OPERAND
         work = execute(self.config, configuration, code, self._state, self._spaces, iterations)
         cause = Cause.GRID_RANGE if work.failed else Cause.NONE
-        return words, cycles + len(configuration.arrays), work, cause
+        return words, cycles + max(LEAST_CHECKS, len(configuration.arrays)), work, cause
 
     # Cycles
 
@@ -167,7 +169,9 @@ class Grid:
             return False
         self.due = NEVER
         if launch.cause is not Cause.NONE:
-            self.fault = engine_fault(progress.cycle, self.number, launch.cause, launch.warp, launch.pc)
+            # Wrong indices are told of in the cycle after.
+            cycle = progress.cycle + (launch.cause is Cause.GRID_RANGE)
+            self.fault = engine_fault(cycle, self.number, launch.cause, launch.warp, launch.pc)
             return True
         self.completions[self._ended] = progress.cycle
         self.busy += progress.cycle - progress.start

@@ -7,7 +7,7 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
-from hw.fabric.bitstream import ELEMENTS, OUT
+from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
 from hw.fabric.layout import ARRAYS
 from hw.grid.units import WIDTH
 
@@ -30,18 +30,22 @@ def address_bits(config: MachineConfig) -> int:
     return (max(space_bytes(config)) - 1).bit_length()
 
 
+def length_bits(config: MachineConfig) -> int:
+    """Bits of the length of an array that lies in a space."""
+    return max(space_bytes(config)).bit_length()
+
+
 def access_layout(config: MachineConfig) -> data.StructLayout:
-    """An access of a step: a load, or a store of `data`, of the element at a byte address of a space."""
-    return data.StructLayout(
-        {
-            "valid": 1,
-            "store": 1,
-            "space": 2,
-            "element": 2,
-            "address": address_bits(config),
-            "data": WIDTH,
-        }
-    )
+    """An access: a load, or a store of `data`, of the element at a byte address of one of the three spaces.
+
+    `whole`: the element is a word; `signed`: it is a byte with a sign.
+    """
+    members = {
+        **dict.fromkeys(("valid", "store", "acc", "scratch", "out", "whole", "signed"), 1),
+        "address": address_bits(config),
+        "data": WIDTH,
+    }
+    return data.StructLayout(members)
 
 
 #: A change of an array: which parts of it take `data` (`kind`: space and element).
@@ -49,18 +53,20 @@ ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARR
 
 
 class ArrayTable(Component):
-    """The arrays of a configuration.
+    """The arrays of a configuration, the lowest bits of bases and lengths.
 
     **Timing.** What is written in cycle t is read from t + 1 on; reading is combinational.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base_bits: int = BASE_BITS, length_bits: int = WIDTH) -> None:
         super().__init__(
             {
                 "write": In(ArrayWrite),
                 "number": In(ARRAY_BITS),
-                "place": Out(ArrayPlace),
-                "length": Out(WIDTH),
+                "base": Out(base_bits),
+                "space": Out(2),
+                "element": Out(2),
+                "length": Out(length_bits),
             }
         )
 
@@ -69,7 +75,7 @@ class ArrayTable(Component):
         word = ArrayPlace(self.write.data[: ArrayPlace.size])
         kind = Signal(4)
         for name, enable, value, target in (
-            ("base", self.write.base, word.base, self.place.base),
+            ("base", self.write.base, word.base, self.base),
             ("kind", self.write.kind, self.write.data[BASE_BITS : ArrayPlace.size], kind),
             ("length", self.write.length, self.write.data, self.length),
         ):
@@ -83,27 +89,30 @@ class ArrayTable(Component):
                 read.addr.eq(self.number),
                 target.eq(read.data),
             ]
-        m.d.comb += [self.place.space.eq(kind[:2]), self.place.element.eq(kind[2:])]
+        m.d.comb += [self.space.eq(kind[:2]), self.element.eq(kind[2:])]
         return m
 
 
 class MemoryPort(Component):
-    """Makes the access of a step from index, value and array; keeps what loads bring.
+    """Makes the access of a step from index, value and array; keeps it while it waits, and what loads bring.
 
-    `happens` says that the step has an access, `arrays` how many arrays there are; `outside` that the access
-    must not happen. `arrived` is the value of a load that was served in the cycle before (`fresh`).
+    `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
+    an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
+    step may end meanwhile. `arrived` is the value of a load that was served in the cycle before, else 0;
+    `fresh` says that there is one.
 
-    **Timing.** `access` and `outside` are combinational. The value of a load of a step that ends in cycle t
-    is `y2` from t + 1 on until the next step has ended, whenever in its step it was served.
+    **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
+    load of a step is `y2` when the next step ends, and until then.
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
         super().__init__(
             {
-                "happens": In(1),
+                "load": In(1),
                 "store": In(1),
                 "array": In(ARRAY_BITS),
+                "happens": In(1),
                 "index": In(WIDTH),
                 "value": In(WIDTH),
                 "write": In(ArrayWrite),
@@ -111,6 +120,8 @@ class MemoryPort(Component):
                 "advance": In(1),
                 "access": Out(access_layout(config)),
                 "outside": Out(1),
+                "open": In(1),
+                "waiting": Out(1),
                 "fresh": In(1),
                 "arrived": In(WIDTH),
                 "y2": Out(WIDTH),
@@ -119,36 +130,51 @@ class MemoryPort(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.table = table = ArrayTable()
-        place = table.place
-        offset = Mux(place.element == INT32, self.index << 2, self.index)
-        known = self.array < self.arrays
-        m.d.comb += [
-            table.write.eq(self.write),
-            table.number.eq(self.array),
-            self.outside.eq(
-                self.happens & (~known | (self.index >= table.length) | (self.store & (place.space != OUT)))
-            ),
-            self.access.valid.eq(self.happens),
-            self.access.store.eq(self.store),
-            self.access.space.eq(place.space),
-            self.access.element.eq(place.element),
-            self.access.address.eq(place.base + offset),
-            self.access.data.eq(self.value),
-        ]
-        # A load that is served before its step ends arrives while `y2` is still that of the step before.
-        first, loads = Signal(), Signal()
-        current, following = Signal(WIDTH), Signal(WIDTH)
-        m.d.sync += first.eq(self.advance)
-        early = self.fresh & ~first
-        with m.If(early):
-            m.d.sync += following.eq(self.arrived)
+        layout, access, waits = access_layout(self._config), self.access, self.waiting
+        following, forbidden, length = self._array(m)
+        kept, present = Signal(layout), Signal(layout)
+        m.d.sync += waits.eq(self.open)
         with m.If(self.advance):
-            m.d.sync += [
-                loads.eq(self.happens & ~self.store),
-                current.eq(Mux(early, self.arrived, following)),
-            ]
-        with m.Elif(self.fresh & first):
-            m.d.sync += current.eq(self.arrived)
-        m.d.comb += self.y2.eq(Mux(loads, Mux(self.fresh & first, self.arrived, current), 0))
+            m.d.sync += kept.eq(access)
+        m.d.comb += present.eq(Mux(waits, kept, following))
+        # While an access waits, its address goes through the adder alone.
+        offset = Mux(following.whole, self.index << 2, self.index)[: len(access.address)]
+        high = self.index[len(length) :]
+        m.d.comb += [
+            self.outside.eq(self.happens & (forbidden | high.any() | (self.index[: len(length)] >= length))),
+            access.eq(present),
+            access.valid.eq(self.happens | waits),
+            access.address.eq(present.address + Mux(waits, 0, offset)),
+            access.data.eq(Mux(waits, kept.data, self.value)),
+        ]
+        # A value that came before the next step can end stays for it.
+        stayed = Signal(WIDTH)
+        with m.If(self.advance):
+            m.d.sync += stayed.eq(0)
+        with m.Elif(self.fresh):
+            m.d.sync += stayed.eq(self.arrived)
+        m.d.comb += self.y2.eq(self.arrived | stayed)
         return m
+
+    def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:
+        """Of the next step: its access to element 0, whether it is a store to what is read only, the length.
+
+        An array that the configuration does not have has length 0.
+        """
+        following = Signal(access_layout(self._config))
+        m.submodules.table = table = ArrayTable(address_bits(self._config), length_bits(self._config))
+        forbidden, length = Signal(), Signal(length_bits(self._config))
+        m.d.comb += [table.write.eq(self.write), table.number.eq(self.array)]
+        with m.If(self.load):
+            m.d.sync += [
+                following.store.eq(self.store),
+                following.acc.eq(table.space == ACC),
+                following.scratch.eq(table.space == SCRATCH),
+                following.out.eq(table.space == OUT),
+                following.whole.eq(table.element == INT32),
+                following.signed.eq(table.element == INT8),
+                following.address.eq(table.base),
+                forbidden.eq(self.store & (table.space != OUT)),
+                length.eq(Mux(self.array < self.arrays, table.length, 0)),
+            ]
+        return following, forbidden, length

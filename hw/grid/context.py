@@ -7,7 +7,7 @@ from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.fabric import Fabric, Layout, layout
-from hw.grid.units import WIDTH
+from hw.grid.units import BLOCK_RAM, WIDTH
 
 
 def context_bits(fabric: Fabric) -> int:
@@ -16,7 +16,7 @@ def context_bits(fabric: Fabric) -> int:
 
 
 class ContextMemory(Component):
-    """The entries of a PE, one per context, in a memory of their own for every word.
+    """The entries of a PE, one per context, in a block RAM of their own for every word.
 
     `write` selects the word that becomes `data` in context `at`. `fields`, `const` and `init` are those of
     the context read last.
@@ -48,7 +48,7 @@ class ContextMemory(Component):
         out: list[Value] = []
         for i in range(self.layout.words):
             used = min(WIDTH, self.layout.bits - WIDTH * i) if i < whole else WIDTH
-            word = memory.Memory(shape=used, depth=self._depth, init=[])
+            word = memory.Memory(shape=used, depth=self._depth, init=[], attrs=BLOCK_RAM)
             m.submodules[f"word{i}"] = word
             write, read = word.write_port(), word.read_port()
             m.d.comb += [

@@ -7,14 +7,15 @@ from amaranth.lib import data, enum, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
+from hw.bits import log2
 from hw.config import MachineConfig
 from hw.fabric import Fabric
 from hw.fabric.layout import ARRAYS, FIRST, PATCHES
 from hw.grid.access import INT32, UINT8, ArrayTable, ArrayWrite, space_bytes
+from hw.grid.ahead import moment_layout
 from hw.grid.context import context_bits
 from hw.grid.loader import BASE, CONST, INIT, LENGTH, Loader, Patch, pe_bits, placed_layout
-from hw.grid.pe import moment_layout
-from hw.grid.units import WIDTH
+from hw.grid.units import BLOCK_RAM, WIDTH
 from hw.interfaces import EngineControl, operation
 from hw.memory.buffer import WordRead
 
@@ -30,6 +31,10 @@ class State(enum.Enum):
     DONE = 5
 
 
+#: Cycles that the checks of arrays take at least.
+LEAST_CHECKS = 2
+
+
 def patch_layout(fabric: Fabric) -> data.StructLayout:
     """A patch of an entry that is done in this cycle."""
     return data.StructLayout(
@@ -40,9 +45,10 @@ def patch_layout(fabric: Fabric) -> data.StructLayout:
 class Control(Component):
     """Runs `cgra` operations.
 
-    `placed`, `patch` and `array_write` configure the PEs, `clear` goes before a new configuration. `settled`
-    says that the accesses of the step are done, `outside` that one of them must not be; `advance` ends the
-    step.
+    `placed`, `patch` and `array_write` configure the PEs, `clear` goes before a new configuration. `advance`
+    ends a step, when no access of an earlier one is `waiting`; `outside` says that one of the step must not
+    be, `stopped` that nothing more may happen. `load` takes what the next step needs, `read` asks for the
+    context of the step after that; `moment` is that of the next step.
 
     **Timing.** docs/cgra.md, "The `cgra` operation".
     """
@@ -59,11 +65,12 @@ class Control(Component):
                 "arrays": Out(range(ARRAYS + 1)),
                 "clear": Out(1),
                 "read": Out(1),
+                "load": Out(1),
                 "context": Out(context_bits(fabric)),
                 "moment": Out(moment_layout(fabric)),
-                "running": Out(1),
                 "advance": Out(1),
-                "settled": In(1),
+                "stopped": Out(1),
+                "waiting": In(1),
                 "outside": In(1),
             }
         )
@@ -76,7 +83,7 @@ class Control(Component):
         settings = loader.settings
         d = Signal(operation("cgra"))
         state = Signal(State)
-        loaded = Signal()
+        loaded, running, failed = Signal(), Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
         idle = state == State.IDLE
         m.d.comb += [
@@ -93,7 +100,6 @@ class Control(Component):
             self.placed.eq(loader.placed),
             self.clear.eq(loader.begin),
             self.arrays.eq(settings.arrays),
-            self.running.eq(state == State.RUN),
             # The cycle f of the contract.
             configured.eq((take & keep & loaded) | (loader.verdict & ~loader.bad)),
         ]
@@ -104,12 +110,13 @@ class Control(Component):
         with m.Elif(loader.verdict & ~loader.bad):
             m.d.sync += loaded.eq(1)
 
-        iterations = Mux(idle, op.iterations, d.iterations)
-        last_patch = self._patches(m, loader, idle, d, configured)
+        last_patch = self._patches(m, loader, d, state == State.PATCH)
         last_array, misplaced = self._arrays(m, settings, state == State.CHECK)
-        last_step = self._steps(m, settings, iterations)
+        starting = (state == State.CHECK) & last_array
+        last_step, none = self._steps(m, settings, running, starting, take)
+        ended = Signal()
+        m.d.comb += ended.eq((state == State.DONE) & ~self.waiting)
 
-        begin = Signal()  # the next cycle may be that of the first step
         with m.Switch(state):
             with m.Case(State.IDLE, State.LOAD):
                 with m.If(loader.begin):
@@ -117,59 +124,49 @@ class Control(Component):
                 with m.If(loader.error | (loader.verdict & loader.bad)):
                     m.d.sync += state.eq(State.IDLE)
                 with m.If(configured):
-                    with m.If(settings.patches != 0):
-                        m.d.sync += state.eq(State.PATCH)
-                    with m.Elif(settings.arrays != 0):
-                        m.d.sync += state.eq(State.CHECK)
-                    with m.Else():
-                        m.d.comb += begin.eq(1)
+                    m.d.sync += state.eq(Mux(settings.patches != 0, State.PATCH, State.CHECK))
             with m.Case(State.PATCH), m.If(last_patch):
-                with m.If(settings.arrays != 0):
-                    m.d.sync += state.eq(State.CHECK)
-                with m.Else():
-                    m.d.comb += begin.eq(1)
+                m.d.sync += state.eq(State.CHECK)
             with m.Case(State.CHECK):
                 with m.If(misplaced):
                     m.d.sync += state.eq(State.IDLE)
                 with m.Elif(last_array):
-                    m.d.comb += begin.eq(1)
-            with m.Case(State.RUN):
-                with m.If(self.outside):
-                    m.d.sync += state.eq(State.IDLE)
-                with m.Elif(self.advance & last_step):
-                    m.d.sync += state.eq(State.DONE)
-            with m.Case(State.DONE):
+                    m.d.sync += [state.eq(Mux(none, State.DONE, State.RUN)), running.eq(~none)]
+            with m.Case(State.RUN), m.If(self.advance & last_step):
+                m.d.sync += [state.eq(State.DONE), running.eq(0)]
+            with m.Case(State.DONE), m.If(ended):
                 m.d.sync += state.eq(State.IDLE)
-        with m.If(begin):
-            m.d.sync += state.eq(Mux(iterations == 0, State.DONE, State.RUN))
+        with m.If(failed):
+            m.d.sync += [state.eq(State.IDLE), running.eq(0)]
+        m.d.sync += failed.eq(self.outside)
         m.d.comb += [
-            self.read.eq(begin | self.advance),
-            self.advance.eq(self.running & self.settled & ~self.outside & ~control.stop),
+            self.stopped.eq(failed | control.stop),
+            self.advance.eq(running & ~self.waiting & ~self.stopped),
+            self.load.eq(self.advance | ~running),
+            self.read.eq(self.load),
         ]
-        self._report(m, state, d, take & keep & ~loaded, loader, misplaced)
+        self._report(m, state, d, take & keep & ~loaded, loader, misplaced, failed, ended)
         return m
 
-    def _patches(self, m: Module, loader: Loader, idle: Value, d: Value, configured: Value) -> Value:
-        """Patches, the first in the cycle before its time, so that the last is done when contexts are read.
-
-        Whether the patch of this cycle is the last.
-        """
-        op, placed, settings = self.control.operation.payload, loader.placed, loader.settings
-        m.submodules.patches = patches = memory.Memory(shape=WIDTH, depth=PATCHES, init=[])
-        write, read = patches.write_port(), patches.read_port(domain="comb")
-        at, patching = Signal(range(PATCHES + 1)), Signal()
+    def _patches(self, m: Module, loader: Loader, d: Value, patching: Value) -> Value:
+        """Patches, one after the other; whether the patch of this cycle is the last."""
+        placed, settings = loader.placed, loader.settings
+        m.submodules.patches = patches = memory.Memory(shape=WIDTH, depth=PATCHES, init=[], attrs=BLOCK_RAM)
+        write, read = patches.write_port(), patches.read_port()
+        at, following, last = Signal(range(PATCHES)), Signal(range(PATCHES)), Signal()
         patch = Signal(Patch)
-        names = ["live0", "live1", *(f"cgra_{i}" for i in range(12))]
-        scalars = Array([*(Mux(idle, op[name], d[name]) for name in names), 0, 0])
+        scalars = Array([d["live0"], d["live1"], *(d[f"cgra_{i}"] for i in range(12)), 0, 0])
         scalar, what = Signal(WIDTH), Signal(4)
+        m.d.sync += at.eq(following)
         m.d.comb += [
+            last.eq(at == (settings.patches - 1)[: len(at)]),
+            following.eq(Mux(patching & ~last, at + 1, 0)),
             write.en.eq(placed.patch),
             write.addr.eq(placed.item),
             write.data.eq(placed.data),
-            read.addr.eq(at),
+            read.addr.eq(following),
             patch.eq(read.data),
             scalar.eq(scalars[patch.scalar]),
-            patching.eq((configured | (at != 0)) & (at != settings.patches)),
             what.eq(Mux(patching, 1 << patch.what[:2], 0)),
             self.patch.const.eq(what[CONST]),
             self.patch.init.eq(what[INIT]),
@@ -182,95 +179,104 @@ class Control(Component):
             self.array_write.number.eq(Mux(placed.array, placed.item >> 1, patch.at)),
             self.array_write.data.eq(Mux(placed.array, placed.data, scalar)),
         ]
-        with m.If(patching):
-            m.d.sync += at.eq(at + 1)
-        last = Signal()
-        m.d.comb += last.eq((at != 0) & (at == settings.patches))
-        with m.If(last):
-            m.d.sync += at.eq(0)
         return last
 
     def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value]:
-        """One array per cycle: whether it is the last, and whether it lies where it cannot."""
+        """One array per cycle: whether it is the last, and whether it lies where it cannot.
+
+        There are at least two cycles, in which contexts are read that patches may have changed.
+        """
         m.submodules.arrays = table = ArrayTable()
-        number = Signal(range(ARRAYS))
+        number, final = Signal(range(ARRAYS)), Signal(range(ARRAYS))
         last, misplaced = Signal(), Signal()
-        place, length = table.place, table.length
-        whole = place.element == INT32
+        base, length = table.base, table.length
+        whole = table.element == INT32
         end = Signal(WIDTH + 3)
         inside = Signal()
+        m.d.sync += final.eq(Mux(settings.arrays < LEAST_CHECKS, LEAST_CHECKS - 1, settings.arrays - 1))
         m.d.comb += [
             table.write.eq(self.array_write),
             table.number.eq(number),
-            last.eq(number == settings.arrays - 1),
-            end.eq(place.base + Mux(whole, length << 2, length)),
+            last.eq(number == final),
+            end.eq(base + Mux(whole, length << 2, length)),
         ]
-        with m.Switch(place.space):
+        with m.Switch(table.space):
             for space, size in enumerate(space_bytes(self._config)):
+                bit = log2(size)
                 with m.Case(space):
-                    m.d.comb += inside.eq(end <= size)
-        m.d.comb += misplaced.eq(
-            checking & (~inside | (place.element > UINT8) | (whole & (place.base[:2] != 0)))
-        )
+                    m.d.comb += inside.eq(~end[bit + 1 :].any() & ~(end[bit] & end[:bit].any()))
+        wrong = ~inside | (table.element > UINT8) | (whole & (base[:2] != 0))
+        m.d.comb += misplaced.eq(checking & (number < settings.arrays) & wrong)
         with m.If(checking):
             m.d.sync += number.eq(Mux(last, 0, number + 1))
         return last, misplaced
 
-    def _steps(self, m: Module, settings: Value, iterations: Value) -> Value:
-        """Context and iteration of the next step; whether this one is the last."""
+    def _steps(
+        self, m: Module, settings: Value, running: Value, starting: Value, take: Value
+    ) -> tuple[Signal, Signal]:
+        """Context and moment of the next step; whether this one is the last, and whether there is none.
+
+        As long as no step executes, the next one is the first.
+        """
         fabric, moment = self._fabric, self.moment
-        context, left = Signal(context_bits(fabric)), Signal(WIDTH)
-        # Whether the last iteration has begun, and how many steps come after this one then.
-        ending, rest = Signal(), Signal(len(settings.depth))
+        iterations = self.control.operation.payload.iterations
+        context, left, none = Signal(context_bits(fabric)), Signal(WIDTH), Signal()
+        final, last, rest = Signal(len(context)), Signal(), Signal(len(settings.depth))
         most = {"ahead": fabric.stages + FIRST, "beyond": fabric.stages - 1}
-        wraps = context == settings.ii - 1
-        with m.If(self.advance):
-            m.d.sync += context.eq(self.context)
+        wraps, ending, proceed = Signal(), Signal(), Signal()
+        m.d.sync += final.eq(settings.ii - 1)
+        m.d.comb += [
+            wraps.eq(context == final),
+            proceed.eq(self.advance | starting),
+            # The last iteration has begun.
+            ending.eq(moment.over | (left == 1)),
+            self.context.eq(Mux((running | starting) & ~wraps, context + 1, 0)),
+        ]
+        with m.If(proceed):
+            m.d.sync += [context.eq(self.context), last.eq(ending & (rest == 0))]
             with m.If(ending):
                 m.d.sync += rest.eq(rest - 1)
             with m.If(wraps):
                 with m.If(moment.ahead != most["ahead"]):
                     m.d.sync += moment.ahead.eq(moment.ahead + 1)
                 with m.If(~moment.over):
-                    m.d.sync += [left.eq(left - 1), moment.over.eq(left == 1)]
+                    m.d.sync += [left.eq(left - 1), moment.over.eq(ending)]
                 with m.Elif(moment.beyond != most["beyond"]):
                     m.d.sync += moment.beyond.eq(moment.beyond + 1)
-                with m.If(left == 2):
-                    m.d.sync += ending.eq(1)
-        with m.If(~self.running):
-            m.d.sync += [
-                context.eq(0),
-                left.eq(iterations),
-                ending.eq(iterations == 1),
-                rest.eq(settings.depth - 1),
-                moment.eq(0),
-            ]
-        m.d.comb += self.context.eq(Mux(self.running & ~wraps, context + 1, 0))
-        last = Signal()
-        m.d.comb += last.eq(ending & (rest == 0))
-        return last
+        with m.Elif(~running):
+            m.d.sync += [context.eq(0), rest.eq(settings.depth - 1), moment.eq(0)]
+        with m.If(take):
+            m.d.sync += [left.eq(iterations), none.eq(iterations == 0)]
+        return last, none
 
     def _report(
-        self, m: Module, state: Value, d: Value, missing: Value, loader: Loader, misplaced: Value
+        self,
+        m: Module,
+        state: Value,
+        d: Value,
+        missing: Value,
+        loader: Loader,
+        misplaced: Value,
+        failed: Value,
+        ended: Value,
     ) -> None:
         """Completion, errors, counters."""
         control, report = self.control, self.control.error_report
         op = control.operation.payload
         refused = loader.error | (loader.verdict & loader.bad)
-        outside = self.running & self.outside
         m.d.comb += [
-            control.complete.eq(state == State.DONE),
+            control.complete.eq(ended & ~failed),
             control.complete_warp.eq(d.warp),
             control.quiet.eq(1),
             control.busy.eq(state != State.IDLE),
             control.progress.eq(state != State.IDLE),
-            control.stall_bank.eq(self.running & ~self.advance),
-            control.error.eq((missing | refused | misplaced | outside) & ~control.stop),
+            control.stall_bank.eq(self.waiting),
+            control.error.eq((missing | refused | misplaced | failed) & ~control.stop),
             report.warp.eq(Mux(missing, op.warp, d.warp)),
             report.pc.eq(Mux(missing, op.pc, d.pc)),
             report.cause.eq(
                 Mux(
-                    outside,
+                    failed,
                     isa.Cause.GRID_RANGE,
                     Mux(misplaced, isa.Cause.OPERAND, isa.Cause.BITSTREAM),
                 )

@@ -44,7 +44,7 @@ class Grid(Component):
                 pe.context.eq(control.context),
                 pe.read.eq(control.read),
                 pe.moment.eq(control.moment),
-                pe.running.eq(control.running),
+                pe.load.eq(control.load),
                 pe.advance.eq(control.advance),
                 pe.links_in.eq(Cat(self._link(pes, link) for link in fabric.incoming[number])),
             ]
@@ -52,6 +52,7 @@ class Grid(Component):
             pe = pes[number]
             m.d.comb += [
                 ports.access[i].eq(pe.access),
+                pe.open.eq(ports.open[i]),
                 pe.fresh.eq(ports.fresh[i]),
                 pe.arrived.eq(ports.arrived[i]),
                 port.stores[i].eq(ports.stores[i]),
@@ -60,9 +61,8 @@ class Grid(Component):
         m.d.comb += [
             outside.eq(Cat(pe.outside for pe in pes).any()),
             control.outside.eq(outside),
-            control.settled.eq(ports.settled),
-            ports.hold.eq(outside | port.control.stop),
-            ports.advance.eq(control.advance),
+            control.waiting.eq(Cat(pes[number].waiting for number in with_memory).any()),
+            ports.hold.eq(outside | control.stopped),
         ]
         connect(m, control.control, flipped(port.control))
         connect(m, ports.acc, flipped(port.acc))

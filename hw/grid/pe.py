@@ -2,92 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
-from hw.fabric.layout import ARRAYS, FIRST
-from hw.fabric.operations import OPERATIONS
+from hw.fabric.layout import ARRAYS
 from hw.grid.access import ArrayWrite, MemoryPort, access_layout
+from hw.grid.ahead import Ahead, Choice, Operand, moment_layout
 from hw.grid.context import ContextMemory, context_bits
-from hw.grid.units import WIDTH, Alu, Multiplier, is_operation
-
-
-def moment_layout(fabric: Fabric) -> data.StructLayout:
-    """What PEs need to know of the number k of a step's newest iteration and the number N of iterations.
-
-    `ahead` is k or its largest useful value, `over` whether k is at least N, `beyond` then k - N or its
-    largest useful value.
-    """
-    return data.StructLayout(
-        {
-            "ahead": (fabric.stages + FIRST).bit_length(),
-            "over": 1,
-            "beyond": (fabric.stages - 1).bit_length(),
-        }
-    )
-
-
-#: A write into a table memory; `words` says how many words the table gets, from word 0 on.
-TableWrite = data.StructLayout({"begin": 1, "enable": 1, "address": 14, "data": WIDTH})
-
-
-class TableUnit(Component):
-    """A table memory; `outside` where the word does not exist. `clear` leaves no words.
-
-    **Timing.** The word of a step that ends (`advance`) in cycle t is `y2` from t + 1 on, until the next
-    step has ended.
-    """
-
-    def __init__(self, words: int):
-        self._words = words
-        super().__init__(
-            {
-                "write": In(TableWrite),
-                "clear": In(1),
-                "happens": In(1),
-                "advance": In(1),
-                "index": In(WIDTH),
-                "const": In(WIDTH),
-                "outside": Out(1),
-                "y2": Out(WIDTH),
-            }
-        )
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.words = words = memory.Memory(shape=WIDTH, depth=max(2, self._words), init=[])
-        write, read = words.write_port(), words.read_port()
-        length, valid = Signal(range(self._words + 1)), Signal()
-        first, count = self.const[:16], self.const[16:]
-        place = Signal(17)
-        m.d.comb += [
-            place.eq(first + self.index[:16]),
-            self.outside.eq(
-                self.happens & (self.index[16:].any() | (self.index[:16] >= count) | (place >= length))
-            ),
-            write.en.eq(self.write.enable),
-            write.addr.eq(self.write.address),
-            write.data.eq(self.write.data),
-            read.en.eq(self.advance),
-            read.addr.eq(place),
-            self.y2.eq(Mux(valid, read.data, 0)),
-        ]
-        with m.If(self.advance):
-            m.d.sync += valid.eq(self.happens)
-        with m.If(self.clear):
-            m.d.sync += length.eq(0)
-        with m.Elif(self.write.begin):
-            m.d.sync += length.eq(self.write.data)
-        return m
+from hw.grid.table import TableUnit, TableWrite
+from hw.grid.units import WIDTH, Alu, Multiplier, any_of, where
 
 
 class RegisterFile(Component):
-    """Registers with one read and one write port; 0 until they are written after a reset.
+    """Registers with one read and one write port.
+
+    `known` tells which registers have been written since a reset; the others count as 0.
 
     **Timing.** A register written in cycle t has its value from t + 1 on; reading is combinational.
     """
@@ -102,43 +34,38 @@ class RegisterFile(Component):
                 "value": In(WIDTH),
                 "read_at": In(bits),
                 "register": Out(WIDTH),
+                "known": Out(registers),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         if self._registers == 1:
+            m.d.comb += self.known.eq(1)
             with m.If(self.enable):
                 m.d.sync += self.register.eq(self.value)
             return m
         m.submodules.words = words = memory.Memory(shape=WIDTH, depth=self._registers, init=[])
         write, read = words.write_port(), words.read_port(domain="comb")
-        known = Signal(self._registers)
-        write_at, read_at = self._within(self.write_at), self._within(self.read_at)
         m.d.comb += [
             write.en.eq(self.enable),
-            write.addr.eq(write_at),
+            write.addr.eq(self.write_at),
             write.data.eq(self.value),
-            read.addr.eq(read_at),
-            self.register.eq(Mux(known.bit_select(read_at, 1), read.data, 0)),
+            read.addr.eq(self.read_at),
+            self.register.eq(read.data),
         ]
         with m.If(self.enable):
-            m.d.sync += known.eq(known | (1 << write_at))
+            m.d.sync += self.known.eq(self.known | (1 << self.write_at))
         return m
-
-    def _within(self, number: Value) -> Value:
-        """A number beyond the last counts as 0."""
-        if self._registers == 1 << len(number):
-            return number
-        return Mux(number < self._registers, number, 0)
 
 
 class ProcessingElement(Component):
     """A PE of a fabric with its context memory.
 
-    `context` is what the next step executes, read with `read`; `running` says that a step executes, `advance`
-    that it ends in this cycle. `links_in` and `links_out` are in ascending order of the other PE. `outside`
-    says that the step has an access that must not be.
+    `context` is that of the step after the next one, read with `read`; `load` takes what the next step needs;
+    `moment` is that of the next step. `advance` says that a step ends in this cycle. `links_in` and
+    `links_out` are in ascending order of the other PE. `outside` says that the step has an access that must
+    not be, `waiting` that an access of an earlier one is not served yet.
 
     **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
     then.
@@ -155,8 +82,8 @@ class ProcessingElement(Component):
             "data": In(WIDTH),
             "context": In(bits),
             "read": In(1),
+            "load": In(1),
             "moment": In(moment_layout(fabric)),
-            "running": In(1),
             "advance": In(1),
             "links_in": In(WIDTH * max(1, len(fabric.incoming[pe]))),
             "links_out": Out(WIDTH * max(1, len(fabric.outgoing[pe]))),
@@ -169,6 +96,8 @@ class ProcessingElement(Component):
                 "array_write": In(ArrayWrite),
                 "arrays": In(range(ARRAYS + 1)),
                 "access": Out(access_layout(config)),
+                "open": In(1),
+                "waiting": Out(1),
                 "fresh": In(1),
                 "arrived": In(WIDTH),
             }
@@ -184,113 +113,83 @@ class ProcessingElement(Component):
             contexts.context.eq(self.context),
             contexts.read.eq(self.read),
         ]
-        fields = {f.name: contexts.fields[f.low : f.low + f.width] for f in self.layout.fields}
+        ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
         result, y, y2 = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
-        sources: dict[str, Value] = {
-            "zero": Const(0, WIDTH),
-            "always": Const(1, WIDTH),
-            "const": contexts.const,
-            "result": result,
-            "y": y,
-            "y2": y2,
-        }
+        sources: dict[str, Value] = {"result": result, "y": y, "y2": y2}
         for i in range(len(self._fabric.incoming[self._pe])):
             sources[f"in{i}"] = self.links_in.word_select(i, WIDTH)
+        readable: Value | None = None
         if self.kind.registers:
             m.submodules.registers = registers = RegisterFile(self.kind.registers)
             sources["register"] = registers.register
-
-        # In the first iterations some operands are others.
-        moment = self.moment
-        stage = fields["stage"]
-        started, ended, early = Signal(), Signal(), Signal()
-        m.d.comb += [
-            started.eq(moment.ahead >= stage),
-            ended.eq(moment.over & (moment.beyond >= stage)),
-            early.eq(moment.ahead < stage + fields["first"]),
-        ]
-        operands = {}
-        for bit, name in enumerate(("a", "b", "c", "p")):
-            chosen = self._choose(m, name, fields[name], [sources[s] for s in self.layout.sources[name]])
-            operand = Signal(WIDTH, name=f"operand_{name}")
-            m.d.comb += operand.eq(Mux(early & fields["initial"][bit], contexts.init, chosen))
-            operands[name] = operand
-        holds, happens = Signal(), Signal()
-        m.d.comb += [
-            holds.eq((operands["p"] != 0) ^ fields["negate"]),
-            happens.eq(self.running & started & ~ended & holds),
-        ]
-        self._units(m, contexts, fields, operands, holds, happens, y, y2)
-
-        # Registers.
-        taken = {
-            name: [sources[s] for s in names[1:]]
-            for name, names in self.layout.sources.items()
-            if name not in operands
-        }
-        self._take(m, result, fields["result"], taken["result"])
+            write, write_at, read_at, readable = ahead.registers(registers.known, self.advance)
+            m.d.comb += [
+                registers.enable.eq(self.advance & write.taken),
+                registers.value.eq(self._chosen(write, sources)),
+                registers.write_at.eq(write_at),
+                registers.read_at.eq(read_at),
+            ]
+        operands, holds = self._operands(m, ahead, sources, readable)
+        self._units(m, ahead, operands, holds, y, y2)
+        self._take(m, result, ahead.choice("result"), sources)
         outs = [Signal(WIDTH, name=f"link{i}") for i in range(len(self._fabric.outgoing[self._pe]))]
         for i, link in enumerate(outs):
-            self._take(m, link, fields[f"out{i}"], taken[f"out{i}"])
+            self._take(m, link, ahead.choice(f"out{i}", readable), sources)
         m.d.comb += self.links_out.eq(Cat(*outs))
-        if self.kind.registers:
-            select, values = fields["write"], taken["write"]
-            m.d.comb += [
-                registers.enable.eq(self.advance & (select != 0) & (select <= len(values))),
-                registers.value.eq(self._choose(m, "write", select, [Const(0, WIDTH), *values])),
-                registers.write_at.eq(fields.get("write_at", 0)),
-                registers.read_at.eq(fields.get("read_at", 0)),
-            ]
         return m
 
-    def _take(self, m: Module, register: Signal, select: Value, sources: Sequence[Value]) -> None:
-        """A register that takes one of these, numbered from 1, when the step ends; or keeps its value."""
-        with m.If(self.advance), m.Switch(select):
-            for i, source in enumerate(sources, start=1):
-                with m.Case(i):
-                    m.d.sync += register.eq(source)
+    def _operands(
+        self, m: Module, ahead: Ahead, sources: dict[str, Value], readable: Value | None
+    ) -> tuple[dict[str, Value], Signal]:
+        """The data operands, and whether the predicate holds."""
+        operands: dict[str, Value] = {}
+        for name in "abc":
+            chosen: Operand = ahead.operand(name, readable)
+            operand = Signal(WIDTH, name=f"operand_{name}")
+            m.d.comb += operand.eq(chosen.number | self._chosen(chosen.choice, sources))
+            operands[name] = operand
+        predicate = ahead.predicate(readable)
+        # Of every source one bit is enough.
+        some = {name: sources[name].any() for name in predicate.choice.selects}
+        holds = Signal()
+        known = any_of(
+            [predicate.number, *(select & some[name] for name, select in predicate.choice.selects.items())]
+        )
+        m.d.comb += holds.eq(known ^ ahead.held("negate", ahead.fields["negate"]))
+        return operands, holds
 
     @staticmethod
-    def _choose(m: Module, name: str, select: Value, sources: Sequence[Value]) -> Value:
-        """A mux; a number beyond the last counts as 0."""
-        out = Signal(WIDTH, name=f"mux_{name}")
-        with m.Switch(select):
-            for i, source in enumerate(sources[1:], start=1):
-                with m.Case(i):
-                    m.d.comb += out.eq(source)
-            with m.Default():
-                m.d.comb += out.eq(sources[0])
-        return out
+    def _chosen(choice: Choice, sources: dict[str, Value]) -> Value:
+        """The source that is chosen, 0 if none is."""
+        return any_of(where(select, sources[name]) for name, select in choice.selects.items())
+
+    def _take(self, m: Module, register: Signal, choice: Choice, sources: dict[str, Value]) -> None:
+        """A register that takes what is chosen when the step ends, or keeps its value."""
+        with m.If(self.advance & choice.taken):
+            m.d.sync += register.eq(self._chosen(choice, sources))
 
     def _units(
-        self,
-        m: Module,
-        contexts: ContextMemory,
-        fields: dict[str, Value],
-        operands: dict[str, Value],
-        holds: Value,
-        happens: Value,
-        y: Signal,
-        y2: Signal,
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Value, y: Signal, y2: Signal
     ) -> None:
         """The units of the kind, what they give, and whether an index is wrong."""
-        op, units = fields["op"], self.kind.units
+        units, happens = self.kind.units, self.advance & holds
         later: list[Value] = []
         outside: list[Value] = []
         if Unit.ALU in units:
             m.submodules.alu = alu = Alu()
             m.d.comb += [
-                alu.op.eq(op),
+                alu.control.eq(ahead.alu()),
+                alu.holds.eq(holds),
                 *(getattr(alu, x).eq(operands[x]) for x in "abc"),
-                alu.const.eq(contexts.const),
-                y.eq(Mux(holds, alu.y, 0)),
+                y.eq(alu.y),
             ]
         if Unit.MULTIPLIER in units:
             m.submodules.multiplier = multiplier = Multiplier()
-            names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
+            start, shifted, even = ahead.multiplier()
             m.d.comb += [
-                multiplier.op.eq(op),
-                multiplier.start.eq(is_operation(op, *names) & holds),
+                multiplier.start.eq(start & holds),
+                multiplier.shifted.eq(shifted),
+                multiplier.even.eq(even),
                 multiplier.advance.eq(self.advance),
                 *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
             ]
@@ -300,33 +199,32 @@ class ProcessingElement(Component):
             m.d.comb += [
                 table.write.eq(self.table_write),
                 table.clear.eq(self.table_clear),
-                table.happens.eq(is_operation(op, "table") & happens),
+                table.load.eq(self.load),
+                table.const.eq(ahead.const),
+                table.happens.eq(ahead.active("table") & happens),
                 table.advance.eq(self.advance),
                 table.index.eq(operands["a"]),
-                table.const.eq(contexts.const),
             ]
             later.append(table.y2)
             outside.append(table.outside)
         if Unit.MEMORY in units:
             m.submodules.port = port = MemoryPort(self._config)
             m.d.comb += [
-                port.happens.eq(is_operation(op, "load", "store") & happens),
-                port.store.eq(is_operation(op, "store")),
-                port.array.eq(fields["array"]),
+                port.load.eq(self.load),
+                port.store.eq(ahead.stores),
+                port.array.eq(ahead.fields["array"]),
+                port.happens.eq(ahead.active("load", "store") & happens),
                 port.index.eq(operands["a"]),
                 port.value.eq(operands["b"]),
                 port.write.eq(self.array_write),
                 port.arrays.eq(self.arrays),
                 port.advance.eq(self.advance),
+                port.open.eq(self.open),
                 port.fresh.eq(self.fresh),
                 port.arrived.eq(self.arrived),
+                self.waiting.eq(port.waiting),
                 self.access.eq(port.access),
             ]
             later.append(port.y2)
             outside.append(port.outside)
-        if later:
-            combined = later[0]
-            for value in later[1:]:
-                combined = combined | value
-            m.d.comb += y2.eq(combined)
-        m.d.comb += self.outside.eq(Cat(*outside).any() if outside else 0)
+        m.d.comb += [y2.eq(any_of(later)), self.outside.eq(Cat(*outside).any() if outside else 0)]

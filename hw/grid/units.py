@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.fabric.operations import OPERATION_BITS, OPERATIONS
+from hw.fabric.operations import OPERATIONS
 
 WIDTH = 32
+#: Attributes of memories that are block RAM although they have few words. What is read while it is
+#: written is never used.
+BLOCK_RAM = {"ram_style": "block", "no_rw_check": 1}
 #: Bits of a product's shift amount.
 _SHIFT_BITS = 6
 
@@ -17,8 +23,67 @@ def is_operation(op: Value, *names: str) -> Value:
     return Cat(op == OPERATIONS[name].number for name in names).any()
 
 
+def where(select: Value, value: Value) -> Value:
+    """The value where a bit is 1, else 0."""
+    return select.replicate(len(value)) & value
+
+
+def any_of(values: Iterable[Value]) -> Value:
+    """The bits that are 1 in any of some values, as a balanced tree; 0 if there is none."""
+    found = list(values)
+    while len(found) > 1:
+        pairs = [a | b for a, b in zip(found[::2], found[1::2], strict=False)]
+        found = pairs + found[len(found) & ~1 :]
+    return found[0] if found else Const(0, WIDTH)
+
+
+#: What an ALU does, one bit for every operation or property of some.
+AluControl = data.StructLayout(
+    dict.fromkeys(
+        (
+            *("subtract", "total", "both", "odd", "shift", "left", "arithmetic", "zeros"),
+            *("compare", "on_less", "on_equal", "invert", "mov", "min", "max", "select", "abs"),
+        ),
+        1,
+    )
+)
+
+
+def alu_control(op: Value) -> dict[str, Value]:
+    """The members of `AluControl` for the number of an operation; all are 0 for one of another unit.
+
+    `const` is a copy (`mov`) of operand A. `abs` has its operand as B, and 0 as A.
+    """
+
+    def among(*names: str) -> Value:
+        return is_operation(op, *names)
+
+    return {
+        "subtract": ~among("add"),
+        "total": among("add", "sub"),
+        "both": among("and", "or"),
+        "odd": among("or", "xor"),
+        "shift": among("shl", "shr", "shr_logical"),
+        "left": among("shl"),
+        "arithmetic": among("shr"),
+        "zeros": among("clz"),
+        "compare": among("lt", "le", "gt", "ge", "eq", "ne"),
+        "on_less": among("lt", "le", "gt", "ge"),
+        "on_equal": among("le", "gt", "eq", "ne"),
+        "invert": among("gt", "ge", "ne"),
+        "mov": among("mov", "const"),
+        "min": among("min"),
+        "max": among("max"),
+        "select": among("select"),
+        "abs": among("abs"),
+    }
+
+
 class Alu(Component):
-    """The operations of latency 1 of `hw.fabric.operations`; `y` is 0 for every other number.
+    """The operations of latency 1 of `hw.fabric.operations`; `y` is 0 where `holds` is, or nothing is done.
+
+    `control` comes from `alu_control`, registered, so that nothing is worked out from the operation's number
+    while operands wait.
 
     **Timing.** Combinational.
     """
@@ -26,76 +91,62 @@ class Alu(Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "op": In(OPERATION_BITS),
+                "control": In(AluControl),
+                "holds": In(1),
                 "a": In(WIDTH),
                 "b": In(WIDTH),
                 "c": In(WIDTH),
-                "const": In(WIDTH),
                 "y": Out(WIDTH),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        a, b = self.a, self.b
-        # One adder for sums, differences, comparisons and absolute values.
-        negative, subtract = Signal(), Signal()
-        left, right = Signal(WIDTH), Signal(WIDTH)
-        total = Signal(WIDTH)
-        absolute = is_operation(self.op, "abs")
-        addend = Signal(WIDTH)
-        m.d.comb += [
-            addend.eq(Mux(absolute, a, b)),
-            negative.eq(a[-1]),
-            subtract.eq(Mux(absolute, negative, ~is_operation(self.op, "add"))),
-            left.eq(Mux(absolute, 0, a)),
-            right.eq(Mux(subtract, ~addend, addend)),
-            total.eq(left + right + subtract),
-        ]
+        a, b, control, holds = self.a, self.b, self.control, self.holds
+        # One adder for sums, differences, comparisons and absolute values; the carry goes below.
+        wide = Signal(WIDTH + 1)
+        inverted = b ^ control.subtract.replicate(WIDTH)
+        m.d.comb += wide.eq(Cat(Const(1, 1), a) + Cat(control.subtract, inverted))
+        total = wide[1:]
         less, equal = Signal(), Signal()
         m.d.comb += [less.eq(Mux(a[-1] ^ b[-1], a[-1], total[-1])), equal.eq(a == b)]
-        moved, zeros = self._shift(m), self._leading_zeros(m)
-        values = {
-            "add": total,
-            "sub": total,
-            "and": a & b,
-            "or": a | b,
-            "xor": a ^ b,
-            "shl": moved,
-            "shr": moved,
-            "shr_logical": moved,
-            "lt": less,
-            "le": less | equal,
-            "gt": ~(less | equal),
-            "ge": ~less,
-            "eq": equal,
-            "ne": ~equal,
-            "min": Mux(less, a, b),
-            "max": Mux(less, b, a),
-            "select": Mux(a != 0, b, self.c),
-            "abs": total,
-            "clz": zeros,
-            "mov": a,
-            "const": self.const,
-        }
-        with m.Switch(self.op):
-            for name, value in values.items():
-                with m.Case(OPERATIONS[name].number):
-                    m.d.comb += self.y.eq(value)
+        take_a, take_b, take_c, take_total = Signal(), Signal(), Signal(), Signal()
+        flag, some = Signal(), Signal()
+        found = control.on_less & less | control.on_equal & equal
+        m.d.comb += [
+            some.eq(a.any()),
+            take_a.eq(holds & (control.mov | control.min & less | control.max & ~less)),
+            take_b.eq(
+                holds
+                & (control.min & ~less | control.max & less | control.select & some | control.abs & ~b[-1])
+            ),
+            take_c.eq(holds & control.select & ~some),
+            take_total.eq(holds & (control.total | control.abs & b[-1])),
+            flag.eq(holds & control.compare & (found ^ control.invert)),
+        ]
+        logic, picked, low = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        m.d.comb += [
+            logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
+            picked.eq(where(take_a, a) | where(take_b, b)),
+            low.eq(flag | where(holds & control.zeros, self._leading_zeros(m))),
+            self.y.eq(
+                logic | picked | where(take_c, self.c) | where(take_total, total) | self._shift(m) | low
+            ),
+        ]
         return m
 
     def _shift(self, m: Module) -> Value:
         """A turn to the right for both directions; bits that come from the other end are replaced."""
-        amount = self.b[:5]
-        left, fill = Signal(), Signal()
+        amount, control = self.b[:5], self.control
+        fill, enable = Signal(), Signal()
         turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         ones = Const((1 << WIDTH) - 1, WIDTH)
         m.d.comb += [
-            left.eq(is_operation(self.op, "shl")),
-            fill.eq(self.a[-1] & is_operation(self.op, "shr")),
-            turned.eq(Cat(self.a, self.a) >> Mux(left, -amount, amount)[:5]),
-            kept.eq(Mux(left, (ones << amount)[:WIDTH], ones >> amount)),
-            moved.eq((turned & kept) | Mux(fill, ~kept, 0)),
+            enable.eq(self.holds & control.shift),
+            fill.eq(self.a[-1] & control.arithmetic),
+            turned.eq(Cat(self.a, self.a) >> Mux(control.left, -amount, amount)[:5]),
+            kept.eq(Mux(control.left, (ones << amount)[:WIDTH], ones >> amount)),
+            moved.eq(where(enable, (turned & kept) | where(fill, ~kept))),
         ]
         return moved
 
@@ -113,14 +164,16 @@ class Alu(Component):
             counts.insert(0, empty)
             rest = following
         zeros = Signal(range(WIDTH + 1))
-        m.d.comb += zeros.eq(Cat(*counts) + ~rest[0])
+        # The last bit is 0 only where all others are.
+        m.d.comb += zeros.eq(Mux(rest[0], Cat(*counts), WIDTH))
         return zeros
 
 
 class Multiplier(Component):
     """Products, whole or shifted and rounded; 0 where none was started in the step before.
 
-    `start` says that an operation of this unit executes and its predicate holds.
+    `start` says that an operation of this unit executes and its predicate holds, `shifted` that the product
+    is shifted by the lowest bits of C and rounded, `even` that it is then rounded to even.
 
     **Timing.** Operands of a step that ends (`advance`) in cycle t make `y2` from t + 1 on, until the
     next step has ended.
@@ -129,8 +182,9 @@ class Multiplier(Component):
     def __init__(self) -> None:
         super().__init__(
             {
-                "op": In(OPERATION_BITS),
                 "start": In(1),
+                "shifted": In(1),
+                "even": In(1),
                 "advance": In(1),
                 "a": In(WIDTH),
                 "b": In(WIDTH),
@@ -143,32 +197,30 @@ class Multiplier(Component):
         m = Module()
         product = Signal(2 * WIDTH)
         amount = Signal(_SHIFT_BITS)
-        even, valid = Signal(), Signal()
+        even = Signal()
         with m.If(self.advance):
             m.d.sync += [
-                valid.eq(self.start),
                 product.eq(self.a.as_signed() * self.b.as_signed()),
-                amount.eq(Mux(is_operation(self.op, "mul"), 0, self.c[:_SHIFT_BITS])),
-                even.eq(is_operation(self.op, "mul_shift_round_even")),
+                amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
+                even.eq(self.even),
             ]
-        # `half` is the highest bit that was shifted out, `lost` tells of the others.
-        current, half = product, Signal()
-        lost: list[Value] = []
-        for stage in reversed(range(_SHIFT_BITS)):
+            with m.If(~self.start):  # a product of 0 gives 0
+                m.d.sync += product.eq(0)
+        # Below the lowest bit that stays is the highest one that is lost; `lost` tells of the others.
+        top = _SHIFT_BITS - 1
+        current = Signal(2 * WIDTH, name=f"shifted{top}")
+        m.d.comb += current.eq(Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1))
+        lost = [amount[top] & product[: (1 << top) - 1].any()]
+        for stage in reversed(range(top)):
             # A shift by one bit of the amount, as an operator: simulators are quick with it.
             step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
-            following, out = Signal(2 * WIDTH, name=f"shifted{stage}"), Signal(name=f"out{stage}")
-            lost.append(amount[stage] & (half | current[: step - 1].any()))
-            m.d.comb += [
-                following.eq(current.as_signed() >> by),
-                out.eq(Mux(amount[stage], current[step - 1], half)),
-            ]
-            current, half = following, out
-        floor, rest, up = Signal(WIDTH), Signal(), Signal()
+            following = Signal(WIDTH + step, name=f"shifted{stage}")
+            lost.append(amount[stage] & current[:step].any())
+            m.d.comb += following.eq(current >> by)
+            current = following
+        half, floor, up = current[0], current[1:], Signal()
         m.d.comb += [
-            floor.eq(current),
-            rest.eq(Cat(*lost).any()),
-            up.eq(half & (~even | rest | floor[0])),
-            self.y2.eq(Mux(valid, floor + up, 0)),
+            up.eq(half & (~even | Cat(*lost).any() | floor[0])),
+            self.y2.eq(floor + up),
         ]
         return m

@@ -103,10 +103,13 @@ class SlowGrid(Base):
             if error is not None and error.cause == "operand" and error.where == number:
                 self.fail(op, Cause.OPERAND)
                 return
+        for _ in range(len(arrays), 2):
+            yield
         for accesses in steps:
             yield
             yield from self.serve(accesses, arrays)
         if error is not None:
+            yield
             yield
             self.fail(op, Cause.GRID_RANGE)
             return

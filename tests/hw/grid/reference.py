@@ -109,6 +109,7 @@ class Reference:
             size = 1 if element else 4
             if space > 2 or element > 2 or base % size or base + length * size > sizes[space]:
                 raise LaunchError(now, Cause.OPERAND)
+        now += max(0, 2 - len(arrays))
         n = op["iterations"]
         for t in range((n - 1) * c.ii + c.depth if n else 0):
             now = self._step(found, now + 1, t, n, const, init, arrays)
@@ -209,7 +210,10 @@ class Reference:
                 data = [v - (v >> 31 << 32) for v in values[: operation.operands]]
                 (y if operation.latency == 1 else later)[pe] = meaning(*data) & MASK
         if outside:
-            raise LaunchError(begin, Cause.GRID_RANGE)
+            # Registers take their values, and nothing is accessed.
+            self._clock(context, y, later, const)
+            self.history[begin + 1] = list(self.links)
+            raise LaunchError(begin + 1, Cause.GRID_RANGE)
         now = begin - 1
         waiting = accesses
         while waiting or now < begin:
@@ -217,7 +221,8 @@ class Reference:
             waiting = self._cycle(found, now, waiting, later)
         found.stalls += now - begin
         self._clock(context, y, later, const)
-        self.history[now + 1] = list(self.links)
+        # Registers do not wait for accesses; the next step does.
+        self.history[begin + 1] = list(self.links)
         return now
 
     def _cycle(self, found: Launch, now: int, waiting: list[Access], later: list[int]) -> list[Access]:

@@ -56,7 +56,7 @@ def launch(
 
 def first_step(c: Configuration) -> int:
     """The cycle in which the first step of a launch that is taken in cycle 1 begins, if nothing holds it."""
-    return 1 + len(encode(c)) + 2 + len(c.patches) + len(c.arrays) + 1
+    return 1 + len(encode(c)) + 2 + len(c.patches) + max(2, len(c.arrays)) + 1
 
 
 def running_sum() -> Configuration:
@@ -98,7 +98,7 @@ def test_a_running_sum(n: int) -> None:
 def test_one_iteration_more_than_the_arrays_hold() -> None:
     found = launch(running_sum(), 51)
     assert (found.cause, len(found.stores)) == (Cause.GRID_RANGE, 49)
-    assert found.end == first_step(running_sum()) + 2 * 50 + 1
+    assert found.end == first_step(running_sum()) + 2 * 50 + 2
 
 
 def accesses(*given: tuple[str, int, int]) -> Configuration:
@@ -372,7 +372,7 @@ def test_nothing_of_a_step_happens_with_a_wrong_access(
 ) -> None:
     c = accesses(first, second)
     found = launch(c, 1)
-    assert (found.cause, found.end, found.stores) == (Cause.GRID_RANGE, first_step(c), [])
+    assert (found.cause, found.end, found.stores) == (Cause.GRID_RANGE, first_step(c) + 1, [])
 
 
 def test_bytes_of_all_kinds() -> None:
