@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test docs clean
+.PHONY: help demo test formal docs clean
 
 help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -17,6 +17,9 @@ test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
+	$(BIN)/python -m hw.formal --faults
 
 docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
 	$(BIN)/jacquard isa > docs/isa.md
