@@ -1,0 +1,247 @@
+"""The area model against synthesis: fit, and error on machines that it was not fitted on.
+
+    python -m bench.area --fit ecp5      # synthesise a spread of components, fit, write hw/area/ecp5.json
+    python -m bench.area --fit xilinx
+    python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
+
+Synthesis is cached; the first fit takes the better part of an hour on one core. Exit code 1 if the median
+error of a resource is 10 % or more, or the worst 25 % or more.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import hw.area
+from hw.area.components import TOP, verilog
+from hw.area.model import FAMILIES, RESOURCES, scale
+from hw.area.parts import Part, parts
+from hw.config import MachineConfig, load
+from hw.emit import TOP as MACHINE
+from hw.emit import verilog as machine_verilog
+from hw.errors import InputError
+from hw.synthesis import DEVICES, place_and_route, synthesise
+
+#: Machines in one piece: those that say what changes when parts are put together, and those that judge.
+JOINED, JUDGED = 4, 10
+#: Parts whose paths decide about the clock.
+TIMED = ("sequencer", "issue", "gemm", "load_a", "load_b", "store", "accumulator", "grid_ports", "pe")
+#: Wanted in placements, far beyond what is reached, so that the tool does its best.
+FREQUENCY_MHZ = 120.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A part of a machine that is to be synthesised."""
+
+    config: MachineConfig
+    part: Part
+
+
+def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfig]:
+    """Random machines; those that are synthesised in one piece are not the largest."""
+    rng = random.Random(seed)
+    made: list[MachineConfig] = []
+    while len(made) < count:
+        rows, cols = (rng.choice((4, 8, 16) if whole else (4, 8, 16, 32)) for _ in "rc")
+        if rows * cols > (128 if whole else 512):
+            continue
+        grids = [
+            "none",
+            "mesh2x2",
+            "torus2x2",
+            "mixed4x4",
+            "compact4x4",
+            "mesh4x4",
+            "torus4x4",
+            "diagonal4x4",
+        ]
+        width = (4, 8, 16, 32) if whole else (4, 8, 16, 32, 64)
+        kib = 1024
+        values = {
+            "rows": rows,
+            "cols": cols,
+            "buffer_a_bytes": rng.choice((4, 8, 16, 64)) * kib,
+            "buffer_b_bytes": rng.choice((4, 8, 16, 64)) * kib,
+            "acc_bytes": rng.choice((4, 16, 64)) * kib,
+            "acc_banks": rng.choice((2, 2, 4)),
+            "scratch_bytes": rng.choice((16, 32, 64)) * kib,
+            "out_bytes": rng.choice((16, 32, 64)) * kib,
+            "load_a_bytes": rng.choice(width),
+            "load_b_bytes": rng.choice(width),
+            "load_c_bytes": rng.choice(width[:4]),
+            "store_bytes": rng.choice(width[:4]),
+            "warps": rng.choice((4, 6, 6, 8)),
+            "registers": rng.choice((16, 32, 32)),
+            "channels": rng.choice((8, 16, 32)),
+            "channel_depth": rng.choice((8, 15, 63)),
+            "imem_words": rng.choice((256, 1024, 4096)),
+            "loop_depth": rng.choice((4, 6, 8)),
+            "queue_depth": rng.choice((2, 4, 8)),
+            "windows": rng.choice((2, 4, 8)),
+            "cgra": rng.choice(grids[:5] if whole else grids),
+        }
+        try:
+            made.append(load("default", {"name": f"random{len(made)}", **values}))
+        except InputError:
+            continue
+    return made
+
+
+def spread(kind: str, candidates: Sequence[MachineConfig], most: int) -> list[Sample]:
+    """Parts of a kind that lie far from each other, more of them than the model has coefficients."""
+    found = {p.key: Sample(c, p) for c in candidates for p in parts(c) if p.kind == kind}
+    samples = list(found.values())
+    points = np.array([[np.log2(1 + v) for v in s.part.features.values()] for s in samples])
+    span = points.max(0) - points.min(0)
+    points = points[:, span > 0] / span[span > 0]
+    wanted = min(len(samples), 2 * points.shape[1] + 3, most)
+    chosen = [int(points.sum(1).argmin())]
+    distance = np.linalg.norm(points - points[chosen[0]], axis=1)
+    while len(chosen) < wanted:
+        chosen.append(int(distance.argmax()))
+        distance = np.minimum(distance, np.linalg.norm(points - points[chosen[-1]], axis=1))
+    return [samples[i] for i in chosen]
+
+
+def fitted(samples: Sequence[Sample], amounts: Sequence[float]) -> dict[str, float]:
+    """Coefficients of no negative feature that make the relative errors least."""
+    from scipy.optimize import nnls
+
+    names = list(samples[0].part.features)
+    matrix = np.array([[s.part.features[n] for n in names] for s in samples], float)
+    wanted = np.array(amounts, float)
+    weight = 1 / np.maximum(wanted, max(1.0, 0.05 * wanted.max()))
+    solution, _ = nnls(matrix * weight[:, None], wanted * weight)
+    return {n: float(f"{v:.5g}") for n, v in zip(names, solution, strict=True) if v > 0}
+
+
+def fit(family: str, console: Console, most: int, clock: bool) -> dict[str, object]:
+    """The model of a family."""
+    candidates = machines(1, 400)
+    kinds = sorted({p.kind for c in candidates for p in parts(c)})
+    coefficients: dict[str, dict[str, dict[str, float]]] = {}
+    delays: dict[str, dict[str, float]] = {}
+    table = Table(
+        "part", "samples", *(f"{r}: median, worst %" for r in RESOURCES), title="errors on the fit's samples"
+    )
+    for kind in kinds:
+        samples = spread(kind, candidates, most)
+        found = []
+        for s in track(samples, kind, console=console, transient=True):
+            found.append(synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False))
+        coefficients[kind] = {}
+        cells = []
+        for r in RESOURCES:
+            amounts = [getattr(f.resources, r) for f in found]
+            weights = fitted(samples, amounts)
+            coefficients[kind][r] = weights
+            errors = [
+                abs(sum(w * s.part.features[n] for n, w in weights.items()) - a) / max(a, 1)
+                for s, a in zip(samples, amounts, strict=True)
+            ]
+            cells.append(f"{100 * statistics.median(errors):.1f}, {100 * max(errors):.0f}")
+        table.add_row(kind, str(len(samples)), *cells)
+        if clock and family == "ecp5" and kind in TIMED:
+            delays[kind] = _delays(kind, samples, family, console)
+    console.print(table)
+    return {
+        "coefficients": coefficients,
+        "whole": dict.fromkeys(RESOURCES, 1.0),
+        "delays": delays,
+        "crowding": 0.0,
+    }
+
+
+def _delays(kind: str, samples: Sequence[Sample], family: str, console: Console) -> dict[str, float]:
+    """Coefficients of the longest path, in nanoseconds."""
+    from scipy.optimize import nnls
+
+    chosen = samples[:8]
+    found = []
+    for s in track(chosen, f"{kind}: clock", console=console, transient=True):
+        netlist = synthesise(verilog(s.config, kind, s.part.index), TOP, family)
+        placed = place_and_route(netlist, DEVICES["85k"], FREQUENCY_MHZ)
+        if placed.fmax_mhz:
+            found.append(1000 / placed.fmax_mhz)
+    names = list(chosen[0].part.features)
+    matrix = np.array([[scale(n, float(s.part.features[n])) for n in names] for s in chosen])
+    solution, _ = nnls(matrix, np.array(found))
+    return {n: float(f"{v:.4g}") for n, v in zip(names, solution, strict=True) if v > 0}
+
+
+def whole(config: MachineConfig, family: str) -> Mapping[str, int]:
+    """What a machine takes when it is synthesised in one piece."""
+    found = synthesise(machine_verilog(config), MACHINE, family, netlist=False).resources
+    return {r: getattr(found, r) for r in RESOURCES}
+
+
+def factors(family: str, console: Console) -> dict[str, float]:
+    """From the sum of the parts to the whole, by resource: the median of some machines."""
+    ratios: dict[str, list[float]] = {r: [] for r in RESOURCES}
+    for config in track(machines(2, JOINED, whole=True), "whole machines", console=console, transient=True):
+        found, estimated = whole(config, family), hw.area.estimate(config, family)
+        for r in RESOURCES:
+            ratios[r].append(found[r] / max(1, getattr(estimated, r)))
+    return {r: round(statistics.median(v), 4) for r, v in ratios.items()}
+
+
+def judge(family: str, console: Console) -> bool:
+    """Errors on machines that the model has not seen; whether they are small enough."""
+    table = Table("machine", "array", "grid", *(f"{r}: found, estimated" for r in RESOURCES), title=family)
+    errors: dict[str, list[float]] = {r: [] for r in RESOURCES}
+    for config in track(machines(3, JUDGED, whole=True), "whole machines", console=console, transient=True):
+        found, estimated = whole(config, family), hw.area.estimate(config, family)
+        cells = []
+        for r in RESOURCES:
+            guess = getattr(estimated, r)
+            errors[r].append(abs(guess - found[r]) / max(1, found[r]))
+            cells.append(f"{found[r]:,} {guess:,} ({100 * (guess / max(1, found[r]) - 1):+.0f} %)")
+        grid = config.cgra.name if config.cgra else "none"
+        table.add_row(config.name, f"{config.rows}x{config.cols}", grid, *cells)
+    console.print(table)
+    good = True
+    for r, values in errors.items():
+        median, worst = statistics.median(values), max(values)
+        good &= median < 0.10 and worst < 0.25
+        console.print(f"{family} {r}: median error {100 * median:.1f} %, worst {100 * worst:.1f} %")
+    return good
+
+
+@click.command()
+@click.option("--fit", "to_fit", type=click.Choice(FAMILIES), help="Fit the model of a family and write it.")
+@click.option("--family", type=click.Choice(FAMILIES), multiple=True, default=("ecp5",), show_default=True)
+@click.option("--samples", default=99, help="At most so many components of a kind for the fit.")
+@click.option("--clock/--no-clock", default=True, help="Whether to place components for the clock.")
+@click.option(
+    "--whole/--no-whole", "joined", default=True, help="Whether to synthesise machines in one piece."
+)
+def main(to_fit: str | None, family: tuple[str, ...], samples: int, clock: bool, joined: bool) -> None:
+    """Fit the area model, or judge it."""
+    console = Console(width=150)
+    if to_fit:
+        path = Path(hw.area.__file__).with_name(f"{to_fit}.json")
+        values = fit(to_fit, console, samples, clock)
+        path.write_text(json.dumps(values, indent=1) + "\n")
+        hw.area.model.load.cache_clear()
+        if not joined:
+            return
+        values["whole"] = factors(to_fit, console)
+        path.write_text(json.dumps(values, indent=1) + "\n")
+        return
+    raise SystemExit(not min(judge(f, console) for f in family))
+
+
+if __name__ == "__main__":
+    main()

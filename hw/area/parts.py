@@ -1,0 +1,261 @@
+"""The components of a machine, and the numbers that their size depends on.
+
+A part is a component of the RTL that occurs one or more times. Its features are numbers that follow from the
+configuration; the fitted model (`hw.area.model`) says what one unit of each takes of an FPGA.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hw import csr
+from hw.bits import log2
+from hw.config import ENGINES, BufferShape, MachineConfig
+from hw.fabric import Fabric, Unit, layout
+
+#: Words of a memory that one LUT RAM holds.
+LUT_RAM = 16
+
+
+@dataclass(frozen=True)
+class Part:
+    """A component of a machine: its kind, where its shape comes from, how often it occurs.
+
+    `index` chooses among components of a kind with shapes of their own (the number of a PE), `key` is equal
+    for components whose size is the same to the model.
+    """
+
+    kind: str
+    index: int
+    count: int
+    features: Mapping[str, float]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Kind and features."""
+        return self.kind, *sorted(self.features.items())
+
+
+def parts(config: MachineConfig) -> tuple[Part, ...]:
+    """All parts of a machine."""
+    made = [Part(kind, 0, count(config), features(config)) for kind, (count, features) in _SINGLE.items()]
+    grid = config.cgra
+    if grid is not None:
+        made += [
+            Part("output_buffer", 0, 1, _buffer(config.derived.out, words=True)),
+            Part("grid_control", 0, 1, _grid_control(grid)),
+            Part("grid_ports", 0, 1, _grid_ports(config)),
+        ]
+        by_features: Counter[tuple[tuple[str, float], ...]] = Counter()
+        first: dict[tuple[tuple[str, float], ...], int] = {}
+        for pe in range(grid.size):
+            key = tuple(_pe(config, grid, pe).items())
+            by_features[key] += 1
+            first.setdefault(key, pe)
+        made += [Part("pe", first[key], count, dict(key)) for key, count in by_features.items()]
+    return tuple(made)
+
+
+def _sequencer(c: MachineConfig) -> dict[str, float]:
+    return {
+        "one": 1,
+        "loops": c.loop_depth,
+        "channels": c.channels,
+        "register_words": 4 * _lut_rams(c.registers),
+    }
+
+
+def _issue(c: MachineConfig) -> dict[str, float]:
+    from hw.interfaces import operation
+
+    bits = sum(operation(e).size for e in ENGINES)
+    return {"one": 1, "bits": bits, "crossings": bits * c.warps, "stored": bits * _lut_rams(c.queue_depth)}
+
+
+def _channels(c: MachineConfig) -> dict[str, float]:
+    return {
+        "one": 1,
+        "channels": c.channels,
+        "counters": c.channels * c.channel_depth.bit_length(),
+        "crossings": c.channels * c.warps,
+    }
+
+
+def _host(c: MachineConfig) -> dict[str, float]:
+    counters = len(csr.WARP_COUNTERS) * c.warps + len(csr.ENGINE_COUNTERS) * len(ENGINES)
+    return {"one": 1, "windows": c.windows, "warps": c.warps, "counters": counters}
+
+
+def _gemm(c: MachineConfig) -> dict[str, float]:
+    a, b = c.derived.buffer_a, c.derived.buffer_b
+    return {
+        "one": 1,
+        "macs": c.rows * c.cols,
+        "edges": c.rows + c.cols,
+        "columns": c.cols * log2(c.rows),
+        "turned": _turned(a.banks) + _turned(b.banks),
+    }
+
+
+def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
+    def features(c: MachineConfig) -> dict[str, float]:
+        width = c.port_bytes(port)
+        shape = {"load_a": c.derived.buffer_a, "load_b": c.derived.buffer_b, "load_c": c.derived.scratch}[
+            port
+        ]
+        return {
+            "one": 1,
+            "windows": c.windows,
+            "width": width,
+            "turned_width": _turned(width),
+            "banks": shape.banks,
+            "turned_banks": _turned(shape.banks),
+            "addresses": shape.banks * log2(shape.depth),
+            "lanes": shape.lanes,
+        }
+
+    return features
+
+
+def _storer(c: MachineConfig) -> dict[str, float]:
+    return {
+        "one": 1,
+        "windows": c.windows,
+        "width": c.store_bytes,
+        "turned_width": _turned(c.store_bytes),
+        "row": 4 * c.cols,
+        "banks": c.derived.scratch.banks + c.derived.out.banks,
+    }
+
+
+def _accumulator(c: MachineConfig) -> dict[str, float]:
+    return {
+        "one": 1,
+        "columns": c.cols,
+        "bank_columns": c.cols * c.acc_banks,
+        "addresses": c.acc_banks * log2(c.derived.acc_bank_words),
+        "block_rams": c.acc_banks * memory_blocks(c.derived.acc_bank_words, 32 * c.cols),
+        "lut_rams": c.acc_banks * lut_blocks(c.derived.acc_bank_words, 32 * c.cols),
+    }
+
+
+def _buffer(shape: BufferShape, *, words: bool) -> dict[str, float]:
+    return {
+        "one": 1,
+        "banks": shape.banks,
+        "addresses": shape.banks * log2(shape.depth),
+        "word_addresses": shape.banks // 4 * log2(shape.depth) if words else 0,
+        "block_rams": shape.banks * memory_blocks(shape.depth, 8),
+        "lut_rams": shape.banks * lut_blocks(shape.depth, 8),
+    }
+
+
+def _program(c: MachineConfig) -> dict[str, float]:
+    return {
+        "one": 1,
+        "block_rams": memory_blocks(c.imem_words, 32),
+        "lut_rams": lut_blocks(c.imem_words, 32),
+    }
+
+
+def _grid_control(grid: Fabric) -> dict[str, float]:
+    return {"one": 1, "pes": grid.size, "contexts": (grid.contexts - 1).bit_length()}
+
+
+def _grid_ports(c: MachineConfig) -> dict[str, float]:
+    ports = len(c.store_pes)
+    banks = {"acc": c.acc_banks, "scratch": c.derived.scratch.banks // 4, "out": c.derived.out.banks // 4}
+    address = log2(max(c.acc_bytes, c.scratch_bytes, c.out_bytes))
+    return {
+        "one": 1,
+        "ports": ports,
+        "pairs": ports * (ports - 1) / 2,
+        "rows": ports * c.acc_banks * c.cols,
+        "words": ports * (banks["scratch"] + banks["out"]),
+        "addresses": ports * address,
+        "bank_addresses": ports * sum(banks.values()) * address / 8,
+    }
+
+
+def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
+    kind, shape = grid.kinds[pe], layout(grid, pe)
+    operands = sum(len(shape.sources[name]) - 1 for name in ("a", "b", "c"))
+    others = sum(len(s) - 2 for name, s in shape.sources.items() if name.startswith(("out", "write")))
+    deep = _lut_rams(grid.contexts)
+    return {
+        "one": 1,
+        "alu": Unit.ALU in kind.units,
+        "multiplier": Unit.MULTIPLIER in kind.units,
+        "memory": Unit.MEMORY in kind.units,
+        "table": Unit.TABLE in kind.units,
+        "table_block_rams": memory_blocks(kind.table_words, 32),
+        "table_lut_rams": lut_blocks(kind.table_words, 32),
+        "operands": operands,
+        "others": others,
+        "predicates": len(shape.sources["p"]),
+        "links": len(grid.outgoing[pe]),
+        "registers": kind.registers > 0,
+        "register_words": _lut_rams(kind.registers),
+        "context_bits": (shape.bits + 64) * deep / 32,
+    }
+
+
+def _turned(width: int) -> int:
+    """Two-to-one muxes of bytes in a rotator."""
+    return width * log2(width)
+
+
+def _lut_rams(words: int) -> int:
+    """LUT RAMs in depth."""
+    return -(-words // LUT_RAM)
+
+
+def memory_blocks(depth: int, width: int) -> int:
+    """Block RAMs of 16 Kibit that a memory with a reader and a writer takes; 0 where it is LUT RAM."""
+    if not depth or depth * width < SMALLEST_BLOCK:
+        return 0
+    # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
+    shapes = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
+    return min(-(-depth // d) * -(-width // w) for d, w in shapes)
+
+
+def lut_blocks(depth: int, width: int) -> float:
+    """LUT RAMs of 16 words of 4 bits that a memory takes; 0 where it is block RAM."""
+    if not depth or memory_blocks(depth, width):
+        return 0
+    return _lut_rams(depth) * -(-width // 4)
+
+
+#: Bits from which a memory becomes block RAM.
+SMALLEST_BLOCK = 1 << 11
+
+_Features = Callable[[MachineConfig], dict[str, float]]
+
+
+def _one(config: MachineConfig) -> int:
+    return 1
+
+
+def _per_warp(config: MachineConfig) -> int:
+    return config.warps
+
+
+#: Parts that every machine has: how often, and their features.
+_SINGLE: dict[str, tuple[Callable[[MachineConfig], int], _Features]] = {
+    "sequencer": (_per_warp, _sequencer),
+    "program": (_per_warp, _program),
+    "issue": (_one, _issue),
+    "channels": (_one, _channels),
+    "host": (_one, _host),
+    "load_a": (_one, _loader("load_a")),
+    "load_b": (_one, _loader("load_b")),
+    "load_c": (_one, _loader("load_c")),
+    "gemm": (_one, _gemm),
+    "accumulator": (_one, _accumulator),
+    "store": (_one, _storer),
+    "buffer_a": (_one, lambda c: _buffer(c.derived.buffer_a, words=False)),
+    "buffer_b": (_one, lambda c: _buffer(c.derived.buffer_b, words=False)),
+    "scratchpad": (_one, lambda c: _buffer(c.derived.scratch, words=c.cgra is not None)),
+}

@@ -1,0 +1,49 @@
+"""All proofs, on small machines in which every edge is near."""
+
+from __future__ import annotations
+
+from hw.config import ENGINES, MachineConfig
+from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, storer
+from hw.formal.proof import Proof
+
+#: The machine of the proofs: nothing in it is larger than the statements need.
+SMALL = MachineConfig(
+    name="formal",
+    rows=2,
+    cols=2,
+    buffer_a_bytes=64,
+    buffer_b_bytes=64,
+    acc_bytes=64,
+    acc_banks=2,
+    scratch_bytes=64,
+    out_bytes=64,
+    load_a_bytes=4,
+    load_b_bytes=4,
+    load_c_bytes=4,
+    store_bytes=4,
+    warps=3,
+    registers=8,
+    channels=3,
+    channel_depth=8,
+    imem_words=32,
+    loop_depth=1,
+    queue_depth=2,
+    windows=2,
+)
+
+PROOFS: dict[str, Proof] = {
+    p.name: p
+    for p in (
+        channels.proof(SMALL),
+        signals.proof(SMALL),
+        sequencer.proof(SMALL),
+        *host.proofs(SMALL.replace(warps=2, windows=1)),
+        *storer.proofs(SMALL),
+        *loader.proofs(SMALL, "load_a"),
+        *loader.proofs(SMALL, "load_c", faults=False),
+        gemm.proof(SMALL),
+        loader.patches_proof(SMALL.replace(windows=1)),
+        *bus.proofs(),
+        *(issue.proof(SMALL, e, faults=e == ENGINES[0]) for e in ENGINES),
+    )
+}

@@ -1,0 +1,107 @@
+"""What every engine must obey: assumptions about its surroundings, and statements that all share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Signal, Value
+from amaranth.lib.wiring import Component
+
+from hw import isa
+from hw.formal.bench import Bench
+
+COMMON = {
+    "no_start_after_stop": "once the machine stops, no operation is taken",
+    "complete_once": "no more operations complete than were taken, and never more than `in_flight` "
+    "are between",
+    "completes_in_order": "the warp that a completion names is that of the oldest operation under way",
+}
+REQUESTS = {
+    "request_is_stable": "a request that is not accepted stays, unchanged",
+    "no_request_after_stop": "once the machine stops, no new request is presented",
+    "quiet_tells": "`quiet` is 1 if and only if no request is presented and every accepted one is answered",
+}
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What a bench knows of an engine's operations.
+
+    `taken` and `completed` are events; `turn` is 1 in the cycle in which the watched operation completes, and
+    `picked` in that in which it is taken.
+    """
+
+    taken: Value
+    completed: Value
+    picked: Value
+    turn: Value
+
+
+def surroundings(bench: Bench, control: Component, windows: Value | None = None) -> None:
+    """Assume a queue that keeps its offers, a host that stops after an error for good, and fixed windows."""
+    operation = control.operation
+    payload = Value.cast(operation.payload)
+    waits = bench.past(operation.valid & ~operation.ready, "operation_waits")
+    bench.assume(~waits | (operation.valid & (payload == bench.past(payload, "operation_past"))))
+    bench.assume(~bench.past(control.stop | control.error, "stop_past") | control.stop)
+    if windows is not None:
+        windows = Value.cast(windows)
+        bench.assume(~bench.started | (windows == bench.past(windows, "windows_past")))
+
+
+def operations(bench: Bench, control: Component, most: int = isa.TIMING.in_flight) -> Operations:
+    """Count operations taken and completed, follow one of them, and require what all engines share."""
+    operation, sync = control.operation, bench.m.d.sync
+    taken = bench.value(operation.valid & operation.ready, "taken")
+    under_way = Signal(range(most + 2), name="under_way")
+    sync += under_way.eq(under_way + taken - control.complete)
+    bench.require("no_start_after_stop", ~(control.stop & taken))
+    bench.require("complete_once", (~control.complete | (under_way != 0)) & (under_way <= most))
+
+    pick, watching = bench.free(1, "pick"), Signal(name="watching")
+    ahead, warp = Signal(range(most + 2), name="ahead"), Signal(4, name="watched_warp")
+    picked = bench.value(taken & pick & ~watching, "picked")
+    turn = bench.value(watching & (ahead == 0) & control.complete, "turn")
+    with bench.m.If(picked):
+        sync += [watching.eq(1), ahead.eq(under_way - control.complete), warp.eq(operation.payload.warp)]
+    with bench.m.Elif(watching):
+        sync += [ahead.eq(ahead - (control.complete & (ahead != 0))), watching.eq(~turn)]
+    bench.require("completes_in_order", ~turn | (control.complete_warp == warp))
+    return Operations(taken, control.complete, picked, turn)
+
+
+def requests(bench: Bench, control: Component, port: Component) -> tuple[Value, Value, Value]:
+    """Count requests and answers, and require what all memory ports share.
+
+    Assumes that memory answers only what was accepted before, and keeps an answer until it is accepted.
+    Returns the events (request accepted, answer accepted) and the number of answers owed.
+    """
+    request, response, sync = port.request, port.response, bench.m.d.sync
+    payload, answer = Value.cast(request.payload), Value.cast(response.payload)
+    asked = bench.value(request.valid & request.ready, "asked")
+    answered = bench.value(response.valid & response.ready, "answered")
+    owed = Signal(16, name="owed_answers")
+    bench.assume(~response.valid | (owed != 0))
+    bench.assume(owed < (1 << 16) - 1)
+    waits = bench.past(response.valid & ~response.ready, "answer_waits")
+    bench.assume(~waits | (response.valid & (answer == bench.past(answer, "answer_past"))))
+    sync += owed.eq(owed + asked - answered)
+    held = bench.past(request.valid & ~request.ready, "request_held")
+    bench.require(
+        "request_is_stable",
+        ~held | (request.valid & (payload == bench.past(payload, "request_past"))),
+    )
+    stopped = bench.past(control.stop, "stopped_past")
+    bench.require("no_request_after_stop", ~(stopped & ~held) | ~request.valid)
+    bench.require("quiet_tells", control.quiet == ((owed == 0) & ~request.valid))
+    return asked, answered, owed
+
+
+#: Operations whose beats are counted have no more rows, and no more bytes in a row.
+ROWS, BYTES = 2, 8
+
+
+def row_beats(start: Value, length: Value, width: int) -> Value:
+    """Beats of `width` bytes that a row of `length` bytes from address `start` on takes."""
+    shift = width.bit_length() - 1
+    return Value.cast((start[:shift] + length + (width - 1)) >> shift)

@@ -1,0 +1,35 @@
+"""Proof about the array: operations are taken once and complete once, in order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from hw.config import MachineConfig
+from hw.formal import engines
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof
+from hw.formal.storer import COMMON_FAULTS
+from hw.gemm import Gemm
+
+#: Operations that the array has taken and not completed: one drains, one multiplies, and what is between.
+_UNDER_WAY = 15
+
+
+def build(bench: Bench, config: MachineConfig) -> None:
+    """Any operations; what is multiplied does not matter."""
+    dut = bench.add(Gemm(config), "dut")
+    engines.surroundings(bench, dut.control)
+    engines.operations(bench, dut.control, _UNDER_WAY)
+
+
+def proof(config: MachineConfig) -> Proof:
+    """The proof for the array, with its faults."""
+    return Proof(
+        "gemm",
+        "array: operations",
+        engines.COMMON,
+        Method.BOUNDED,
+        20,
+        lambda bench: build(bench, config),
+        tuple(dataclasses.replace(fault, depth=18) for fault in COMMON_FAULTS),
+    )

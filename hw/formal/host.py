@@ -1,0 +1,304 @@
+"""Proofs about the host side: one answer to each request, no run of an unchecked program, the watchdog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from unittest import mock
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import csr
+from hw.bits import log2
+from hw.config import MachineConfig
+from hw.control.host import Host, State
+from hw.formal import host_faults
+from hw.formal.bench import Bench
+from hw.formal.host_faults import ADDRESS
+from hw.formal.proof import Method, Proof
+from hw.interfaces import HostRequest
+
+
+class _Mixing(Component):
+    """Stands in for the CRC: a function of all words since `start`, with the same ports."""
+
+    def __init__(self, data_width: int):
+        super().__init__({"start": In(1), "valid": In(1), "data": In(data_width), "crc": Out(32)})
+
+    def create(self) -> _Mixing:
+        """Itself, as a CRC's parameters create a processor."""
+        return self
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        source = Signal(32)
+        m.d.comb += source.eq(Mux(self.start, 0, self.crc))
+        with m.If(self.start | self.valid):
+            m.d.sync += self.crc.eq(Mux(self.valid, source.rotate_left(1) ^ self.data, source))
+        return m
+
+
+STREAMS = {
+    "one_answer_each": "every request is answered once: answers follow requests, at most two are under way",
+    "answers_in_time": "when no answer waits, a write is answered in the second cycle after the one in which "
+    "it is taken, a read in the third unless the machine starts or runs",
+    "answer_is_stable": "an answer that is not accepted stays, unchanged",
+    "settings_fixed": "windows and enabled warps stay as they are from the start of a run until it is done",
+    "no_writes_to_running_programs": "the program memories are not written while the machine starts, runs or "
+    "stops",
+    "run_follows_load": "a run begins in the cycle after two of `load`, which follow a clear",
+    "stop_is_final": "a run that has stopped or is done does not go on: only a clear and a start "
+    "begin another",
+    "clear_only_when_quiet": "what a run has left is cleared only when memory owes no answer",
+}
+
+
+@dataclass(frozen=True)
+class _Requests:
+    """What a bench knows of the requests of a host.
+
+    A request that was taken is `held` until it executes, its `payload` stays as long. `write` is 1 in the
+    cycle in which a write executes, `starts` in that in which it starts the machine; `starting` is 1 from
+    then on until the machine loads, `under_way` until it is done.
+    """
+
+    held: Signal
+    payload: Signal
+    write: Signal
+    starts: Signal
+    starting: Signal
+    under_way: Signal
+
+    def writes(self, name: str) -> Value:
+        """Whether a register is written in this cycle."""
+        return self.write & (self.payload.address == ADDRESS[name])
+
+
+def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
+    """The host side under proof; the host keeps a request until it is accepted.
+
+    Where faults are looked for, the clear before a run is shortened: it only has to be over.
+    """
+    inner = Host(config)
+    if bench.seeks_fault:
+        inner.clear_cycles = 2
+    dut = bench.add(inner, "dut")
+    request, response, sync = dut.request, dut.response, bench.m.d.sync
+    offered = Value.cast(request.payload)
+    waits = bench.past(request.valid & ~request.ready, "request_waits")
+    bench.assume(~waits | (request.valid & (offered == bench.past(offered, "request_past"))))
+    held, payload = Signal(name="held_request"), Signal(HostRequest, name="held_payload")
+    with bench.m.If(request.ready):
+        sync += [held.eq(request.valid), payload.eq(request.payload)]
+    free = ~response.valid | response.ready
+    write = bench.value(held & payload.write & free, "executes")
+    starting = Signal(name="starting")
+    wanted = write & (payload.address == ADDRESS["CONTROL"]) & payload.data[csr.START]
+    starts = bench.value(wanted & dut.clear & ~starting, "starts")
+    sync += starting.eq(dut.clear & (starting | starts))
+    under_way = bench.value((~dut.clear | starting) & ~dut.done, "under_way")
+
+    def tied() -> Value:
+        state = bench.register(dut, "state")
+        same = (bench.register(dut, "held") == held) & (bench.register(dut, "request") == Value.cast(payload))
+        idle = (state == State.IDLE) == (dut.clear & ~starting)
+        loading = (state == State.LOAD) | ~bench.register(dut, "loaded")
+        return same & idle & (state <= State.DONE) & loading
+
+    bench.invariant("requests", tied)
+    return dut, _Requests(held, payload, write, starts, starting, under_way)
+
+
+def build_streams(bench: Bench, config: MachineConfig) -> None:
+    """Any accesses of a host that keeps its requests until they are accepted, and any events of a machine."""
+    dut, known = _host(bench, config)
+    request, response, sync = dut.request, dut.response, bench.m.d.sync
+    owed = Signal(2, name="owed")
+    accepted, answered = request.valid & request.ready, response.valid & response.ready
+    sync += owed.eq(owed + accepted - answered)
+    # One may have its answer, and one wait for it.
+    bench.require(
+        "one_answer_each", (owed <= 2) & (~response.valid | (owed != 0)) & (response.valid | (owed <= 1))
+    )
+    waiting = bench.value(owed - response.valid, "waiting")
+    bench.invariant("owed", lambda: waiting == known.held)
+    first = bench.past(accepted, "first_cycle")
+    busy = bench.value((known.starting & dut.clear) | dut.run, "busy")
+    second = bench.past(first & ~known.payload.write & ~busy, "second_cycle")
+    in_turn = (first & known.payload.write) | (second & ~busy)
+    free = ~response.valid | response.ready
+    late = bench.past(in_turn & free, "late")
+    bench.require("answers_in_time", ~late | response.valid)
+
+    def asked() -> Value:
+        fetched = bench.register(dut, "registers/fetched")
+        return (~first | (known.held & ~fetched)) & (~second | (known.held & ~known.payload.write & fetched))
+
+    bench.invariant("asked", asked)
+    held = bench.past(response.valid & ~response.ready, "held")
+    unchanged = response.valid & (response.payload == bench.past(response.payload, "answer_past"))
+    bench.require("answer_is_stable", ~held | unchanged)
+
+    was = {
+        n: bench.past(v, f"{n}_past")
+        for n, v in {
+            "run": dut.run,
+            "load": dut.load,
+            "clear": dut.clear,
+            "done": dut.done,
+            "under_way": known.under_way,
+        }.items()
+    }
+    settings = Cat(Value.cast(dut.windows), dut.enable)
+    same = settings == bench.past(settings, "settings_past")
+    bench.require("settings_fixed", ~was["under_way"] | same)
+    bench.require("no_writes_to_running_programs", ~(known.under_way & dut.program_write.any()))
+    begins = bench.value(dut.run & ~was["run"], "begins")
+    loads = bench.value(dut.load & ~was["load"], "loads")
+    twice = bench.past(was["load"], "load_past2")
+    bench.invariant("load", lambda: ~dut.load | (bench.register(dut, "loaded") == was["load"]))
+    bench.require(
+        "run_follows_load",
+        (begins == (was["load"] & twice))
+        & ~(begins & dut.load)
+        & ~(loads & ~bench.past(known.starting & dut.clear, "starting_past"))
+        & ~(was["load"] & ~twice & ~dut.load),
+    )
+    stopped = bench.past(dut.stop & ~dut.clear & ~dut.load, "stopped_past")
+    bench.require(
+        "stop_is_final",
+        ~(begins & ~was["load"]) & ~(stopped & (dut.run | dut.load)) & (dut.stop == ~dut.run),
+    )
+    cleared = bench.value(bench.started & dut.clear & ~was["clear"], "cleared")
+    bench.require("clear_only_when_quiet", ~cleared | (was["done"] & bench.past(dut.quiet, "quiet_past")))
+
+
+PROGRAMS = {
+    "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were "
+    "written from pc 0 "
+    "on in one go and followed by their CRC-32 before the start",
+    "unchecked_start_fails": "a start with an enabled warp that is not so ends at once, done with error",
+}
+
+
+def build_programs(bench: Bench, config: MachineConfig) -> None:
+    """Follow the program of one warp, any one, with a check word computed beside.
+
+    The CRC is that of Amaranth and a black box here: a function of all words that is simple for solvers
+    stands in for it on both sides.
+    """
+    with mock.patch("hw.control.host.CRC32_ETHERNET", _Mixing):
+        dut, known = _host(bench, config)
+    sync, value, writes = bench.m.d.sync, known.payload.data, known.writes
+    warp = bench.constant(range(config.warps), "warp")
+    bench.assume(warp < config.warps)
+    words = log2(config.imem_words)
+    bench.m.submodules.reference = crc = _Mixing(data_width=32).create()
+    loads = bench.value(dut.program_write.bit_select(warp, 1), "loads")
+    bench.m.d.comb += [
+        crc.start.eq(writes("PROGRAM_ADDRESS")),
+        crc.data.eq(dut.program_data),
+        crc.valid.eq(loads),
+    ]
+    target, from_zero, any_word = Signal(32 - words), Signal(), Signal()
+    checked = Signal(name="checked_program")
+    with bench.m.If(writes("PROGRAM_ADDRESS")):
+        sync += [target.eq(value >> words), from_zero.eq(value[:words] == 0), any_word.eq(0)]
+    with bench.m.Elif(loads):
+        sync += any_word.eq(1)
+    with bench.m.If(loads):
+        sync += checked.eq(0)
+    with bench.m.Elif(writes("PROGRAM_CHECK") & (target == warp)):
+        sync += checked.eq(from_zero & any_word & (value == crc.crc))
+    enabled = dut.enable.bit_select(warp, 1)
+    intact = Signal(name="intact")  # checked at the start, and not written since
+    with bench.m.If(loads):
+        sync += intact.eq(0)
+    with bench.m.Elif(known.starts):
+        sync += intact.eq(checked)
+    begins = bench.value(dut.run & ~bench.past(dut.run, "run_past"), "begins")
+    bench.require("only_checked_programs_run", ~(begins & enabled) | intact)
+    bench.invariant("intact", lambda: ~((known.starting & dut.clear) | dut.load) | ~enabled | intact)
+    refused = bench.past(known.starts & enabled & ~checked, "refused")
+
+    def tied() -> Value:
+        inside = {n: bench.register(dut, n) for n in ("warp", "whole", "some", "checked", "check/crc")}
+        return (
+            (inside["warp"] == target)
+            & (inside["whole"] == from_zero)
+            & ((target != warp) | ((inside["some"] == any_word) & (inside["check/crc"] == crc.crc)))
+            & (inside["checked"].bit_select(warp, 1) == checked)
+        )
+
+    bench.invariant("checks", tied)
+    bench.require("unchecked_start_fails", ~refused | (dut.done & dut.failed & ~dut.run))
+
+
+WATCHDOG = {
+    "watchdog_stops": "after WATCHDOG cycles of a run without progress the machine stops",
+    "watchdog_waits": "without an error, a run stops only when there was no progress for WATCHDOG cycles",
+    "error_stops": "an error stops the machine in the next cycle",
+}
+
+
+def build_watchdog(bench: Bench, config: MachineConfig) -> None:
+    """Count cycles without progress beside the machine; the host does not change WATCHDOG during a run."""
+    dut, known = _host(bench, config)
+    sync = bench.m.d.sync
+    sets = bench.value(known.writes("WATCHDOG"), "sets")
+    bench.assume(~sets | dut.clear)
+    limit = Signal(32, init=1 << 20, name="limit")
+    with bench.m.If(sets):
+        sync += limit.eq(known.payload.data)
+    idle = Signal(33, name="idle")  # cycles of the run without progress, up to the one before
+    sync += idle.eq(Mux(dut.run & ~dut.progress, idle + 1, 0))
+    bench.assume(idle < 1 << 32)
+    running = bench.past(dut.run, "run_past")
+    error = bench.past(dut.error, "error_past")
+    bench.require("watchdog_stops", ~(dut.run & (limit != 0)) | (idle <= limit))
+    stops = running & ~dut.run & ~dut.done
+    idle_past = bench.past(idle, "idle_past")
+    bench.require("watchdog_waits", ~(stops & ~error) | ((limit != 0) & (idle_past >= limit)))
+    bench.require("error_stops", ~(running & error) | (~dut.run & dut.stop & dut.failed))
+
+    def tied() -> Value:
+        quiet_for, watchdog = bench.register(dut, "quiet_for"), bench.register(dut, "watchdog")
+        return (watchdog == limit) & (~dut.run | (quiet_for == idle)) & ((idle == 0) | running)
+
+    bench.invariant("counts", tied)
+
+
+def proofs(config: MachineConfig) -> tuple[Proof, ...]:
+    """The proofs for the host side of a machine, with their faults."""
+    return (
+        Proof(
+            "host",
+            "host: requests, settings, states",
+            STREAMS,
+            Method.INDUCTION,
+            2,
+            lambda bench: build_streams(bench, config),
+            host_faults.STREAMS,
+            bounded_depth=12,
+        ),
+        Proof(
+            "host-programs",
+            "host: programs are checked",
+            PROGRAMS,
+            Method.INDUCTION,
+            3,
+            lambda bench: build_programs(bench, config),
+            host_faults.PROGRAMS,
+            bounded_depth=12,
+        ),
+        Proof(
+            "host-watchdog",
+            "host: watchdog and errors",
+            WATCHDOG,
+            Method.INDUCTION,
+            2,
+            lambda bench: build_watchdog(bench, config),
+            host_faults.WATCHDOG,
+            bounded_depth=12,
+        ),
+    )

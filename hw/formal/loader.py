@@ -1,0 +1,225 @@
+"""Proofs about the loaders: they ask only for words of their windows, and complete when all is answered."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component
+
+from hw.bits import log2
+from hw.config import MachineConfig
+from hw.formal import engines, rows
+from hw.formal.bench import Bench, Sabotage
+from hw.formal.proof import Fault, Method, Proof
+from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
+from hw.memory.loader import Loader
+from hw.memory.patch_requests import VARIANT
+
+REQUESTS = {
+    "reads_stay_in_windows": "a word that is requested holds at least one byte of a window open for "
+    "reading (words "
+    "are read whole; what lies outside of the row is not kept)",
+    "addresses_aligned": "every address is a multiple of the port's width",
+    **engines.REQUESTS,
+}
+
+
+def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: bool = False) -> None:
+    """Any operations, any windows that stay as they are, any stalls; with `patches`, only `load_b_conv`."""
+    dut = bench.add(Loader(config, port), "dut")
+    control, request = dut.control, dut.memory.request
+    engines.surroundings(bench, control, dut.windows)
+    _only(bench, control, port, patches)
+    _, _, owed = engines.requests(bench, control, dut.memory)
+    width = config.port_bytes(port)
+    shift = log2(width)
+
+    def permitted(address: Value) -> Value:
+        """Whether a word has a byte in a window open for reading."""
+        return Cat(
+            w.read & (w.last >= w.first) & (address + (width - 1) >= w.first) & (address <= w.last)
+            for w in dut.windows
+        ).any()
+
+    bench.require("reads_stay_in_windows", ~request.valid | permitted(request.payload))
+    bench.require("addresses_aligned", request.payload[:shift] == 0)
+
+    def walks() -> Value:
+        names = ("first", "span", "stride", "valid", "is_fill", "address")
+        first, span, stride, valid, is_fill, address = (bench.register(dut, f"requests/{n}") for n in names)
+        walk = rows.walk(bench, dut, "requests/walker", width)
+        last = Value.cast(first + span)
+        inside = (
+            ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.read for w in dut.windows).any()
+        )
+        # A row that is not permitted is walked on, but the machine stops.
+        row = rows.fits(walk, first, span, stride, address + 1, width) & (
+            walk.first_of_row | ~walk.in_memory | inside
+        )
+        asking = valid & ~is_fill
+        return (~walk.active | control.stop | row) & (~asking | permitted(address << shift))
+
+    bench.invariant("row", walks)
+    bench.invariant("answers", lambda: bench.register(dut, "outstanding") == owed)
+
+
+COMPLETION = {
+    **engines.COMMON,
+    "completes_after_answers": "an operation completes only when all its memory beats, and those of "
+    "all earlier "
+    "operations, are answered (operations of up to two rows of eight bytes)",
+    "answers_within_operations": "no more beats are requested than the operations that were taken have",
+}
+
+
+def build_completion(bench: Bench, config: MachineConfig, port: str) -> None:
+    """Count the memory beats that operations must have, and the answers; operations are small."""
+    dut = bench.add(Loader(config, port), "dut")
+    control, op, sync = dut.control, dut.control.operation.payload, bench.m.d.sync
+    request, response = dut.memory.request, dut.memory.response
+    engines.surroundings(bench, control, dut.windows)
+    _only(bench, control, port, patches=False)
+    known = engines.operations(bench, control)
+    owed = Signal(8, name="owed_answers")
+    answered = bench.value(response.valid & response.ready, "answered")
+    sync += owed.eq(owed + (request.valid & request.ready) - answered)
+    bench.assume(~response.valid | (owed != 0))
+    bench.assume(~control.operation.valid | ((op.outer <= engines.ROWS) & (op.inner <= engines.BYTES)))
+    starts = [bench.value((op.memory + i * op.load_stride)[:32], f"start{i}") for i in range(engines.ROWS)]
+    width = config.port_bytes(port)
+    beats = bench.value(
+        sum(Mux(op.outer > i, engines.row_beats(s, op.inner, width), 0) for i, s in enumerate(starts)),
+        "beats",
+    )
+    total, target, answers, asked = (Signal(8, name=n) for n in ("total", "target", "answers", "asked"))
+    sync += [answers.eq(answers + answered), asked.eq(asked + (request.valid & request.ready))]
+    with bench.m.If(known.taken):
+        sync += total.eq(total + beats)
+    with bench.m.If(known.picked):
+        sync += target.eq(total + beats)
+    bench.require("completes_after_answers", ~known.turn | (answers >= target))
+    bench.require("answers_within_operations", asked + request.valid <= total)
+
+
+def _only(bench: Bench, control: Component, port: str, patches: bool) -> None:
+    """Assume operations of the kind that a proof is about."""
+    operation = control.operation
+    if port == "load_b":
+        is_patches = operation.payload.variant == VARIANT
+        bench.assume(~operation.valid | (is_patches if patches else ~is_patches))
+
+
+def _last_off_by_word(config: MachineConfig, port: str) -> Sabotage:
+    def alter(m: Module, outer: Component, inner: Component) -> None:
+        width = config.port_bytes(port)
+        for own, other in zip(outer.windows, inner.windows, strict=True):
+            m.d.comb += other.last.eq(Mux(own.last < 0xFFFFFFFF - width, own.last + width, own.last))
+
+    return Sabotage(alter)
+
+
+def _writes_suffice(m: Module, outer: Component, inner: Component) -> None:
+    for own, port in zip(outer.windows, inner.windows, strict=True):
+        m.d.comb += port.read.eq(own.write | own.read)
+
+
+def _unaligned(m: Module, outer: Component, inner: Component) -> None:
+    waits = Signal()
+    m.d.sync += waits.eq(inner.memory.request.valid)
+    m.d.comb += outer.memory.request.payload.eq(inner.memory.request.payload | waits)
+
+
+def _completes_early(m: Module, outer: Component, inner: Component) -> None:
+    # Every operation completes three cycles after it is taken.
+    taken = Signal(3)
+    m.d.sync += taken.eq(taken << 1 | (outer.control.operation.valid & inner.control.operation.ready))
+    m.d.comb += outer.control.complete.eq(taken[2])
+
+
+def _asks_again(m: Module, outer: Component, inner: Component) -> None:
+    # A request that is accepted is presented once more.
+    own, port = outer.memory.request, inner.memory.request
+    again, address = Signal(), Signal(32)
+    m.d.sync += [again.eq(port.valid & own.ready & ~again), address.eq(port.payload)]
+    with m.If(again):
+        m.d.comb += [own.valid.eq(1), own.payload.eq(address), port.ready.eq(0)]
+
+
+def proofs(config: MachineConfig, port: str, *, faults: bool = True) -> tuple[Proof, ...]:
+    """The proofs for one loader; the same lines make all of them, so faults may be left out."""
+    asking = (
+        Fault(
+            "window-too-long",
+            "a window's last byte is taken one word too far",
+            "reads_stay_in_windows",
+            _last_off_by_word(config, port),
+            8,
+        ),
+        Fault(
+            "permission-ignored",
+            "windows for writing serve as well",
+            "reads_stay_in_windows",
+            Sabotage(_writes_suffice),
+            8,
+        ),
+        Fault("address-odd", "a request names an odd address", "addresses_aligned", Sabotage(_unaligned), 8),
+        *REQUEST_FAULTS,
+    )
+    completing = (
+        Fault(
+            "answer-not-awaited",
+            "an operation completes before its answers",
+            "completes_after_answers",
+            Sabotage(_completes_early),
+            8,
+        ),
+        Fault(
+            "asked-twice",
+            "requests are presented twice",
+            "answers_within_operations",
+            Sabotage(_asks_again),
+            8,
+        ),
+        *COMMON_FAULTS,
+    )
+    return (
+        Proof(
+            port.replace("_", "-"),
+            f"{port}: windows and requests",
+            REQUESTS,
+            Method.INDUCTION,
+            2,
+            lambda bench: build_requests(bench, config, port),
+            asking if faults else (),
+            bounded_depth=12,
+        ),
+        Proof(
+            f"{port.replace('_', '-')}-completion",
+            f"{port}: operations",
+            COMPLETION,
+            Method.BOUNDED,
+            10,
+            lambda bench: build_completion(bench, config, port),
+            completing if faults else (),
+        ),
+    )
+
+
+def patches_proof(config: MachineConfig) -> Proof:
+    """The proof for `load_b_conv`, with its faults."""
+    return Proof(
+        "load-b-conv",
+        "load_b_conv: windows and requests",
+        REQUESTS,
+        Method.BOUNDED,
+        18,
+        lambda bench: build_requests(bench, config, "load_b", patches=True),
+        (
+            Fault(
+                "window-too-long",
+                "a window's last byte is taken one word too far",
+                "reads_stay_in_windows",
+                _last_off_by_word(config, "load_b"),
+                18,
+            ),
+        ),
+    )

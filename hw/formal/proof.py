@@ -1,0 +1,58 @@
+"""What a proof and its planted faults are, as data."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hw.formal.bench import Bench, Sabotage
+
+
+class Method(enum.Enum):
+    """How far a proof reaches."""
+
+    INDUCTION = "induction"  # all reachable states, however long the way there
+    BOUNDED = "bounded"  # every run of at most `depth` cycles from reset
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault to plant, and the statement that must notice it within `depth` cycles."""
+
+    name: str
+    meaning: str
+    breaks: str
+    sabotage: Sabotage
+    depth: int = 12
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Statements about one component, proved together.
+
+    `statements` says what each name that `build` requires means. `depth` is the number of cycles from reset
+    of a bounded proof, and the length of the induction otherwise. Where `bounded_depth` is not 0 and the
+    induction fails, a search of that depth tells whether statements are wrong or only the invariants.
+    """
+
+    name: str
+    title: str
+    statements: dict[str, str]
+    method: Method
+    depth: int
+    build: Callable[[Bench], None]
+    faults: tuple[Fault, ...] = ()
+    bounded_depth: int = 0
+
+    def bench(self, fault: Fault | None = None, *, bounded: bool = False) -> Bench:
+        """The module to be proved; with a fault, only the statement that must notice it."""
+        if fault is None:
+            bench = Bench(induction=self.method is Method.INDUCTION and not bounded)
+            self.build(bench)
+        else:
+            bench = Bench(only=fault.breaks, sabotage=fault.sabotage)
+            with fault.sabotage.applied():
+                self.build(bench)
+        assert set(bench.statements) == set(self.statements), (self.name, bench.statements)
+        return bench

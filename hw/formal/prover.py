@@ -1,0 +1,153 @@
+"""Runs a proof or looks for a planted fault: Amaranth to RTLIL, SymbiYosys, and what it found."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import resource
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hw.errors import InputError
+from hw.formal.bench import TOP
+from hw.formal.proof import Fault, Method, Proof
+from hw.formal.tools import Tools
+
+#: Seconds after which a solver is given up.
+TIME_LIMIT = 900
+
+_FAILED = re.compile(rf"(?:Assert failed in|failed assertion) {TOP}\.(\w+)")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one proof (`fault` is None) or of the search for one planted fault.
+
+    `holds` says whether it came out as it must: the proof succeeded, the fault was found. `failed` are the
+    statements that broke, `trace` the counterexample (VCD), `reason` what went wrong otherwise. `open` says
+    that nothing was refuted: the induction only did not close.
+    """
+
+    proof: str
+    fault: str | None
+    method: str
+    depth: int
+    seconds: float
+    processor_seconds: float
+    holds: bool
+    failed: tuple[str, ...] = ()
+    trace: str | None = None
+    reason: str = ""
+    open: bool = False
+
+
+def run(proof: Proof, fault: Fault | None, tools: Tools, folder: Path) -> Outcome:
+    """Prove, or look for a fault; files go to a folder of its own below `folder`.
+
+    An induction that does not fit the component is no proof. If the proof names a bounded depth, the outcome
+    says how far its statements hold nevertheless: in `method`, `depth` and `reason`.
+    """
+    if fault is not None:
+        return _run(proof, fault, Method.BOUNDED, fault.depth, tools, folder)
+    outcome = _run(proof, None, proof.method, proof.depth, tools, folder)
+    broken = any(not name.startswith("invariant_") for name in outcome.failed) and not outcome.open
+    if outcome.holds or broken or not proof.bounded_depth:
+        return outcome
+    bounded = _run(proof, None, Method.BOUNDED, proof.bounded_depth, tools, folder)
+    reason = bounded.reason or f"{outcome.reason}; no run of {proof.bounded_depth} cycles breaks a statement"
+    return dataclasses.replace(
+        bounded,
+        holds=False,
+        seconds=outcome.seconds + bounded.seconds,
+        processor_seconds=outcome.processor_seconds + bounded.processor_seconds,
+        reason=reason,
+        open=not bounded.failed,
+    )
+
+
+def _run(
+    proof: Proof, fault: Fault | None, method: Method, depth: int, tools: Tools, folder: Path
+) -> Outcome:
+    began, used = time.monotonic(), _processor_seconds()
+
+    def outcome(holds: bool, **more: object) -> Outcome:
+        seconds = time.monotonic() - began
+        name = fault.name if fault else None
+        work = _processor_seconds() - used
+        return Outcome(proof.name, name, method.value, depth, seconds, work, holds, **more)  # type: ignore[arg-type]
+
+    try:
+        text = proof.bench(fault, bounded=method is Method.BOUNDED).rtlil()
+    except InputError as error:
+        return outcome(False, reason=str(error))
+    instead = "-bounded" if fault is None and method is not proof.method else ""
+    place = folder / (f"{proof.name}-{fault.name}" if fault else proof.name + instead)
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "design.il").write_text(text)
+    (place / "run.sby").write_text(_script(method, depth, tools))
+    log = _call(place, tools)
+    failed = tuple(dict.fromkeys(_FAILED.findall(log)))
+    status = place / "run" / "status"
+    verdict = status.read_text().split()[0] if status.is_file() else "ERROR"
+    # The step of an induction may have a trace too, of states that no run reaches; the basis goes first.
+    traces = [place / "run" / "engine_0" / f"trace{kind}.vcd" for kind in ("", "_induct")]
+    trace = next((str(t) for t in traces if t.is_file()), None)
+    if fault:
+        found = verdict == "FAIL" and fault.breaks in failed
+        reason = "" if found else f"not noticed ({verdict}) within {depth} cycles"
+        return outcome(found, failed=failed, trace=trace if found else None, reason=reason)
+    if verdict == "PASS":
+        return outcome(True)
+    if verdict == "UNKNOWN":
+        reason = f"the induction does not close ({', '.join(failed)})"
+    elif verdict == "FAIL":
+        reason = f"first to fail: {failed[0] if failed else '?'}"
+    else:
+        reason = f"{verdict}: {_last_error(log)}"
+    return outcome(False, failed=failed, trace=trace, reason=reason, open=verdict == "UNKNOWN")
+
+
+def _processor_seconds() -> float:
+    """What this process and the programs that it has called have used so far."""
+    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def _script(method: Method, depth: int, tools: Tools) -> str:
+    # Without `-norom` a table would become a memory, whose contents an induction takes for arbitrary.
+    mode = "prove" if method is Method.INDUCTION else "bmc"
+    return f"""[options]
+mode {mode}
+depth {depth}
+timeout {TIME_LIMIT}
+[engines]
+smtbmc --nopresat {tools.solver}
+[script]
+read_rtlil design.il
+hierarchy -top {TOP}
+proc -norom
+prep -top {TOP}
+[files]
+design.il
+"""
+
+
+def _call(place: Path, tools: Tools) -> str:
+    path = os.pathsep.join([str(tools.solver_folder), os.environ.get("PATH", "")])
+    command = [tools.sby, "--yosys", tools.yosys, "--smtbmc", tools.smtbmc, "-f", "run.sby"]
+    done = subprocess.run(
+        [str(c) for c in command],
+        cwd=place,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def _last_error(log: str) -> str:
+    lines = [line for line in log.splitlines() if "ERROR" in line or "error" in line.lower()]
+    return lines[0].strip() if lines else "no status"

@@ -1,0 +1,77 @@
+"""Invariants of the walker of rows, which loaders and storer share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Mux, Value
+from amaranth.lib.wiring import Component
+
+from hw.bits import log2
+from hw.formal.bench import Bench
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Registers of a `RowWalker`, and what they say of the present beat.
+
+    `left` counts the bytes of the segment from the beginning of the present beat's word on; `padding` is both
+    paddings, `inner` the bytes of a row, `step` and `align` stride and address modulo the port's bytes.
+    """
+
+    active: Value
+    in_memory: Value
+    tail: Value
+    first_of_row: Value
+    first: Value
+    align: Value
+    step: Value
+    inner: Value
+    padding: Value
+    left: Value
+
+
+def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
+    """The `RowWalker` at `path` inside a component."""
+    names = ("active", "filling", "tail", "first_of_row", "first", "align", "beats", "more", "end")
+    r = {n: bench.register(dut, f"{path}/{n}") for n in names}
+    d = bench.view(dut, f"{path}/d")
+    beats = Value.cast(r["beats"] + r["more"])
+    left = (beats << log2(width)) - Mux(r["end"] == 0, 0, width - r["end"])
+    return Walk(
+        r["active"],
+        ~r["filling"] & ~r["tail"],
+        r["tail"],
+        r["first_of_row"],
+        r["first"],
+        r["align"],
+        d.step,
+        d.inner,
+        Cat(d.pad_outer, d.pad_inner),
+        Value.cast(left),
+    )
+
+
+def fits(walk: Walk, first: Value, span: Value, stride: Value, following: Value, width: int) -> Value:
+    """Whether a walker fits the row from address `first` to `first + span` that is walked with it.
+
+    `stride` leads to the row behind; `following` is the number of the word behind that of the beat before.
+    """
+    shift = log2(width)
+    word = Mux(walk.first_of_row, first[shift:], following)[: 32 - shift]
+    place = word << shift
+    begins = Mux(walk.first_of_row, first[:shift], 0)
+    memory = (
+        (walk.first == begins)
+        & ((place + walk.left)[:32] == (first + span + 1)[:32])
+        & (walk.left > walk.first)
+        & (walk.left[16:] < 4)
+        & (walk.first_of_row | ((place > first) & (place <= (first + span))))
+    )
+    return (
+        (walk.inner != 0)
+        & (span == (walk.inner - 1)[: len(span)])
+        & (walk.step == stride[:shift])
+        & (walk.tail | (walk.align == first[:shift]))
+        & (~walk.in_memory | memory)
+    )

@@ -1,0 +1,290 @@
+"""Proofs about the storer: it never leaves its windows, and completes when all is answered."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component
+
+from hw.bits import log2, range_mask
+from hw.config import MachineConfig
+from hw.formal import engines, rows
+from hw.formal.bench import Bench, Sabotage
+from hw.formal.proof import Fault, Method, Proof
+from hw.memory.storer import Storer
+
+WINDOWS = {
+    "writes_stay_in_windows": "all bytes that a presented beat writes lie in one open window that "
+    "permits writing",
+    "beats_write_something": "every beat writes at least one byte, in one piece",
+    "addresses_aligned": "every address is a multiple of the port's width",
+    **engines.REQUESTS,
+}
+
+
+def build_windows(bench: Bench, config: MachineConfig) -> None:
+    """Any operations, any windows that stay as they are, any stalls."""
+    dut = bench.add(Storer(config), "dut")
+    control, request = dut.control, dut.memory.request
+    engines.surroundings(bench, control, dut.windows)
+    _, _, owed = engines.requests(bench, control, dut.memory)
+    width, shift = config.store_bytes, log2(config.store_bytes)
+    payload = request.payload
+
+    def permitted(address: Value, strobe: Value) -> Value:
+        """Whether the strobed bytes of a word lie in one window."""
+        return Cat(
+            w.write
+            & Cat(
+                ~strobe[i] | ((address + i >= w.first) & (address + i <= w.last)) for i in range(width)
+            ).all()
+            for w in dut.windows
+        ).any()
+
+    bench.require("writes_stay_in_windows", ~request.valid | permitted(payload.address, payload.strobe))
+    pieces = sum((payload.strobe[i] & ~(payload.strobe[i - 1] if i else 0))[0] for i in range(width))
+    bench.require("beats_write_something", ~request.valid | (pieces == 1))
+    bench.require("addresses_aligned", payload.address[:shift] == 0)
+
+    def tied() -> Value:
+        names = ("address", "following", "span", "stride", "permitted")
+        first, following, span, stride, inside = (bench.register(dut, n) for n in names)
+        d, meta, sent = bench.view(dut, "d"), bench.view(dut, "meta"), bench.view(dut, "sent")
+        walk = rows.walk(bench, dut, "walker", width)
+        last = Value.cast(first + span)
+        permitted_row = (
+            ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in dut.windows).any()
+        )
+        row = (
+            rows.fits(walk, first, span, stride, meta.beat + 1, width)
+            & (inside == permitted_row)
+            & (walk.first_of_row | inside)
+            & (following == (first + stride)[:32])
+            & walk.in_memory
+            & (walk.padding == 0)
+        )
+
+        def travels(valid: Value, what: Value) -> Value:
+            pieces = sum((what.strobe[i] & ~(what.strobe[i - 1] if i else 0))[0] for i in range(width))
+            return ~valid | (permitted(what.beat << shift, what.strobe) & (pieces == 1))
+
+        return (
+            (~walk.active | (row & (d.bytes != 0)))
+            & travels(bench.register(dut, "align_valid"), meta)
+            & travels(bench.register(dut, "output_valid"), sent)
+        )
+
+    bench.invariant("row", tied)
+
+    def counts() -> Value:
+        sent, answered = bench.register(dut, "sent_count"), bench.register(dut, "answered")
+        return (sent - answered)[:16] == owed
+
+    bench.invariant("answers", counts)
+
+
+COMPLETION = {
+    **engines.COMMON,
+    "completes_after_last_answer": "an operation completes in the cycle after the answer to its last "
+    "beat, all "
+    "beats of all earlier operations being answered too (operations of up to two rows of eight bytes)",
+}
+
+
+def build_completion(bench: Bench, config: MachineConfig) -> None:
+    """Count the beats that operations must have, and the answers; operations are small."""
+    dut = bench.add(Storer(config), "dut")
+    control, op, sync = dut.control, dut.control.operation.payload, bench.m.d.sync
+    engines.surroundings(bench, control, dut.windows)
+    request, response = dut.memory.request, dut.memory.response
+    known = engines.operations(bench, control)
+    owed = Signal(8, name="owed_answers")
+    sync += owed.eq(owed + (request.valid & request.ready) - response.valid)
+    bench.assume(~response.valid | (owed != 0))
+    bench.assume(~control.operation.valid | ((op.rows <= engines.ROWS) & (op.bytes <= engines.BYTES)))
+    starts = [bench.value((op.memory + i * op.store_stride)[:32], f"start{i}") for i in range(engines.ROWS)]
+    beats = bench.value(
+        sum(
+            Mux(op.rows > i, engines.row_beats(s, op.bytes, config.store_bytes), 0)
+            for i, s in enumerate(starts)
+        ),
+        "beats",
+    )
+    total, target, answers = (Signal(8, name=n) for n in ("total", "target", "answers"))
+    sync += answers.eq(answers + response.valid)
+    with bench.m.If(known.taken):
+        sync += total.eq(total + beats)
+    with bench.m.If(known.picked):
+        sync += target.eq(total + beats)
+    bench.require("completes_after_last_answer", ~known.turn | (answers == target))
+
+
+def _strobe_shifted(first: Value, end: Value, width: int) -> Value:
+    return range_mask(first, end + 1, width)
+
+
+def _last_off_by_one(m: Module, outer: Component, inner: Component) -> None:
+    for own, port in zip(outer.windows, inner.windows, strict=True):
+        m.d.comb += port.last.eq(own.last + (own.last != 0xFFFFFFFF))
+
+
+def _reads_suffice(m: Module, outer: Component, inner: Component) -> None:
+    for own, port in zip(outer.windows, inner.windows, strict=True):
+        m.d.comb += port.write.eq(own.write | own.read)
+
+
+def _joined_windows(m: Module, outer: Component, inner: Component) -> None:
+    # The first window's beginning is checked together with the second one's end.
+    m.d.comb += inner.windows[0].last.eq(outer.windows[1].last)
+
+
+def _empty_first(m: Module, outer: Component, inner: Component) -> None:
+    own, port = outer.memory.request, inner.memory.request
+    m.d.comb += own.payload.strobe.eq(port.payload.strobe & ~1)
+
+
+def _byte_address(m: Module, outer: Component, inner: Component) -> None:
+    own, port = outer.memory.request, inner.memory.request
+    m.d.comb += own.payload.address.eq(port.payload.address | ~port.payload.strobe[0])
+
+
+def _drops(m: Module, outer: Component, inner: Component) -> None:
+    own, port = outer.memory.request, inner.memory.request
+    waited = Signal()
+    m.d.sync += waited.eq(port.valid & ~own.ready & ~waited)
+    m.d.comb += own.valid.eq(port.valid & ~waited)
+
+
+def _late_stop(m: Module, outer: Component, inner: Component) -> None:
+    stopped = Signal(2)
+    m.d.sync += stopped.eq(stopped << 1 | outer.control.stop)
+    m.d.comb += inner.control.stop.eq(stopped[1])
+
+
+def _hasty_quiet(m: Module, outer: Component, inner: Component) -> None:
+    m.d.comb += outer.control.quiet.eq(inner.control.quiet | ~inner.memory.request.valid)
+
+
+def _completes_twice(m: Module, outer: Component, inner: Component) -> None:
+    again = Signal()
+    m.d.sync += again.eq(inner.control.complete)
+    m.d.comb += outer.control.complete.eq(inner.control.complete | again)
+
+
+def _completes_early(m: Module, outer: Component, inner: Component) -> None:
+    # Beats count as answered in the cycle after they are accepted.
+    accepted = Signal()
+    m.d.sync += accepted.eq(inner.memory.request.valid & outer.memory.request.ready)
+    m.d.comb += inner.memory.response.valid.eq(accepted)
+
+
+def _youngest_warp(m: Module, outer: Component, inner: Component) -> None:
+    warp = Signal(4)
+    with m.If(outer.control.operation.valid & inner.control.operation.ready):
+        m.d.sync += warp.eq(outer.control.operation.payload.warp)
+    m.d.comb += outer.control.complete_warp.eq(warp)
+
+
+COMMON_FAULTS = (
+    Fault(
+        "takes-after-stop", "a stop is heard two cycles late", "no_start_after_stop", Sabotage(_late_stop), 6
+    ),
+    Fault(
+        "completes-twice", "a completion lasts two cycles", "complete_once", Sabotage(_completes_twice), 11
+    ),
+    Fault(
+        "youngest-warp",
+        "a completion names the warp whose operation was taken last",
+        "completes_in_order",
+        Sabotage(_youngest_warp),
+        11,
+    ),
+)
+REQUEST_FAULTS = (
+    Fault(
+        "request-blinks",
+        "a request that is not accepted vanishes for a cycle",
+        "request_is_stable",
+        Sabotage(_drops),
+        8,
+    ),
+    Fault("stop-late", "a stop is heard two cycles late", "no_request_after_stop", Sabotage(_late_stop), 8),
+    Fault("quiet-hasty", "answers that are owed are forgotten", "quiet_tells", Sabotage(_hasty_quiet), 8),
+)
+
+
+def proofs(config: MachineConfig) -> tuple[Proof, ...]:
+    """The proofs for the storer, with their faults."""
+    return (
+        Proof(
+            "storer",
+            "storer: windows and requests",
+            WINDOWS,
+            Method.INDUCTION,
+            2,
+            lambda bench: build_windows(bench, config),
+            (
+                Fault(
+                    "window-too-long",
+                    "a window's last byte is taken one too far",
+                    "writes_stay_in_windows",
+                    Sabotage(_last_off_by_one),
+                    8,
+                ),
+                Fault(
+                    "permission-ignored",
+                    "windows for reading serve as well",
+                    "writes_stay_in_windows",
+                    Sabotage(_reads_suffice),
+                    8,
+                ),
+                Fault(
+                    "windows-joined",
+                    "a row may reach from one window into another",
+                    "writes_stay_in_windows",
+                    Sabotage(_joined_windows),
+                    8,
+                ),
+                Fault(
+                    "strobe-off-by-one",
+                    "the byte after the row is written too",
+                    "writes_stay_in_windows",
+                    Sabotage(replaced={"hw.memory.storer.range_mask": _strobe_shifted}),
+                    8,
+                ),
+                Fault(
+                    "strobe-empty",
+                    "the lowest byte of a beat is never written",
+                    "beats_write_something",
+                    Sabotage(_empty_first),
+                    8,
+                ),
+                Fault(
+                    "byte-address",
+                    "the address names the first byte, not the word",
+                    "addresses_aligned",
+                    Sabotage(_byte_address),
+                    8,
+                ),
+                *REQUEST_FAULTS,
+            ),
+            bounded_depth=12,
+        ),
+        Proof(
+            "storer-completion",
+            "storer: operations",
+            COMPLETION,
+            Method.BOUNDED,
+            12,
+            lambda bench: build_completion(bench, config),
+            (
+                Fault(
+                    "answer-not-awaited",
+                    "an operation completes when its last beat is accepted",
+                    "completes_after_last_answer",
+                    Sabotage(_completes_early),
+                    10,
+                ),
+                *COMMON_FAULTS,
+            ),
+        ),
+    )
