@@ -208,7 +208,7 @@ def patches_proof(config: MachineConfig) -> Proof:
     """The proof for `load_b_conv`, with its faults."""
     return Proof(
         "load-b-conv",
-        "load_b_conv: windows and requests",
+        "load_b_conv: windows and requests, one window",
         REQUESTS,
         Method.BOUNDED,
         18,
