@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
 
@@ -210,11 +210,32 @@ class Machine(Component):
         return warps
 
     def _errors(self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Engine]) -> None:
-        """The first error counts: warps by number, then engines; and who is stuck when nothing moves."""
+        """The first error counts: warps by number, then engines; and who is stuck when nothing moves.
+
+        Errors come late in a cycle; the host hears of them in the next one.
+        """
         channels = self._channels
-        for engine in reversed(engines.values()):
-            with m.If(engine.control.error):
-                m.d.comb += [host.error.eq(1), host.error_report.eq(engine.control.error_report)]
+        late = {kind: Signal(name=f"{kind}_failed") for kind in ("warps", "channels", "engines")}
+        at_channels = channels.overflow | channels.fire_conflict | channels.take_conflict
+        errors = {
+            "warps": Cat(warp.error for warp in warps).any(),
+            "channels": at_channels.any(),
+            "engines": Cat(engine.control.error for engine in engines.values()).any(),
+        }
+        for kind, happened in errors.items():
+            m.d.sync += late[kind].eq(happened & host.run)
+        m.d.comb += host.error.eq(Cat(*late.values()).any())
+
+        def told(name: str, happened: Value, report: Value) -> None:
+            """An error of the cycle before; one that is told later counts."""
+            failed = Signal(name=f"{name}_failed")
+            kept = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
+            m.d.sync += [failed.eq(happened), kept.eq(report)]
+            with m.If(failed):
+                m.d.comb += host.error_report.eq(kept)
+
+        for name, engine in reversed(engines.items()):
+            told(name, engine.control.error, engine.control.error_report)
         for w, warp in reversed(list(enumerate(warps))):
             report = Signal(ErrorReport, name=f"report{w}")
             fired = channels.overflow[w] | channels.fire_conflict[w]
@@ -225,8 +246,7 @@ class Machine(Component):
                 report.warp.eq(w),
                 report.pc.eq(Mux(fired & ~warp.error, warp.fire_pc, warp.pc)),
             ]
-            with m.If(warp.error | channels.overflow[w] | conflict):
-                m.d.comb += [host.error.eq(1), host.error_report.eq(report)]
+            told(f"warp{w}", warp.error | at_channels[w], report)
             with m.If(~warp.finished & host.enable[w]):
                 m.d.comb += [
                     host.stuck_report.cause.eq(isa.Cause.WATCHDOG),

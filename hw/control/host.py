@@ -31,8 +31,9 @@ class Host(Component):
 
     `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
     of any memory to be reset. `load` follows in the two cycles before `run`. `quiet` tells that nothing is
-    outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `counters`
-    are the event inputs of the performance counters, warps first.
+    outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `error` says
+    that there was one in the cycle before, while `run` was 1: nobody has to know in the cycle of the error
+    itself, which ends long paths. `counters` are the event inputs of the performance counters, warps first.
 
     **Timing.** docs/machine.md, "Host".
     """
@@ -104,16 +105,15 @@ class Host(Component):
         program_ok = self._program(m, writes, request.data, state)
         error = self._run_control(m, writes, request.data, state, watchdog, program_ok)
         reads = self._settings(m, writes, request.data, state, watchdog)
-        running = (state != State.IDLE) & (state != State.DONE)
         reads |= {
-            "STATUS": Cat(running, self.done, self.failed, program_ok, self.quiet),
+            "STATUS": Cat((state != State.IDLE) & ~self.done, self.done, self.failed, program_ok, self.quiet),
             "ERROR": Cat(error.cause, error.warp, Value.cast(0).replicate(4), error.pc),
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
         }
         m.d.comb += [
             registers.events.eq(self.counters),
-            registers.count.eq(state == State.RUN),
+            registers.count.eq(self.run),
             registers.clear.eq(state == State.CLEAR),
             registers.number.eq(number),
             registers.data.eq(request.data),
@@ -141,7 +141,7 @@ class Host(Component):
         m.submodules.check = check = CRC32_ETHERNET(data_width=32).create()
         write = writes["PROGRAM_DATA"] & idle
         m.d.comb += [
-            idle.eq((state == State.IDLE) | (state == State.DONE)),
+            idle.eq((state == State.IDLE) | self.done),
             check.start.eq(writes["PROGRAM_ADDRESS"]),
             check.valid.eq(write),
             check.data.eq(value),
@@ -170,8 +170,13 @@ class Host(Component):
         watchdog: Value,
         program_ok: Value,
     ) -> Signal:
-        """The state machine of a run and its watchdog; returns the error register."""
+        """The state machine of a run and its watchdog; returns the error register.
+
+        A cycle after an error everything is as if it had been known in time: the count of cycles goes back.
+        """
         error = Signal(ErrorReport)
+        running, failed = Signal(), Signal()  # `running`: whether the state is RUN
+        count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
         quiet_for = Signal(32)
         cleared, loaded = Signal(range(self.clear_cycles)), Signal()
         expired = Signal()
@@ -180,9 +185,11 @@ class Host(Component):
             self.clear.eq((state == State.IDLE) | (state == State.CLEAR)),
             self.clear_index.eq(cleared),
             self.load.eq(state == State.LOAD),
-            self.run.eq(state == State.RUN),
-            self.stop.eq(state != State.RUN),
-            self.done.eq(state == State.DONE),
+            self.run.eq(running & ~self.error),
+            self.stop.eq(~self.run),
+            self.done.eq((state == State.DONE) & ~self.error),
+            self.failed.eq(failed | self.error),
+            self.cycle.eq(Mux(self.error, before, count)),
             expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
         ]
         m.d.sync += [quiet_for.eq(Mux(self.progress, 0, quiet_for + 1)), cleared.eq(0)]
@@ -193,36 +200,46 @@ class Host(Component):
                     with m.If(program_ok):
                         m.d.sync += state.eq(State.CLEAR)
                     with m.Else():
-                        m.d.sync += [state.eq(State.DONE), self.failed.eq(1), error.eq(0)]
+                        m.d.sync += [state.eq(State.DONE), failed.eq(1), error.eq(0)]
                         m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
             with m.Case(State.CLEAR):
-                m.d.sync += [self.cycle.eq(0), cleared.eq(cleared + 1)]
+                m.d.sync += [count.eq(0), cleared.eq(cleared + 1)]
                 with m.If(cleared == self.clear_cycles - 1):
                     m.d.sync += state.eq(State.LOAD)
             with m.Case(State.LOAD):
                 m.d.sync += [loaded.eq(~loaded), quiet_for.eq(0)]
                 with m.If(loaded):
-                    m.d.sync += state.eq(State.RUN)
+                    m.d.sync += [state.eq(State.RUN), running.eq(1)]
             with m.Case(State.RUN):
-                with m.If(self.error | expired):
-                    m.d.sync += [state.eq(State.STOP), self.failed.eq(1), quiet_for.eq(0)]
-                    m.d.sync += error.eq(Mux(self.error, self.error_report, self.stuck_report))
+                m.d.sync += before.eq(count)
+                with m.If(expired):
+                    m.d.sync += [state.eq(State.STOP), running.eq(0), failed.eq(1), quiet_for.eq(0)]
+                    m.d.sync += error.eq(self.stuck_report)
                 with m.Elif(self.finished):
-                    m.d.sync += state.eq(State.DONE)
+                    m.d.sync += [state.eq(State.DONE), running.eq(0)]
                 with m.Else():
-                    m.d.sync += self.cycle.eq(self.cycle + 1)
+                    m.d.sync += count.eq(count + 1)
             with m.Case(State.STOP), m.If(self.quiet | expired):
                 m.d.sync += state.eq(State.DONE)
         # Not while memory still owes answers: the next run would take them for its own.
-        with m.If(writes["CONTROL"] & value[csr.CLEAR] & (state == State.DONE) & self.quiet):
-            m.d.sync += [state.eq(State.IDLE), self.failed.eq(0), error.eq(0)]
+        with m.If(writes["CONTROL"] & value[csr.CLEAR] & self.done & self.quiet):
+            m.d.sync += [state.eq(State.IDLE), failed.eq(0), error.eq(0)]
+        with m.If(self.error):
+            m.d.sync += [
+                state.eq(Mux(self.quiet, State.DONE, State.STOP)),
+                running.eq(0),
+                failed.eq(1),
+                error.eq(self.error_report),
+                count.eq(before),
+                quiet_for.eq(~self.progress),
+            ]
         return error
 
     def _settings(
         self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal
     ) -> dict[str, object]:
         """Registers that the host writes and reads back; warps and windows stay as they are during a run."""
-        settable = (state == State.IDLE) | (state == State.DONE)
+        settable = (state == State.IDLE) | self.done
         with m.If(writes["ENABLE"] & settable):
             m.d.sync += self.enable.eq(value)
         with m.If(writes["WATCHDOG"]):

@@ -32,6 +32,8 @@ from hw.errors import InputError
 
 #: Name of the top module; statements are modules below it.
 TOP = "top"
+#: Attribute of registers without a reset.
+UNRESET = "unreset"
 
 #: Adds statements to a module that stands around the component (second) with the same ports (first).
 Alter = Callable[[Module, Component, Component], None]
@@ -122,6 +124,24 @@ def _wrapped(index: Value, depth: int) -> Value:
     return Value.cast(result)
 
 
+def _one_bit(condition: ValueLike) -> Value:
+    """A condition, which must have one bit: `~` of a longer number is hardly ever 0."""
+    value = Value.cast(condition)
+    if len(value) != 1:
+        raise ValueError(f"a condition must have one bit, not {len(value)}: {value!r}")
+    return value
+
+
+def _mark_unreset(fragment: Fragment) -> None:
+    """Mark the registers that no reset reaches (`UNRESET`): they may hold anything when a run begins."""
+    for domain, statements in fragment.statements.items():
+        for signal in statements._lhs_signals():
+            if domain != "comb" and signal.reset_less:
+                signal.attrs[UNRESET] = 1
+    for inner, _, _ in fragment.subfragments:
+        _mark_unreset(inner)
+
+
 class Bench:
     """Collects a component, free inputs, assumptions and statements into one module to be proved.
 
@@ -153,6 +173,7 @@ class Bench:
             component = _Around(component, alter)
         with self._watched():
             fragment = Fragment.get(component, None)
+        _mark_unreset(fragment)
         self._fragments[id(component)] = fragment
         self.m.submodules[name] = _Elaborated(fragment)
         self._free += [value for _, (flow, value) in _leaves(component) if flow == In]
@@ -186,7 +207,7 @@ class Bench:
 
     def assume(self, condition: ValueLike) -> None:
         """Restrict what the inputs may be."""
-        self.m.d.comb += Assume(condition)
+        self.m.d.comb += Assume(_one_bit(condition))
 
     def require(self, name: str, condition: ValueLike) -> None:
         """State what must hold in every cycle."""
@@ -201,15 +222,13 @@ class Bench:
 
     def _assert(self, name: str, condition: ValueLike) -> None:
         check = Module()
-        holds = self.value(Value.cast(condition).bool(), f"{name}_holds")
+        holds = self.value(_one_bit(condition), f"{name}_holds")
         check.d.comb += Assert(holds)
         self.m.submodules[name] = check
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
-        """Note the local variables with which components are elaborated: most registers have no "
-        "other name.
-        """
+        """Note the local variables with which components are elaborated, the only names of most registers."""
 
         def note(frame: FrameType, event: str, _: object) -> None:
             owner = frame.f_locals.get("self") if event == "return" else None

@@ -1,12 +1,14 @@
-"""Proofs about the AXI4 masters: handshakes, bursts inside of 4 KiB, WLAST, nothing that nobody asked for."""
+"""Proofs about the AXI4 masters: handshakes, bursts inside of 4 KiB, WLAST, an answer for each request."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from unittest import mock
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.bits import log2
-from hw.bus.axi import BOUNDARY, Burst
+from hw.bus.axi import BOUNDARY, Burst, Resp
 from hw.bus.reader import ReadMaster
 from hw.bus.writer import WriteMaster
 from hw.formal.bench import Bench, Sabotage
@@ -15,21 +17,30 @@ from hw.formal.proof import Fault, Method, Proof
 #: The masters of the proofs: a port as wide as the bus or half of it, bursts of up to four transfers.
 WIDTH, BEATS, ID_BITS, IDENTITY = 8, 4, 2, 2
 NARROW = 4
+#: Cycles of the proofs.
+DEPTH = 12
+#: Places of the queues of transfers and bursts, few enough to be full at times; bursts of a bounded proof.
+PLACES, MOST_BURSTS = {"DATA_DEPTH": 4, "BURSTS": 2, "NARROW_BURSTS": 2}, 8
 
 _BURST = {
     "address_is_stable": "an address that is offered (AxVALID) stays, unchanged, until AxREADY",
     "burst_in_page": "a burst is INCR, aligned, not too long, and crosses no 4 KiB boundary",
     "bursts_are_requests": "bursts have no more transfers than the port has requested",
+    "answer_is_stable": "an answer that the port does not take stays, unchanged",
 }
 WRITES = {
     **_BURST,
     "data_is_stable": "data that are offered (WVALID) stay, unchanged, until they are accepted (WREADY)",
     "last_ends_bursts": "WLAST is 1 in the last transfer of a burst and in no other",
-    "answers_are_owed": "the port is given no more answers than it has made requests",
+    "answers_match_bursts": "the port is given one answer for each transfer of a burst that was answered, with "
+    "the burst's error, and no other",
 }
 READS = {
     **_BURST,
     "identity_is_a_port": "ARID is the number of a port, and its transfers are as wide as that port",
+    "answers_match_transfers": "a port is given one answer for each of its transfers that came, and no other",
+    "answers_match_requests": "the n-th answer to a port has the error of its n-th transfer, and the bytes that "
+    "its n-th request named",
 }
 
 
@@ -67,7 +78,8 @@ def build_writes(bench: Bench, port: int) -> None:
 
     AXI lets data come before their address. Assumed is a slave that takes them once the address is offered.
     """
-    dut = bench.add(WriteMaster(port, WIDTH, BEATS, ID_BITS, IDENTITY), "dut")
+    with mock.patch.multiple("hw.bus.writer", DATA_DEPTH=PLACES["DATA_DEPTH"], BURSTS=PLACES["BURSTS"]):
+        dut = bench.add(WriteMaster(port, WIDTH, BEATS, ID_BITS, IDENTITY), "dut")
     bus, sync = dut.bus, bench.m.d.sync
     _, requested = _requests(bench, dut.port.request, port)
     bench.require("address_is_stable", _stable(bench, "aw", bus.aw))
@@ -100,29 +112,99 @@ def build_writes(bench: Bench, port: int) -> None:
     ]
     bench.assume(~bus.b.valid | ((answers < addresses) & (answers < lasts)))
     bench.assume(_stable(bench, "b", bus.b))
-    given = Signal(8, name="given")
-    sync += given.eq(given + (dut.port.response.valid & dut.port.response.ready))
-    bench.require("answers_are_owed", ~dut.port.response.valid | (given < requested))
+    _write_answers(bench, dut, fresh, answers)
+
+
+def _write_answers(bench: Bench, dut: Component, fresh: Value, answers: Value) -> None:
+    """Require one answer for each transfer; `fresh` is 1 when a burst is offered, `answers` counts B."""
+    bus, response, sync = dut.bus, dut.port.response, bench.m.d.sync
+    lengths = Array(Signal(8, name=f"length{i}") for i in range(MOST_BURSTS))
+    errors = Array(Signal(name=f"error{i}") for i in range(MOST_BURSTS))
+    bursts, present, given = (Signal(8, name=n) for n in ("bursts", "present_burst", "given"))
+    with bench.m.If(fresh):
+        sync += [lengths[bursts].eq(bus.aw.payload.len), bursts.eq(bursts + 1)]
+    with bench.m.If(bus.b.valid & bus.b.ready):
+        sync += errors[answers].eq(bus.b.payload.resp != Resp.OKAY)
+    with bench.m.If(response.valid & response.ready):
+        ends = given == lengths[present]
+        sync += [given.eq(Mux(ends, 0, given + 1)), present.eq(present + ends)]
+    error = ~response.valid | (response.payload.error == errors[present])
+    bench.require("answers_match_bursts", (response.valid == (present != answers)) & error)
+    bench.require("answer_is_stable", _stable(bench, "answer", response))
 
 
 def build_reads(bench: Bench) -> None:
-    """Two ports, one of them narrow; any requests and stalls."""
+    """Two ports, one of them narrow; any requests and stalls, any slave that answers what it was asked."""
     widths = (NARROW, WIDTH)
-    dut = bench.add(ReadMaster(widths, WIDTH, BEATS, ID_BITS), "dut")
-    ar, sync = dut.bus.ar, bench.m.d.sync
+    with mock.patch("hw.bus.reader.NARROW_BURSTS", PLACES["NARROW_BURSTS"]):
+        dut = bench.add(ReadMaster(widths, WIDTH, BEATS, ID_BITS), "dut")
+    ar, r, sync = dut.bus.ar, dut.bus.r, bench.m.d.sync
     bench.require("address_is_stable", _stable(bench, "ar", ar))
     bench.require("burst_in_page", _in_page(ar))
-    burst, asked = ar.payload, []
+    bench.assume(_stable(bench, "r", r))
+    bench.assume(~r.valid | (r.payload.id < len(widths)))
+    burst, asked, waiting, right, stable = ar.payload, [], [], [], []
     for i, width in enumerate(widths):
-        _, requested = _requests(bench, getattr(dut, f"port{i}").request, width)
-        total = Signal(8, name=f"total{i}")
-        mine = ar.valid & (burst.id == i)
+        port = getattr(dut, f"port{i}")
+        accepted, requested = _requests(bench, port.request, width)
+        total, arrived, ends = Signal(8, name=f"total{i}"), Signal(8, name=f"arrived{i}"), Signal(64)
+        mine, comes = ar.valid & (burst.id == i), r.valid & (r.payload.id == i)
         with bench.m.If(mine & ar.ready):
-            sync += total.eq(total + burst.len + 1)
+            sync += [
+                total.eq(total + burst.len + 1),
+                ends.eq(ends | Value.cast(Const(1, 1) << (total + burst.len)[:6])),
+            ]
         asked.append(~mine | (total + burst.len + 1 <= requested))
+        bench.assume(~comes | ((arrived < total) & (r.payload.last == ends.bit_select(arrived, 1))))
+        given = Signal(8, name=f"given{i}")
+        sync += [arrived.eq(arrived + (comes & r.ready)), given.eq(given + _moves(port.response))]
+        waiting.append(arrived - given)
+        numbers = (requested, arrived, given)
+        right.append(
+            _follow(bench, i, port, r, (accepted, bench.value(comes & r.ready, f"moves{i}")), numbers)
+        )
+        stable.append(_stable(bench, f"answer{i}", port.response))
     bench.require("bursts_are_requests", asked[0] & asked[1])
+    answers = [getattr(dut, f"port{i}").response.valid for i in range(len(widths))]
+    none_lost = Cat(*answers).any() == (waiting[0] + waiting[1] != 0)
+    owed = Cat(~a | (w > 0) for a, w in zip(answers, waiting, strict=True)).all()
+    bench.require("answers_match_transfers", none_lost & owed)
+    bench.require("answers_match_requests", Cat(*right).all())
+    bench.require("answer_is_stable", Cat(*stable).all())
     fits = ((burst.id == 0) & (burst.size == log2(NARROW))) | ((burst.id == 1) & (burst.size == log2(WIDTH)))
     bench.require("identity_is_a_port", ~ar.valid | fits)
+
+
+def _moves(channel: Component) -> Value:
+    return Value.cast(channel.valid & channel.ready)
+
+
+def _follow(
+    bench: Bench,
+    i: int,
+    port: Component,
+    r: Component,
+    events: tuple[Value, Value],
+    numbers: tuple[Value, Value, Value],
+) -> Value:
+    """Follow one request of a port, any one; whether its answer is the transfer of its number.
+
+    `events` are a request that is accepted and a transfer that comes, `numbers` those of the next request, the
+    next transfer and the next answer.
+    """
+    (accepted, comes), (requested, arrived, given), sync = events, numbers, bench.m.d.sync
+    data, width = port.response.payload.data, len(port.response.payload.data)
+    lanes = 8 * WIDTH // width
+    watching, index = Signal(name=f"watching{i}"), Signal(8, name=f"watched{i}")
+    lane = Signal(range(max(2, lanes)), name=f"watched_lane{i}")
+    word, error = Signal(width, name=f"watched_word{i}"), Signal(name=f"watched_error{i}")
+    with bench.m.If(accepted & bench.free(1, f"pick{i}") & ~watching):
+        address = Value.cast(port.request.payload)
+        sync += [watching.eq(1), index.eq(requested), lane.eq((address >> log2(width // 8)) % lanes)]
+    with bench.m.If(comes & watching & (arrived == index)):
+        sync += [word.eq(r.payload.data.word_select(lane, width)), error.eq(r.payload.resp != Resp.OKAY)]
+    same = (data == word) & (port.response.payload.error == error)
+    return Value.cast(~(port.response.valid & watching & (given == index)) | same)
 
 
 def _blinks(channel: str) -> Sabotage:
@@ -153,6 +235,29 @@ def _answers_twice(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.port.response.valid.eq(inner.port.response.valid | again)
 
 
+def _errors_lost(m: Module, outer: Component, inner: Component) -> None:
+    m.d.comb += inner.bus.b.valid.eq(outer.bus.b.valid & (outer.bus.b.payload.resp == Resp.OKAY))
+
+
+def _answer_blinks(m: Module, outer: Component, inner: Component) -> None:
+    for name in outer.signature.members:
+        if name.startswith("port"):
+            own, other = getattr(outer, name).response, getattr(inner, name).response
+            waited = Signal(name=f"waited_{name}")
+            m.d.sync += waited.eq(other.valid & ~own.ready & ~waited)
+            m.d.comb += own.valid.eq(other.valid & ~waited)
+
+
+def _transfer_lost(m: Module, outer: Component, inner: Component) -> None:
+    # Transfers with an error come no further.
+    m.d.comb += inner.bus.r.valid.eq(outer.bus.r.valid & (outer.bus.r.payload.resp == Resp.OKAY))
+
+
+def _lowest_lane(m: Module, outer: Component, inner: Component) -> None:
+    data = outer.bus.r.payload.data
+    m.d.comb += outer.port0.response.payload.data.eq(data[: 8 * NARROW])
+
+
 def _swapped_size(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.bus.ar.payload.size.eq(log2(NARROW))
 
@@ -164,21 +269,28 @@ def _faults(channel: str, side: str) -> tuple[Fault, ...]:
             "an address that waits vanishes for a cycle",
             "address_is_stable",
             _blinks(channel),
-            10,
+            DEPTH,
         ),
         Fault(
             "page-crossed",
             "bursts are cut at 8 KiB",
             "burst_in_page",
             Sabotage(replaced={"hw.bus.gather.BOUNDARY": 2 * BOUNDARY}),
-            10,
+            DEPTH,
         ),
         Fault(
             "burst-longer",
             f"{side} bursts of two transfers claim three",
             "bursts_are_requests",
             _longer(channel),
-            10,
+            DEPTH,
+        ),
+        Fault(
+            "answer-blinks",
+            "an answer that is not taken vanishes for a cycle",
+            "answer_is_stable",
+            Sabotage(_answer_blinks),
+            DEPTH,
         ),
     )
 
@@ -189,7 +301,7 @@ def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
         f"AXI4 write master, {name} port",
         WRITES,
         Method.BOUNDED,
-        10,
+        DEPTH,
         lambda bench: build_writes(bench, port),
         faults,
     )
@@ -199,29 +311,36 @@ def proofs() -> tuple[Proof, ...]:
     """The proofs for the AXI4 masters, with their faults."""
     write_faults = (
         *_faults("aw", "write"),
-        Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", _blinks("w"), 10),
+        Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", _blinks("w"), DEPTH),
         Fault(
             "last-early",
             "a transfer without strobes ends its burst",
             "last_ends_bursts",
             Sabotage(_early_last),
-            10,
+            DEPTH,
         ),
         Fault(
             "answered-twice",
             "answers are given twice",
-            "answers_are_owed",
+            "answers_match_bursts",
             Sabotage(_answers_twice),
-            10,
+            DEPTH,
+        ),
+        Fault(
+            "error-lost",
+            "answers with an error are lost",
+            "answers_match_bursts",
+            Sabotage(_errors_lost),
+            DEPTH,
         ),
     )
-    writes = (_writes("narrow", NARROW, ()), _writes("wide", WIDTH, write_faults))
+    writes = (_writes("narrow", NARROW, write_faults), _writes("wide", WIDTH, write_faults))
     reads = Proof(
         "axi-read",
         "AXI4 read master",
         READS,
         Method.BOUNDED,
-        10,
+        DEPTH,
         build_reads,
         (
             *_faults("ar", "read"),
@@ -230,7 +349,21 @@ def proofs() -> tuple[Proof, ...]:
                 "all ports ask for narrow transfers",
                 "identity_is_a_port",
                 Sabotage(_swapped_size),
-                10,
+                DEPTH,
+            ),
+            Fault(
+                "transfer-lost",
+                "transfers with an error are lost",
+                "answers_match_transfers",
+                Sabotage(_transfer_lost),
+                DEPTH,
+            ),
+            Fault(
+                "lane-fixed",
+                "the narrow port always gets the lowest bytes of the bus",
+                "answers_match_requests",
+                Sabotage(_lowest_lane),
+                DEPTH,
             ),
         ),
     )

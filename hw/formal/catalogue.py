@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hw.config import ENGINES, MachineConfig
-from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, storer
+from hw.formal import bus, channels, gemm, host, issue, loader, sequencer, signals, storer, streams
 from hw.formal.proof import Proof
 
 #: The machine of the proofs: nothing in it is larger than the statements need.
@@ -40,10 +40,11 @@ PROOFS: dict[str, Proof] = {
         *host.proofs(SMALL.replace(warps=2, windows=1)),
         *storer.proofs(SMALL),
         *loader.proofs(SMALL, "load_a"),
-        *loader.proofs(SMALL, "load_c", faults=False),
+        *loader.proofs(SMALL, "load_c"),
         gemm.proof(SMALL),
         loader.patches_proof(SMALL.replace(windows=1)),
+        streams.proof(),
         *bus.proofs(),
-        *(issue.proof(SMALL, e, faults=e == ENGINES[0]) for e in ENGINES),
+        *(issue.proof(SMALL, e) for e in ENGINES),
     )
 }

@@ -24,8 +24,8 @@ STATEMENTS = {
 def build(bench: Bench, config: MachineConfig) -> None:
     """Count the tokens of one channel, any one, beside the machine's counters.
 
-    What a warp may do is assumed: channels exist, and a token is taken only where one is shown (proof
-    `sequencer`). After an error on the channel the machine stops, and nothing is stated any more.
+    What a warp may do is assumed: it fires and takes where there is a channel, and takes a token only where
+    one is shown (proof `sequencer`). After an error on the channel the machine stops, and nothing is stated any more.
     """
     dut = bench.add(Channels(config), "dut")
     warps, depth = range(config.warps), config.channel_depth
@@ -33,8 +33,8 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.assume(watched < config.channels)
     fires, takes = [], []
     for w in warps:
-        bench.assume(dut.fire_channel[w] < config.channels)
-        bench.assume(dut.take_channel[w] < config.channels)
+        bench.assume(~dut.fire[w] | (dut.fire_channel[w] < config.channels))
+        bench.assume(~dut.take[w] | (dut.take_channel[w] < config.channels))
         bench.assume(~dut.take[w] | dut.tokens.bit_select(dut.take_channel[w], 1))
         fires.append(bench.value(dut.fire[w] & (dut.fire_channel[w] == watched), f"fires{w}"))
         takes.append(bench.value(dut.take[w] & (dut.take_channel[w] == watched), f"takes{w}"))

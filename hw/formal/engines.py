@@ -12,8 +12,8 @@ from hw.formal.bench import Bench
 
 COMMON = {
     "no_start_after_stop": "once the machine stops, no operation is taken",
-    "complete_once": "no more operations complete than were taken, and never more than `in_flight` "
-    "are between",
+    "complete_once": "no more operations complete than were taken, and never more than `in_flight` are "
+    "between",
     "completes_in_order": "the warp that a completion names is that of the oldest operation under way",
 }
 REQUESTS = {
@@ -37,20 +37,28 @@ class Operations:
     turn: Value
 
 
-def surroundings(bench: Bench, control: Component, windows: Value | None = None) -> None:
-    """Assume a queue that keeps its offers, a host that stops after an error for good, and fixed windows."""
+def surroundings(bench: Bench, control: Component, windows: Value | None = None) -> Value:
+    """Assume a queue that keeps its offers, one run that ends for good after an error, and fixed windows.
+
+    Before the run the machine is stopped for any time. Returns whether the run is over.
+    """
     operation = control.operation
     payload = Value.cast(operation.payload)
     waits = bench.past(operation.valid & ~operation.ready, "operation_waits")
     bench.assume(~waits | (operation.valid & (payload == bench.past(payload, "operation_past"))))
-    bench.assume(~bench.past(control.stop | control.error, "stop_past") | control.stop)
+    ran = Signal(name="ran")
+    bench.m.d.sync += ran.eq(ran | ~control.stop)
+    bench.assume(~bench.past(control.error, "error_past") | control.stop)
+    bench.assume(~(ran & bench.past(control.stop, "stop_past")) | control.stop)
     if windows is not None:
         windows = Value.cast(windows)
         bench.assume(~bench.started | (windows == bench.past(windows, "windows_past")))
+    return bench.value(ran & control.stop, "over")
 
 
-def operations(bench: Bench, control: Component, most: int = isa.TIMING.in_flight) -> Operations:
+def operations(bench: Bench, control: Component) -> Operations:
     """Count operations taken and completed, follow one of them, and require what all engines share."""
+    most = isa.TIMING.in_flight
     operation, sync = control.operation, bench.m.d.sync
     taken = bench.value(operation.valid & operation.ready, "taken")
     under_way = Signal(range(most + 2), name="under_way")

@@ -11,15 +11,12 @@ from hw.formal.proof import Method, Proof
 from hw.formal.storer import COMMON_FAULTS
 from hw.gemm import Gemm
 
-#: Operations that the array has taken and not completed: one drains, one multiplies, and what is between.
-_UNDER_WAY = 15
-
 
 def build(bench: Bench, config: MachineConfig) -> None:
     """Any operations; what is multiplied does not matter."""
     dut = bench.add(Gemm(config), "dut")
     engines.surroundings(bench, dut.control)
-    engines.operations(bench, dut.control, _UNDER_WAY)
+    engines.operations(bench, dut.control)
 
 
 def proof(config: MachineConfig) -> Proof:
@@ -29,7 +26,7 @@ def proof(config: MachineConfig) -> Proof:
         "array: operations",
         engines.COMMON,
         Method.BOUNDED,
-        20,
+        24,
         lambda bench: build(bench, config),
         tuple(dataclasses.replace(fault, depth=18) for fault in COMMON_FAULTS),
     )

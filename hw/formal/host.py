@@ -174,9 +174,8 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
 
 
 PROGRAMS = {
-    "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were "
-    "written from pc 0 "
-    "on in one go and followed by their CRC-32 before the start",
+    "only_checked_programs_run": "when a run begins, the latest words of each enabled warp were written from "
+    "pc 0 on in one go and followed by their CRC-32 before the start",
     "unchecked_start_fails": "a start with an enabled warp that is not so ends at once, done with error",
 }
 
@@ -237,7 +236,7 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
 WATCHDOG = {
     "watchdog_stops": "after WATCHDOG cycles of a run without progress the machine stops",
     "watchdog_waits": "without an error, a run stops only when there was no progress for WATCHDOG cycles",
-    "error_stops": "an error stops the machine in the next cycle",
+    "error_stops": "an error stops the machine in the next cycle, and for the rest of the run",
 }
 
 
@@ -254,12 +253,15 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     sync += idle.eq(Mux(dut.run & ~dut.progress, idle + 1, 0))
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")
-    error = bench.past(dut.error, "error_past")
+    # The machine tells the host of errors in the cycle after them.
+    bench.assume(~dut.error | running)
+    stopped = bench.past(dut.error & ~dut.clear, "stopped_past")
     bench.require("watchdog_stops", ~(dut.run & (limit != 0)) | (idle <= limit))
     stops = running & ~dut.run & ~dut.done
     idle_past = bench.past(idle, "idle_past")
-    bench.require("watchdog_waits", ~(stops & ~error) | ((limit != 0) & (idle_past >= limit)))
-    bench.require("error_stops", ~(running & error) | (~dut.run & dut.stop & dut.failed))
+    bench.require("watchdog_waits", ~(stops & ~dut.error) | ((limit != 0) & (idle_past >= limit)))
+    stands = ~dut.run & dut.stop
+    bench.require("error_stops", (~dut.error | (stands & dut.failed)) & (~stopped | stands))
 
     def tied() -> Value:
         quiet_for, watchdog = bench.register(dut, "quiet_for"), bench.register(dut, "watchdog")

@@ -15,15 +15,12 @@ from hw.formal.signals import LastInFirstOut
 from hw.interfaces import operation
 
 STATEMENTS = {
-    "lowest_warp_first": "of the warps that ask for an engine the lowest-numbered one is served, if "
-    "the queue has "
-    "room, and no other",
-    "none_lost_none_doubled": "the queue offers an operation if and only if more were issued than "
-    "taken, and holds "
-    "no more than its depth",
+    "lowest_warp_first": "of the warps that ask for an engine the lowest-numbered one is served, if the "
+    "queue has room, and no other; none that does not ask",
+    "none_lost_none_doubled": "the queue offers an operation if and only if more were issued than taken, "
+    "and holds no more than its depth",
     "arrives_as_issued": "an operation is taken after all that were issued before it, with operands, "
-    "parameters, "
-    "variant, warp and pc as they were at issue",
+    "parameters, variant, warp and pc as they were at issue",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
 }
 
@@ -31,7 +28,7 @@ STATEMENTS = {
 def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     """Follow one operation, any one, through the queue of an engine.
 
-    Assumed of the sequencers: the pc of what they offer is a place of the program memory.
+    Assumed of the sequencers: what they offer names an engine and a place of the program memory.
     """
     dut = bench.add(Issue(config), "dut")
     number, specs = ENGINES.index(engine), isa.of_engine(engine)
@@ -53,7 +50,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     for i, (a, w) in enumerate(zip(asks, warps, strict=True)):
         before = Cat(*asks[:i]).any() if i else 0
         served.append(~a | (w.ready == ((waiting != depth) & ~Value.cast(before).bool())))
-    bench.require("lowest_warp_first", Cat(*served).all())
+    unasked = Cat(~w.valid & w.ready for w in warps).any()
+    bench.require("lowest_warp_first", Cat(*served).all() & ~unasked)
     bench.require("none_lost_none_doubled", (out.valid == (waiting != 0)) & (waiting <= depth))
 
     # What the operation must be, put together from the port of the warp that is served.
@@ -163,8 +161,8 @@ def _faults(engine: str) -> tuple[Fault, ...]:
     )
 
 
-def proof(config: MachineConfig, engine: str, *, faults: bool = True) -> Proof:
-    """The proof for the queue of an engine; the same lines make all queues, so faults may be left out."""
+def proof(config: MachineConfig, engine: str) -> Proof:
+    """The proof for the queue of an engine, with its faults."""
     return Proof(
         f"issue-{engine.replace('_', '-')}",
         f"issue to {engine}",
@@ -172,6 +170,6 @@ def proof(config: MachineConfig, engine: str, *, faults: bool = True) -> Proof:
         Method.INDUCTION,
         2,
         lambda bench: build(bench, config, engine),
-        _faults(engine) if faults else (),
+        _faults(engine),
         bounded_depth=10,
     )

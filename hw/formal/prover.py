@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hw.errors import InputError
-from hw.formal.bench import TOP
+from hw.formal.bench import TOP, UNRESET
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.tools import Tools
 
@@ -116,7 +116,8 @@ def _processor_seconds() -> float:
 
 
 def _script(method: Method, depth: int, tools: Tools) -> str:
-    # Without `-norom` a table would become a memory, whose contents an induction takes for arbitrary.
+    # Memories and registers that no reset reaches begin with anything, as they do in a second run. Without
+    # `-norom` a table would become a memory, whose contents an induction takes for arbitrary.
     mode = "prove" if method is Method.INDUCTION else "bmc"
     return f"""[options]
 mode {mode}
@@ -127,6 +128,8 @@ smtbmc --nopresat {tools.solver}
 [script]
 read_rtlil design.il
 hierarchy -top {TOP}
+setattr -unset init a:{UNRESET}
+delete t:$meminit_v2
 proc -norom
 prep -top {TOP}
 [files]

@@ -9,24 +9,26 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component
 
 from hw import isa
-from hw.config import MachineConfig
+from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MultiplyDivide
 from hw.control.sequencer import Sequencer
+from hw.control.signals import CHANNEL_BITS
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
 
 STATEMENTS = {
-    "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` "
-    "that issues",
+    "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` that "
+    "issues",
     "wait_takes": "a `wait` that issues takes its token: none passes without",
     "offer_is_stable": "an operation that is offered and not accepted is offered again, unchanged",
     "accepted_is_issued": "an operation is accepted in exactly the cycle in which its instruction issues, "
     "or errs and stops the machine",
-    "pc_in_memory": "the pc is a place of the program memory",
+    "pc_in_memory": "the pc is a place of the program memory, and an offer carries it",
+    "names_exist": "an offer names an engine that there is, a fire and a take a channel",
     "nothing_after_error": "after an error the warp issues, offers and takes nothing more",
     "error_does_not_issue": "an instruction that is an error does not issue, and takes nothing",
-    "nothing_while_stopped": "while the machine does not run the warp issues, offers, takes and "
-    "fires nothing",
+    "nothing_while_stopped": "while the machine does not run the warp issues, offers, takes and fires "
+    "nothing",
 }
 
 
@@ -99,12 +101,25 @@ def build(bench: Bench, config: MachineConfig) -> None:
         "accepted_is_issued",
         (~here | ((accepted & ~dut.error) == (executes & is_engine))) & (~accepted | dut.run),
     )
-    bench.require("pc_in_memory", dut.pc < config.imem_words)
+    carried = ~issue.valid | (issue.pc == dut.pc)
+    bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
+    uses = ((dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
+    channels_exist = Cat(~use | (number < config.channels) for use, number in uses).all()
+    bench.require("names_exist", (~issue.valid | (issue.engine < len(ENGINES))) & channels_exist)
+    bench.invariant("signals", lambda: _signals(bench, dut, config))
 
     active = dut.issued | issue.valid | dut.take
     bench.require("nothing_after_error", ~failed | ~(active | dut.error))
     bench.require("error_does_not_issue", ~dut.error | ~(dut.issued | dut.take))
     bench.require("nothing_while_stopped", dut.run | ~(active | dut.fire))
+
+
+def _signals(bench: Bench, dut: Component, config: MachineConfig) -> Value:
+    """Whether all signals that wait name channels that there are."""
+    queue = bench.queue(dut, "pending/queue", isa.TIMING.pending_signals)
+    named = [queue.entry(queue.place(i))[:CHANNEL_BITS] for i in range(queue.depth)]
+    exist = Cat((queue.level <= i) | (n < config.channels) for i, n in enumerate(named)).all()
+    return queue.consistent & exist
 
 
 def _surroundings(bench: Bench, dut: Component) -> tuple[Signal, Signal]:
@@ -193,6 +208,10 @@ def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_address))
 
 
+def _next_channel(m: Module, outer: Component, inner: Component) -> None:
+    m.d.comb += outer.fire_channel.eq(inner.fire_channel + 1)
+
+
 def _error_issues(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.issued.eq(inner.issued | inner.error)
 
@@ -257,6 +276,13 @@ def proof(config: MachineConfig) -> Proof:
                 "behind the last word of the memory the pc counts on",
                 "pc_in_memory",
                 Sabotage(_pc_beyond),
+                6,
+            ),
+            Fault(
+                "channel-unknown",
+                "a signal fires the channel above its own",
+                "names_exist",
+                Sabotage(_next_channel),
                 6,
             ),
             Fault(

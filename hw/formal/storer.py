@@ -84,9 +84,8 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
 
 COMPLETION = {
     **engines.COMMON,
-    "completes_after_last_answer": "an operation completes in the cycle after the answer to its last "
-    "beat, all "
-    "beats of all earlier operations being answered too (operations of up to two rows of eight bytes)",
+    "completes_after_last_answer": "an operation completes in the cycle after the answer to its last beat, "
+    "all beats of all earlier operations being answered too (operations of up to two rows of eight bytes)",
 }
 
 

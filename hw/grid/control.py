@@ -45,10 +45,11 @@ def patch_layout(fabric: Fabric) -> data.StructLayout:
 class Control(Component):
     """Runs `cgra` operations.
 
-    `placed`, `patch` and `array_write` configure the PEs, `clear` goes before a new configuration. `advance`
-    ends a step, when no access of an earlier one is `waiting`; `outside` says that one of the step must not
-    be, `stopped` that nothing more may happen. `load` takes what the next step needs, `read` asks for the
-    context of the step after that; `moment` is that of the next step.
+    `placed`, `patch` and `array_write` configure the PEs; all but `patch` may pass a register. `clear` goes
+    before a new configuration. `advance` ends a step, when no access of an earlier one is `waiting`;
+    `outside` says that one of the step must not be, `stopped` that nothing more may happen. `load` takes
+    what the next step needs, `read` asks for the context of the step after that; `moment` is that of the
+    next step.
 
     **Timing.** docs/cgra.md, "The `cgra` operation".
     """
@@ -153,19 +154,24 @@ class Control(Component):
         placed, settings = loader.placed, loader.settings
         m.submodules.patches = patches = memory.Memory(shape=WIDTH, depth=PATCHES, init=[], attrs=BLOCK_RAM)
         write, read = patches.write_port(), patches.read_port()
-        at, following, last = Signal(range(PATCHES)), Signal(range(PATCHES)), Signal()
-        patch = Signal(Patch)
+        at, final, last = Signal(range(PATCHES)), Signal(range(PATCHES)), Signal()
+        first, patch = Signal(Patch), Signal(Patch)
         scalars = Array([d["live0"], d["live1"], *(d[f"cgra_{i}"] for i in range(12)), 0, 0])
         scalar, what = Signal(WIDTH), Signal(4)
-        m.d.sync += at.eq(following)
+        # The patch of this cycle is in a register, the memory gives the next one: patch 1 while none is.
+        with m.If(placed.patch & (placed.item == 0)):
+            m.d.sync += first.eq(placed.data)
+        m.d.sync += [
+            at.eq(Mux(patching & ~last, at + 1, 0)),
+            final.eq(settings.patches - 1),
+            patch.eq(Mux(patching & ~last, read.data, first)),
+        ]
         m.d.comb += [
-            last.eq(at == (settings.patches - 1)[: len(at)]),
-            following.eq(Mux(patching & ~last, at + 1, 0)),
+            last.eq(at == final),
             write.en.eq(placed.patch),
             write.addr.eq(placed.item),
             write.data.eq(placed.data),
-            read.addr.eq(following),
-            patch.eq(read.data),
+            read.addr.eq(Mux(patching & ~last, at + 2, 1)),
             scalar.eq(scalars[patch.scalar]),
             what.eq(Mux(patching, 1 << patch.what[:2], 0)),
             self.patch.const.eq(what[CONST]),

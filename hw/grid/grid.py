@@ -9,6 +9,7 @@ from amaranth.lib.wiring import Component, Out, connect, flipped
 from hw.cgra import CgraPort
 from hw.config import MachineConfig
 from hw.fabric import Unit
+from hw.grid.access import ArrayWrite
 from hw.grid.control import Control
 from hw.grid.pe import ProcessingElement
 from hw.grid.ports import Ports
@@ -35,11 +36,13 @@ class Grid(Component):
         m.submodules.ports = ports = Ports(self._config, len(with_memory))
         pes = self.pes
         word, entry = self._entry(m, control)
+        array_write = Signal(ArrayWrite)
+        m.d.sync += array_write.eq(control.array_write)
         for number, pe in enumerate(pes):
             m.submodules[f"pe{number}"] = pe
-            self._configure(m, control, number, pe, word)
+            self._configure(m, control, number, pe, word, entry)
             m.d.comb += [
-                pe.write_at.eq(entry.context),
+                pe.write_at.eq(entry.at),
                 pe.data.eq(entry.data),
                 pe.context.eq(control.context),
                 pe.read.eq(control.read),
@@ -51,6 +54,8 @@ class Grid(Component):
         for i, number in enumerate(with_memory):
             pe = pes[number]
             m.d.comb += [
+                pe.array_write.eq(array_write),
+                pe.arrays.eq(control.arrays),
                 ports.access[i].eq(pe.access),
                 pe.open.eq(ports.open[i]),
                 pe.fresh.eq(ports.fresh[i]),
@@ -86,36 +91,56 @@ class Grid(Component):
         return pes[source].links_out.word_select(place, WIDTH)
 
     @staticmethod
-    def _entry(m: Module, control: Control) -> tuple[Signal, Signal]:
-        """Which words of an entry the loader writes now, and where loader or patch write what."""
+    def _entry(m: Module, control: Control) -> tuple[Signal, data.View[data.StructLayout]]:
+        """Which words of an entry the loader places now, and where what is written.
+
+        Memories lie far from the control: words of the loader are written a cycle later, before any patch.
+        """
         placed, patch = control.placed, control.patch
         word = Signal(1 << len(placed.word))
-        entry = Signal(data.StructLayout({"context": len(placed.context), "data": WIDTH}))
+        layout = {"at": len(placed.context), "address": len(placed.address), "data": WIDTH}
+        entry = Signal(data.StructLayout(layout))
+        loaded = Signal.like(entry, reset_less=True)
         with m.If(placed.entry):
             m.d.comb += word.eq(1 << placed.word)
-        with m.If(patch.const | patch.init):
-            m.d.comb += [entry.context.eq(patch.context), entry.data.eq(patch.data)]
-        with m.Else():
-            m.d.comb += [entry.context.eq(placed.context), entry.data.eq(placed.data)]
+        m.d.sync += [
+            loaded.at.eq(placed.context),
+            loaded.address.eq(placed.address),
+            loaded.data.eq(placed.data),
+        ]
+        patched = patch.const | patch.init
+        m.d.comb += [
+            entry.at.eq(Mux(patched, patch.context, loaded.at)),
+            entry.address.eq(loaded.address),
+            entry.data.eq(Mux(patched, patch.data, loaded.data)),
+        ]
         return word, entry
 
     @staticmethod
-    def _configure(m: Module, control: Control, number: int, pe: ProcessingElement, word: Signal) -> None:
-        """What the loader and patches write into a PE; `word` says which words of an entry."""
+    def _configure(
+        m: Module,
+        control: Control,
+        number: int,
+        pe: ProcessingElement,
+        word: Signal,
+        entry: data.View[data.StructLayout],
+    ) -> None:
+        """What the loader and patches write into a PE; `word` says which words of an entry are placed now."""
         placed, patch = control.placed, control.patch
         const, mine = pe.layout.field_words, Signal(name=f"mine{number}")
-        patched = Signal(2, name=f"patched{number}")
+        patched, write = Signal(2, name=f"patched{number}"), Signal(len(pe.write), name=f"write{number}")
         m.d.comb += mine.eq(placed.pe == number)
         with m.If(patch.pe == number):
             m.d.comb += patched.eq(Cat(patch.const, patch.init))
-        m.d.comb += pe.write.eq(Mux(mine, word, 0) | (patched << const))
+        m.d.sync += write.eq(Mux(mine, word, 0))
+        m.d.comb += pe.write.eq(write | (patched << const))
         if Unit.TABLE in pe.kind.units:
+            begin, enable = Signal(name=f"begin{number}"), Signal(name=f"enable{number}")
+            m.d.sync += [begin.eq(placed.head & mine), enable.eq(placed.table & mine)]
             m.d.comb += [
                 pe.table_clear.eq(control.clear),
-                pe.table_write.begin.eq(placed.head & mine),
-                pe.table_write.enable.eq(placed.table & mine),
-                pe.table_write.address.eq(placed.address),
-                pe.table_write.data.eq(placed.data),
+                pe.table_write.begin.eq(begin),
+                pe.table_write.enable.eq(enable),
+                pe.table_write.address.eq(entry.address),
+                pe.table_write.data.eq(entry.data),
             ]
-        if Unit.MEMORY in pe.kind.units:
-            m.d.comb += [pe.array_write.eq(control.array_write), pe.arrays.eq(control.arrays)]

@@ -108,6 +108,11 @@ def _after_patches(some_tables: Value) -> Value:
     return Mux(some_tables, Section.TABLES, Section.ENTRIES)
 
 
+def _exceeds(word: Value, limit: Value) -> Value:
+    """Whether a word is greater than a number of fewer bits; only these are compared."""
+    return word[len(limit) :].any() | (word[: len(limit)] > limit)
+
+
 class Loader(Component):
     """Reads a configuration from word `4*start` of the scratchpad on.
 
@@ -182,14 +187,14 @@ class Loader(Component):
             with m.Case(1):
                 m.d.comb += wrong.eq(word != self._fabric.hash)
             with m.Case(2):
-                m.d.comb += wrong.eq((word < LEAST_WORDS) | (word > room))
+                m.d.comb += wrong.eq((word < LEAST_WORDS) | _exceeds(word, room))
             with m.Case(3):
                 ii, arrays, patches = word[20:], word[12:20], word[:12]
                 m.d.comb += wrong.eq(
                     (ii == 0) | (ii > self._fabric.contexts) | (arrays > ARRAYS) | (patches > PATCHES)
                 )
             with m.Case(4):
-                m.d.comb += wrong.eq((word == 0) | (word > (settings.ii << log2(self._fabric.stages))))
+                m.d.comb += wrong.eq((word == 0) | _exceeds(word, settings.ii << log2(self._fabric.stages)))
         m.d.comb += self.error.eq(fresh & wrong)
         with m.If(fresh), m.Switch(number):
             with m.Case(2):

@@ -124,14 +124,14 @@ class Alu(Component):
             take_total.eq(holds & (control.total | control.abs & b[-1])),
             flag.eq(holds & control.compare & (found ^ control.invert)),
         ]
-        logic, picked, low = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        logic, picked, low, early = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
             logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
-            low.eq(flag | where(holds & control.zeros, self._leading_zeros(m))),
-            self.y.eq(
-                logic | picked | where(take_c, self.c) | where(take_total, total) | self._shift(m) | low
-            ),
+            low.eq(where(holds & control.zeros, self._leading_zeros(m))),
+            # What comes from comparisons is the last to be known.
+            early.eq((logic | where(take_c, self.c)) | (self._shift(m) | low) | where(take_total, total)),
+            self.y.eq(early | (picked | flag)),
         ]
         return m
 
@@ -151,22 +151,21 @@ class Alu(Component):
         return moved
 
     def _leading_zeros(self, m: Module) -> Value:
-        """By halves: where the upper one is 0, its bits count, and the lower one is looked at."""
-        rest: Value = self.a
-        counts: list[Value] = []
-        while len(rest) > 1:
-            half = len(rest) // 2
-            empty, following = Signal(name=f"empty{half}"), Signal(half, name=f"half{half}")
-            m.d.comb += [
-                empty.eq(rest[half:] == 0),
-                following.eq(Mux(empty, rest[:half], rest[half:])),
-            ]
-            counts.insert(0, empty)
-            rest = following
-        zeros = Signal(range(WIDTH + 1))
-        # The last bit is 0 only where all others are.
-        m.d.comb += zeros.eq(Mux(rest[0], Cat(*counts), WIDTH))
-        return zeros
+        """By pairs of neighbours, then of pairs: the zeros go on into the lower one if the upper is 0."""
+        # Of every part, from the highest one on: whether it is 0, and else the zeros before its first 1.
+        parts: list[tuple[Value, Value]] = [(~bit, Const(0, 0)) for bit in reversed(self.a)]
+        while len(parts) > 1:
+            pairs = list(zip(parts[::2], parts[1::2], strict=True))
+            parts = []
+            for i, ((upper, above), (lower, below)) in enumerate(pairs):
+                name = f"{WIDTH // len(pairs)}_{i}"
+                empty, zeros = Signal(name=f"empty{name}"), Signal(len(above) + 1, name=f"zeros{name}")
+                # Of single bits there is nothing to choose, and no signal without bits is wanted.
+                rest = Cat(Mux(upper, below, above), upper) if len(above) else upper
+                m.d.comb += [empty.eq(upper & lower), zeros.eq(rest)]
+                parts.append((empty, zeros))
+        empty, zeros = parts[0]
+        return Mux(empty, WIDTH, zeros)
 
 
 class Multiplier(Component):

@@ -5,6 +5,8 @@ Both halves of the loader walk them (docs/machine.md, "Patches"), as both walk t
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
@@ -75,6 +77,21 @@ class Divider(Component):
         return m
 
 
+class Countdown:
+    """A count of what is left, and whether this is one, both in registers: much follows from the latter."""
+
+    def __init__(self, bits: int, name: str):
+        self.left, self.one = Signal(bits, name=name), Signal(name=f"{name}_one")
+
+    def load(self, value: Value, one: Value | None = None) -> list[Any]:
+        """Begin with a number; `one` says whether it is 1 where that is known sooner."""
+        return [self.left.eq(value), self.one.eq(value == 1 if one is None else one)]
+
+    def step(self) -> list[Any]:
+        """One less."""
+        return [self.left.eq(self.left - 1), self.one.eq(self.left == 2)]
+
+
 class PatchWalker(Component):
     """Walks the steps of a `load_b_conv`; all outputs tell of the present one.
 
@@ -135,11 +152,11 @@ class PatchWalker(Component):
         shape, shift = self.shape, log2(self._width)
         m.submodules.divider = divider = Divider()
         # Image rows left: in all; above those that are read, then (`self.line_in_memory`) of those.
-        lines, part, above = Signal(isa.SIZE_BITS), Signal(isa.SIZE_BITS), Signal()
+        lines, part, channels = (Countdown(isa.SIZE_BITS, n) for n in ("lines", "part", "channels"))
+        above = Signal()
         kernel_rows, columns, uses_left = (
-            Signal(isa.KERNEL_BITS, name=n) for n in ("kernel_rows", "columns", "uses_left")
+            Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
-        channels = Signal(isa.SIZE_BITS)
         # y = line_row*stride_h + line_rest, and y - i*dilation_h = row*stride_h + rest of kernel row i.
         line_row, line_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)
         row, rest = Signal(signed(ROW_BITS)), Signal(isa.KERNEL_BITS)
@@ -158,22 +175,24 @@ class PatchWalker(Component):
             self.next_output_row.eq(line_rest + 1 == shape.stride_h),
             self.at_first_read.eq(self.beat == self.first_read[shift:]),
             self.at_last_read.eq(self.beat == self.last_read[shift:]),
-            self.at_last_used.eq(self.beat == self.last_used[shift:]),
             self.reads.eq(
                 self.line_in_memory
                 & (self.beat >= self.first_read[shift:])
                 & (self.beat <= self.last_read[shift:])
             ),
             self.first_of_row.eq(self.first_of_beat & (self.beat == 0)),
-            self.end_of_columns.eq(self.placing & (columns == 1)),
-            self.end_of_beat.eq(self.end_of_columns & (uses_left == 1)),
+            self.end_of_columns.eq(self.placing & columns.one),
+            self.end_of_beat.eq(self.end_of_columns & uses_left.one),
             self.end_of_row.eq(self.end_of_beat & self.at_last_used),
         ]
-        scanned = self.scanning & (kernel_rows == 1)
+        scanned = self.scanning & kernel_rows.one
+        useless = scanned & ~self.uses.any() & ~self.found
         m.d.comb += [
-            self.end_of_line.eq((self.end_of_row & (channels == 1)) | (scanned & (uses == 0))),
-            self.last.eq(self.end_of_line & (lines == 1)),
+            self.end_of_line.eq((self.end_of_row & channels.one) | useless),
+            self.last.eq(self.end_of_line & lines.one),
         ]
+
+        begin_row = [self.beat.eq(0), self.at_last_used.eq(~self.last_used[shift:].any())]
 
         def begin_line(first_row: Value, first_rest: Value) -> None:
             """Begin to look for the kernel rows that use an image row."""
@@ -182,10 +201,10 @@ class PatchWalker(Component):
                 self.placing.eq(0),
                 row.eq(first_row),
                 rest.eq(first_rest),
-                kernel_rows.eq(shape.kernel_h),
+                *kernel_rows.load(shape.kernel_h),
                 self.uses.eq(0),
-                channels.eq(self.outer),
-                self.beat.eq(0),
+                *channels.load(self.outer),
+                *begin_row,
             ]
 
         with m.If(self.advance):
@@ -194,8 +213,8 @@ class PatchWalker(Component):
                 with m.Switch(self.number):
                     with m.Case(0):
                         m.d.sync += [
-                            lines.eq(shape.height),
-                            part.eq(shape.top),
+                            *lines.load(shape.height),
+                            *part.load(shape.top),
                             above.eq(shape.top.any()),
                             self.line_in_memory.eq(0),
                             self.first_read.eq(shape.left + self.align),
@@ -206,7 +225,7 @@ class PatchWalker(Component):
                     with m.Case(1):
                         m.d.sync += self.last_read.eq(self.first_read + self.inner - 1)
                         with m.If(~above):
-                            m.d.sync += [part.eq(shape.rows), self.line_in_memory.eq(shape.rows.any())]
+                            m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
                     with m.Case(self._setup - 1):
                         m.d.sync += self.preparing.eq(0)
                         begin_line(line_row, line_rest)
@@ -214,35 +233,36 @@ class PatchWalker(Component):
                 m.d.sync += [
                     rest.eq(rest - divider.remainder + Mux(self.borrow, shape.stride_h, 0)),
                     row.eq(row - divider.quotient - self.borrow),
-                    kernel_rows.eq(kernel_rows - 1),
+                    *kernel_rows.step(),
                     self.uses.eq(uses),
-                    uses_left.eq(uses),
-                    columns.eq(shape.kernel_w),
+                    *uses_left.load(uses, Mux(self.found, self.uses == 0, self.uses == 1)),
+                    *columns.load(shape.kernel_w),
                 ]
                 with m.If(scanned):
                     m.d.sync += [self.scanning.eq(0), self.placing.eq(1), self.first_of_beat.eq(1)]
             with m.If(self.placing):
-                m.d.sync += [columns.eq(columns - 1), self.first_of_beat.eq(self.end_of_beat)]
+                m.d.sync += [*columns.step(), self.first_of_beat.eq(self.end_of_beat)]
                 with m.If(self.end_of_columns):
-                    m.d.sync += [columns.eq(shape.kernel_w), uses_left.eq(uses_left - 1)]
+                    m.d.sync += [*columns.load(shape.kernel_w), *uses_left.step()]
                 with m.If(self.end_of_beat):
-                    m.d.sync += [uses_left.eq(self.uses), self.beat.eq(self.beat + 1)]
+                    m.d.sync += [*uses_left.load(self.uses), self.beat.eq(self.beat + 1)]
+                    m.d.sync += self.at_last_used.eq(self.beat + 1 == self.last_used[shift:])
                 with m.If(self.end_of_row):
-                    m.d.sync += [self.beat.eq(0), channels.eq(channels - 1)]
+                    m.d.sync += [*begin_row, *channels.step()]
             with m.If(self.end_of_line):
                 next_row = (line_row + self.next_output_row)[: isa.SIZE_BITS]
                 next_rest = Mux(self.next_output_row, 0, line_rest + 1)[: isa.KERNEL_BITS]
                 m.d.sync += [
-                    lines.eq(lines - 1),
+                    *lines.step(),
                     line_row.eq(next_row),
                     line_rest.eq(next_rest),
                     self.first_of_beat.eq(0),
                 ]
-                m.d.sync += part.eq(part - 1)
-                with m.If(part == 1):
+                m.d.sync += part.step()
+                with m.If(part.one):
                     m.d.sync += [above.eq(0), self.line_in_memory.eq(above & shape.rows.any())]
                     with m.If(above):
-                        m.d.sync += part.eq(shape.rows)
+                        m.d.sync += part.load(shape.rows)
                 begin_line(next_row, next_rest)
                 with m.If(self.last):
                     m.d.sync += self.scanning.eq(0)

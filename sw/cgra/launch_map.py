@@ -11,7 +11,7 @@ from hw.fabric import Fabric
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Patch, encode
 from hw.fabric.layout import ARRAYS
 from sw.cgra.encode import configuration
-from sw.cgra.search import Event, Outcome, map_graph
+from sw.cgra.search import Budget, Event, Outcome, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Edge, Graph, Memory, Node
 
@@ -62,9 +62,10 @@ def map_graphs(
     *,
     seed: int = 0,
     timeout: float | None = None,
+    budget: Budget | None = None,
     report: Callable[[Graph, Event], None] | None = None,
 ) -> dict[Graph, Mapped]:
-    """All graphs on a fabric.
+    """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
 
     Raises `InputError` for a graph of too many arrays, and for one for which no mapping is found.
     """
@@ -79,10 +80,10 @@ def map_graphs(
                 f"graph {graph.name!r}: arrays must be at most {ARRAYS}, not {len(arrays)}: {listed}"
             )
         if report is None:
-            outcome = _outcome(graph, fabric, seed, timeout)
+            outcome = _outcome(graph, fabric, seed, timeout, budget)
         else:
             told = functools.partial(report, graph)
-            outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, report=told)
+            outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
             raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
         found[graph] = Mapped(graph, outcome, _COPY_PATCHES if graph == COPY else ())
@@ -101,8 +102,10 @@ def _obstacle(outcome: Outcome, fabric: Fabric) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _outcome(graph: Graph, fabric: Fabric, seed: int, timeout: float | None) -> Outcome:
-    return map_graph(graph, fabric, seed=seed, timeout=timeout)
+def _outcome(
+    graph: Graph, fabric: Fabric, seed: int, timeout: float | None, budget: Budget | None
+) -> Outcome:
+    return map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget)
 
 
 def _copy() -> Graph:

@@ -67,7 +67,7 @@ class Budget:
 
     Every effort has a number of attempts per II, flat ones and on large grids as many through groups. An
     effort whose attempts of one number all leave more than `hopeless` per operation too short or overused
-    makes no others at that II.
+    makes no others at that II. No greater effort is made once the II is at most `enough` times the MII.
     """
 
     efforts: tuple[tuple[int, Effort], ...] = (
@@ -77,6 +77,7 @@ class Budget:
         (6, Effort(80_000, 12, 120_000)),
     )
     hopeless: float = 0.08
+    enough: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,8 @@ class _Search:
         self.part = self.inside()
         for effort in range(len(self.budget.efforts)):
             best = self.step(effort, best)
+            if best is not None and best.ii <= self.budget.enough * self.least.value:
+                break
         return best
 
     def step(self, effort: int, best: Mapping | None) -> Mapping | None:

@@ -108,7 +108,7 @@ def fits(kernel: GridKernel) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _mapped(graph: Graph, fabric: Fabric, seed: int) -> mappings.Found:
+def mapped(graph: Graph, fabric: Fabric, seed: int) -> mappings.Found:
     """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
@@ -141,7 +141,7 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found = _mapped(graph_of(kernel), config.cgra, seed)
+    found = mapped(graph_of(kernel), config.cgra, seed)
     words = encode(configuration(found.mapping, *_tables(kernel, config)))
     return Configured(
         kernel,

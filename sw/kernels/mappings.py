@@ -20,10 +20,14 @@ from sw.cgra.check import check
 from sw.cgra.launch_map import map_graphs
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
+from sw.cgra.search import Budget
 from sw.dfg.graph import Edge, Graph, Memory, Node, Value
 
 #: To be raised when the form of the files changes.
 VERSION = 2
+#: The work for a kernel. On fabrics of few links the greater efforts take minutes and find what is at most
+#: one II less, where the array, not the grid, is what most kernels wait for.
+BUDGET = Budget(Budget().efforts[:2], enough=4 / 3)
 #: What the search says about a mapping, as `Found` has it.
 _FIELDS = ("mii", "res_mii", "rec_mii", "why", "proved_minimal")
 
@@ -94,13 +98,13 @@ def find(graph: Graph, fabric: Fabric, seed: int = 0) -> Found:
     common = structure(graph)
     fabric_text = json.dumps(fabric.as_dict(), sort_keys=True)
     parts = (fabric_text, repr(common.nodes), repr(common.edges), repr(common.tables))
-    key = fingerprint((str(VERSION), mapper(), str(seed), *parts))
+    key = fingerprint((str(VERSION), mapper(), str(seed), repr(BUDGET), *parts))
     path = directory() / "mappings" / f"{key}.json"
     found = _read(path, common, fabric)
     if found is None:
         # What finds no PE is told by its own name.
         bound(graph, fabric)
-        o = map_graphs([common], fabric, seed=seed)[common].outcome
+        o = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common].outcome
         assert o.mapping is not None
         found = Found(o.mapping, o.mii, o.res_mii, o.rec_mii, o.why, o.proved_minimal, False)
         text = json.dumps(_written(found), separators=(",", ":"))

@@ -15,7 +15,7 @@ from jacquard import __version__, bundle
 from jacquard.network_run import compile_model
 from sw.frontend.network import import_model
 from sw.ir.load import load_program
-from sw.kernels.configuration import configure
+from sw.kernels.configuration import configure, mapped
 from tests.jacquard.network_models import hosted, perceptron, save
 
 RUN = ("--sim", "cpp", "--json")
@@ -45,6 +45,7 @@ def test_compiling_again_gives_the_same_bytes(
         # Nothing that an earlier compilation left behind may matter.
         monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / f"cache of {name}"))
         configure.cache_clear()
+        mapped.cache_clear()
         ended = jacquard("compile", source, "--hw", "test", "-o", tmp_path / name, "--json")
         assert ended.code == 0, ended.err
         told.append(json.loads(ended.out))

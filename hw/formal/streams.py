@@ -1,0 +1,100 @@
+"""Proof about the buffer of streams that stands at borders: it loses, invents, changes and swaps nothing."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component
+
+from hw.bus.buffer import StreamBuffer
+from hw.formal.bench import Bench, Sabotage
+from hw.formal.proof import Fault, Method, Proof
+
+STATEMENTS = {
+    "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left, of which "
+    "two have room",
+    "arrives_as_sent": "a transfer leaves after all that were accepted before it, unchanged",
+    "offer_is_stable": "a transfer that is offered stays offered, unchanged, until it is accepted",
+}
+BITS = 16
+
+
+def build(bench: Bench) -> None:
+    """Follow one transfer, any one; senders and receivers may do anything in any cycle."""
+    dut = bench.add(StreamBuffer(BITS), "dut")
+    sync = bench.m.d.sync
+    accepted = bench.value(dut.i.valid & dut.i.ready, "accepted")
+    leaves = bench.value(dut.o.valid & dut.o.ready, "leaves")
+    inside = Signal(2, name="inside")
+    sync += inside.eq(inside + accepted - leaves)
+    bench.require(
+        "none_lost_none_doubled",
+        (dut.o.valid == (inside != 0)) & (dut.i.ready == (inside < 2)) & (inside <= 2),
+    )
+    pick, watching, ahead = bench.free(1, "pick"), Signal(name="watching"), Signal(name="ahead")
+    watched = Signal(BITS, name="watched")
+    turn = bench.value(watching & ~ahead, "turn")
+    with bench.m.If(watching):
+        sync += [ahead.eq(ahead & ~leaves), watching.eq(~(turn & leaves))]
+    with bench.m.Elif(pick & accepted):
+        sync += [watching.eq(1), ahead.eq((inside - leaves) != 0), watched.eq(dut.i.payload)]
+    bench.require("arrives_as_sent", ~(turn & dut.o.valid) | (dut.o.payload == watched))
+    held = bench.past(dut.o.valid & ~dut.o.ready, "held")
+    unchanged = dut.o.valid & (dut.o.payload == bench.past(dut.o.payload, "payload_past"))
+    bench.require("offer_is_stable", ~held | unchanged)
+
+    def tied() -> Value:
+        spare = bench.register(dut, "spare")
+        mine = (Mux(ahead, spare, dut.o.payload) == watched) & (ahead < inside)
+        return Value.cast(~watching | mine)
+
+    bench.invariant("places", tied)
+
+
+def _loses(m: Module, outer: Component, inner: Component) -> None:
+    m.d.comb += inner.i.valid.eq(outer.i.valid & ~(inner.o.valid & ~outer.o.ready))
+
+
+def _changes(m: Module, outer: Component, inner: Component) -> None:
+    m.d.comb += inner.i.payload.eq(outer.i.payload & Mux(inner.o.valid, BITS - 1, (1 << BITS) - 1))
+
+
+def _blinks(m: Module, outer: Component, inner: Component) -> None:
+    waited = Signal()
+    m.d.sync += waited.eq(inner.o.valid & ~outer.o.ready & ~waited)
+    m.d.comb += outer.o.valid.eq(inner.o.valid & ~waited)
+
+
+def proof() -> Proof:
+    """The proof for the stream buffer, with its faults."""
+    return Proof(
+        "stream-buffer",
+        "stream buffer",
+        STATEMENTS,
+        Method.INDUCTION,
+        2,
+        build,
+        (
+            Fault(
+                "transfer-lost",
+                "a transfer that comes while another waits is lost",
+                "none_lost_none_doubled",
+                Sabotage(_loses),
+                6,
+            ),
+            Fault(
+                "payload-cut",
+                "of a transfer that comes behind another the high bits are lost",
+                "arrives_as_sent",
+                Sabotage(_changes),
+                6,
+            ),
+            Fault(
+                "offer-withdrawn",
+                "a transfer that is not accepted at once vanishes for a cycle",
+                "offer_is_stable",
+                Sabotage(_blinks),
+                6,
+            ),
+        ),
+        bounded_depth=10,
+    )
