@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import numpy as np
@@ -31,7 +33,10 @@ from hw.config import MachineConfig, load
 from hw.emit import TOP as MACHINE
 from hw.emit import verilog as machine_verilog
 from hw.errors import InputError
-from hw.synthesis import DEVICES, place_and_route, synthesise
+from hw.synthesis import DEVICES, Resources, place_and_route, synthesise
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 #: Machines in one piece: those that say what changes when parts are put together, and those that judge.
 JOINED, JUDGED = 4, 10
@@ -127,8 +132,18 @@ def fitted(samples: Sequence[Sample], amounts: Sequence[float]) -> dict[str, flo
     return {n: float(f"{v:.5g}") for n, v in zip(names, solution, strict=True) if v > 0}
 
 
-def fit(family: str, console: Console, most: int, clock: bool) -> dict[str, object]:
-    """The model of a family."""
+def in_parallel(
+    work: Callable[[T], R], items: Sequence[T], what: str, console: Console, workers: int
+) -> list[R]:
+    """Results for all items, in their order; the tools run as processes of their own."""
+    with ThreadPoolExecutor(workers) as pool:
+        results = pool.map(work, items)
+        return list(track(results, what, len(items), console=console, transient=True))
+
+
+def fit(family: str, console: Console, most: int, clock: bool, workers: int) -> dict[str, object]:
+    """The model of a family. Without placing for the clock, delays stay as they are."""
+    kept = hw.area.model.load(family)
     candidates = machines(1, 400)
     kinds = sorted({p.kind for c in candidates for p in parts(c)})
     coefficients: dict[str, dict[str, dict[str, float]]] = {}
@@ -138,13 +153,15 @@ def fit(family: str, console: Console, most: int, clock: bool) -> dict[str, obje
     )
     for kind in kinds:
         samples = spread(kind, candidates, most)
-        found = []
-        for s in track(samples, kind, console=console, transient=True):
-            found.append(synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False))
+
+        def taken(s: Sample, kind: str = kind) -> Resources:
+            return synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False).resources
+
+        found = in_parallel(taken, samples, kind, console, workers)
         coefficients[kind] = {}
         cells = []
         for r in RESOURCES:
-            amounts = [getattr(f.resources, r) for f in found]
+            amounts = [getattr(f, r) for f in found]
             weights = fitted(samples, amounts)
             coefficients[kind][r] = weights
             errors = [
@@ -159,8 +176,8 @@ def fit(family: str, console: Console, most: int, clock: bool) -> dict[str, obje
     return {
         "coefficients": coefficients,
         "whole": dict.fromkeys(RESOURCES, 1.0),
-        "delays": delays,
-        "crowding": 0.0,
+        "delays": delays or dict(kept.delays),
+        "crowding": kept.crowding,
     }
 
 
@@ -187,22 +204,26 @@ def whole(config: MachineConfig, family: str) -> Mapping[str, int]:
     return {r: getattr(found, r) for r in RESOURCES}
 
 
-def factors(family: str, console: Console) -> dict[str, float]:
+def factors(family: str, console: Console, workers: int) -> dict[str, float]:
     """From the sum of the parts to the whole, by resource: the median of some machines."""
     ratios: dict[str, list[float]] = {r: [] for r in RESOURCES}
-    for config in track(machines(2, JOINED, whole=True), "whole machines", console=console, transient=True):
-        found, estimated = whole(config, family), hw.area.estimate(config, family)
+    chosen = machines(2, JOINED, whole=True)
+    made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
+    for config, found in zip(chosen, made, strict=True):
+        estimated = hw.area.estimate(config, family)
         for r in RESOURCES:
             ratios[r].append(found[r] / max(1, getattr(estimated, r)))
     return {r: round(statistics.median(v), 4) for r, v in ratios.items()}
 
 
-def judge(family: str, console: Console) -> bool:
+def judge(family: str, console: Console, workers: int) -> bool:
     """Errors on machines that the model has not seen; whether they are small enough."""
     table = Table("machine", "array", "grid", *(f"{r}: found, estimated" for r in RESOURCES), title=family)
     errors: dict[str, list[float]] = {r: [] for r in RESOURCES}
-    for config in track(machines(3, JUDGED, whole=True), "whole machines", console=console, transient=True):
-        found, estimated = whole(config, family), hw.area.estimate(config, family)
+    chosen = machines(3, JUDGED, whole=True)
+    made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
+    for config, found in zip(chosen, made, strict=True):
+        estimated = hw.area.estimate(config, family)
         cells = []
         for r in RESOURCES:
             guess = getattr(estimated, r)
@@ -223,24 +244,27 @@ def judge(family: str, console: Console) -> bool:
 @click.option("--fit", "to_fit", type=click.Choice(FAMILIES), help="Fit the model of a family and write it.")
 @click.option("--family", type=click.Choice(FAMILIES), multiple=True, default=("ecp5",), show_default=True)
 @click.option("--samples", default=99, help="At most so many components of a kind for the fit.")
-@click.option("--clock/--no-clock", default=True, help="Whether to place components for the clock.")
+@click.option("--clock/--no-clock", default=True, help="Place components for the clock.")
 @click.option(
     "--whole/--no-whole", "joined", default=True, help="Whether to synthesise machines in one piece."
 )
-def main(to_fit: str | None, family: tuple[str, ...], samples: int, clock: bool, joined: bool) -> None:
+@click.option("--workers", default=2, show_default=True, help="Syntheses at a time.")
+def main(
+    to_fit: str | None, family: tuple[str, ...], samples: int, clock: bool, joined: bool, workers: int
+) -> None:
     """Fit the area model, or judge it."""
     console = Console(width=150)
     if to_fit:
         path = Path(hw.area.__file__).with_name(f"{to_fit}.json")
-        values = fit(to_fit, console, samples, clock)
+        values = fit(to_fit, console, samples, clock, workers)
         path.write_text(json.dumps(values, indent=1) + "\n")
         hw.area.model.load.cache_clear()
         if not joined:
             return
-        values["whole"] = factors(to_fit, console)
+        values["whole"] = factors(to_fit, console, workers)
         path.write_text(json.dumps(values, indent=1) + "\n")
         return
-    raise SystemExit(not min(judge(f, console) for f in family))
+    raise SystemExit(not min(judge(f, console, workers) for f in family))
 
 
 if __name__ == "__main__":

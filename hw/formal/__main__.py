@@ -28,9 +28,7 @@ def _one(proof: str, fault: str | None, found: tools.Tools, folder: Path) -> Out
 def prove(
     jobs: list[tuple[str, str | None]], found: tools.Tools, folder: Path, workers: int, console: Console
 ) -> list[Outcome]:
-    """Run all jobs (proof, fault or None) in a pool with a line of progress; results in the order "
-    "of `jobs`.
-    """
+    """Run all jobs (proof, fault or None) in a pool with a line of progress; results in their order."""
     done: dict[tuple[str, str | None], Outcome] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -51,7 +49,7 @@ def _selected(names: tuple[str, ...], faults: bool) -> list[tuple[str, str | Non
     for name in names:
         if name not in PROOFS:
             raise InputError(f"NAME must be one of {', '.join(PROOFS)}, not {name!r}")
-    chosen = names or tuple(PROOFS)
+    chosen = tuple(dict.fromkeys(names)) or tuple(PROOFS)
     return [
         (name, fault)
         for name in chosen
@@ -103,11 +101,12 @@ def main(
     except InputError as error:
         click.echo(f"hw.formal: {error}", err=True)
         sys.exit(2)
+    results = table.reports(outcomes, PROOFS, faults=faults)
     if as_json:
-        click.echo(json.dumps(table.as_data(outcomes, found.solver), indent=2))
+        click.echo(json.dumps(table.as_data(results, found.solver), indent=2))
     else:
-        table.show(outcomes, PROOFS, Console())
-    sys.exit(0 if all(o.holds for o in outcomes) else 1)
+        table.show(results, Console())
+    sys.exit(0 if all(r.holds for r in results) else 1)
 
 
 if __name__ == "__main__":

@@ -32,15 +32,15 @@ WRITES = {
     **_BURST,
     "data_is_stable": "data that are offered (WVALID) stay, unchanged, until they are accepted (WREADY)",
     "last_ends_bursts": "WLAST is 1 in the last transfer of a burst and in no other",
-    "answers_match_bursts": "the port is given one answer for each transfer of a burst that was answered, with "
-    "the burst's error, and no other",
+    "answers_match_bursts": "the port is given one answer for each transfer of a burst that was answered, "
+    "with the burst's error, and no other",
 }
 READS = {
     **_BURST,
     "identity_is_a_port": "ARID is the number of a port, and its transfers are as wide as that port",
     "answers_match_transfers": "a port is given one answer for each of its transfers that came, and no other",
-    "answers_match_requests": "the n-th answer to a port has the error of its n-th transfer, and the bytes that "
-    "its n-th request named",
+    "answers_match_requests": "the n-th answer to a port has the error of its n-th transfer, and the bytes "
+    "that its n-th request named",
 }
 
 
@@ -189,8 +189,8 @@ def _follow(
 ) -> Value:
     """Follow one request of a port, any one; whether its answer is the transfer of its number.
 
-    `events` are a request that is accepted and a transfer that comes, `numbers` those of the next request, the
-    next transfer and the next answer.
+    `events` are a request that is accepted and a transfer that comes, `numbers` those of the next request,
+    the next transfer and the next answer.
     """
     (accepted, comes), (requested, arrived, given), sync = events, numbers, bench.m.d.sync
     data, width = port.response.payload.data, len(port.response.payload.data)

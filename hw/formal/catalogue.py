@@ -40,6 +40,7 @@ PROOFS: dict[str, Proof] = {
         *host.proofs(SMALL.replace(warps=2, windows=1)),
         *storer.proofs(SMALL),
         *loader.proofs(SMALL, "load_a"),
+        *loader.proofs(SMALL, "load_b"),
         *loader.proofs(SMALL, "load_c"),
         gemm.proof(SMALL),
         loader.patches_proof(SMALL.replace(windows=1)),

@@ -25,7 +25,8 @@ def build(bench: Bench, config: MachineConfig) -> None:
     """Count the tokens of one channel, any one, beside the machine's counters.
 
     What a warp may do is assumed: it fires and takes where there is a channel, and takes a token only where
-    one is shown (proof `sequencer`). After an error on the channel the machine stops, and nothing is stated any more.
+    one is shown (proof `sequencer`). After an error on the channel the machine stops, and nothing is stated
+    any more.
     """
     dut = bench.add(Channels(config), "dut")
     warps, depth = range(config.warps), config.channel_depth

@@ -77,7 +77,8 @@ class _Requests:
 def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
     """The host side under proof; the host keeps a request until it is accepted.
 
-    Where faults are looked for, the clear before a run is shortened: it only has to be over.
+    Assumed of the machine: an error is told in the cycle after one in which `run` was 1. Where faults are
+    looked for, the clear before a run is shortened: it only has to be over.
     """
     inner = Host(config)
     if bench.seeks_fault:
@@ -97,13 +98,16 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
     starts = bench.value(wanted & dut.clear & ~starting, "starts")
     sync += starting.eq(dut.clear & (starting | starts))
     under_way = bench.value((~dut.clear | starting) & ~dut.done, "under_way")
+    ran = bench.past(dut.run, "ran")
+    bench.assume(~dut.error | ran)
 
     def tied() -> Value:
         state = bench.register(dut, "state")
         same = (bench.register(dut, "held") == held) & (bench.register(dut, "request") == Value.cast(payload))
         idle = (state == State.IDLE) == (dut.clear & ~starting)
         loading = (state == State.LOAD) | ~bench.register(dut, "loaded")
-        return same & idle & (state <= State.DONE) & loading
+        running = (bench.register(dut, "running") == (state == State.RUN)) & (~ran | (state >= State.RUN))
+        return same & idle & (state <= State.DONE) & loading & running
 
     bench.invariant("requests", tied)
     return dut, _Requests(held, payload, write, starts, starting, under_way)
@@ -234,18 +238,18 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
 
 
 WATCHDOG = {
-    "watchdog_stops": "after WATCHDOG cycles of a run without progress the machine stops",
-    "watchdog_waits": "without an error, a run stops only when there was no progress for WATCHDOG cycles",
-    "error_stops": "an error stops the machine in the next cycle, and for the rest of the run",
+    "watchdog_stops": "when a run has had WATCHDOG cycles without progress, it goes on for one more at most "
+    "(WATCHDOG 0: for ever)",
+    "watchdog_waits": "a run that has no error and is not done stops only for this",
+    "error_stops": "when an error is told, in the cycle after it, the run has stopped and failed",
 }
 
 
 def build_watchdog(bench: Bench, config: MachineConfig) -> None:
-    """Count cycles without progress beside the machine; the host does not change WATCHDOG during a run."""
+    """Count cycles without progress beside the machine, fewer than 2^32; WATCHDOG may change at any time."""
     dut, known = _host(bench, config)
     sync = bench.m.d.sync
     sets = bench.value(known.writes("WATCHDOG"), "sets")
-    bench.assume(~sets | dut.clear)
     limit = Signal(32, init=1 << 20, name="limit")
     with bench.m.If(sets):
         sync += limit.eq(known.payload.data)
@@ -253,15 +257,12 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
     sync += idle.eq(Mux(dut.run & ~dut.progress, idle + 1, 0))
     bench.assume(idle < 1 << 32)
     running = bench.past(dut.run, "run_past")
-    # The machine tells the host of errors in the cycle after them.
-    bench.assume(~dut.error | running)
-    stopped = bench.past(dut.error & ~dut.clear, "stopped_past")
-    bench.require("watchdog_stops", ~(dut.run & (limit != 0)) | (idle <= limit))
+    expired = bench.past((limit != 0) & (idle >= limit), "expired_past")
+    bench.require("watchdog_stops", ~(running & expired) | ~dut.run)
     stops = running & ~dut.run & ~dut.done
-    idle_past = bench.past(idle, "idle_past")
-    bench.require("watchdog_waits", ~(stops & ~dut.error) | ((limit != 0) & (idle_past >= limit)))
-    stands = ~dut.run & dut.stop
-    bench.require("error_stops", (~dut.error | (stands & dut.failed)) & (~stopped | stands))
+    bench.require("watchdog_waits", ~(stops & ~dut.error) | expired)
+    told = dut.error | bench.past(dut.error, "error_past")
+    bench.require("error_stops", ~told | (~dut.run & dut.stop & dut.failed))
 
     def tied() -> Value:
         quiet_for, watchdog = bench.register(dut, "quiet_for"), bench.register(dut, "watchdog")

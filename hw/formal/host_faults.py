@@ -188,7 +188,7 @@ WATCHDOG = (
     ),
     Fault(
         "error-lost",
-        "an error in the cycle in which all finish is lost",
+        "an error that is told when all have finished is lost",
         "error_stops",
         Sabotage(_error_missed),
         10,

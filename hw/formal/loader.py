@@ -60,6 +60,8 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
         return (~walk.active | over | row) & (~asking | permitted(address << shift))
 
     bench.invariant("row", walks)
+    if port == "load_b" and not patches:
+        bench.invariant("no_patches", lambda: ~bench.register(dut, "requests/patches/active"))
     bench.invariant("answers", lambda: bench.register(dut, "outstanding") == owed)
 
 

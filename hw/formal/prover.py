@@ -6,18 +6,20 @@ import dataclasses
 import os
 import re
 import resource
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from hw import cache
 from hw.errors import InputError
 from hw.formal.bench import TOP, UNRESET
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.tools import Tools
 
-#: Seconds after which a solver is given up.
-TIME_LIMIT = 900
+#: Seconds after which a solver is given up; the longest proof takes about 80.
+TIME_LIMIT = 600
 
 _FAILED = re.compile(rf"(?:Assert failed in|failed assertion) {TOP}\.(\w+)")
 
@@ -85,9 +87,14 @@ def _run(
         return outcome(False, reason=str(error))
     instead = "-bounded" if fault is None and method is not proof.method else ""
     place = folder / (f"{proof.name}-{fault.name}" if fault else proof.name + instead)
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "design.il").write_text(text)
-    (place / "run.sby").write_text(_script(method, depth, tools))
+    try:
+        if place.exists():
+            shutil.rmtree(place)  # no result of an earlier run may count
+        place.mkdir(parents=True)
+        (place / "design.il").write_text(text)
+        (place / "run.sby").write_text(_script(method, depth, tools))
+    except OSError as error:
+        raise cache.unwritable(place, error) from None
     log = _call(place, tools)
     failed = tuple(dict.fromkeys(_FAILED.findall(log)))
     status = place / "run" / "status"
@@ -103,6 +110,8 @@ def _run(
         return outcome(True)
     if verdict == "UNKNOWN":
         reason = f"the induction does not close ({', '.join(failed)})"
+    elif verdict == "TIMEOUT":
+        reason = f"no result after {TIME_LIMIT} s"
     elif verdict == "FAIL":
         reason = f"first to fail: {failed[0] if failed else '?'}"
     else:

@@ -115,11 +115,12 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
 
 def _signals(bench: Bench, dut: Component, config: MachineConfig) -> Value:
-    """Whether all signals that wait name channels that there are."""
+    """Whether all signals that wait name channels that there are, and come as `signals` assumes."""
     queue = bench.queue(dut, "pending/queue", isa.TIMING.pending_signals)
     named = [queue.entry(queue.place(i))[:CHANNEL_BITS] for i in range(queue.depth)]
     exist = Cat((queue.level <= i) | (n < config.channels) for i, n in enumerate(named)).all()
-    return queue.consistent & exist
+    signal, operation, room = (bench.register(dut, n) for n in ("signal", "issue", "pending/room"))
+    return queue.consistent & exist & ~(signal & (operation | ~room))
 
 
 def _surroundings(bench: Bench, dut: Component) -> tuple[Signal, Signal]:

@@ -15,8 +15,8 @@ from hw.interfaces import PC_BITS
 
 STATEMENTS = {
     "fires_are_signals": "no more signals fire than were issued, and no more wait than there is room for",
-    "fires_in_its_cycle": "a signal whose turn it is fires in exactly the first cycle in which all operations "
-    "issued before it are complete",
+    "fires_in_its_cycle": "a signal whose turn it is fires in exactly the first cycle in which all "
+    "operations issued before it are complete",
     "fires_itself": "what fires is the channel and the pc of the oldest signal",
     "counts_shown": "`outstanding`, `room` and `empty` tell how many operations and signals are under way",
 }

@@ -10,8 +10,8 @@ from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
 
 STATEMENTS = {
-    "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left, of which "
-    "two have room",
+    "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left, and "
+    "one is accepted if and only if fewer than two wait",
     "arrives_as_sent": "a transfer leaves after all that were accepted before it, unchanged",
     "offer_is_stable": "a transfer that is offered stays offered, unchanged, until it is accepted",
 }

@@ -2,54 +2,159 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hw.formal.proof import Proof
+from hw.formal.proof import Method, Proof
 from hw.formal.prover import Outcome
 
 
-def show(outcomes: list[Outcome], proofs: dict[str, Proof], console: Console) -> None:
-    """Print proofs and planted faults with method, depth, seconds and result; then what failed."""
-    table = Table(title="Proofs", title_justify="left")
-    for column in ("component", "property", "method"):
-        table.add_column(column, overflow="fold")
-    for column in ("depth", "seconds"):
-        table.add_column(column, justify="right")
-    table.add_column("result", overflow="fold")
-    for outcome in outcomes:
-        proof = proofs[outcome.proof]
-        if outcome.fault is None:
-            what = "\n".join(proof.statements)
-            result = "proved" if outcome.holds else f"[bold red]not proved[/]: {escape(outcome.reason)}"
-        else:
-            fault = next(f for f in proof.faults if f.name == outcome.fault)
-            what = f"[dim]fault:[/] {escape(fault.meaning)}"
-            result = f"found by {fault.breaks}" if outcome.holds else f"[bold red]{escape(outcome.reason)}[/]"
-        table.add_row(
-            outcome.proof, what, outcome.method, str(outcome.depth), f"{outcome.seconds:.1f}", result
+@dataclass(frozen=True)
+class Report:
+    """What came of one proof, and of its planted faults; None if none were to be planted."""
+
+    proof: Proof
+    outcome: Outcome
+    faults: tuple[Outcome, ...] | None
+
+    def planted(self, statement: str) -> int:
+        """How many faults must be found by a statement."""
+        return sum(fault.breaks == statement for fault in self.proof.faults)
+
+    def found(self, statement: str) -> int:
+        """How many of these were found."""
+        names = {fault.name for fault in self.proof.faults if fault.breaks == statement}
+        return len({o.fault for o in self.faults or () if o.holds and o.fault in names})
+
+    @property
+    def holds(self) -> bool:
+        """Whether the proof succeeded and, with faults, each statement found its own, one at least."""
+        if self.faults is None:
+            return self.outcome.holds
+        return self.outcome.holds and all(
+            0 < self.planted(statement) == self.found(statement) for statement in self.proof.statements
         )
-    console.print(table)
-    for outcome in outcomes:
-        if not outcome.holds:
-            name = outcome.proof + (f", fault {outcome.fault}" if outcome.fault else "")
-            trace = f"; trace: {outcome.trace}" if outcome.trace else ""
-            console.print(f"[bold red]{name}[/]: {escape(outcome.reason)}{trace}", soft_wrap=True)
+
+    @property
+    def how(self) -> str:
+        """By which method it was proved, and for how many cycles if these are bounded."""
+        bounded = self.outcome.method == Method.BOUNDED.value
+        return f"bounded {self.outcome.depth}" if bounded else self.outcome.method
 
 
-def as_data(outcomes: list[Outcome], solver: str) -> dict[str, object]:
+def reports(outcomes: list[Outcome], proofs: Mapping[str, Proof], *, faults: bool) -> list[Report]:
+    """Group outcomes by proof; `faults` says whether faults were to be planted."""
+    return [
+        Report(
+            proofs[o.proof],
+            o,
+            tuple(f for f in outcomes if f.proof == o.proof and f.fault is not None) if faults else None,
+        )
+        for o in outcomes
+        if o.fault is None
+    ]
+
+
+def show(results: list[Report], console: Console) -> None:
+    """Print each property with its component, how it was proved, seconds and faults found; then what failed.
+
+    The properties of a component are proved together: the seconds of the proof stand at the first.
+    """
+    planted = any(r.faults is not None for r in results)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("property", "component", "how"):
+        table.add_column(column, no_wrap=True)
+    for column in ("seconds", *(["faults"] if planted else [])):
+        table.add_column(column, justify="right", no_wrap=True)
+    for report in results:
+        how = report.how if report.outcome.holds else "[bold red]not proved[/]"
+        for number, statement in enumerate(report.proof.statements):
+            seconds = "" if number else f"{report.outcome.seconds:.1f}"
+            row = [statement, report.proof.name, how, seconds]
+            if planted:
+                found, of = report.found(statement), report.planted(statement)
+                text = f"{found} of {of}"
+                row.append(text if 0 < found == of else f"[bold red]{text}[/]")
+            table.add_row(*row)
+    # Lines stay whole where there is no terminal.
+    console.print(table, width=max(console.width, 80), crop=False, soft_wrap=not console.is_terminal)
+    for report in results:
+        for outcome in (report.outcome, *(report.faults or ())):
+            if not outcome.holds:
+                name = outcome.proof + (f", fault {outcome.fault}" if outcome.fault else "")
+                trace = f"; trace: {outcome.trace}" if outcome.trace else ""
+                console.print(f"[bold red]{name}[/]: {escape(outcome.reason)}{trace}", soft_wrap=True)
+    console.print(_summary(results), soft_wrap=True)
+
+
+def _summary(results: list[Report]) -> str:
+    proved = sum(len(r.proof.statements) for r in results if r.outcome.holds)
+    text = f"{proved} of {sum(len(r.proof.statements) for r in results)} properties proved"
+    if any(r.faults is not None for r in results):
+        found = sum(r.found(s) for r in results for s in r.proof.statements)
+        text += f", {found} of {sum(len(r.proof.faults) for r in results)} planted faults found"
+    return f"{text}; {_seconds(results):.0f} s of work"
+
+
+def _seconds(results: list[Report]) -> float:
+    return sum(o.seconds for r in results for o in (r.outcome, *(r.faults or ())))
+
+
+def as_data(results: list[Report], solver: str) -> dict[str, object]:
     """What `--json` prints."""
     return {
         "solver": solver,
-        "holds": all(o.holds for o in outcomes),
-        "outcomes": [dataclasses.asdict(o) for o in outcomes],
+        "holds": all(r.holds for r in results),
+        "seconds": _seconds(results),
+        "proofs": [_report_data(r) for r in results],
     }
 
 
-def page(proofs: dict[str, Proof]) -> str:
+def _report_data(report: Report) -> dict[str, object]:
+    outcome, meaning = report.outcome, {f.name: f for f in report.proof.faults}
+    data: dict[str, object] = {
+        "proof": report.proof.name,
+        "component": report.proof.title,
+        "how": outcome.method,
+        "depth": outcome.depth,
+        "seconds": outcome.seconds,
+        "holds": outcome.holds,
+        "failed": outcome.failed,
+        "reason": outcome.reason,
+        "trace": outcome.trace,
+        "properties": [
+            {"property": name, "statement": statement}
+            | (
+                {}
+                if report.faults is None
+                else {"faults_planted": report.planted(name), "faults_found": report.found(name)}
+            )
+            for name, statement in report.proof.statements.items()
+        ],
+    }
+    if report.faults is not None:
+        data["faults"] = [
+            {
+                "fault": o.fault,
+                "meaning": meaning[o.fault].meaning,
+                "breaks": meaning[o.fault].breaks,
+                "depth": o.depth,
+                "seconds": o.seconds,
+                "found": o.holds,
+                "reason": o.reason,
+                "trace": o.trace,
+            }
+            for o in report.faults
+            if o.fault is not None
+        ]
+    return data
+
+
+def page(proofs: Mapping[str, Proof]) -> str:
     """All statements and faults as Markdown (for docs/formal.md): a table for proofs that state the same."""
     groups: dict[tuple[str, ...], list[Proof]] = {}
     for proof in proofs.values():
@@ -58,8 +163,8 @@ def page(proofs: dict[str, Proof]) -> str:
     for group in groups.values():
         lines += [f"### {'; '.join(p.title for p in group)}", ""]
         for proof in group:
-            depth = f"{proof.depth} [{proof.bounded_depth}]" if proof.bounded_depth else str(proof.depth)
-            lines.append(f"- `{proof.name}`: {proof.method.value}, depth {depth}")
+            unit = "depth" if proof.method is Method.INDUCTION else "cycles"
+            lines.append(f"- `{proof.name}`: {proof.method.value}, {unit} {proof.depth}")
         lines += ["", "| property | statement | planted faults that break it |", "| --- | --- | --- |"]
         for name, statement in group[0].statements.items():
             faults = dict.fromkeys(f.meaning for p in group for f in p.faults if f.breaks == name)

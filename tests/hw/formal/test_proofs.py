@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from amaranth.hdl import Signal
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import Component, Out
 from click.testing import CliRunner
 
 from hw.control.signals import PendingSignals
 from hw.errors import InputError
 from hw.formal import table, tools
 from hw.formal.__main__ import main
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, Sabotage
 from hw.formal.catalogue import PROOFS
-from hw.formal.proof import Method, Proof
-from hw.formal.prover import run
+from hw.formal.proof import Fault, Method, Proof
+from hw.formal.prover import Outcome, run
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +28,45 @@ def found() -> tools.Tools:
     return tools.find()
 
 
-@pytest.mark.parametrize("name", ["channels", "host"])
-def test_small_components_are_proved_by_induction(name: str, found: tools.Tools, tmp_path: Path) -> None:
-    outcome = run(PROOFS[name], None, found, tmp_path)
-    assert (outcome.holds, outcome.method, outcome.reason) == (True, "induction", "")
+def _invoke(*arguments: str) -> tuple[int, dict[str, Any]]:
+    result = CliRunner().invoke(main, [*arguments, "--json", "--workers", "1"])
+    return result.exit_code, json.loads(result.stdout)
 
 
-def test_a_planted_fault_is_found_with_a_trace(found: tools.Tools, tmp_path: Path) -> None:
-    proof = PROOFS["channels"]
-    fault = next(f for f in proof.faults if f.name == "overflow-silent")
-    outcome = run(proof, fault, found, tmp_path)
-    assert outcome.holds
-    assert outcome.failed == ("overflow_reported",)
-    assert outcome.trace is not None
-    assert "$var" in Path(outcome.trace).read_text()
+def test_small_components_are_proved_and_their_faults_found(tmp_path: Path) -> None:
+    names = ["channels", "stream-buffer"]
+    code, answer = _invoke(*names, "--faults", "--folder", str(tmp_path))
+    assert (code, answer["holds"]) == (0, True)
+    assert [proof["proof"] for proof in answer["proofs"]] == names
+    for proof in answer["proofs"]:
+        expected = PROOFS[proof["proof"]]
+        assert (proof["how"], proof["depth"], proof["holds"]) == ("induction", 2, True)
+        assert [p["property"] for p in proof["properties"]] == list(expected.statements)
+        assert all(p["faults_found"] == p["faults_planted"] > 0 for p in proof["properties"])
+        assert [f["fault"] for f in proof["faults"]] == [f.name for f in expected.faults]
+        for fault in proof["faults"]:
+            assert fault["found"]
+            assert "$var" in Path(fault["trace"]).read_text()
+
+
+def test_components_of_the_control_are_proved_by_induction(tmp_path: Path) -> None:
+    names = ["sequencer", "host"]
+    code, answer = _invoke(*names, "--folder", str(tmp_path))
+    assert (code, answer["holds"]) == (0, True)
+    results = [(proof["proof"], proof["how"], proof["reason"]) for proof in answer["proofs"]]
+    assert results == [(name, "induction", "") for name in names]
+
+
+def _counter(bench: Bench) -> None:
+    """Counts to 7 and stays there."""
+    count = Signal(4)
+    with bench.m.If(count != 7):
+        bench.m.d.sync += count.eq(count + 1)
+    bench.require("small", count < 8)
+
+
+def _proof(build: Callable[[Bench], None], method: Method, depth: int, **more: Any) -> Proof:
+    return Proof("counter", "a counter", {"small": "stays small"}, method, depth, build, **more)
 
 
 def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path) -> None:
@@ -46,8 +75,7 @@ def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path)
         bench.m.d.sync += count.eq(count + 1)
         bench.require("small", count < 3)
 
-    proof = Proof("counter", "a counter", {"small": "stays below 3"}, Method.BOUNDED, 8, build)
-    outcome = run(proof, None, found, tmp_path)
+    outcome = run(_proof(build, Method.BOUNDED, 8), None, found, tmp_path)
     assert not outcome.holds
     assert outcome.reason == "first to fail: small"
     assert outcome.trace is not None
@@ -60,31 +88,99 @@ def test_an_induction_that_does_not_close_is_no_proof(found: tools.Tools, tmp_pa
             bench.m.d.sync += count.eq(count + 1)
         bench.require("small", count != 9)
 
-    statements = {"small": "is never 9"}
-    proof = Proof("counter", "a counter", statements, Method.INDUCTION, 2, build)
-    outcome = run(proof, None, found, tmp_path)
+    outcome = run(_proof(build, Method.INDUCTION, 2), None, found, tmp_path)
     assert (outcome.holds, outcome.open) == (False, True)
-    bounded = Proof("counter", "a counter", statements, Method.INDUCTION, 2, build, bounded_depth=12)
-    outcome = run(bounded, None, found, tmp_path)
+    outcome = run(_proof(build, Method.INDUCTION, 2, bounded_depth=12), None, found, tmp_path)
     assert (outcome.holds, outcome.open, outcome.method, outcome.depth) == (False, True, "bounded", 12)
     assert "does not close" in outcome.reason
     assert "no run of 12 cycles breaks a statement" in outcome.reason
+
+
+def test_a_fault_that_changes_nothing_is_not_found(found: tools.Tools, tmp_path: Path) -> None:
+    fault = Fault("harmless", "nothing is changed", "small", Sabotage(), 4)
+    outcome = run(_proof(_counter, Method.BOUNDED, 4, faults=(fault,)), fault, found, tmp_path)
+    assert (outcome.holds, outcome.reason) == (False, "not noticed (PASS) within 4 cycles")
+
+
+def test_results_of_an_earlier_run_do_not_count(found: tools.Tools, tmp_path: Path) -> None:
+    proof = _proof(_counter, Method.INDUCTION, 1)
+    assert run(proof, None, found, tmp_path).holds
+    broken = dataclasses.replace(found, sby=Path("false"))
+    outcome = run(proof, None, broken, tmp_path)
+    assert (outcome.holds, outcome.open, outcome.reason) == (False, False, "ERROR: no status")
+
+
+def test_registers_without_reset_begin_with_anything(found: tools.Tools, tmp_path: Path) -> None:
+    class Keeper(Component):
+        def __init__(self, reset_less: bool) -> None:
+            self._reset_less = reset_less
+            super().__init__({"value": Out(4)})
+
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            kept = Signal(4, reset_less=self._reset_less)
+            m.d.sync += kept.eq(kept)
+            m.d.comb += self.value.eq(kept)
+            return m
+
+    def keeps(reset_less: bool) -> bool:
+        def build(bench: Bench) -> None:
+            bench.require("small", cast("Any", bench.add(Keeper(reset_less), "dut")).value == 0)
+
+        return run(_proof(build, Method.BOUNDED, 2), None, found, tmp_path).holds
+
+    assert keeps(reset_less=False)
+    assert not keeps(reset_less=True)
+
+
+def test_conditions_have_one_bit() -> None:
+    bench = Bench()
+    with pytest.raises(ValueError, match="must have one bit, not 2"):
+        bench.assume(~Signal(2))
+    with pytest.raises(ValueError, match="must have one bit, not 2"):
+        bench.require("wide", ~Signal(2))
 
 
 def test_the_page_says_what_is_proved() -> None:
     assert table.page(PROOFS) in (Path(__file__).parents[3] / "docs" / "formal.md").read_text()
 
 
-def test_every_statement_is_broken_by_a_fault() -> None:
-    # Proofs of parts that the same lines make share their statements, and one of them has the faults.
-    broken = {proof.statements[fault.breaks] for proof in PROOFS.values() for fault in proof.faults}
-    stated = {statement for proof in PROOFS.values() for statement in proof.statements.values()}
-    assert stated == broken
+def test_every_statement_of_every_proof_is_broken_by_a_fault() -> None:
     for proof in PROOFS.values():
-        assert len({fault.name for fault in proof.faults}) == len(proof.faults)
+        assert {fault.breaks for fault in proof.faults} == set(proof.statements), proof.name
+        assert len({fault.name for fault in proof.faults}) == len(proof.faults), proof.name
 
 
-@pytest.mark.parametrize("name", list(PROOFS))
+def _outcomes(name: str, *left_out: str) -> list[Outcome]:
+    """The outcomes of a proof and its faults, as if all had come out well; some faults are left out."""
+    faults = [None, *(f.name for f in PROOFS[name].faults if f.name not in left_out)]
+    return [Outcome(name, fault, "induction", 2, 1.0, 1.0, True) for fault in faults]
+
+
+def test_what_was_skipped_or_not_found_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def exit_code(outcomes: list[Outcome], *options: str) -> tuple[int, str]:
+        monkeypatch.setattr("hw.formal.__main__.prove", lambda *_: outcomes)
+        result = CliRunner().invoke(main, ["channels", *options, "--folder", str(tmp_path)])
+        return result.exit_code, result.output
+
+    whole = _outcomes("channels")
+    assert exit_code(whole, "--faults")[0] == 0
+    code, text = exit_code(_outcomes("channels", "fire-lost"), "--faults")
+    assert (code, "1 of 2" in text, "5 of 6 planted faults found" in text) == (1, True, True)
+    missed = dataclasses.replace(whole[2], holds=False, reason="not noticed (PASS)")
+    code, text = exit_code([*whole[:2], missed, *whole[3:]], "--faults")
+    assert (code, f"channels, fault {missed.fault}: not noticed" in text) == (1, True)
+    fallen = dataclasses.replace(whole[0], holds=False, method="bounded", depth=14, open=True, reason="open")
+    for options in ([], ["--faults"]):
+        code, text = exit_code([fallen, *whole[1:]], *options)
+        assert (code, "not proved" in text) == (1, True)
+
+
+#: Inductions, one of each set of statements: others differ only in the port that they are about.
+INDUCTIONS = {tuple(p.statements.values()): p.name for p in PROOFS.values() if p.method is Method.INDUCTION}
+
+
+@pytest.mark.parametrize("name", list(INDUCTIONS.values()))
 def test_invariants_name_what_is_there(name: str) -> None:
     text = PROOFS[name].bench().rtlil()
     assert "module \\top" in text
@@ -99,14 +195,6 @@ def test_a_register_that_is_gone_is_reported() -> None:
         bench.register(dut, "nowhere/nothing")
     assert len(bench.register(dut, "issued")) == 7
     bench.rtlil()
-
-
-def test_command_line_reports_json(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["channels", "--json", "--folder", str(tmp_path), "--workers", "1"])
-    assert result.exit_code == 0
-    answer = json.loads(result.stdout)
-    assert answer["holds"] is True
-    assert [o["proof"] for o in answer["outcomes"]] == ["channels"]
 
 
 def test_command_line_refuses_unknown_names_and_missing_tools(monkeypatch: pytest.MonkeyPatch) -> None:
