@@ -199,6 +199,7 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
         "registers": kind.registers > 0,
         "register_words": _lut_rams(kind.registers),
         "context_bits": (shape.bits + 64) * deep / 32,
+        "context_words": shape.words,
     }
 
 

@@ -94,20 +94,25 @@ class Alu(Component):
         return m
 
     def _shift(self, m: Module) -> Value:
-        """Shifts as a turn to the right, in which bits that come round are replaced; 0 if there is none."""
-        left, right, turns = Signal(), Signal(), Signal()
+        """Shifts as a turn to the right, in which bits that come round are replaced; 0 if there is none.
+
+        To the left by n it is one place and then 31 - n: no subtraction is needed.
+        """
+        left, right = Signal(), Signal()
         amount = Signal(5)
         turned, inside, kept, moved = (Signal(WIDTH, name=n) for n in ("turned", "inside", "kept", "moved"))
+        begin = Mux(left, Cat(self.a[1:], self.a[0]), self.a[:])
         m.d.comb += [
             left.eq(self.enable & _is(self.select, "shl")),
             right.eq(self.enable & _is(self.select, "shr")),
-            amount.eq(Mux(left, -self.b[:5], self.b[:5]) & (left | right).replicate(5)),
-            turned.eq(Cat(self.a, self.a) >> amount),
+            amount.eq(self.b[:5] ^ left.replicate(5)),
+            turned.eq(Cat(begin, begin) >> amount),
             inside.eq(Const((1 << WIDTH) - 1, WIDTH) >> amount),
-            # A shift to the left keeps what a turn to the right brings round; all of it if nothing turns.
-            turns.eq(Mux(right, 0, ~left | (amount != 0))),
-            kept.eq(inside ^ turns.replicate(WIDTH)),
-            moved.eq((turned & kept) | (~kept & (self.a[-1] & right).replicate(WIDTH))),
+            # To the right the bits below 32 - n stay, to the left those from n on.
+            kept.eq(
+                (inside & right.replicate(WIDTH)) | (~Cat(inside[1:], Const(0, 1)) & left.replicate(WIDTH))
+            ),
+            moved.eq((turned & kept) | (~inside & (self.a[-1] & right).replicate(WIDTH))),
         ]
         return moved
 

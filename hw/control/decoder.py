@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
@@ -16,97 +16,125 @@ _SIMPLE = ("halt", "li", "lih", "select", "loop", "jump", "wait", "signal", "par
 REGISTER_FIELDS = tuple(f.low for f in isa.Format.ENGINE.fields)
 
 
+#: What is known of an instruction before it executes, with its bits.
+_KNOWN = {
+    "legal": 1,
+    **{f"is_{name}": 1 for name in (*_SIMPLE, "binary", "slow", "divide", "engine")},
+    "use_imm": 1,
+    "engine": (len(ENGINES) - 1).bit_length(),
+    "variant": 2,
+}
+
+
 class Decoder(Component):
     """Splits an instruction word into what the sequencer needs; `legal` is 0 for what stops a warp.
 
     `is_*` tells the instruction. `imm` is the immediate of a binary operation, `li` and `lih`, `parami_value`
     that of `parami`. Registers are read by the places of the fields that name them (`REGISTER_FIELDS`).
 
-    **Timing.** Combinational.
+    **Timing.** `word` becomes what `coming` is in a cycle with `load`; what the opcode tells is worked out in
+    that cycle, so that nothing waits for it when the instruction executes.
     """
 
     def __init__(self, config: MachineConfig):
         self._config = config
         super().__init__(
             {
+                "load": In(1),
+                "coming": In(32),
                 "word": In(32),
-                "legal": Out(1),
+                **{name: Out(bits) for name, bits in _KNOWN.items()},
                 "predicate": Out(5),
                 "sense": Out(1),
-                **{f"is_{name}": Out(1) for name in _SIMPLE},
-                "is_binary": Out(1),
-                "is_slow": Out(1),
-                "is_divide": Out(1),
-                "is_engine": Out(1),
                 "select": Out(4),
-                "use_imm": Out(1),
                 "imm": Out(signed(32)),
                 "parami_value": Out(signed(32)),
                 "rd": Out(5),
                 "channel": Out(15),
                 "parameter": Out(6),
-                "engine": Out(range(len(ENGINES))),
-                "variant": Out(2),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         word = self.word
-        opcode = word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
-        binary = [s for s in isa.INSTRUCTIONS.values() if s.format in (isa.Format.R, isa.Format.I)]
-
-        def is_any(specs: Iterable[isa.Instruction]) -> Value:
-            return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
 
         def field(instruction: str, name: str) -> Value:
             f = isa.layout(instruction)[name]
             return word[f.low : f.low + f.width]
 
-        upper = Signal()  # the format of `li`, whose immediate is the longer one
         m.d.comb += [
-            *[getattr(self, f"is_{name}").eq(opcode == isa.INSTRUCTIONS[name].opcode) for name in _SIMPLE],
-            self.is_binary.eq(is_any(binary)),
-            self.is_slow.eq(is_any(s for s in binary if s.opcode % 16 in SLOW)),
-            self.is_divide.eq(is_any(s for s in binary if s.opcode % 16 in DIVIDES)),
-            self.is_engine.eq(is_any(s for s in isa.INSTRUCTIONS.values() if s.engine)),
-            self.select.eq(opcode),
-            upper.eq(self.is_li | self.is_lih),
-            self.use_imm.eq(upper | is_any(s for s in binary if s.format is isa.Format.I)),
-            self.imm.eq(Mux(upper, field("li", "imm").as_signed(), field("addi", "imm").as_signed())),
+            self.select.eq(word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]),
+            self.imm.eq(
+                Mux(
+                    self.is_li | self.is_lih,  # the format whose immediate is the longer one
+                    field("li", "imm").as_signed(),
+                    field("addi", "imm").as_signed(),
+                )
+            ),
             self.parami_value.eq(field("parami", "imm").as_signed()),
             self.predicate.eq(word[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]),
             self.sense.eq(word[isa.SENSE_LOW]),
             self.rd.eq(field("li", "rd")),
             self.channel.eq(field("wait", "channel")),
             self.parameter.eq(field("param", "parameter")),
-            *self._engines(is_any),
-            self.legal.eq(self._legal(is_any)),
         ]
+        known = self._known(m)
+        with m.If(self.load):
+            m.d.sync += [getattr(self, name).eq(value) for name, value in known.items()]
         return m
 
-    def _engines(self, is_any: Callable[[Iterable[isa.Instruction]], Value]) -> list[object]:
+    def _known(self, m: Module) -> dict[str, Value]:
+        """What the opcode of the coming word tells."""
+        opcode = self.coming[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
+        specs = list(isa.INSTRUCTIONS.values())
+        binary = [s for s in specs if s.format in (isa.Format.R, isa.Format.I)]
+
+        def is_any(specs: Iterable[isa.Instruction]) -> Value:
+            return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
+
+        known = {f"is_{name}": opcode == isa.INSTRUCTIONS[name].opcode for name in _SIMPLE}
+        return {
+            **known,
+            "is_binary": is_any(binary),
+            "is_slow": is_any(s for s in binary if s.opcode % 16 in SLOW),
+            "is_divide": is_any(s for s in binary if s.opcode % 16 in DIVIDES),
+            "is_engine": is_any(s for s in specs if s.engine),
+            "use_imm": known["is_li"]
+            | known["is_lih"]
+            | is_any(s for s in binary if s.format is isa.Format.I),
+            **self._engines(is_any),
+            "legal": self._legal(is_any),
+        }
+
+    def _engines(self, is_any: Callable[[Iterable[isa.Instruction]], Value]) -> dict[str, Value]:
         """Engine and variant of an operation, bit by bit."""
         operations = [s for s in isa.INSTRUCTIONS.values() if s.engine]
         numbers = {s.name: ENGINES.index(s.engine) for s in operations if s.engine}
         variants = {s.name: isa.of_engine(s.engine).index(s) for s in operations if s.engine}
-        return [
-            target[i].eq(is_any(s for s in operations if of[s.name] >> i & 1))
-            for target, of in ((self.engine, numbers), (self.variant, variants))
-            for i in range(len(target))
-        ]
+        return {
+            name: Cat(is_any(s for s in operations if of[s.name] >> i & 1) for i in range(_KNOWN[name]))
+            for name, of in (("engine", numbers), ("variant", variants))
+        }
 
     def _legal(self, is_any: Callable[[Iterable[isa.Instruction]], Value]) -> Value:
         specs = isa.INSTRUCTIONS.values()
         c = self._config
+
+        def within(names: tuple[str, ...], field: str, most: int) -> Value:
+            """Whether a field is below a number in the instructions that have it."""
+            f = isa.layout(names[0])[field]
+            return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (self.coming[f.low : f.low + f.width] < most)
+
         legal = is_any(s for s in specs if c.cgra is not None or s.name not in isa.NEEDS_GRID)
-        legal &= ~(self.is_wait | self.is_signal) | (self.channel < c.channels)
-        legal &= ~(self.is_param | self.is_parami) | (self.parameter < len(isa.PARAMETERS))
+        legal &= within(("wait", "signal"), "channel", c.channels)
+        legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
         if c.registers < 1 << isa.PREDICATE_BITS:
-            legal &= self.predicate < c.registers
+            predicate = self.coming[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
+            legal &= predicate < c.registers
             for low in REGISTER_FIELDS:
                 names = [
                     s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)
                 ]
-                legal &= ~is_any(names) | (self.word[low : low + isa.PREDICATE_BITS] < c.registers)
+                legal &= ~is_any(names) | (self.coming[low : low + isa.PREDICATE_BITS] < c.registers)
         return legal

@@ -66,7 +66,7 @@ class Fetch(Component):
     All that may come next is at hand: what stands behind (`next_word`), what a jump or a loop without
     iterations leads to (`target_word`), and the first instruction of the loop around. `jump` tells that the
     instruction jumps, `push` that it opens a loop of `count` iterations, `go` that it is done. `load`, for
-    two cycles, takes the first instruction of the program.
+    two cycles, takes the first instruction of the program. In a cycle with `read`, `word` becomes `coming`.
 
     **Timing.** What is decided in cycle t executes in t + 1. The words at `address` and `target` in a cycle
     with `read` are needed from the next one on.
@@ -83,6 +83,7 @@ class Fetch(Component):
                 "push": In(1),
                 "count": In(32),
                 "full": Out(1),
+                "coming": Out(32),
                 "word": Out(32),
                 "pc": Out(bits, init=imem_words - 2),
                 "read": Out(1),
@@ -100,7 +101,7 @@ class Fetch(Component):
         after_bits = max(bits, _LENGTH.width) + 1
         m.submodules.loops = loops = LoopStack(self._depth, bits, after_bits)
         after = Signal(after_bits)
-        behind, following, word = Signal(bits + 1), Signal(bits), Signal(32)
+        behind, following, word = Signal(bits + 1), Signal(bits), self.coming
         m.d.comb += [
             behind.eq(self.pc + 1),
             loops.next.eq(behind),

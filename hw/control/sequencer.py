@@ -101,6 +101,8 @@ class Sequencer(Component):
             self.fetch_target.eq(fetch.target),
             fetch.target_word.eq(self.target_word),
             fetch.load.eq(self.load),
+            decoder.load.eq(fetch.read),
+            decoder.coming.eq(fetch.coming),
             decoder.word.eq(fetch.word),
             registers.predicate.eq(decoder.predicate),
             ready.eq(self.run & ~halted & ~slow),

@@ -18,7 +18,7 @@ from hw.formal.proof import Fault, Method, Proof
 WIDTH, BEATS, ID_BITS, IDENTITY = 8, 4, 2, 2
 NARROW = 4
 #: Cycles of the proofs.
-DEPTH = 12
+DEPTH = 11
 #: Places of the queues of transfers and bursts, few enough to be full at times; bursts of a bounded proof.
 PLACES, MOST_BURSTS = {"DATA_DEPTH": 4, "BURSTS": 2, "NARROW_BURSTS": 2}, 8
 

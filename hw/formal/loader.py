@@ -216,7 +216,7 @@ def patches_proof(config: MachineConfig) -> Proof:
         "load_b_conv: windows and requests, one window",
         REQUESTS,
         Method.BOUNDED,
-        18,
+        17,
         lambda bench: build_requests(bench, config, "load_b", patches=True),
-        tuple(dataclasses.replace(fault, depth=18) for fault in _asking_faults(config, "load_b")),
+        tuple(dataclasses.replace(fault, depth=17) for fault in _asking_faults(config, "load_b")),
     )

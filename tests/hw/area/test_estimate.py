@@ -1,0 +1,110 @@
+"""The area model: parts of machines, sums, and real synthesis of parts that it was not fitted on."""
+
+from __future__ import annotations
+
+import pytest
+
+from hw.area import estimate
+from hw.area.components import TOP, component, verilog
+from hw.area.model import FAMILIES, RESOURCES, load
+from hw.area.parts import lut_blocks, memory_blocks, parts
+from hw.config import MachineConfig, preset_names
+from hw.config import load as machine
+from hw.errors import InputError
+from hw.fabric import load as fabric
+from hw.synthesis import synthesise
+
+#: A machine that is no sample of the fit.
+ODD = machine("test", {"rows": 8, "warps": 5, "channels": 11, "channel_depth": 12, "windows": 3})
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_component_is_a_part_of_the_machine(name: str) -> None:
+    config = machine(name)
+    assert config.cgra is not None
+    counts = {
+        kind: sum(p.count for p in parts(config) if p.kind == kind)
+        for kind in {p.kind for p in parts(config)}
+    }
+    assert counts["sequencer"] == counts["program"] == config.warps
+    assert counts["pe"] == config.cgra.size
+    assert {counts[kind] for kind in counts if kind not in ("sequencer", "program", "pe")} == {1}
+
+
+def test_pes_that_are_alike_are_one_part() -> None:
+    config = machine("default").replace(cgra=fabric("torus4x4"))
+    kinds = [p for p in parts(config) if p.kind == "pe"]
+    assert len(kinds) < 8
+    assert len({p.key for p in kinds}) == len(kinds)
+    for part in kinds:
+        assert component(config, "pe", part.index) is not None
+
+
+def test_a_machine_without_a_grid_has_no_parts_of_one() -> None:
+    config = machine("tiny").replace(cgra=None)
+    assert not {p.kind for p in parts(config)} & {"pe", "grid_control", "grid_ports", "output_buffer"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_sum_of_the_parts_is_the_whole(family: str) -> None:
+    config = machine("tiny")
+    model, found = load(family), estimate(config, family)
+    for resource in RESOURCES:
+        total = sum(p.count * model.part(p.kind, resource, p.features) for p in parts(config))
+        assert getattr(found, resource) == pytest.approx(total * model.whole[resource], abs=1)
+    assert sum(found.luts_by_part.values()) == pytest.approx(found.luts, abs=len(found.luts_by_part))
+    assert min(found.luts, found.ffs, found.brams, found.dsps) > 0
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("change", "resource"),
+    [
+        ({"rows": 16}, "dsps"),
+        ({"warps": 8}, "luts"),
+        ({"cols": 16}, "ffs"),
+        ({"buffer_a_bytes": 65536}, "brams"),
+        ({"load_a_bytes": 32}, "luts"),
+    ],
+)
+def test_what_is_larger_takes_more(family: str, change: dict[str, int], resource: str) -> None:
+    small, large = estimate(machine("tiny"), family), estimate(machine("tiny", change), family)
+    assert getattr(large, resource) > getattr(small, resource)
+    bare = estimate(machine("tiny").replace(cgra=None), family)
+    assert all(getattr(bare, r) < getattr(small, r) for r in RESOURCES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_array_takes_multipliers(family: str) -> None:
+    """At most one per element; two small products may share one."""
+    few, many = (estimate(machine("tiny", {"rows": r, "cgra": "none"}), family).dsps for r in (4, 16))
+    elements = 8 * (16 - 4)
+    assert 0.3 * elements < many - few < 1.1 * elements
+
+
+def test_a_family_without_a_model_is_refused() -> None:
+    with pytest.raises(InputError, match="family must be ecp5 or xilinx, not 'ice40'"):
+        estimate(machine("tiny"), "ice40")
+
+
+@pytest.mark.parametrize(
+    ("depth", "width", "blocks", "luts"),
+    [(0, 32, 0, 0), (16, 32, 0, 8), (512, 36, 1, 0), (1024, 32, 2, 0), (2048, 8, 1, 0), (2049, 8, 2, 0)],
+)
+def test_what_memories_become(depth: int, width: int, blocks: int, luts: int) -> None:
+    assert (memory_blocks(depth, width), lut_blocks(depth, width)) == (blocks, luts)
+
+
+@pytest.mark.parametrize("kind", ["channels", "program", "buffer_a", "accumulator"])
+def test_parts_that_were_never_fitted(kind: str) -> None:
+    part = next(p for p in parts(ODD) if p.kind == kind)
+    found = synthesise(verilog(ODD, kind, part.index), TOP, "ecp5", netlist=False).resources
+    model = load("ecp5")
+    for resource in RESOURCES:
+        there = getattr(found, resource)
+        assert model.part(kind, resource, part.features) == pytest.approx(there, rel=0.25, abs=60), resource
+
+
+def test_machines_differ_only_by_what_synthesis_sees() -> None:
+    config: MachineConfig = machine("tiny")
+    assert estimate(config) == estimate(config.replace(name="other", load_a_latency=99))
