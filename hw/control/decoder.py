@@ -79,62 +79,63 @@ class Decoder(Component):
             self.channel.eq(field("wait", "channel")),
             self.parameter.eq(field("param", "parameter")),
         ]
-        known = self._known(m)
         with m.If(self.load):
-            m.d.sync += [getattr(self, name).eq(value) for name, value in known.items()]
+            m.d.sync += [
+                getattr(self, name).eq(value) for name, value in known(self._config, self.coming).items()
+            ]
         return m
 
-    def _known(self, m: Module) -> dict[str, Value]:
-        """What the opcode of the coming word tells."""
-        opcode = self.coming[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
-        specs = list(isa.INSTRUCTIONS.values())
-        binary = [s for s in specs if s.format in (isa.Format.R, isa.Format.I)]
 
-        def is_any(specs: Iterable[isa.Instruction]) -> Value:
-            return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
+def known(config: MachineConfig, coming: Value) -> dict[str, Value]:
+    """What is known of a word before it executes, by the names of the ports."""
+    opcode = coming[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
+    specs = list(isa.INSTRUCTIONS.values())
+    binary = [s for s in specs if s.format in (isa.Format.R, isa.Format.I)]
 
-        known = {f"is_{name}": opcode == isa.INSTRUCTIONS[name].opcode for name in _SIMPLE}
-        return {
-            **known,
-            "is_binary": is_any(binary),
-            "is_slow": is_any(s for s in binary if s.opcode % 16 in SLOW),
-            "is_divide": is_any(s for s in binary if s.opcode % 16 in DIVIDES),
-            "is_engine": is_any(s for s in specs if s.engine),
-            "use_imm": known["is_li"]
-            | known["is_lih"]
-            | is_any(s for s in binary if s.format is isa.Format.I),
-            **self._engines(is_any),
-            "legal": self._legal(is_any),
-        }
+    def is_any(specs: Iterable[isa.Instruction]) -> Value:
+        return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
 
-    def _engines(self, is_any: Callable[[Iterable[isa.Instruction]], Value]) -> dict[str, Value]:
-        """Engine and variant of an operation, bit by bit."""
-        operations = [s for s in isa.INSTRUCTIONS.values() if s.engine]
-        numbers = {s.name: ENGINES.index(s.engine) for s in operations if s.engine}
-        variants = {s.name: isa.of_engine(s.engine).index(s) for s in operations if s.engine}
-        return {
-            name: Cat(is_any(s for s in operations if of[s.name] >> i & 1) for i in range(_KNOWN[name]))
-            for name, of in (("engine", numbers), ("variant", variants))
-        }
+    known = {f"is_{name}": opcode == isa.INSTRUCTIONS[name].opcode for name in _SIMPLE}
+    return {
+        **known,
+        "is_binary": is_any(binary),
+        "is_slow": is_any(s for s in binary if s.opcode % 16 in SLOW),
+        "is_divide": is_any(s for s in binary if s.opcode % 16 in DIVIDES),
+        "is_engine": is_any(s for s in specs if s.engine),
+        "use_imm": known["is_li"] | known["is_lih"] | is_any(s for s in binary if s.format is isa.Format.I),
+        **_engines(is_any),
+        "legal": _legal(is_any, config, coming),
+    }
 
-    def _legal(self, is_any: Callable[[Iterable[isa.Instruction]], Value]) -> Value:
-        specs = isa.INSTRUCTIONS.values()
-        c = self._config
 
-        def within(names: tuple[str, ...], field: str, most: int) -> Value:
-            """Whether a field is below a number in the instructions that have it."""
-            f = isa.layout(names[0])[field]
-            return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (self.coming[f.low : f.low + f.width] < most)
+def _engines(is_any: Callable[[Iterable[isa.Instruction]], Value]) -> dict[str, Value]:
+    """Engine and variant of an operation, bit by bit."""
+    operations = [s for s in isa.INSTRUCTIONS.values() if s.engine]
+    numbers = {s.name: ENGINES.index(s.engine) for s in operations if s.engine}
+    variants = {s.name: isa.of_engine(s.engine).index(s) for s in operations if s.engine}
+    return {
+        name: Cat(is_any(s for s in operations if of[s.name] >> i & 1) for i in range(_KNOWN[name]))
+        for name, of in (("engine", numbers), ("variant", variants))
+    }
 
-        legal = is_any(s for s in specs if c.cgra is not None or s.name not in isa.NEEDS_GRID)
-        legal &= within(("wait", "signal"), "channel", c.channels)
-        legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
-        if c.registers < 1 << isa.PREDICATE_BITS:
-            predicate = self.coming[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
-            legal &= predicate < c.registers
-            for low in REGISTER_FIELDS:
-                names = [
-                    s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)
-                ]
-                legal &= ~is_any(names) | (self.coming[low : low + isa.PREDICATE_BITS] < c.registers)
-        return legal
+
+def _legal(
+    is_any: Callable[[Iterable[isa.Instruction]], Value], config: MachineConfig, coming: Value
+) -> Value:
+    specs = isa.INSTRUCTIONS.values()
+
+    def within(names: tuple[str, ...], field: str, most: int) -> Value:
+        """Whether a field is below a number in the instructions that have it."""
+        f = isa.layout(names[0])[field]
+        return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (coming[f.low : f.low + f.width] < most)
+
+    legal = is_any(s for s in specs if config.cgra is not None or s.name not in isa.NEEDS_GRID)
+    legal &= within(("wait", "signal"), "channel", config.channels)
+    legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
+    if config.registers < 1 << isa.PREDICATE_BITS:
+        predicate = coming[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
+        legal &= predicate < config.registers
+        for low in REGISTER_FIELDS:
+            names = [s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)]
+            legal &= ~is_any(names) | (coming[low : low + isa.PREDICATE_BITS] < config.registers)
+    return legal

@@ -221,8 +221,8 @@ class Bench:
             self._assert(f"invariant_{name}", condition())
 
     def _assert(self, name: str, condition: ValueLike) -> None:
-        check = Module()
         holds = self.value(_one_bit(condition), f"{name}_holds")
+        check = Module()
         check.d.comb += Assert(holds)
         self.m.submodules[name] = check
 

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import Component
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MultiplyDivide
+from hw.control.decoder import known
 from hw.control.sequencer import Sequencer
 from hw.control.signals import CHANNEL_BITS
 from hw.formal.bench import Bench, Sabotage
@@ -179,6 +180,13 @@ def _program(
         )
 
     bench.invariant("fetched", lambda: failed | fetched())
+
+    def decoded() -> Value:
+        # What is known of the instruction that executes was worked out from its word.
+        told = known(config, bench.register(dut, "decoder/word"))
+        return (loads == 0) | Cat(bench.register(dut, f"decoder/{n}") == v for n, v in told.items()).all()
+
+    bench.invariant("decoded", decoded)
     return place, word
 
 

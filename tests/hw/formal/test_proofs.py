@@ -139,6 +139,8 @@ def test_conditions_have_one_bit() -> None:
         bench.assume(~Signal(2))
     with pytest.raises(ValueError, match="must have one bit, not 2"):
         bench.require("wide", ~Signal(2))
+    bench.require("narrow", ~Signal(1))
+    assert "narrow_holds" in bench.rtlil()
 
 
 def test_the_page_says_what_is_proved() -> None:
