@@ -83,8 +83,10 @@ def _run(
 
     try:
         text = proof.bench(fault, bounded=method is Method.BOUNDED).rtlil()
-    except InputError as error:
-        return outcome(False, reason=str(error))
+    except (InputError, AttributeError, KeyError) as error:
+        # An invariant or fault names what is no longer there.
+        reason = str(error) if isinstance(error, InputError) else f"the bench does not fit: {error!r}"
+        return outcome(False, reason=reason)
     instead = "-bounded" if fault is None and method is not proof.method else ""
     place = folder / (f"{proof.name}-{fault.name}" if fault else proof.name + instead)
     try:
