@@ -16,7 +16,7 @@ demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, 
 test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults

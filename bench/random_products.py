@@ -28,18 +28,19 @@ from sw.patches import Axis
 from sw.problem import Product
 
 _TEST = load("test")
+_BARE = _TEST.replace(cgra=None)
 
-#: Six small machines that differ in what matters: shape of the array, ports, banks, queues.
+#: Six small machines that differ in what matters: shape of the array, ports, banks, queues; two with a grid.
 MACHINES: dict[str, MachineConfig] = {
     "test": _TEST,
-    "wide": _TEST.replace(name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16),
-    "tall": _TEST.replace(
+    "wide": _BARE.replace(name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16),
+    "tall": _BARE.replace(
         name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4
     ),
-    "narrow": _TEST.replace(
+    "narrow": _BARE.replace(
         name="narrow", rows=8, cols=8, load_a_bytes=4, load_b_bytes=4, store_bytes=8, queue_depth=1
     ),
-    "broad": _TEST.replace(
+    "broad": _BARE.replace(
         name="broad",
         load_a_bytes=32,
         load_b_bytes=16,

@@ -15,7 +15,7 @@ from sw.compile.memory import ALIGNMENT, Home, Kind, Lines, MemoryPlan, plan_mem
 from sw.network.expression import Operand
 from sw.network.network import Elementwise, Network, Tensor, whole
 
-TEST = load("test")
+TEST = load("test", {"cgra": "torus4x4"})
 
 
 @st.composite

@@ -16,7 +16,7 @@ from sw.network.expression import Apply, Number, Operand
 from sw.network.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
 from tests.sw.compile.sequential import results, steps_of
 
-TEST = load("test")
+TEST = load("test", {"cgra": "torus4x4"})
 
 
 def chain(length: int) -> Network:

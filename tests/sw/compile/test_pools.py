@@ -26,7 +26,7 @@ from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine
 
-TEST = load("test")
+TEST = load("test", {"cgra": "torus4x4"})
 
 
 def axis(rng: random.Random, size: int) -> Axis:

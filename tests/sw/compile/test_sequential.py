@@ -23,7 +23,7 @@ from tests.sw.compile.convolution_networks import drawn, requantised
 from tests.sw.compile.footprints import Footprints
 from tests.sw.compile.sequential import Sequential, emitted, results
 
-TEST = load("test")
+TEST = load("test", {"cgra": "torus4x4"})
 
 
 def wrong(network: Network, config: MachineConfig = TEST) -> list[str]:

@@ -21,7 +21,7 @@ from sw.network.network import Elementwise, Network, Tensor, View, whole
 from sw.tiled.forms import size
 from tests.sw.compile.footprints import Footprints
 
-TEST = load("test")
+TEST = load("test", {"cgra": "torus4x4"})
 
 
 @st.composite
