@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help demo test formal docs clean
+.PHONY: help demo test slow formal docs clean
 
 help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -16,7 +16,10 @@ demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, 
 test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+
+slow: $(VENV)/dev ## the tests that `make test` leaves out: more cases of what it runs in part
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
 
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults

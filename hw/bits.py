@@ -83,10 +83,19 @@ def at_most(value: Value, limit: int) -> Value:
     return ~value[bits:].any() | (~value[bits + 1 :].any() & ~value[:bits].any())
 
 
+def where(select: Value, value: Value) -> Value:
+    """The value where a bit is 1, else 0.
+
+    A multiplexer, not a mask: with a bit written down as often as the value has some, a machine's Verilog
+    would be half as long again.
+    """
+    return Mux(select, value[:], 0)
+
+
 def one_of(select: Value, values: list[Value]) -> Value:
     """The value of which the bit of `select` is 1; 0 if there is none, meaningless if there are several."""
     shape = len(values[0])
     chosen: Value = Const(0, shape)
     for i, value in enumerate(values):
-        chosen = chosen | (value & select[i].replicate(shape))
+        chosen = chosen | where(select[i], value)
     return chosen

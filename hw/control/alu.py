@@ -4,6 +4,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
+from hw.bits import where
 
 WIDTH = 32
 #: Lower bits that can be moved without the others: those that `lih` replaces.
@@ -84,12 +85,12 @@ class Alu(Component):
         )
         # What is not chosen is 0, so that no multiplexer is needed.
         m.d.comb += self.result.eq(
-            (total & sums.replicate(WIDTH))
+            where(sums, total)
             | (logic & logics)
             | self._shift(m)
             | compared
-            | (a & takes_a.replicate(WIDTH))
-            | (~right & takes_b.replicate(WIDTH))
+            | where(takes_a, a)
+            | where(takes_b, ~right)
         )
         return m
 
@@ -109,10 +110,8 @@ class Alu(Component):
             turned.eq(Cat(begin, begin) >> amount),
             inside.eq(Const((1 << WIDTH) - 1, WIDTH) >> amount),
             # To the right the bits below 32 - n stay, to the left those from n on.
-            kept.eq(
-                (inside & right.replicate(WIDTH)) | (~Cat(inside[1:], Const(0, 1)) & left.replicate(WIDTH))
-            ),
-            moved.eq((turned & kept) | (~inside & (self.a[-1] & right).replicate(WIDTH))),
+            kept.eq(where(right, inside) | where(left, ~Cat(inside[1:], Const(0, 1)))),
+            moved.eq((turned & kept) | where(self.a[-1] & right, ~inside)),
         ]
         return moved
 
@@ -153,9 +152,9 @@ class MultiplyDivide(Component):
         m.d.comb += [
             self.done.eq(count == 1),
             self.result.eq(
-                (product & (self.done & multiplies).replicate(WIDTH))
-                | ((quotient ^ complement.replicate(WIDTH)) & (self.done & quotient_wanted).replicate(WIDTH))
-                | (rest & (self.done & ~multiplies & ~quotient_wanted).replicate(WIDTH))
+                where(self.done & multiplies, product)
+                | where(self.done & quotient_wanted, quotient ^ complement.replicate(WIDTH))
+                | where(self.done & ~multiplies & ~quotient_wanted, rest)
             ),
         ]
         return m
@@ -192,7 +191,7 @@ class MultiplyDivide(Component):
                 Mux(
                     step,
                     divisor ^ (~sign).replicate(WIDTH),
-                    divisor & complement.replicate(WIDTH),
+                    where(complement, divisor),
                 )
             ),
             total.eq((Cat(Const(1, 1), left) + Cat(step ^ sign, right))[1:]),

@@ -11,6 +11,7 @@ from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr
+from hw.bits import where
 from hw.config import ENGINES, MachineConfig
 
 #: Bits of a word's number: the offset of its register without the bits inside of a word.
@@ -91,7 +92,7 @@ class RegisterMemory(Component):
             self.valid.eq(fetched & ~self.clear),
             write.en.eq(Mux(walks, own, self.write)),
             write.addr.eq(Mux(walks, seen, self.number)),
-            write.data.eq(Mux(self.count, self.value, self.data & (~self.clear).replicate(32))),
+            write.data.eq(Mux(self.count, self.value, where(~self.clear, self.data))),
         ]
         with m.Switch(turn):
             for number, successor in zip(self._turns, self._turns[1:] + self._turns[:1], strict=True):
@@ -119,5 +120,5 @@ class RegisterMemory(Component):
                 m.d.sync += short.eq(short + 1)
             m.d.comb += here.eq(number == counter)
             chosen.append(here)
-            values.append(short & here.replicate(bits))
+            values.append(where(here, short))
         return functools.reduce(operator.or_, values), Cat(*chosen).any()

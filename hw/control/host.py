@@ -8,7 +8,7 @@ from amaranth.lib.crc.catalog import CRC32_ETHERNET
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr, isa
-from hw.bits import log2
+from hw.bits import log2, where
 from hw.config import MachineConfig
 from hw.control.counters import WORD_BITS, RegisterMemory
 from hw.control.sequencer import CLEAR_BITS
@@ -119,15 +119,15 @@ class Host(Component):
             registers.data.eq(request.data),
         ]
         # Registers outside of the memory are 0 in it.
-        value: Value = registers.value & inside.replicate(32)
+        value: Value = where(inside, registers.value)
         for name, read in reads.items():
-            value |= Value.cast(read) & at[name].replicate(32)
+            value |= where(at[name], Value.cast(read))
         with m.If(self.response.ready):
             m.d.sync += self.response.valid.eq(0)
         with m.If(done):
             m.d.sync += [
                 self.response.valid.eq(1),
-                self.response.payload.eq(value & (~request.write).replicate(32)),
+                self.response.payload.eq(where(~request.write, value)),
             ]
         return m
 

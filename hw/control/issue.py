@@ -11,7 +11,7 @@ from amaranth.lib import data, fifo, stream
 from amaranth.lib.wiring import Component, FlippedInterface, In, Out
 
 from hw import isa
-from hw.bits import log2
+from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.sequencer import IssuePort
 from hw.interfaces import operation
@@ -61,7 +61,7 @@ class Issue(Component):
                 ]
                 for field, value in self._values(name, warp, w).items():
                     # Ones of which all but one are 0: cheaper than multiplexers one behind the other.
-                    fields[field].append(value & chosen[w].replicate(len(value)))
+                    fields[field].append(where(chosen[w], value))
             for field, values in fields.items():
                 pairs = []
                 for i in range(0, len(values), 2):

@@ -7,7 +7,7 @@ from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw import isa
-from hw.bits import log2
+from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MOVE_LOW, Alu, MultiplyDivide
 from hw.control.decoder import REGISTER_FIELDS, Decoder
@@ -240,8 +240,8 @@ class Sequencer(Component):
             m.d.sync += [slow.eq(1), slow_target.eq(decoder.rd)]
         with m.Elif(multiply.done):
             m.d.sync += slow.eq(0)
-        keeps = (decoder.is_select & ~chosen & fast).replicate(32)
-        higher = Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]) & (decoder.is_lih & fast).replicate(32)
+        keeps = decoder.is_select & ~chosen & fast
+        higher = where(decoder.is_lih & fast, Cat(Const(0, MOVE_LOW), shifted[: 32 - MOVE_LOW]))
         m.d.comb += [
             registers.clear.eq(self.clear),
             registers.write.eq(
@@ -251,7 +251,7 @@ class Sequencer(Component):
             ),
             registers.target.eq(Mux(self.clear, self.clear_register, Mux(slow, slow_target, decoder.rd))),
             # Each is 0 where it is not the result.
-            registers.data.eq(alu.result | (other & keeps) | higher | multiply.result),
+            registers.data.eq(alu.result | where(keeps, other) | higher | multiply.result),
         ]
         return decoder.is_divide & (right == 0)
 

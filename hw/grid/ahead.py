@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from hw.bits import where
 from hw.fabric import Fabric, Kind, Layout, Unit
 from hw.fabric.layout import FIRST
 from hw.fabric.operations import OPERATIONS
 from hw.grid.context import ContextMemory
-from hw.grid.units import AluControl, alu_control, is_operation, where
+from hw.grid.units import AluControl, alu_control, is_operation
 
 
 def moment_layout(fabric: Fabric) -> data.StructLayout:

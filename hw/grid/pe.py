@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
+from hw.bits import where
 from hw.config import MachineConfig
 from hw.fabric import Fabric, Unit, layout
 from hw.fabric.layout import ARRAYS
@@ -13,7 +14,7 @@ from hw.grid.access import ArrayWrite, MemoryPort, access_layout
 from hw.grid.ahead import Ahead, Choice, Operand, moment_layout
 from hw.grid.context import ContextMemory, context_bits
 from hw.grid.table import TableUnit, TableWrite
-from hw.grid.units import WIDTH, Alu, Multiplier, any_of, where
+from hw.grid.units import WIDTH, Alu, Multiplier, any_of
 
 
 class RegisterFile(Component):

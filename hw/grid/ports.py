@@ -5,11 +5,11 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.bits import log2
+from hw.bits import log2, where
 from hw.cgra import store_layout
 from hw.config import BufferShape, MachineConfig
 from hw.grid.access import access_layout
-from hw.grid.units import WIDTH, any_of, where
+from hw.grid.units import WIDTH, any_of
 from hw.memory.accumulator import BankedRowRead
 from hw.memory.buffer import BankedWrite, WordRead
 

@@ -6,7 +6,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.grid.units import BLOCK_RAM, WIDTH, where
+from hw.bits import where
+from hw.grid.units import BLOCK_RAM, WIDTH
 
 #: Bits of the address of a word, in the largest table memory that there can be.
 ADDRESS_BITS = 14

@@ -8,6 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
+from hw.bits import where
 from hw.fabric.operations import OPERATIONS
 
 WIDTH = 32
@@ -21,11 +22,6 @@ _SHIFT_BITS = 6
 def is_operation(op: Value, *names: str) -> Value:
     """Whether an operation's number is that of one of these."""
     return Cat(op == OPERATIONS[name].number for name in names).any()
-
-
-def where(select: Value, value: Value) -> Value:
-    """The value where a bit is 1, else 0."""
-    return select.replicate(len(value)) & value
 
 
 def any_of(values: Iterable[Value]) -> Value:

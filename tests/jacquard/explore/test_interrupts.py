@@ -47,12 +47,12 @@ def trials(folder: Path) -> dict[int, tuple[str, str]]:
 
 def wait_for(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
     """Until so many points are finished."""
-    for _ in range(1200):
+    for _ in range(12000):
         with contextlib.suppress(sqlite3.Error):
             if sum(s != "RUNNING" for s, _ in trials(folder).values()) >= count:
                 return
         assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
+        time.sleep(0.01)  # points take a tenth of a second
     pytest.fail("the command does not get on")
 
 
