@@ -30,7 +30,7 @@ def _machine() -> Simulator:
     return simulator(TEST, "cpp")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 8))])
 def test_a_random_model_is_the_reference_on_the_rtl(seed: int) -> None:
     model, kinds = draw(f"test/{seed}", ALL, most=4)
     found = judged(model, kinds, TEST, seed, _machine)

@@ -36,6 +36,8 @@ def start(*command: str) -> subprocess.Popen[str]:
         text=True,
         env=environment,
         start_new_session=True,
+        # A shell that runs the tests in the background ignores interrupts, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
