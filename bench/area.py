@@ -34,6 +34,7 @@ from hw.emit import TOP as MACHINE
 from hw.emit import verilog as machine_verilog
 from hw.errors import InputError
 from hw.synthesis import DEVICES, Resources, place_and_route, synthesise
+from hw.synthesis.tools import ToolError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -143,7 +144,8 @@ def in_parallel(
 
 def fit(family: str, console: Console, most: int, clock: bool, workers: int) -> dict[str, object]:
     """The model of a family. Without placing for the clock, delays stay as they are."""
-    kept = hw.area.model.load(family)
+    nothing = hw.area.model.Model({}, {}, {}, 0.0)
+    kept = hw.area.model.load(family) if hw.area.model.is_fitted(family) else nothing
     candidates = machines(1, 400)
     kinds = sorted({p.kind for c in candidates for p in parts(c)})
     coefficients: dict[str, dict[str, dict[str, float]]] = {}
@@ -154,10 +156,16 @@ def fit(family: str, console: Console, most: int, clock: bool, workers: int) -> 
     for kind in kinds:
         samples = spread(kind, candidates, most)
 
-        def taken(s: Sample, kind: str = kind) -> Resources:
-            return synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False).resources
+        def taken(s: Sample, kind: str = kind) -> Resources | None:
+            try:
+                return synthesise(verilog(s.config, kind, s.part.index), TOP, family, netlist=False).resources
+            except ToolError as error:  # Yosys has faults that a few shapes meet
+                console.print(f"{kind}, {dict(s.part.features)}: left out: {error}")
+                return None
 
-        found = in_parallel(taken, samples, kind, console, workers)
+        tried = in_parallel(taken, samples, kind, console, workers)
+        found = [f for f in tried if f is not None]
+        samples = [s for s, f in zip(samples, tried, strict=True) if f is not None]
         coefficients[kind] = {}
         cells = []
         for r in RESOURCES:

@@ -45,10 +45,16 @@ def scale(name: str, value: float) -> float:
     return 1.0 if name == "one" else math.log2(1 + value)
 
 
+def is_fitted(family: str) -> bool:
+    """Whether there is a model of a family."""
+    return family in FAMILIES and (resources.files("hw.area") / f"{family}.json").is_file()
+
+
 @functools.cache
 def load(family: str) -> Model:
     """The model of a family; raises `InputError` for a family that has none."""
-    if family not in FAMILIES:
-        raise InputError(f"family must be {' or '.join(FAMILIES)}, not {family!r}")
+    if not is_fitted(family):
+        fitted = " or ".join(f for f in FAMILIES if is_fitted(f))
+        raise InputError(f"family must be one that has an area model, {fitted}, not {family!r}")
     values = json.loads((resources.files("hw.area") / f"{family}.json").read_text())
     return Model(values["coefficients"], values["whole"], values["delays"], values["crowding"])

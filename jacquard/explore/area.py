@@ -36,12 +36,13 @@ def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
     """
     # Both take time to import, and synthesis needs tools that estimates do not.
     from hw.area import estimate
+    from hw.area.model import is_fitted
 
-    guess = estimate(config, family)
-    if not measured:
+    guess = estimate(config, family) if is_fitted(family) or not measured else None
+    if not measured and guess is not None:
         return Area(guess.luts, guess.ffs, guess.brams, guess.dsps, guess.fmax_mhz)
     from hw.emit import TOP, verilog
     from hw.synthesis.yosys import synthesise
 
     found = synthesise(verilog(config), TOP, family).resources
-    return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz)
+    return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz if guess else None)

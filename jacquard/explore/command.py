@@ -104,10 +104,16 @@ def _bytes(path: Path) -> bytes:
 
 def _check_area(space: Space, workload: Workload) -> None:
     """Raise `InputError` where resources cannot be had, or the clock that objectives and limits need."""
+    from hw.area.model import is_fitted
     from jacquard.explore.area import area
 
     known: Mapping[str, float] | None = None
-    for point in space.feasible:
+    fitted = is_fitted(workload.family)
+    if not fitted:
+        if not workload.synthesis:
+            raise InputError(f"--family {workload.family} has no area model: --synth is needed")
+        known = {}
+    for point in space.feasible if fitted else ():
         try:
             known = area(space.machine(point), workload.family, measured=False).metrics()
             break

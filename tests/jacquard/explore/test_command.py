@@ -13,6 +13,7 @@ import pytest
 
 from cosim.job import Outcome
 from hw.config import load
+from hw.errors import InputError
 from jacquard.explore import command
 from tests.jacquard.conftest import Quick
 from tests.jacquard.explore.conftest import SPACE
@@ -113,6 +114,14 @@ def test_a_grid_too_large_is_refused(folder: Path, jacquard: Any) -> None:
     )
 
 
+def test_a_family_without_a_model_needs_synthesis(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hw.area.model.is_fitted", lambda family: False)
+    request = command.Request(Path("space.toml"), (Path("net.onnx"),), family="xilinx")
+    with pytest.raises(InputError, match="--family xilinx has no area model: --synth is needed"):
+        command.prepare(request)
+    assert command.prepare(replace(request, synthesis=True)).workload.synthesis
+
+
 def test_fingerprints_tell_what_points_depend_on(folder: Path) -> None:
     def found(**changes: Any) -> dict[str, str]:
         request = command.Request(Path("space.toml"), (Path("net.onnx"),), **changes)
@@ -120,7 +129,7 @@ def test_fingerprints_tell_what_points_depend_on(folder: Path) -> None:
 
     first = found()
     assert found(seed=3, sampler="tpe", trials=4, confirm=2) == first
-    changed = found(family="xilinx")
+    changed = found(family="xilinx", synthesis=True)
     assert [k for k in first if first[k] != changed[k]] == ["family or way of measuring"]
     (folder / "space.toml").write_text(SPACE.replace("14 }", "7 }"))
     changed = found()
