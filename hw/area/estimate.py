@@ -30,7 +30,7 @@ class Estimate:
 
 
 def estimate(config: MachineConfig, family: str = "ecp5") -> Estimate:
-    """Estimate a machine; raises `InputError` for an unknown family. Errors of the fit: bench/README.md."""
+    """Estimate a machine; raises `InputError` for a family without a model."""
     model = load(family)
     totals = dict.fromkeys(RESOURCES, 0.0)
     by_part: dict[str, int] = {}
