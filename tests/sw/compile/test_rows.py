@@ -17,21 +17,21 @@ from tests.sw.compile.row_networks import Builder
 TEST, DEFAULT = load("test", {"cgra": "torus4x4"}), load("default")
 
 
-def made(builder: Builder, preset: str = "test") -> RowPart:
+def made(builder: Builder, preset: str = "test", **settings: str) -> RowPart:
     """What the only operator becomes."""
     network = builder.network()
-    config = load(preset)
+    config = load(preset, settings)
     (operator,) = builder.operators
     assert isinstance(operator, Softmax | LayerNormalisation)
     homes = plan_memory(network, builder.operators, {}, config).homes
     return row_part(operator, homes, config, config.scratch_bytes * 3 // 8)
 
 
-def softmax(*shape: int, preset: str = "test") -> RowPart:
+def softmax(*shape: int, preset: str = "test", **settings: str) -> RowPart:
     """Softmax of this shape."""
     builder = Builder()
     builder.softmax(shape)
-    return made(builder, preset)
+    return made(builder, preset, **settings)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,17 @@ def test_rows_that_do_not_fit_are_refused_with_what_is_needed() -> None:
         made(builder)
 
 
-def test_tables_are_in_as_few_elements_of_the_grid_as_the_interval_allows() -> None:
-    kernels = {c.kernel.name: c for c in softmax(3, 40).configured}
+@pytest.mark.parametrize(
+    ("fabric", "wanted"),
+    [
+        ("torus4x4", {"exponential_sums": (3, 3), "softmax_results": (5, 2)}),
+        ("compact4x4", {"exponential_sums": (4, 2), "softmax_results": (6, 2)}),
+    ],
+)
+def test_tables_are_in_as_few_elements_of_the_grid_as_the_interval_allows(
+    fabric: str, wanted: dict[str, tuple[int, int]]
+) -> None:
+    kernels = {c.kernel.name: c for c in softmax(3, 40, cgra=fabric).configured}
     found = {}
     for name in ("exponential_sums", "softmax_results"):
         own = kernels[name]
@@ -88,4 +97,4 @@ def test_tables_are_in_as_few_elements_of_the_grid_as_the_interval_allows() -> N
         found[name] = own.ii, len(tables)
         assert own.verified
     # Eight elements of an iteration are looked up.
-    assert found == {"exponential_sums": (4, 2), "softmax_results": (6, 2)}
+    assert found == wanted
