@@ -180,7 +180,7 @@ class Machine(Component):
                 warp.clear.eq(host.clear),
                 warp.clear_register.eq(host.clear_index),
                 warp.load.eq(host.load),
-                warp.run.eq(host.run & host.enable[w]),
+                warp.run.eq(host.execute[w]),
                 warp.tokens.eq(channels.tokens),
                 channels.fire[w].eq(warp.fire),
                 channels.fire_channel[w].eq(warp.fire_channel),
@@ -189,10 +189,10 @@ class Machine(Component):
                 warp.complete.eq(
                     Cat(e.control.complete & (e.control.complete_warp == w) for e in engines.values()).any()
                 ),
-                self.trace_issue[w].eq(warp.issued),
-                self.trace_void[w].eq(warp.void),
+                self.trace_issue[w].eq(warp.issued & host.run),
+                self.trace_void[w].eq(warp.void & host.run),
                 self.trace_complete[w].eq(warp.complete & host.run),
-                self.trace_signal[w].eq(warp.fire),
+                self.trace_signal[w].eq(warp.fire & host.run),
                 self.trace_pc.word_select(w, 16).eq(warp.pc),
             ]
             warps.append(warp)

@@ -95,12 +95,12 @@ def play(accesses: Sequence[Access], begin: int, busy: Callable[[Resource, int],
     cycle = begin
     while -1 in served:
         lines: dict[tuple[int, int], int] = {}
+        waits = {a.line for a, at in zip(accesses, served, strict=True) if at < 0 and a[1:3] == (False, OUT)}
         for i, access in enumerate(accesses):
             if served[i] < 0 and not access.stores and not busy(resource(access), cycle):
                 bank = access.space, access.bank
                 if lines.setdefault(bank, access.line) == access.line:
                     served[i] = cycle
-        waits = {a.line for a, at in zip(accesses, served, strict=True) if at < 0 and a[1:3] == (False, OUT)}
         written: set[int] = set()
         for i, access in enumerate(accesses):
             if served[i] < 0 and access.stores and access.bank not in written and access.line not in waits:

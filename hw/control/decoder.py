@@ -73,7 +73,7 @@ class Decoder(Component):
                 )
             ),
             self.parami_value.eq(field("parami", "imm").as_signed()),
-            self.predicate.eq(word[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]),
+            self.predicate.eq(predicate_number(word)),
             self.sense.eq(word[isa.SENSE_LOW]),
             self.rd.eq(field("li", "rd")),
             self.channel.eq(field("wait", "channel")),
@@ -84,6 +84,11 @@ class Decoder(Component):
                 getattr(self, name).eq(value) for name, value in known(self._config, self.coming).items()
             ]
         return m
+
+
+def predicate_number(word: Value) -> Value:
+    """The number of the register that is the predicate of an instruction."""
+    return word[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
 
 
 def known(config: MachineConfig, coming: Value) -> dict[str, Value]:
@@ -133,8 +138,7 @@ def _legal(
     legal &= within(("wait", "signal"), "channel", config.channels)
     legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
     if config.registers < 1 << isa.PREDICATE_BITS:
-        predicate = coming[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
-        legal &= predicate < config.registers
+        legal &= predicate_number(coming) < config.registers
         for low in REGISTER_FIELDS:
             names = [s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)]
             legal &= ~is_any(names) | (coming[low : low + isa.PREDICATE_BITS] < config.registers)

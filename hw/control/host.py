@@ -30,7 +30,8 @@ class Host(Component):
     """Registers of `hw.csr` behind a stream of requests, and the state of a run.
 
     `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
-    of any memory to be reset. `load` follows in the two cycles before `run`. `quiet` tells that nothing is
+    of any memory to be reset. `load` follows in the two cycles before `run`. `execute` lets warps run; it is
+    still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is
     outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `error` says
     that there was one in the cycle before, while `run` was 1: nobody has to know in the cycle of the error
     itself, which ends long paths. `counters` are the event inputs of the performance counters, warps first.
@@ -56,6 +57,7 @@ class Host(Component):
                 "clear_index": Out(CLEAR_BITS),
                 "load": Out(1),
                 "run": Out(1),
+                "execute": Out(config.warps),
                 "stop": Out(1),
                 "enable": Out(config.warps),
                 "finished": In(1),
@@ -176,6 +178,8 @@ class Host(Component):
         """
         error = Signal(ErrorReport)
         running, failed = Signal(), Signal()  # `running`: whether the state is RUN
+        begin = [running.eq(1), self.execute.eq(self.enable)]
+        end = [running.eq(0), self.execute.eq(0)]
         count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
         quiet_for = Signal(32)
         cleared, loaded = Signal(range(self.clear_cycles)), Signal()
@@ -209,14 +213,14 @@ class Host(Component):
             with m.Case(State.LOAD):
                 m.d.sync += [loaded.eq(~loaded), quiet_for.eq(0)]
                 with m.If(loaded):
-                    m.d.sync += [state.eq(State.RUN), running.eq(1)]
+                    m.d.sync += [state.eq(State.RUN), *begin]
             with m.Case(State.RUN):
                 m.d.sync += before.eq(count)
                 with m.If(expired):
-                    m.d.sync += [state.eq(State.STOP), running.eq(0), failed.eq(1), quiet_for.eq(0)]
+                    m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), quiet_for.eq(0)]
                     m.d.sync += error.eq(self.stuck_report)
                 with m.Elif(self.finished):
-                    m.d.sync += [state.eq(State.DONE), running.eq(0)]
+                    m.d.sync += [state.eq(State.DONE), *end]
                 with m.Else():
                     m.d.sync += count.eq(count + 1)
             with m.Case(State.STOP), m.If(self.quiet | expired):
@@ -227,7 +231,7 @@ class Host(Component):
         with m.If(self.error):
             m.d.sync += [
                 state.eq(Mux(self.quiet, State.DONE, State.STOP)),
-                running.eq(0),
+                *end,
                 failed.eq(1),
                 error.eq(self.error_report),
                 count.eq(before),

@@ -6,7 +6,7 @@ import functools
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, fifo, stream
 from amaranth.lib.wiring import Component, FlippedInterface, In, Out
 
@@ -21,7 +21,7 @@ class Issue(Component):
     """Gives each engine the operation of the lowest-numbered warp that asks for it, through a queue.
 
     **Timing.** An operation that issues in cycle t is at the queue's end in t + 1. A warp's `ready` depends
-    only on the queue's level and on warps of lower number.
+    only on the engine, the queue's level and warps of lower number.
     """
 
     def __init__(self, config: MachineConfig):
@@ -36,7 +36,7 @@ class Issue(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         warps = [self.warps[w] for w in range(self._config.warps)]
-        granted = [Signal(len(ENGINES), name=f"granted{w}") for w in range(len(warps))]
+        room = Signal(len(ENGINES))
         for e, name in enumerate(ENGINES):
             shape = self._entry(name)
             queue = fifo.SyncFIFO(width=shape.size, depth=self._config.queue_depth)
@@ -46,6 +46,7 @@ class Issue(Component):
             asks, chosen = (Signal(len(warps), name=f"{part}_{name}") for part in ("asks", "chosen"))
             m.d.comb += [
                 queue.w_en.eq(asks.any()),
+                room[e].eq(queue.w_rdy),
                 queue.w_data.eq(entry),
                 first.eq(queue.r_data),
                 *[out.payload[field].eq(first[field]) for field in shape.members],
@@ -57,7 +58,6 @@ class Issue(Component):
                 m.d.comb += [
                     asks[w].eq(warp.valid & (warp.engine == e)),
                     chosen[w].eq(asks[w] & ~asks[:w].any()),
-                    granted[w][e].eq(chosen[w] & queue.w_rdy),
                 ]
                 for field, value in self._values(name, warp, w).items():
                     # Ones of which all but one are 0: cheaper than multiplexers one behind the other.
@@ -69,8 +69,10 @@ class Issue(Component):
                     m.d.comb += pair.eq(functools.reduce(or_, values[i : i + 2]))
                     pairs.append(pair)
                 m.d.comb += entry[field].eq(functools.reduce(or_, pairs))
+        # Whether two warps mean one engine is known early, whether they ask is not.
         for w, warp in enumerate(warps):
-            m.d.comb += warp.ready.eq(granted[w].any())
+            ahead = [other.valid & (other.engine == warp.engine) for other in warps[:w]]
+            m.d.comb += warp.ready.eq(room.bit_select(warp.engine, 1) & ~Cat(*ahead, 0).any())
         return m
 
     def _entry(self, engine: str) -> data.StructLayout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
@@ -10,8 +10,9 @@ from amaranth.lib.wiring import Component, In, Out
 class RegisterFile(Component):
     """Registers of 32 bits with four readers and one writer.
 
-    `true` tells whether the register named by `predicate` is not 0. While `clear` is 1, the register named by
-    `target` becomes 0; `data` must be 0, too. Nothing else writes register 0.
+    `true` tells whether the register named by `predicate` is not 0, `positive` whether that named by `count`
+    is above 0; with `next` they become `coming_predicate` and `coming_count`, else they stay. While `clear`
+    is 1, the register named by `target` becomes 0; `data` must be 0, too. Nothing else writes register 0.
 
     **Timing.** Reads are combinational; a value written in cycle t is read from t + 1 on.
     """
@@ -22,8 +23,13 @@ class RegisterFile(Component):
             {
                 **{f"read{i}": In(5) for i in range(4)},
                 **{f"value{i}": Out(signed(32)) for i in range(4)},
+                "next": In(1),
                 "predicate": In(5),
+                "coming_predicate": In(5),
                 "true": Out(1),
+                "count": In(5),
+                "coming_count": In(5),
+                "positive": Out(1),
                 "clear": In(1),
                 "write": In(1),
                 "target": In(5),
@@ -44,19 +50,33 @@ class RegisterFile(Component):
             read = words.read_port(domain="comb")
             index, value = getattr(self, f"read{i}"), getattr(self, f"value{i}")
             m.d.comb += [read.addr.eq(index), value.eq(read.data)]
-        self._predicates(m, port.en)
+        self._kinds(m, port.en)
         return m
 
-    def _predicates(self, m: Module, write: Signal) -> None:
-        """Whether registers are not 0: noted in the cycle after the write, before which the value tells."""
-        m.submodules.nonzero = nonzero = memory.Memory(shape=1, depth=self._registers, init=[])
+    def _kinds(self, m: Module, write: Signal) -> None:
+        """Whether registers are not 0, and above 0: noted in the cycle after the write.
+
+        Until then the value tells; whether it has to is known a cycle before.
+        """
+        m.submodules.kinds = kinds = memory.Memory(shape=2, depth=self._registers, init=[])
         late, target, data = Signal(reset_less=True), Signal(5, reset_less=True), Signal(32, reset_less=True)
         m.d.sync += [late.eq(write), target.eq(self.target), data.eq(self.data)]
-        read, port = nonzero.read_port(domain="comb"), nonzero.write_port()
+        port, some, positive = kinds.write_port(), data.any(), Signal()
         m.d.comb += [
+            positive.eq(some & ~data[-1]),
             port.en.eq(late),
             port.addr.eq(target),
-            port.data.eq(data.any()),
-            read.addr.eq(self.predicate),
-            self.true.eq(Mux(late & (target == self.predicate), port.data, read.data)),
+            port.data.eq(Cat(some, positive)),
+        ]
+
+        def kind(name: str, number: Value, coming: Value, bit: int, new: Value) -> Value:
+            read, at_once = kinds.read_port(domain="comb"), Signal(name=f"{name}_at_once")
+            fresh = [write & (n == self.target) for n in (coming, number)]
+            m.d.sync += at_once.eq(Mux(self.next, *fresh))
+            m.d.comb += read.addr.eq(number)
+            return Mux(at_once, new, read.data[bit])
+
+        m.d.comb += [
+            self.true.eq(kind("true", self.predicate, self.coming_predicate, 0, some)),
+            self.positive.eq(kind("positive", self.count, self.coming_count, 1, positive)),
         ]

@@ -10,7 +10,7 @@ from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MOVE_LOW, Alu, MultiplyDivide
-from hw.control.decoder import REGISTER_FIELDS, Decoder
+from hw.control.decoder import REGISTER_FIELDS, Decoder, predicate_number
 from hw.control.fetch import Fetch
 from hw.control.fetch import ProgramMemory as ProgramMemory
 from hw.control.registers import RegisterFile
@@ -21,6 +21,7 @@ from hw.interfaces import PC_BITS
 ParameterValues = data.StructLayout({p.name: p.bits for p in isa.PARAMETERS.values()})
 #: Bits of a number of a register in the walk that clears them.
 CLEAR_BITS = isa.PREDICATE_BITS
+_COUNT = isa.layout("loop")["rs1"]
 
 
 class IssuePort(Signature):
@@ -105,6 +106,10 @@ class Sequencer(Component):
             decoder.coming.eq(fetch.coming),
             decoder.word.eq(fetch.word),
             registers.predicate.eq(decoder.predicate),
+            registers.coming_predicate.eq(predicate_number(fetch.coming)),
+            registers.count.eq(_count_number(fetch.word)),
+            registers.coming_count.eq(_count_number(fetch.coming)),
+            registers.next.eq(fetch.read),
             ready.eq(self.run & ~halted & ~slow),
             true.eq(registers.true == decoder.sense),
             active.eq(ready & true & decoder.legal),
@@ -117,27 +122,27 @@ class Sequencer(Component):
         parameters, too_wide = self._parameters(m, decoder, values, active)
         held = self._holds(m, decoder, pending, active, values, parameters)
 
-        # What happens behind an error does not count: it holds nothing back, which would take its time.
-        go, execute = Signal(), Signal()
+        # What happens behind an error does not count: it holds nothing back, which would take its time. Only
+        # what comes next has to know of every hold: what an instruction does is held by one thing at most.
+        go, waits, signals = Signal(), Signal(), Signal()
         m.d.comb += [
             go.eq(ready & ~held),
-            execute.eq(go & true),
+            waits.eq(active & decoder.is_wait & ~self.stall_channel),
+            signals.eq(active & decoder.is_signal & pending.room),
             self.issued.eq(go & ~self.error),
             self.void.eq(self.issued & ~true),
         ]
-        count = self._register(values, "loop", "rs1")
-        some = Signal()
+        some = registers.positive
         m.d.comb += [
-            some.eq(count > 0),
             fetch.go.eq(go),
             # While it is loaded, any word may be in the decoder.
             fetch.jump.eq(self.run & true & (decoder.is_jump | (decoder.is_loop & ~some))),
             fetch.push.eq(true & decoder.is_loop & some),
-            fetch.count.eq(count),
+            fetch.count.eq(self._register(values, "loop", "rs1")),
         ]
-        with m.If(execute & decoder.is_halt):
+        with m.If(active & decoder.is_halt):
             m.d.sync += halted.eq(1)
-        zero = self._scalar(m, decoder, registers, values, execute, slow)
+        zero = self._scalar(m, decoder, registers, values, active, slow)
 
         with m.If(ready & ~decoder.legal):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
@@ -150,12 +155,12 @@ class Sequencer(Component):
 
         # Channels and engines.
         m.d.comb += [
-            pending.issue.eq(execute & decoder.is_engine),
+            pending.issue.eq(self.issue.valid & self.issue.ready),
             pending.complete.eq(self.complete),
-            pending.signal.eq(execute & decoder.is_signal & decoder.legal),
+            pending.signal.eq(signals),
             pending.channel.eq(decoder.channel),
             pending.pc.eq(fetch.pc),
-            self.take.eq(execute & decoder.is_wait & decoder.legal),
+            self.take.eq(waits),
             self.take_channel.eq(decoder.channel),
             self.fire.eq(pending.fire & self.run),
             self.fire_channel.eq(pending.fire_channel),
@@ -193,15 +198,16 @@ class Sequencer(Component):
         ]
         wait_held, signal_held, engine_held = Signal(), Signal(), Signal()
         m.d.comb += [
-            wait_held.eq(active & decoder.is_wait & ~token),
-            signal_held.eq(active & decoder.is_signal & ~pending.room),
-            engine_held.eq(active & decoder.is_engine & ~(self.issue.valid & self.issue.ready)),
-            self.stall_channel.eq(wait_held),
-            self.stall_engine.eq(signal_held | engine_held),
+            wait_held.eq(decoder.is_wait & ~token),
+            signal_held.eq(decoder.is_signal & ~pending.room),
+            # The answer of the engines is what comes last.
+            engine_held.eq(decoder.is_engine & (other_engine | ~self.issue.ready)),
+            self.stall_channel.eq(active & wait_held),
+            self.stall_engine.eq(active & (signal_held | engine_held)),
         ]
         with m.If(pending.issue):
             m.d.sync += engine.eq(decoder.engine)
-        return wait_held | signal_held | engine_held
+        return active & (wait_held | signal_held | engine_held)
 
     def _scalar(
         self,
@@ -209,10 +215,10 @@ class Sequencer(Component):
         decoder: Decoder,
         registers: RegisterFile,
         values: list[Signal],
-        execute: Signal,
+        active: Signal,
         slow: Signal,
     ) -> Value:
-        """Results of scalar instructions; returns whether one divides by zero."""
+        """Results of scalar instructions, which nothing holds; returns whether one divides by zero."""
         m.submodules.alu = alu = Alu()
         m.submodules.multiply = multiply = MultiplyDivide()
         left, other = self._register(values, "add", "rs1"), self._register(values, "select", "rs3")
@@ -233,7 +239,7 @@ class Sequencer(Component):
             multiply.select.eq(decoder.select),
             multiply.a.eq(left),
             multiply.b.eq(right),
-            multiply.start.eq(execute & decoder.is_slow),
+            multiply.start.eq(active & decoder.is_slow),
         ]
         slow_target = Signal(5)
         with m.If(multiply.start):
@@ -246,8 +252,8 @@ class Sequencer(Component):
             registers.clear.eq(self.clear),
             registers.write.eq(
                 multiply.done
-                | (execute & decoder.is_binary & ~decoder.is_slow)
-                | (execute & (decoder.is_li | decoder.is_lih | decoder.is_select))
+                | (active & decoder.is_binary & ~decoder.is_slow)
+                | (active & (decoder.is_li | decoder.is_lih | decoder.is_select))
             ),
             registers.target.eq(Mux(self.clear, self.clear_register, Mux(slow, slow_target, decoder.rd))),
             # Each is 0 where it is not the result.
@@ -290,3 +296,8 @@ class Sequencer(Component):
             m.d.comb += excess.eq(new[bits:].any())
             wide.append(excess & Cat(parameter == n for n in numbers).any())
         return Cat(*wide).any()
+
+
+def _count_number(word: Value) -> Value:
+    """The number of the register with a loop's iterations."""
+    return word[_COUNT.low : _COUNT.low + _COUNT.width]

@@ -77,10 +77,11 @@ class Ports(Component):
                 served[p].eq(loads[p] & (first[p] | shared) & ~held[p]),
                 waiting[p].eq(loads[p] & ~served[p]),
             ]
-        # Stores: a word that is still to be read must stay.
+        # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
+        # that, too, takes longer than a cycle has.
         able, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("able", "stored"))
         for p in numbers:
-            read = Cat(waiting[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
+            read = Cat(loads[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
             before = Cat(able[q] & bank[q, p] for q in range(p)).any() if p else 0
             m.d.comb += [able[p].eq(writes[p] & ~read), stored[p].eq(able[p] & ~before)]
         m.d.comb += self.open.eq(Cat(waiting[p] | (writes[p] & ~stored[p]) for p in numbers))

@@ -172,10 +172,7 @@ class SlowGrid(Base):
                 free = not access.stores and not self.reads(space, bank if space == 0 else 0)
                 if free and read.setdefault((space, bank), line) == line:
                     served.append(entry)
-            waits = [line for access, space, _, line in open_ if not access.stores and space == 2]
-            for entry in served:
-                if entry[1] == 2:
-                    waits.remove(entry[3])
+            waits = {line for access, space, _, line in open_ if not access.stores and space == 2}
             written = set()
             for entry in open_:
                 access, _, bank, line = entry

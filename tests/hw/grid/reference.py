@@ -230,6 +230,7 @@ class Reference:
         held = self.held(now)
         reads: dict[tuple[int, int], int] = {}
         opened = []
+        unread = {access.bank(self.config) for access in waiting if not access.store}
         for access in waiting:
             if access.store:
                 continue
@@ -242,7 +243,6 @@ class Reference:
                 later[access.pe] = int.from_bytes(data, "little", signed=access.element != 2) & MASK
             else:
                 opened.append(access)
-        unread = {access.bank(self.config) for access in opened}
         written = set()
         for access in waiting:
             if not access.store:
