@@ -10,6 +10,7 @@ from hw import csr, isa
 from hw.cgra import CgraPort
 from hw.config import ENGINES, MachineConfig
 from hw.control.channels import Channels
+from hw.control.decoder import STORED_BITS, stored
 from hw.control.fetch import ProgramMemory
 from hw.control.host import Host
 from hw.control.issue import Issue
@@ -162,6 +163,8 @@ class Machine(Component):
         m.submodules.channels = cleared(channels)  # type: ignore[operator]
         for name, engine in engines.items():
             connect(m, getattr(issue, name), engine.control.operation)
+        program_data = Signal(STORED_BITS)
+        m.d.comb += program_data.eq(stored(c, host.program_data))
         warps = []
         for w in range(c.warps):
             warp, program = Sequencer(c), ProgramMemory(c.imem_words)
@@ -176,7 +179,7 @@ class Machine(Component):
                 warp.target_word.eq(program.target_word),
                 program.write.eq(host.program_write[w]),
                 program.write_address.eq(host.program_address),
-                program.data.eq(host.program_data),
+                program.data.eq(program_data),
                 warp.clear.eq(host.clear),
                 warp.clear_register.eq(host.clear_index),
                 warp.load.eq(host.load),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -41,41 +41,36 @@ class Channels(Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        warps, channels = self._config.warps, self._config.channels
-        fires = self._of_channels(m, "fire", self.fire, self.fire_channel)
-        takes = self._of_channels(m, "take", self.take, self.take_channel)
-        excess = Signal(channels)  # where a token more is one too many
-        for channel in range(channels):
+        warps, channels = range(self._config.warps), range(self._config.channels)
+        # Warps name no channel that does not exist.
+        bits = max(1, (len(channels) - 1).bit_length())
+        fired = [self.fire_channel[w][:bits] for w in warps]
+        taken = [self.take_channel[w][:bits] for w in warps]
+        full = Signal(len(channels))
+        # Which channels are named is known early in a cycle, whether they are fired or taken from is not.
+        for channel in channels:
             count = Signal(range(self._config.channel_depth + 1), name=f"count{channel}")
             up, down = Signal(name=f"up{channel}"), Signal(name=f"down{channel}")
+            more, less = Signal.like(count), Signal.like(count)
             m.d.comb += [
-                up.eq(Cat(f[channel] for f in fires).any()),
-                down.eq(Cat(t[channel] for t in takes).any()),
-                excess[channel].eq((count == self._config.channel_depth) & ~down),
+                up.eq(Cat(self.fire[w] & (fired[w] == channel) for w in warps).any()),
+                down.eq(Cat(self.take[w] & (taken[w] == channel) for w in warps).any()),
+                full[channel].eq(count == self._config.channel_depth),
                 self.tokens[channel].eq(count != 0),
+                more.eq(Mux(full[channel], count, count + 1)),
+                less.eq(count - 1),
             ]
-            with m.If(up & ~down & ~excess[channel]):
-                m.d.sync += count.eq(count + 1)
-            with m.Elif(down & ~up):
-                m.d.sync += count.eq(count - 1)
+            m.d.sync += count.eq(Mux(up, Mux(down, count, more), Mux(down, less, count)))
+        for w in warps:
+            relieved = Cat(self.take[v] & (taken[v] == fired[w]) for v in warps).any()
+            m.d.comb += self.overflow[w].eq(self.fire[w] & full.bit_select(fired[w], 1) & ~relieved)
         m.d.comb += [
-            *[self.overflow[w].eq((fires[w] & excess).any()) for w in range(warps)],
-            self.fire_conflict.eq(self._conflicts(m, "fire", self.fire, self.fire_channel)),
-            self.take_conflict.eq(self._conflicts(m, "take", self.take, self.take_channel)),
+            self.fire_conflict.eq(self._conflicts(m, "fire", self.fire, fired)),
+            self.take_conflict.eq(self._conflicts(m, "take", self.take, taken)),
         ]
         return m
 
-    def _of_channels(self, m: Module, name: str, uses: Value, numbers: Value) -> list[Signal]:
-        """For each warp, which channel it uses in this cycle; warps name no channel that does not exist."""
-        found = []
-        for w in range(self._config.warps):
-            at = Signal(self._config.channels, name=f"{name}s{w}")
-            number = numbers[w][: max(1, (self._config.channels - 1).bit_length())]
-            m.d.comb += [at[i].eq(uses[w] & (number == i)) for i in range(self._config.channels)]
-            found.append(at)
-        return found
-
-    def _conflicts(self, m: Module, name: str, uses: Value, numbers: Value) -> Value:
+    def _conflicts(self, m: Module, name: str, uses: Value, numbers: list[Value]) -> Value:
         """For each warp, whether another one uses the same channel in this cycle."""
         warps = self._config.warps
         shared: list[list[Value]] = [[Const(0)] for _ in range(warps)]

@@ -32,9 +32,10 @@ def counter_registers(config: MachineConfig) -> list[csr.Register]:
 class RegisterMemory(Component):
     """Registers in one memory: counters, constants, and what the host wrote, for it to read back.
 
-    Each counter counts the cycles of `count` in which its bit of `events` is 1. Its low bits are a short
-    counter beside the memory; round and round, counter after counter has its turn, in which the memory is
-    brought up to date. A round is short enough that no short counter goes round more than once.
+    Each counter counts the cycles in which its bit of `events` is 1: cycles of `count`, or the one after. Its
+    low bits are a short counter beside the memory; round and round, counter after counter has its turn, in
+    which the memory is brought up to date. A round is short enough that no short counter goes round more than
+    once.
 
     `clear` resets the counters in `round_cycles` + 1 cycles. Without it and `count`, `write` sets the word
     `number`. `read` asks for that word; it must stay until `valid` and `ready` are 1. Words that nothing
@@ -78,7 +79,7 @@ class RegisterMemory(Component):
         walks, hosts = Signal(), Signal()
         # `seen` is the word that was read in the cycle before: of a counter, whose short one was `low` then.
         seen, own, counts, fetched = Signal(WORD_BITS), Signal(), Signal(), Signal()
-        low, whole = Signal(self.round_cycles.bit_length()), Signal(32)
+        low, whole = Signal((self.round_cycles + 1).bit_length()), Signal(32)
         short, is_counter = self._short_counters(m, read.addr, len(low))
         m.d.comb += [
             walks.eq(self.count | self.clear),
@@ -116,7 +117,7 @@ class RegisterMemory(Component):
             short, here = Signal(bits, name=f"short{i}"), Signal(name=f"here{i}")
             with m.If(self.clear):
                 m.d.sync += short.eq(0)
-            with m.Elif(self.count & self.events[i]):
+            with m.Elif(self.events[i]):
                 m.d.sync += short.eq(short + 1)
             m.d.comb += here.eq(number == counter)
             chosen.append(here)

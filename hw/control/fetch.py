@@ -8,6 +8,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.bits import log2
+from hw.control.decoder import STORED_BITS, Sort, sort_of
 from hw.control.loops import LoopStack
 
 _LENGTH = isa.layout("loop")["length"]
@@ -15,7 +16,7 @@ _OFFSET = isa.layout("jump")["offset"]
 
 
 class ProgramMemory(Component):
-    """The instruction memory of a warp; written by the host while the machine is idle.
+    """The instruction memory of a warp: words with their sorts; written while the machine is idle.
 
     **Timing.** The words at `address` and `target` in a cycle t with `read` are `word` and `target_word` from
     t + 1 on, until the cycle after the next `read` or `write`.
@@ -28,19 +29,19 @@ class ProgramMemory(Component):
             {
                 "read": In(1),
                 "address": In(bits),
-                "word": Out(32),
+                "word": Out(STORED_BITS),
                 "target": In(bits),
-                "target_word": Out(32),
+                "target_word": Out(STORED_BITS),
                 "write": In(1),
                 "write_address": In(bits),
-                "data": In(32),
+                "data": In(STORED_BITS),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.words = words = memory.Memory(
-            shape=32, depth=self._words, init=[], attrs={"no_rw_check": 1}
+            shape=STORED_BITS, depth=self._words, init=[], attrs={"no_rw_check": 1}
         )
         read, target, write = words.read_port(), words.read_port(), words.write_port()
         # One address for reading and writing: two ports in all, as block RAM has them.
@@ -83,14 +84,14 @@ class Fetch(Component):
                 "push": In(1),
                 "count": In(32),
                 "full": Out(1),
-                "coming": Out(32),
-                "word": Out(32),
+                "coming": Out(STORED_BITS),
+                "word": Out(STORED_BITS),
                 "pc": Out(bits, init=imem_words - 2),
                 "read": Out(1),
                 "address": Out(bits),
-                "next_word": In(32),
+                "next_word": In(STORED_BITS),
                 "target": Out(bits),
-                "target_word": In(32),
+                "target_word": In(STORED_BITS),
             }
         )
 
@@ -132,7 +133,7 @@ class Fetch(Component):
 
     def _offset(self, word: Value, bits: int) -> Value:
         """How far behind the next instruction a `loop` or `jump` leads; both fields start at bit 0."""
-        jump = word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS] == isa.INSTRUCTIONS["jump"].opcode
+        jump = sort_of(word) == Sort.JUMP
         further = word[_LENGTH.width : _OFFSET.width] & jump.replicate(_OFFSET.width - _LENGTH.width)
         if len(self.pc) <= _LENGTH.width:
             return word[: _LENGTH.width]

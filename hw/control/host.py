@@ -113,8 +113,10 @@ class Host(Component):
             "CYCLES_LOW": self.cycle[:32],
             "CYCLES_HIGH": self.cycle[32:],
         }
+        events = Signal(len(self.counters))
+        m.d.sync += events.eq(where(self.run, self.counters))
         m.d.comb += [
-            registers.events.eq(self.counters),
+            registers.events.eq(events),
             registers.count.eq(self.run),
             registers.clear.eq(state == State.CLEAR),
             registers.number.eq(number),
@@ -181,7 +183,8 @@ class Host(Component):
         begin = [running.eq(1), self.execute.eq(self.enable)]
         end = [running.eq(0), self.execute.eq(0)]
         count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
-        quiet_for = Signal(32)
+        # Progress comes late in a cycle: it counts in the next one.
+        quiet_before, moved, quiet_for = Signal(32), Signal(), Signal(32)
         cleared, loaded = Signal(range(self.clear_cycles)), Signal()
         expired = Signal()
         m.d.comb += [
@@ -194,12 +197,13 @@ class Host(Component):
             self.done.eq((state == State.DONE) & ~self.error),
             self.failed.eq(failed | self.error),
             self.cycle.eq(Mux(self.error, before, count)),
+            quiet_for.eq(where(~moved, quiet_before + 1)),
             expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
         ]
-        m.d.sync += [quiet_for.eq(Mux(self.progress, 0, quiet_for + 1)), cleared.eq(0)]
+        m.d.sync += [quiet_before.eq(quiet_for), moved.eq(self.progress), cleared.eq(0)]
         with m.Switch(state):
             with m.Case(State.IDLE):
-                m.d.sync += quiet_for.eq(0)
+                m.d.sync += moved.eq(1)
                 with m.If(writes["CONTROL"] & value[csr.START]):
                     with m.If(program_ok):
                         m.d.sync += state.eq(State.CLEAR)
@@ -211,13 +215,13 @@ class Host(Component):
                 with m.If(cleared == self.clear_cycles - 1):
                     m.d.sync += state.eq(State.LOAD)
             with m.Case(State.LOAD):
-                m.d.sync += [loaded.eq(~loaded), quiet_for.eq(0)]
+                m.d.sync += [loaded.eq(~loaded), moved.eq(1)]
                 with m.If(loaded):
                     m.d.sync += [state.eq(State.RUN), *begin]
             with m.Case(State.RUN):
                 m.d.sync += before.eq(count)
                 with m.If(expired):
-                    m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), quiet_for.eq(0)]
+                    m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), moved.eq(1)]
                     m.d.sync += error.eq(self.stuck_report)
                 with m.Elif(self.finished):
                     m.d.sync += [state.eq(State.DONE), *end]
@@ -235,7 +239,7 @@ class Host(Component):
                 failed.eq(1),
                 error.eq(self.error_report),
                 count.eq(before),
-                quiet_for.eq(~self.progress),
+                quiet_before.eq(0),
             ]
         return error
 

@@ -6,6 +6,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
+from hw.control.decoder import STORED_BITS
+
 
 class LoopStack(Component):
     """The loops around the current instruction, innermost on top.
@@ -27,13 +29,13 @@ class LoopStack(Component):
                 "jump": In(1),
                 "push": In(1),
                 "start": In(pc_bits),
-                "start_word": In(32),
+                "start_word": In(STORED_BITS),
                 "after": In(after_bits),
                 "count": In(32),
                 "full": Out(1),
                 "back": Out(1),
                 "top_start": Out(pc_bits),
-                "top_word": Out(32),
+                "top_word": Out(STORED_BITS),
             }
         )
 

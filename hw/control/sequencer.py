@@ -10,7 +10,7 @@ from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MOVE_LOW, Alu, MultiplyDivide
-from hw.control.decoder import REGISTER_FIELDS, Decoder, predicate_number
+from hw.control.decoder import REGISTER_FIELDS, STORED_BITS, Decoder, predicate_number
 from hw.control.fetch import Fetch
 from hw.control.fetch import ProgramMemory as ProgramMemory
 from hw.control.registers import RegisterFile
@@ -62,9 +62,9 @@ class Sequencer(Component):
                 "run": In(1),
                 "fetch": Out(1),
                 "fetch_address": Out(bits),
-                "word": In(32),
+                "word": In(STORED_BITS),
                 "fetch_target": Out(bits),
-                "target_word": In(32),
+                "target_word": In(STORED_BITS),
                 "issue": Out(IssuePort()),
                 "complete": In(1),
                 "tokens": In(config.channels),
@@ -112,7 +112,7 @@ class Sequencer(Component):
             registers.next.eq(fetch.read),
             ready.eq(self.run & ~halted & ~slow),
             true.eq(registers.true == decoder.sense),
-            active.eq(ready & true & decoder.legal),
+            active.eq(ready & true),
             *[
                 getattr(registers, f"read{i}").eq(fetch.word[low : low + isa.PREDICATE_BITS])
                 for i, low in enumerate(REGISTER_FIELDS)

@@ -39,22 +39,26 @@ class PendingSignals(Component):
         m = Module()
         entry = data.StructLayout({"channel": CHANNEL_BITS, "needs": COUNT_BITS, "pc": len(self.pc)})
         m.submodules.queue = queue = fifo.SyncFIFO(width=entry.size, depth=isa.TIMING.pending_signals)
-        issued, completed, now = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
+        issued, completed = Signal(COUNT_BITS), Signal(COUNT_BITS)
         head, new = Signal(entry), Signal(entry)
         direct, due = Signal(), Signal()
-        m.d.sync += [issued.eq(issued + self.issue), completed.eq(now)]
-        behind = Signal(COUNT_BITS)  # operations that the oldest signal still waits for
+        m.d.sync += [issued.eq(issued + self.issue), completed.eq(completed + self.complete)]
+        behind = Signal(COUNT_BITS)  # operations that the oldest signal waits for, before this cycle
+        # Completions come late in a cycle: what follows from one is worked out before. The counters wrap: a
+        # difference in the upper half is negative, all have completed.
+        if_none, if_one, none_if_one = Signal(), Signal(), Signal()
         m.d.comb += [
-            now.eq(completed + self.complete),
             self.outstanding.eq(issued - completed),
             head.eq(queue.r_data),
-            behind.eq(head.needs - now),
-            # the counters wrap: a difference in the upper half is negative, all have completed
-            due.eq(queue.r_rdy & ((behind == 0) | behind[-1])),
-            direct.eq(self.signal & ~queue.r_rdy & (issued == now)),
+            behind.eq(head.needs - completed),
+            if_none.eq(queue.r_rdy & ((behind == 0) | behind[-1])),
+            if_one.eq(queue.r_rdy & (behind == 1)),
+            due.eq(if_none | (if_one & self.complete)),
+            none_if_one.eq(self.outstanding == 1),
+            direct.eq(self.signal & ~queue.r_rdy & Mux(self.complete, none_if_one, self.outstanding == 0)),
             self.fire.eq(due | direct),
-            self.fire_channel.eq(Mux(due, head.channel, self.channel)),
-            self.fire_pc.eq(Mux(due, head.pc, self.pc)),
+            self.fire_channel.eq(Mux(queue.r_rdy, head.channel, self.channel)),
+            self.fire_pc.eq(Mux(queue.r_rdy, head.pc, self.pc)),
             queue.r_en.eq(due),
             new.channel.eq(self.channel),
             new.needs.eq(issued),

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Component
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MultiplyDivide
-from hw.control.decoder import known
+from hw.control.decoder import STORED_BITS, known, stored
 from hw.control.sequencer import Sequencer
 from hw.control.signals import CHANNEL_BITS
 from hw.formal.bench import Bench, Sabotage
@@ -158,36 +158,46 @@ def _program(
     asked, asked_target, any_asked = Signal(bits, name="asked"), Signal(bits, name="asked_target"), Signal()
     with bench.m.If(dut.fetch):
         sync += [asked.eq(dut.fetch_address), asked_target.eq(dut.fetch_target), any_asked.eq(1)]
-    bench.assume(~any_asked | (asked != place) | (dut.word == word))
-    bench.assume(~any_asked | (asked_target != place) | (dut.target_word == word))
+    kept = bench.value(stored(config, word), "place_stored")
+    bench.assume(~any_asked | (asked != place) | (dut.word == kept))
+    bench.assume(~any_asked | (asked_target != place) | (dut.target_word == kept))
+    for other in (dut.word, dut.target_word):
+        bench.assume(_is_stored(other, config))
 
     def fetched() -> Value:
         # What executes, and what is at the beginning of a loop, is what stands there in the program.
         pc, after = dut.pc[:bits], bench.register(dut, "fetch/after")
         level, top = (bench.register(dut, f"fetch/loops/{n}") for n in ("level", "top"))
         row = bench.memory(dut, "fetch/loops/bounds")
-        layout = data.StructLayout({"start": bits, "after": len(after), "word": 32})
+        layout = data.StructLayout({"start": bits, "after": len(after), "word": STORED_BITS})
         loops = [data.View(layout, row(i)) for i in range(config.loop_depth)]
         return (
             (any_asked == (loads != 0))
             & ((loads != 0) | (pc == config.imem_words - 2))
             & ((loads != 1) | (pc == config.imem_words - 1))
             & ((loads == 0) | ((asked == (pc + 1)[:bits]) & (asked_target == after[:bits])))
-            & ((loads != 2) | (pc != place) | (bench.register(dut, "decoder/word") == word))
+            & ((loads != 2) | (pc != place) | (bench.register(dut, "decoder/word") == kept))
             & (level <= config.loop_depth)
             & ((level == 0) | (top == (level - 1)[: len(top)]))
-            & Cat((level <= i) | (at.start != place) | (at.word == word) for i, at in enumerate(loops)).all()
+            & Cat((level <= i) | (at.start != place) | (at.word == kept) for i, at in enumerate(loops)).all()
+            & Cat((level <= i) | _is_stored(at.word, config) for i, at in enumerate(loops)).all()
         )
 
     bench.invariant("fetched", lambda: failed | fetched())
 
     def decoded() -> Value:
         # What is known of the instruction that executes was worked out from its word.
-        told = known(config, bench.register(dut, "decoder/word"))
-        return (loads == 0) | Cat(bench.register(dut, f"decoder/{n}") == v for n, v in told.items()).all()
+        executing = bench.register(dut, "decoder/word")
+        told = Cat(bench.register(dut, f"decoder/{n}") == v for n, v in known(executing).items()).all()
+        return (loads == 0) | (told & (failed | _is_stored(executing, config)))
 
     bench.invariant("decoded", decoded)
     return place, word
+
+
+def _is_stored(word: Value, config: MachineConfig) -> Value:
+    """Whether a word is as program memories hold it."""
+    return word == stored(config, word[: isa.WORD_BITS])
 
 
 def _tokens_everywhere(m: Module, outer: Component, inner: Component) -> None:
