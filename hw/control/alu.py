@@ -1,6 +1,7 @@
 """Scalar arithmetic of a warp: one-cycle operations, multiplier, divider."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
@@ -14,40 +15,67 @@ _MUL = _BINARY.index("mul")
 _DIV = _BINARY.index("div")
 
 
-def _is(select: Value, *names: str) -> Value:
-    return Cat(select == _BINARY.index(name) for name in names).any()
+#: What the ALU is told of an operation: the operations for which each bit is 1.
+_CONTROLS = {
+    "subtract": ("sub", "min", "max", "eq", "ne", "lt", "le"),
+    "sum": ("add", "sub"),
+    "logic": ("and", "or", "xor"),
+    "and": ("and",),
+    "or": ("or",),
+    "shift_left": ("shl",),
+    "shift_right": ("shr",),
+    "min": ("min",),
+    "max": ("max",),
+    "compare": ("eq", "ne", "lt", "le"),
+    "equality": ("eq", "ne"),
+    "ne": ("ne",),
+    "le": ("le",),
+}
+AluControl = data.StructLayout(dict.fromkeys(_CONTROLS, 1))
+#: Low opcode bits of the instructions that move.
+_MOVES = {isa.INSTRUCTIONS[name].opcode % len(_BINARY) for name in ("li", "lih", "select")}
+
+
+def alu_control(select: Value) -> dict[str, Value]:
+    """What the low opcode bits tell the ALU, by the fields of `AluControl`.
+
+    A move needs the complement of its operand, as a subtraction does. Of the binary operations with the low
+    bits of a move, none needs it otherwise.
+    """
+    codes = {name: {_BINARY.index(n) for n in names} for name, names in _CONTROLS.items()}
+    slow = {_BINARY.index(n) for n in ("mul", "div", "rem")}
+    assert codes["subtract"] | slow >= _MOVES
+    codes["subtract"] |= _MOVES
+    return {name: Cat(select == code for code in sorted(found)).any() for name, found in codes.items()}
 
 
 class Alu(Component):
-    """The one-cycle binary operations, selected by the low opcode bits (order of `isa.BINARY`).
+    """The one-cycle binary operations, as `control` tells (`alu_control`).
 
     `result` is that of the operation with `enable`, and 0 without it or where the operation takes more
-    cycles. With `move` it is `b`: of the lower `MOVE_LOW` bits with `move_low`, of the others with
-    `move_high`.
+    cycles. For a move, without `enable`, it is `b`: of the lower `MOVE_LOW` bits with `move_low`, of the
+    others with `move_high`.
 
     **Timing.** Combinational.
     """
 
     enable: In(1)
-    move: In(1)
     move_low: In(1)
     move_high: In(1)
-    select: In(4)
+    control: In(AluControl)
     a: In(signed(WIDTH))
     b: In(signed(WIDTH))
     result: Out(WIDTH)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        a, select = Signal(WIDTH), self.select
+        a, control = Signal(WIDTH), self.control
         # One adder for sums, differences and comparisons; `right` is the complement of b for the latter two.
-        subtract = Signal()
         right, total = Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
             a.eq(self.a),
-            subtract.eq(self.move | _is(select, "sub", "min", "max", "eq", "ne", "lt", "le")),
-            right.eq(self.b ^ subtract.replicate(WIDTH)),
-            total.eq((Cat(Const(1, 1), a) + Cat(subtract, right))[1:]),
+            right.eq(self.b ^ control.subtract.replicate(WIDTH)),
+            total.eq((Cat(Const(1, 1), a) + Cat(control.subtract, right))[1:]),
         ]
         less, equal = Signal(), Signal()
         m.d.comb += [
@@ -55,37 +83,32 @@ class Alu(Component):
             equal.eq((a ^ right).all()),
         ]
         logic = Signal(WIDTH)
-        with m.If(self.enable & _is(select, "and")):
-            m.d.comb += logic.eq(a & right)
-        with m.Elif(self.enable & _is(select, "or")):
-            m.d.comb += logic.eq(a | right)
-        with m.Elif(self.enable & _is(select, "xor")):
-            m.d.comb += logic.eq(a ^ right)
-        with m.Else():
+        with m.If(~control.logic):
             m.d.comb += logic.eq(~right)
+        with m.Elif(control["and"]):
+            m.d.comb += logic.eq(a & right)
+        with m.Elif(control["or"]):
+            m.d.comb += logic.eq(a | right)
+        with m.Else():
+            m.d.comb += logic.eq(a ^ right)
         compared, takes_a, takes_b = Signal(), Signal(), Signal()
         m.d.comb += [
             compared.eq(
-                Mux(
-                    _is(select, "eq", "ne"),
-                    equal ^ _is(select, "ne"),
-                    less | (equal & _is(select, "le")),
-                )
-                & _is(select, "eq", "ne", "lt", "le")
+                Mux(control.equality, equal ^ control.ne, less | (equal & control.le))
+                & control.compare
                 & self.enable
             ),
-            takes_a.eq(self.enable & Mux(less, _is(select, "min"), _is(select, "max"))),
-            takes_b.eq(self.enable & Mux(less, _is(select, "max"), _is(select, "min"))),
+            takes_a.eq(self.enable & Mux(less, control.min, control.max)),
+            takes_b.eq(self.enable & Mux(less, control.max, control.min)),
         ]
-        sums = self.enable & _is(select, "add", "sub")
-        combines = self.enable & _is(select, "and", "or", "xor")
+        combines = self.enable & control.logic
         logics = Cat(
             (combines | self.move_low).replicate(MOVE_LOW),
             (combines | self.move_high).replicate(WIDTH - MOVE_LOW),
         )
         # What is not chosen is 0, so that no multiplexer is needed.
         m.d.comb += self.result.eq(
-            where(sums, total)
+            where(self.enable & control.sum, total)
             | (logic & logics)
             | self._shift(m)
             | compared
@@ -99,19 +122,20 @@ class Alu(Component):
 
         To the left by n it is one place and then 31 - n: no subtraction is needed.
         """
-        left, right = Signal(), Signal()
+        left, right = self.control.shift_left, self.control.shift_right
+        keeps_low, keeps_high = Signal(), Signal()
         amount = Signal(5)
         turned, inside, kept, moved = (Signal(WIDTH, name=n) for n in ("turned", "inside", "kept", "moved"))
         begin = Mux(left, Cat(self.a[1:], self.a[0]), self.a[:])
         m.d.comb += [
-            left.eq(self.enable & _is(self.select, "shl")),
-            right.eq(self.enable & _is(self.select, "shr")),
+            keeps_low.eq(self.enable & right),
+            keeps_high.eq(self.enable & left),
             amount.eq(self.b[:5] ^ left.replicate(5)),
             turned.eq(Cat(begin, begin) >> amount),
             inside.eq(Const((1 << WIDTH) - 1, WIDTH) >> amount),
             # To the right the bits below 32 - n stay, to the left those from n on.
-            kept.eq(where(right, inside) | where(left, ~Cat(inside[1:], Const(0, 1)))),
-            moved.eq((turned & kept) | where(self.a[-1] & right, ~inside)),
+            kept.eq(where(keeps_low, inside) | where(keeps_high, ~Cat(inside[1:], Const(0, 1)))),
+            moved.eq((turned & kept) | where(self.a[-1] & keeps_low, ~inside)),
         ]
         return moved
 

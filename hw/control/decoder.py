@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.control.alu import DIVIDES, SLOW
+from hw.control.alu import DIVIDES, SLOW, AluControl, alu_control
 
 #: Lowest bits of the fields that name a register, in the order of an engine operation's operands.
 REGISTER_FIELDS = tuple(f.low for f in isa.Format.ENGINE.fields)
@@ -50,14 +50,15 @@ _KNOWN = {
     "use_imm": 1,
     "engine": (len(ENGINES) - 1).bit_length(),
     "variant": 2,
+    **{f"alu_{name}": 1 for name, _ in AluControl},
 }
 
 
 class Decoder(Component):
     """Splits a word of the program memory into what the sequencer needs; `legal` is 0 for what stops a warp.
 
-    `is_*` tells the instruction, if it is legal; `engine`, `variant` and `use_imm` mean something only where
-    they are needed. `imm` is the immediate of a binary operation, `li` and `lih`, `parami_value`
+    `is_*` tells the instruction, if it is legal; `engine`, `variant`, `use_imm` and `alu_*` mean something
+    only where they are needed. `imm` is the immediate of a binary operation, `li` and `lih`, `parami_value`
     that of `parami`. Registers are read by the places of the fields that name them (`REGISTER_FIELDS`).
 
     **Timing.** `word` becomes what `coming` is in a cycle with `load`; what the sort tells is worked out in
@@ -92,7 +93,7 @@ class Decoder(Component):
             return word[f.low : f.low + f.width]
 
         m.d.comb += [
-            self.select.eq(word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]),
+            self.select.eq(_select(word)),
             self.imm.eq(
                 Mux(
                     self.is_li | self.is_lih,  # the format whose immediate is the longer one
@@ -156,12 +157,18 @@ def known(coming: Value) -> dict[str, Value]:
         "is_engine": sort == Sort.ENGINE,
         "use_imm": is_any(Sort.LI, Sort.LIH) | opcode[isa.IMMEDIATE_FORM.bit_length() - 1],
         **_engines(opcode),
+        **{f"alu_{name}": value for name, value in alu_control(_select(coming)).items()},
         "legal": sort != Sort.ILLEGAL,
     }
 
 
 def _opcode(word: Value) -> Value:
     return word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
+
+
+def _select(word: Value) -> Value:
+    """The low bits of the opcode, which tell binary operations apart."""
+    return _opcode(word)[:4]
 
 
 def _engines(opcode: Value) -> dict[str, Value]:

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature
 from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
-from hw.control.alu import MOVE_LOW, Alu, MultiplyDivide
+from hw.control.alu import MOVE_LOW, Alu, AluControl, MultiplyDivide
 from hw.control.decoder import REGISTER_FIELDS, STORED_BITS, Decoder, predicate_number
 from hw.control.fetch import Fetch
 from hw.control.fetch import ProgramMemory as ProgramMemory
@@ -230,10 +230,9 @@ class Sequencer(Component):
             # The instruction behind a slow one is in the decoder meanwhile; its result must be 0.
             fast.eq(~slow),
             alu.enable.eq(decoder.is_binary & fast),
-            alu.move.eq(decoder.is_li | decoder.is_lih | decoder.is_select),
             alu.move_low.eq((decoder.is_li | decoder.is_lih | (decoder.is_select & chosen)) & fast),
             alu.move_high.eq((decoder.is_li | (decoder.is_select & chosen)) & fast),
-            alu.select.eq(decoder.select),
+            *[alu.control[name].eq(getattr(decoder, f"alu_{name}")) for name, _ in AluControl],
             alu.a.eq(left),
             alu.b.eq(right),
             multiply.select.eq(decoder.select),

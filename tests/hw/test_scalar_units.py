@@ -6,10 +6,11 @@ import operator
 import random
 from collections.abc import Callable
 
+from amaranth.hdl import Const
 from amaranth.sim import Simulator
 
 from hw import isa
-from hw.control.alu import Alu, MultiplyDivide
+from hw.control.alu import Alu, MultiplyDivide, alu_control
 
 NAMES = list(isa.BINARY)
 EDGES = [0, 1, -1, 2, 7, -7, 31, 32, 2**31 - 1, -(2**31), -(2**31) + 1]
@@ -51,7 +52,8 @@ def test_one_cycle_operations() -> None:
                 continue
             for a, b in pairs(60):
                 ctx.set(unit.enable, 1)
-                ctx.set(unit.select, NAMES.index(name))
+                for field, value in alu_control(Const(NAMES.index(name), 4)).items():
+                    ctx.set(unit.control[field], ctx.get(value))
                 ctx.set(unit.a, a)
                 ctx.set(unit.b, b)
                 assert ctx.get(unit.result) == int(MEANING[name](a, b)) % 2**32, (name, a, b)
