@@ -146,9 +146,14 @@ class Warp:
         loops: list[list[int]] = []  # first, last, turns left
         pc = t = 0
         last = -1  # that of the innermost loop
+        fresh = -1  # the register that the instruction before has written
         while len(self.issues.pcs) < INSTRUCTION_LIMIT:
             for _ in range(TURN):
                 kind, guard, sense, a, b, c, cycles, extra = code[pc]
+                if fresh >= 0 and kind != p.WRAP:
+                    if guard == fresh or (kind == p.LOOP and a == fresh):
+                        t += 1
+                    fresh = -1
                 if guard >= 0 and (regs[guard] != 0) != sense:
                     cycles = 1
                     self.voids.append(len(self.issues.pcs))
@@ -181,8 +186,10 @@ class Warp:
                     if not -SMALL < value < SMALL:
                         value = (value + 0x80000000 & MASK) - 0x80000000
                     regs[a] = value
+                    fresh = a
                 elif kind == LI:
                     regs[a] = b
+                    fresh = a
                 elif kind == p.JUMP or (kind == p.LOOP and regs[a] <= 0):
                     issue_cycle(t)
                     issue_pc(pc)
@@ -203,6 +210,8 @@ class Warp:
                     yield Stop.HALT
                 elif not self._move(kind, a, b, c, extra):
                     yield self._fault(pc, t, Cause.OPERAND)
+                elif kind == p.LIH or kind == p.SELECT:
+                    fresh = a
                 issue_cycle(t)
                 issue_pc(pc)
                 t += cycles

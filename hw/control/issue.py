@@ -6,7 +6,7 @@ import functools
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, fifo, stream
 from amaranth.lib.wiring import Component, FlippedInterface, In, Out
 
@@ -43,7 +43,7 @@ class Issue(Component):
             m.submodules[f"queue_{name}"] = queue
             out = getattr(self, name)
             entry, first = Signal(shape, name=f"entry_{name}"), Signal(shape, name=f"first_{name}")
-            asks, chosen = (Signal(len(warps), name=f"{part}_{name}") for part in ("asks", "chosen"))
+            asks = Signal(len(warps), name=f"asks_{name}")
             m.d.comb += [
                 queue.w_en.eq(asks.any()),
                 room[e].eq(queue.w_rdy),
@@ -55,25 +55,30 @@ class Issue(Component):
             ]
             fields: dict[str, list[Value]] = {field: [] for field in shape.members}
             for w, warp in enumerate(warps):
-                m.d.comb += [
-                    asks[w].eq(warp.valid & (warp.engine == e)),
-                    chosen[w].eq(asks[w] & ~asks[:w].any()),
-                ]
+                m.d.comb += asks[w].eq(warp.valid & (warp.engine == e))
                 for field, value in self._values(name, warp, w).items():
-                    # Ones of which all but one are 0: cheaper than multiplexers one behind the other.
-                    fields[field].append(where(chosen[w], value))
+                    fields[field].append(value)
             for field, values in fields.items():
-                pairs = []
-                for i in range(0, len(values), 2):
-                    pair = Signal(len(values[i]), name=f"{name}_{field}{i}", attrs={"keep": 1})
-                    m.d.comb += pair.eq(functools.reduce(or_, values[i : i + 2]))
-                    pairs.append(pair)
-                m.d.comb += entry[field].eq(functools.reduce(or_, pairs))
+                m.d.comb += entry[field].eq(self._first(m, f"{name}_{field}", asks, values))
         # Whether two warps mean one engine is known early, whether they ask is not.
         for w, warp in enumerate(warps):
             ahead = [other.valid & (other.engine == warp.engine) for other in warps[:w]]
             m.d.comb += warp.ready.eq(room.bit_select(warp.engine, 1) & ~Cat(*ahead, 0).any())
         return m
+
+    @staticmethod
+    def _first(m: Module, name: str, asks: Signal, values: list[Value]) -> Value:
+        """The value of the first that asks; any, if none does.
+
+        One of every two, unless one before them asks: cheaper than multiplexers one behind the other.
+        """
+        pairs = []
+        for i in range(0, len(values), 2):
+            pair = Signal(len(values[i]), name=f"{name}{i}", attrs={"keep": 1})
+            one = values[i] if i + 1 == len(values) else Mux(asks[i], values[i], values[i + 1])
+            m.d.comb += pair.eq(where(~asks[:i].any(), one) if i else one)
+            pairs.append(pair)
+        return functools.reduce(or_, pairs)
 
     def _entry(self, engine: str) -> data.StructLayout:
         """An operation of an engine, with no more bits of warp and pc than the machine has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory
 from amaranth.lib.wiring import Component, In, Out
 
@@ -11,10 +11,12 @@ class RegisterFile(Component):
     """Registers of 32 bits with four readers and one writer.
 
     `true` tells whether the register named by `predicate` is not 0, `positive` whether that named by `count`
-    is above 0; with `next` they become `coming_predicate` and `coming_count`, else they stay. While `clear`
-    is 1, the register named by `target` becomes 0; `data` must be 0, too. Nothing else writes register 0.
+    is above 0, unless they are `true_unknown` and `positive_unknown`; with `next` the numbers become
+    `coming_predicate` and `coming_count`, else they stay. While `clear` is 1, the register named by `target`
+    becomes 0; `data` must be 0, too. Nothing else writes register 0.
 
-    **Timing.** Reads are combinational; a value written in cycle t is read from t + 1 on.
+    **Timing.** Reads are combinational; a value written in cycle t is read from t + 1 on, its kind is known
+    from t + 2 on.
     """
 
     def __init__(self, registers: int):
@@ -27,9 +29,11 @@ class RegisterFile(Component):
                 "predicate": In(5),
                 "coming_predicate": In(5),
                 "true": Out(1),
+                "true_unknown": Out(1),
                 "count": In(5),
                 "coming_count": In(5),
                 "positive": Out(1),
+                "positive_unknown": Out(1),
                 "clear": In(1),
                 "write": In(1),
                 "target": In(5),
@@ -54,29 +58,20 @@ class RegisterFile(Component):
         return m
 
     def _kinds(self, m: Module, write: Signal) -> None:
-        """Whether registers are not 0, and above 0: noted in the cycle after the write.
-
-        Until then the value tells; whether it has to is known a cycle before.
-        """
+        """Whether registers are not 0, and above 0: noted in the cycle after the write."""
         m.submodules.kinds = kinds = memory.Memory(shape=2, depth=self._registers, init=[])
         late, target, data = Signal(reset_less=True), Signal(5, reset_less=True), Signal(32, reset_less=True)
         m.d.sync += [late.eq(write), target.eq(self.target), data.eq(self.data)]
-        port, some, positive = kinds.write_port(), data.any(), Signal()
+        port, some = kinds.write_port(), data.any()
         m.d.comb += [
-            positive.eq(some & ~data[-1]),
             port.en.eq(late),
             port.addr.eq(target),
-            port.data.eq(Cat(some, positive)),
+            port.data.eq(Cat(some, some & ~data[-1])),
         ]
-
-        def kind(name: str, number: Value, coming: Value, bit: int, new: Value) -> Value:
-            read, at_once = kinds.read_port(domain="comb"), Signal(name=f"{name}_at_once")
+        for bit, (name, number, coming) in enumerate(
+            (("true", self.predicate, self.coming_predicate), ("positive", self.count, self.coming_count))
+        ):
+            read = kinds.read_port(domain="comb")
             fresh = [write & (n == self.target) for n in (coming, number)]
-            m.d.sync += at_once.eq(Mux(self.next, *fresh))
-            m.d.comb += read.addr.eq(number)
-            return Mux(at_once, new, read.data[bit])
-
-        m.d.comb += [
-            self.true.eq(kind("true", self.predicate, self.coming_predicate, 0, some)),
-            self.positive.eq(kind("positive", self.count, self.coming_count, 1, positive)),
-        ]
+            m.d.sync += getattr(self, f"{name}_unknown").eq(Mux(self.next, *fresh))
+            m.d.comb += [read.addr.eq(number), getattr(self, name).eq(read.data[bit])]

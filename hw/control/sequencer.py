@@ -93,7 +93,9 @@ class Sequencer(Component):
         m.submodules.pending = pending = PendingSignals(len(fetch.pc))
 
         halted, slow = Signal(), Signal()  # slow: a multiplication or division is under way
-        ready, true, active = Signal(), Signal(), Signal()
+        awake, ready, true, active = Signal(), Signal(), Signal(), Signal()
+        # Whether a value that the instruction depends on was written in the cycle before.
+        unknown = registers.true_unknown | (decoder.is_loop & registers.positive_unknown)
         m.d.comb += [
             self.pc.eq(fetch.pc),
             self.fetch.eq(fetch.read),
@@ -110,7 +112,8 @@ class Sequencer(Component):
             registers.count.eq(_count_number(fetch.word)),
             registers.coming_count.eq(_count_number(fetch.coming)),
             registers.next.eq(fetch.read),
-            ready.eq(self.run & ~halted & ~slow),
+            awake.eq(self.run & ~halted & ~slow),
+            ready.eq(awake & ~unknown),
             true.eq(registers.true == decoder.sense),
             active.eq(ready & true),
             *[
@@ -144,7 +147,7 @@ class Sequencer(Component):
             m.d.sync += halted.eq(1)
         zero = self._scalar(m, decoder, registers, values, active, slow)
 
-        with m.If(ready & ~decoder.legal):
+        with m.If(awake & ~decoder.legal):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
         with m.Elif(active & decoder.is_loop & some & fetch.full):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.LOOP_DEPTH)]
@@ -165,7 +168,7 @@ class Sequencer(Component):
             self.fire.eq(pending.fire & self.run),
             self.fire_channel.eq(pending.fire_channel),
             self.fire_pc.eq(pending.fire_pc),
-            self.finished.eq(halted & (pending.outstanding == 0) & pending.empty),
+            self.finished.eq(halted & ~pending.some & pending.empty),
         ]
         return m
 
@@ -188,7 +191,7 @@ class Sequencer(Component):
         token, other_engine = Signal(), Signal()
         m.d.comb += [
             token.eq(self.tokens.bit_select(decoder.channel[:CHANNEL_BITS], 1)),
-            other_engine.eq((pending.outstanding != 0) & (engine != decoder.engine)),
+            other_engine.eq(pending.some & (engine != decoder.engine)),
             self.issue.valid.eq(active & decoder.is_engine & ~other_engine),
             self.issue.engine.eq(decoder.engine),
             self.issue.variant.eq(decoder.variant),

@@ -14,6 +14,8 @@ CHANNEL_BITS = 6
 class PendingSignals(Component):
     """Counts operations issued and completed, and fires signals in order when their time has come.
 
+    `some` tells whether operations are `outstanding`.
+
     **Timing.** A signal fires in the cycle in which it issues or the last operation before it completes,
     whichever is later, and at most one per cycle.
     """
@@ -28,6 +30,7 @@ class PendingSignals(Component):
                 "pc": In(pc_bits),
                 "room": Out(1),
                 "outstanding": Out(COUNT_BITS),
+                "some": Out(1),
                 "fire": Out(1),
                 "fire_channel": Out(CHANNEL_BITS),
                 "fire_pc": Out(pc_bits),
@@ -47,6 +50,7 @@ class PendingSignals(Component):
         # Completions come late in a cycle: what follows from one is worked out before. The counters wrap: a
         # difference in the upper half is negative, all have completed.
         if_none, if_one, none_if_one = Signal(), Signal(), Signal()
+        m.d.sync += self.some.eq(self.issue | Mux(self.complete, self.some & ~none_if_one, self.some))
         m.d.comb += [
             self.outstanding.eq(issued - completed),
             head.eq(queue.r_data),

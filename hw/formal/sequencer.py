@@ -79,7 +79,12 @@ def build(bench: Bench, config: MachineConfig) -> None:
         )
 
     bench.invariant("slow", slow)
-    bench.invariant("operations", lambda: failed | (bench.register(dut, "pending/outstanding") == operations))
+
+    def counted() -> Value:
+        outstanding, some = (bench.register(dut, f"pending/{n}") for n in ("outstanding", "some"))
+        return failed | ((outstanding == operations) & (some == (operations != 0)))
+
+    bench.invariant("operations", counted)
 
     opcode = {name: spec.opcode for name, spec in isa.INSTRUCTIONS.items()}
     executes = bench.value(dut.issued & ~dut.void, "executes")

@@ -18,7 +18,8 @@ STATEMENTS = {
     "fires_in_its_cycle": "a signal whose turn it is fires in exactly the first cycle in which all "
     "operations issued before it are complete",
     "fires_itself": "what fires is the channel and the pc of the oldest signal",
-    "counts_shown": "`outstanding`, `room` and `empty` tell how many operations and signals are under way",
+    "counts_shown": "`outstanding`, `some`, `room` and `empty` tell how many operations and signals are "
+    "under way",
 }
 
 
@@ -62,7 +63,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     itself = (dut.fire_channel == expected_channel) & (dut.fire_pc == expected_pc)
     bench.require("fires_itself", ~(turn & dut.fire) | itself)
     shown = (dut.room == (waiting != depth)) & (dut.empty == (waiting == 0)) & (dut.outstanding == operations)
-    bench.require("counts_shown", shown)
+    bench.require("counts_shown", shown & (dut.some == (operations != 0)))
 
     def tied() -> Value:
         # An entry is the channel, the count of operations issued before it, and the pc. What entries wait

@@ -136,6 +136,7 @@ class SlowWarp:
         self.params = dict.fromkeys(isa.PARAMETERS, 0)
         self.loops: list[list[int]] = []
         self.halted = False
+        self.wrote = 0  # the register that the instruction before has written
         self.ops: list[tuple[Base, Op]] = []
         self.signals: deque[tuple[int, int, list[Op]]] = deque()  # channel, pc, operations before
         self.stalls: Counter[str] = Counter()
@@ -176,6 +177,7 @@ class SlowWarp:
             second = f["imm"] if "imm" in f else regs[f["rs2"]]
             regs[f["rd"]] = SCALAR[code.name.removesuffix("i")](regs[f["rs1"]], second)
         regs[0] = 0
+        self.wrote = f.get("rd", 0)
         self.advance(t, code.spec.cycles, target)
 
 
@@ -249,6 +251,9 @@ class Stepping:
         pc = warp.pc
         f = code.fields
         kind = EventKind.ISSUE
+        wrote, warp.wrote = warp.wrote, 0
+        if wrote and wrote in (code.predicate, f["rs1"] if code.name == "loop" else 0):
+            return  # what the register is to a predicate or a loop is known a cycle later
         if (warp.regs[code.predicate] != 0) != code.sense:
             kind = EventKind.VOID
             warp.advance(t)

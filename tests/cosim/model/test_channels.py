@@ -80,9 +80,9 @@ def test_two_signals_that_fire_in_one_cycle_conflict() -> None:
 
 def test_tokens_are_taken_one_by_one_in_a_loop() -> None:
     outcome = run("li r1, 3\nloop r1, 2\nnop\nsignal 0\nhalt", "li r1, 3\nloop r1, 1\nwait 0\nhalt")
-    assert fires(outcome) == [3, 5, 7]
-    assert [c for c, pc in issues(outcome, 1) if pc == 2] == [4, 6, 8]
-    assert cycles(outcome, outcome.events[0].kind, 1)[3] == [9]
+    assert fires(outcome) == [4, 6, 8]
+    assert [c for c, pc in issues(outcome, 1) if pc == 2] == [5, 7, 9]
+    assert cycles(outcome, outcome.events[0].kind, 1)[3] == [10]
 
 
 def test_tokens_that_are_taken_later_still_fill_their_channel() -> None:

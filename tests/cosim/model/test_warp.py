@@ -2,6 +2,7 @@
 
 import pytest
 
+from cosim.job import EventKind
 from cosim.model import predict
 from hw.assembly import Code, assemble, encode
 from hw.errors import InputError
@@ -35,7 +36,33 @@ def test_loops_nest_and_return_at_no_cost() -> None:
 @pytest.mark.parametrize("count", [0, -5])
 def test_a_loop_without_turns_is_skipped(count: int) -> None:
     outcome = run(f"li r1, {count}\nloop r1, 2\nnop\nnop\nhalt")
-    assert issues(outcome) == [(0, 0), (1, 1), (2, 4)]
+    assert issues(outcome) == [(0, 0), (2, 1), (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("program", "cycles"),
+    [
+        ("li r1, 1\n@r1 nop", [0, 2]),
+        ("li r1, 1\n@!r1 nop", [0, 2]),
+        ("li r1, 1\nnop\n@r1 nop", [0, 1, 2]),
+        ("li r1, 1\n@r2 nop", [0, 1]),
+        ("li r1, 1\nadd r2, r1, r1", [0, 1]),
+        ("li r0, 1\n@r0 nop", [0, 1]),
+        ("li r0, 1\n@!r0 nop", [0, 1]),
+        ("@r2 li r1, 1\n@r1 nop", [0, 1]),
+        ("li r1, 2\nloop r1, 1\nnop", [0, 2, 3, 4]),
+        ("li r1, 2\nnop\nloop r1, 1\nnop", [0, 1, 2, 3, 4]),
+        ("li r1, 2\n@r2 loop r1, 1\nnop", [0, 2, 3]),
+        ("li r1, 1\nselect r2, r1, r1, r0\n@r2 nop", [0, 1, 3]),
+        ("mul r1, r1, r1\n@r1 nop", [0, 4]),
+        ("param load_fill, r1\n@r1 nop", [0, 1]),
+        ("li r2, 2\nnop\nloop r2, 2\n@r1 nop\naddi r1, r1, 1", [0, 1, 2, 3, 4, 6, 7]),
+    ],
+)
+def test_a_predicate_and_a_count_wait_for_the_cycle_after_the_write(program: str, cycles: list[int]) -> None:
+    outcome = run(f"{program}\nhalt")
+    found = [event.cycle for event in outcome.events if event.kind in (EventKind.ISSUE, EventKind.VOID)]
+    assert found[:-1] == cycles
 
 
 def test_a_loop_with_a_false_predicate_is_a_no_op() -> None:
