@@ -26,10 +26,9 @@ _CONTROLS = {
     "shift_right": ("shr",),
     "min": ("min",),
     "max": ("max",),
-    "compare": ("eq", "ne", "lt", "le"),
-    "equality": ("eq", "ne"),
-    "ne": ("ne",),
-    "le": ("le",),
+    "if_equal": ("eq", "le"),
+    "if_different": ("ne",),
+    "if_less": ("lt", "le"),
 }
 AluControl = data.StructLayout(dict.fromkeys(_CONTROLS, 1))
 #: Low opcode bits of the instructions that move.
@@ -80,7 +79,7 @@ class Alu(Component):
         less, equal = Signal(), Signal()
         m.d.comb += [
             less.eq(Mux(a[-1] == right[-1], a[-1], total[-1])),
-            equal.eq((a ^ right).all()),
+            equal.eq(a == self.b.as_unsigned()),
         ]
         logic = Signal(WIDTH)
         with m.If(~control.logic):
@@ -94,9 +93,9 @@ class Alu(Component):
         compared, takes_a, takes_b = Signal(), Signal(), Signal()
         m.d.comb += [
             compared.eq(
-                Mux(control.equality, equal ^ control.ne, less | (equal & control.le))
-                & control.compare
-                & self.enable
+                (equal & self.enable & control.if_equal)
+                | (~equal & self.enable & control.if_different)
+                | (less & self.enable & control.if_less)
             ),
             takes_a.eq(self.enable & Mux(less, control.min, control.max)),
             takes_b.eq(self.enable & Mux(less, control.max, control.min)),

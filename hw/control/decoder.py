@@ -42,12 +42,16 @@ _SORT_BITS = 4
 STORED_BITS = isa.WORD_BITS + _SORT_BITS
 _SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
 
+#: The two immediates of scalar instructions; both start at bit 0.
+_LONG, _SHORT = isa.layout("li")["imm"], isa.layout("addi")["imm"]
+
 #: What is known of an instruction before it executes, with its bits.
 _KNOWN = {
     "legal": 1,
     **{f"is_{sort.name.lower()}": 1 for sort in _SIMPLE},
     **{f"is_{name}": 1 for name in ("binary", "slow", "divide", "engine")},
     "use_imm": 1,
+    "imm_high": _LONG.width - _SHORT.width + 1,
     "engine": (len(ENGINES) - 1).bit_length(),
     "variant": 2,
     **{f"alu_{name}": 1 for name, _ in AluControl},
@@ -57,9 +61,10 @@ _KNOWN = {
 class Decoder(Component):
     """Splits a word of the program memory into what the sequencer needs; `legal` is 0 for what stops a warp.
 
-    `is_*` tells the instruction, if it is legal; `engine`, `variant`, `use_imm` and `alu_*` mean something
-    only where they are needed. `imm` is the immediate of a binary operation, `li` and `lih`, `parami_value`
-    that of `parami`. Registers are read by the places of the fields that name them (`REGISTER_FIELDS`).
+    `is_*` tells the instruction, if it is legal; `engine`, `variant`, `use_imm`, `imm_high` and `alu_*` mean
+    something only where they are needed. `imm` is the immediate of a binary operation, `li` and `lih`,
+    `parami_value` that of `parami`. Registers are read by the places of the fields that name them
+    (`REGISTER_FIELDS`).
 
     **Timing.** `word` becomes what `coming` is in a cycle with `load`; what the sort tells is worked out in
     that cycle, so that nothing waits for it when the instruction executes.
@@ -94,13 +99,7 @@ class Decoder(Component):
 
         m.d.comb += [
             self.select.eq(_select(word)),
-            self.imm.eq(
-                Mux(
-                    self.is_li | self.is_lih,  # the format whose immediate is the longer one
-                    field("li", "imm").as_signed(),
-                    field("addi", "imm").as_signed(),
-                )
-            ),
+            self.imm.eq(Cat(word[: _SHORT.width], self.imm_high).as_signed()),
             self.parami_value.eq(field("parami", "imm").as_signed()),
             self.predicate.eq(predicate_number(word)),
             self.sense.eq(word[isa.SENSE_LOW]),
@@ -155,6 +154,11 @@ def known(coming: Value) -> dict[str, Value]:
         "is_slow": is_any(Sort.MULTIPLY, Sort.DIVIDE),
         "is_divide": sort == Sort.DIVIDE,
         "is_engine": sort == Sort.ENGINE,
+        "imm_high": Mux(
+            is_any(Sort.LI, Sort.LIH),
+            Cat(coming[_SHORT.width : _LONG.width], coming[_LONG.width - 1]),
+            coming[_SHORT.width - 1].replicate(_LONG.width - _SHORT.width + 1),
+        ),
         "use_imm": is_any(Sort.LI, Sort.LIH) | opcode[isa.IMMEDIATE_FORM.bit_length() - 1],
         **_engines(opcode),
         **{f"alu_{name}": value for name, value in alu_control(_select(coming)).items()},
