@@ -117,7 +117,7 @@ class Host(Component):
         m.d.sync += events.eq(where(self.run, self.counters))
         m.d.comb += [
             registers.events.eq(events),
-            registers.count.eq(self.run),
+            registers.count.eq(state == State.RUN),
             registers.clear.eq(state == State.CLEAR),
             registers.number.eq(number),
             registers.data.eq(request.data),

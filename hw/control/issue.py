@@ -76,7 +76,9 @@ class Issue(Component):
         for i in range(0, len(values), 2):
             pair = Signal(len(values[i]), name=f"{name}{i}", attrs={"keep": 1})
             one = values[i] if i + 1 == len(values) else Mux(asks[i], values[i], values[i + 1])
-            m.d.comb += pair.eq(where(~asks[:i].any(), one) if i else one)
+            none_before = ~asks[:i].any() if i else Const(1)
+            asked = asks[i : i + 2].any() if i + 2 < len(values) else Const(1)
+            m.d.comb += pair.eq(where(none_before & asked, one))
             pairs.append(pair)
         return functools.reduce(or_, pairs)
 

@@ -143,7 +143,6 @@ def _surroundings(bench: Bench, dut: Component) -> tuple[Signal, Signal]:
     bench.assume(~dut.run | (loads == 2))
     bench.assume(~(dut.run & ran) | run_past)
     bench.assume(~error_past | ~dut.run)
-    bench.assume(~dut.issue.ready | dut.issue.valid)
     bench.invariant("load_goes_first", lambda: (loads < 3) & (~ran | (loads == 2)))
 
     def idle() -> Value:
