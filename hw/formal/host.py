@@ -127,7 +127,7 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
     waiting = bench.value(owed - response.valid, "waiting")
     bench.invariant("owed", lambda: waiting == known.held)
     first = bench.past(accepted, "first_cycle")
-    busy = bench.value((known.starting & dut.clear) | dut.run, "busy")
+    busy = bench.value((known.starting & dut.clear) | dut.run | dut.error, "busy")
     second = bench.past(first & ~known.payload.write & ~busy, "second_cycle")
     in_turn = (first & known.payload.write) | (second & ~busy)
     free = ~response.valid | response.ready
