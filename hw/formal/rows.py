@@ -17,6 +17,7 @@ class Walk:
 
     `left` counts the bytes of the segment from the beginning of the present beat's word on; `padding` is both
     paddings, `inner` the bytes of a row, `step` and `align` stride and address modulo the port's bytes.
+    `flags` says that what is kept in a bit agrees with the numbers it follows from.
     """
 
     active: Value
@@ -29,11 +30,13 @@ class Walk:
     inner: Value
     padding: Value
     left: Value
+    flags: Value
 
 
 def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
     """The `RowWalker` at `path` inside a component."""
-    names = ("active", "filling", "tail", "first_of_row", "first", "align", "beats", "more", "end")
+    names = ["active", "filling", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
+    names += ["end_of_segment", "fills", "tails"]
     r = {n: bench.register(dut, f"{path}/{n}") for n in names}
     d = bench.view(dut, f"{path}/d")
     beats = Value.cast(r["beats"] + r["more"])
@@ -49,6 +52,10 @@ def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
         d.inner,
         Cat(d.pad_outer, d.pad_inner),
         Value.cast(left),
+        (r["end_of_segment"] == (beats == 1))
+        & (r["more"] <= 2)
+        & (r["fills"] == d.pad_inner.any())
+        & (r["tails"] == d.pad_outer.any()),
     )
 
 
@@ -69,7 +76,8 @@ def fits(walk: Walk, first: Value, span: Value, stride: Value, following: Value,
         & (walk.first_of_row | ((place > first) & (place <= (first + span))))
     )
     return (
-        (walk.inner != 0)
+        walk.flags
+        & (walk.inner != 0)
         & (span == (walk.inner - 1)[: len(span)])
         & (walk.step == stride[:shift])
         & (walk.tail | (walk.align == first[:shift]))

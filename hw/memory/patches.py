@@ -266,6 +266,8 @@ class PatchWalker(Component):
                 begin_line(next_row, next_rest)
                 with m.If(self.last):
                     m.d.sync += self.scanning.eq(0)
+        with m.If(~self.preparing):
+            m.d.sync += self.number.eq(0)
         with m.If(self.start):
-            m.d.sync += [self.preparing.eq(1), self.number.eq(0)]
+            m.d.sync += self.preparing.eq(1)
         return m
