@@ -35,15 +35,15 @@ class Walk:
 
 def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
     """The `RowWalker` at `path` inside a component."""
-    names = ["active", "filling", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
-    names += ["end_of_segment", "fills", "tails"]
+    names = ["active", "in_memory", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
+    names += ["end_of_segment", "fills", "tails", "fill_follows"]
     r = {n: bench.register(dut, f"{path}/{n}") for n in names}
     d = bench.view(dut, f"{path}/d")
     beats = Value.cast(r["beats"] + r["more"])
     left = (beats << log2(width)) - Mux(r["end"] == 0, 0, width - r["end"])
     return Walk(
         r["active"],
-        ~r["filling"] & ~r["tail"],
+        r["in_memory"],
         r["tail"],
         r["first_of_row"],
         r["first"],
@@ -55,6 +55,8 @@ def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
         (r["end_of_segment"] == (beats == 1))
         & (r["more"] <= 2)
         & (r["fills"] == d.pad_inner.any())
+        & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
+        & ~(r["in_memory"] & r["tail"])
         & (r["tails"] == d.pad_outer.any()),
     )
 

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from hw import isa
-from hw.bits import log2, lookup, low, place, place_bits, range_mask, rotate_left
+from hw.bits import from_mask, log2, lookup, low, place, place_bits, range_mask, rotate_left
 from hw.config import MachineConfig
 from hw.interfaces import WARP_BITS, ErrorReport, read_response
 from hw.memory.buffer import BankedWrite
@@ -194,15 +194,17 @@ class LoadWriter(Component):
             ),
             filled.eq(Cat(Mux(from_memory[i], source.data.word_select(i, 8), d.fill) for i in range(width))),
             strided.data.eq(Mux(fresh, filled, kept)),
-            strided.valid.eq(
-                range_mask(
-                    Mux(d.patches, 0, walker.first), Mux(d.patches, used_to, walker.end)[:count], width
-                )
-            ),
+            strided.valid.eq(~from_mask(used_to, width)),
             strided.skip.eq(skip),
             strided.stride.eq(Mux(d.patches, d.geometry.stride_w, 1)),
             word.eq(strided.chosen),
-            mask.eq(strided.chosen_valid & range_mask(write_from, write_to, width)),
+            mask.eq(
+                Mux(
+                    d.patches,
+                    strided.chosen_valid & range_mask(write_from, write_to, width),
+                    range_mask(walker.first, walker.end, width),
+                )
+            ),
             moves.eq(step | patch_step),
             ends.eq(op_done | (patch_step & final)),
             awaited.eq(Mux(present, waits, walker.in_memory)),
@@ -225,7 +227,7 @@ class LoadWriter(Component):
                 self._block.eq(where.block),
             ]
         with m.If(self.taken.ready):
-            m.d.sync += [fresh.eq(1), skip.eq(0), write_from.eq(0), write_to.eq(width)]
+            m.d.sync += [fresh.eq(1), skip.eq(0)]
 
     def _place(self, m: Module, beat: _Beat) -> None:
         """Two pipeline stages: keep the beat; rotate it and find each bank's address."""

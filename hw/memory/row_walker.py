@@ -67,10 +67,11 @@ class RowWalker(Component):
         width, shift = self._width, log2(self._width)
         size = isa.SIZE_BITS
         d = Signal(rows_layout(width))
-        fills, tails = Signal(), Signal()  # whether rows have a segment of fill beats; rows behind the last
-        filling, tail = Signal(), Signal()
+        fills, tails = Signal(), Signal()  # whether there are segments of fill beats; rows behind the last
+        fill_follows = Signal()  # the segment's successor is one of fill beats of the same row
+        tail = Signal()
         rows = Signal(size)  # rows left: with memory beats, then those behind
-        last_row = Signal()
+        last_row, final_row = Signal(), Signal()  # this is the last one, of the present kind and of all
         align = Signal(shift)
         # Beats left in the segment: `beats`, and `more` for what its bytes have beyond whole beats.
         beats, more = Signal(size + 1 - shift), Signal(2)
@@ -79,9 +80,8 @@ class RowWalker(Component):
 
         ends_row, ends_all, renews, moves = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            self.in_memory.eq(~filling & ~tail),
-            ends_row.eq(end_of_segment & ~(self.in_memory & fills)),
-            ends_all.eq(ends_row & last_row & (tail | ~tails)),
+            ends_row.eq(end_of_segment & ~fill_follows),
+            ends_all.eq(ends_row & final_row),
             renews.eq(~self.active | ends_all),
             moves.eq(~self.active | self.advance),
             self.end.eq(Mux(end_of_segment & end.any(), end, width)),
@@ -119,7 +119,10 @@ class RowWalker(Component):
                     more.eq(rest),
                     end_of_segment.eq(self._are(1, whole, rest)),
                     end.eq(over[:shift]),
-                    filling.eq(~renews & ~ends_row),
+                    self.in_memory.eq(renews | (ends_row & self.more_rows)),
+                    fill_follows.eq(
+                        Mux(renews, self.rows.pad_inner.any(), ends_row & self.more_rows & fills)
+                    ),
                 ]
         with m.If(moves & (renews | ends_row)):
             m.d.sync += [
@@ -128,6 +131,12 @@ class RowWalker(Component):
                 last_row.eq(Mux(renews, self.rows.outer == 1, Mux(last_row, d.pad_outer == 1, rows == 2))),
                 align.eq(low),
             ]
+            with m.If(renews):
+                m.d.sync += final_row.eq((self.rows.outer == 1) & ~self.rows.pad_outer.any())
+            with m.Elif(last_row):
+                m.d.sync += final_row.eq(d.pad_outer == 1)
+            with m.Else():
+                m.d.sync += final_row.eq((rows == 2) & (tail | ~tails))
         with m.If(moves & renews):
             m.d.sync += [
                 self.active.eq(self.start),
