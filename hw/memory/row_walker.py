@@ -124,19 +124,15 @@ class RowWalker(Component):
                         Mux(renews, self.rows.pad_inner.any(), ends_row & self.more_rows & fills)
                     ),
                 ]
+        is_last = Mux(renews, self.rows.outer == 1, Mux(last_row, d.pad_outer == 1, rows == 2))
         with m.If(moves & (renews | ends_row)):
             m.d.sync += [
                 tail.eq(~renews & ~self.more_rows),
                 rows.eq(Mux(renews, self.rows.outer, Mux(last_row, d.pad_outer, rows - 1))),
-                last_row.eq(Mux(renews, self.rows.outer == 1, Mux(last_row, d.pad_outer == 1, rows == 2))),
+                last_row.eq(is_last),
+                final_row.eq(is_last & Mux(renews, ~self.rows.pad_outer.any(), last_row | tail | ~tails)),
                 align.eq(low),
             ]
-            with m.If(renews):
-                m.d.sync += final_row.eq((self.rows.outer == 1) & ~self.rows.pad_outer.any())
-            with m.Elif(last_row):
-                m.d.sync += final_row.eq(d.pad_outer == 1)
-            with m.Else():
-                m.d.sync += final_row.eq((rows == 2) & (tail | ~tails))
         with m.If(moves & renews):
             m.d.sync += [
                 self.active.eq(self.start),
