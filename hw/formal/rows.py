@@ -52,7 +52,7 @@ def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
         d.inner,
         Cat(d.pad_outer, d.pad_inner),
         Value.cast(left),
-        (r["end_of_segment"] == (beats == 1))
+        (r["end_of_segment"] == Mux(r["more"] == 0, r["beats"] == 1, (r["more"] == 1) & (r["beats"] == 0)))
         & (r["more"] <= 2)
         & (r["fills"] == d.pad_inner.any())
         & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
