@@ -36,7 +36,7 @@ class Walk:
 def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
     """The `RowWalker` at `path` inside a component."""
     names = ["active", "in_memory", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
-    names += ["end_of_segment", "fills", "tails", "fill_follows"]
+    names += ["end_of_segment", "fills", "tails", "fill_follows", "last_row", "final_row"]
     r = {n: bench.register(dut, f"{path}/{n}") for n in names}
     d = bench.view(dut, f"{path}/d")
     beats = Value.cast(r["beats"] + r["more"])
@@ -57,6 +57,7 @@ def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
         & (r["fills"] == d.pad_inner.any())
         & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
         & ~(r["in_memory"] & r["tail"])
+        & (r["final_row"] == (r["last_row"] & (r["tail"] | ~r["tails"])))
         & (r["tails"] == d.pad_outer.any()),
     )
 
