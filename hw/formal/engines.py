@@ -40,7 +40,7 @@ class Operations:
 def surroundings(bench: Bench, control: Component, windows: Value | None = None) -> Value:
     """Assume a queue that keeps its offers, one run that ends for good after an error, and fixed windows.
 
-    Before the run the machine is stopped for any time. Returns whether the run is over.
+    Before the run the machine is stopped for any time. Returns whether the run has begun.
     """
     operation = control.operation
     payload = Value.cast(operation.payload)
@@ -53,7 +53,7 @@ def surroundings(bench: Bench, control: Component, windows: Value | None = None)
     if windows is not None:
         windows = Value.cast(windows)
         bench.assume(~bench.started | (windows == bench.past(windows, "windows_past")))
-    return bench.value(ran & control.stop, "over")
+    return ran
 
 
 def operations(bench: Bench, control: Component) -> Operations:

@@ -28,7 +28,7 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     """Any operations, any windows that stay as they are, any stalls; with `patches`, only `load_b_conv`."""
     dut = bench.add(Loader(config, port), "dut")
     control, request = dut.control, dut.memory.request
-    over = engines.surroundings(bench, control, dut.windows)
+    ran = engines.surroundings(bench, control, dut.windows)
     _only(bench, control, port, patches)
     _, _, owed = engines.requests(bench, control, dut.memory)
     width = config.port_bytes(port)
@@ -52,12 +52,13 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
         inside = (
             ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.read for w in dut.windows).any()
         )
-        # A row that is not permitted is walked on, but the machine stops.
+        # A row that is not permitted is walked on, but the machine stops: the run is over.
+        over = ran & control.stop
         row = rows.fits(walk, first, span, stride, address + 1, width) & (
             walk.first_of_row | ~walk.in_memory | inside
         )
         asking = valid & ~is_fill
-        return (~walk.active | over | row) & (~asking | permitted(address << shift))
+        return (~walk.active | (ran & (over | row))) & (~asking | permitted(address << shift))
 
     bench.invariant("row", walks)
     if port == "load_b" and not patches:

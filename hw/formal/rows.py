@@ -17,6 +17,7 @@ class Walk:
 
     `left` counts the bytes of the segment from the beginning of the present beat's word on; `padding` is both
     paddings, `inner` the bytes of a row, `step` and `align` stride and address modulo the port's bytes.
+    `flags` says that what is kept in a bit agrees with the numbers it follows from.
     """
 
     active: Value
@@ -29,18 +30,20 @@ class Walk:
     inner: Value
     padding: Value
     left: Value
+    flags: Value
 
 
 def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
     """The `RowWalker` at `path` inside a component."""
-    names = ("active", "filling", "tail", "first_of_row", "first", "align", "beats", "more", "end")
+    names = ["active", "in_memory", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
+    names += ["end_of_segment", "fills", "tails", "fill_follows", "last_row", "final_row"]
     r = {n: bench.register(dut, f"{path}/{n}") for n in names}
     d = bench.view(dut, f"{path}/d")
     beats = Value.cast(r["beats"] + r["more"])
     left = (beats << log2(width)) - Mux(r["end"] == 0, 0, width - r["end"])
     return Walk(
         r["active"],
-        ~r["filling"] & ~r["tail"],
+        r["in_memory"],
         r["tail"],
         r["first_of_row"],
         r["first"],
@@ -49,6 +52,13 @@ def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
         d.inner,
         Cat(d.pad_outer, d.pad_inner),
         Value.cast(left),
+        (r["end_of_segment"] == Mux(r["more"] == 0, r["beats"] == 1, (r["more"] == 1) & (r["beats"] == 0)))
+        & (r["more"] <= 2)
+        & (r["fills"] == d.pad_inner.any())
+        & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
+        & ~(r["in_memory"] & r["tail"])
+        & (r["final_row"] == (r["last_row"] & (r["tail"] | ~r["tails"])))
+        & (r["tails"] == d.pad_outer.any()),
     )
 
 
@@ -69,7 +79,8 @@ def fits(walk: Walk, first: Value, span: Value, stride: Value, following: Value,
         & (walk.first_of_row | ((place > first) & (place <= (first + span))))
     )
     return (
-        (walk.inner != 0)
+        walk.flags
+        & (walk.inner != 0)
         & (span == (walk.inner - 1)[: len(span)])
         & (walk.step == stride[:shift])
         & (walk.tail | (walk.align == first[:shift]))

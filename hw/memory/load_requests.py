@@ -98,27 +98,26 @@ class LoadRequests(Component):
         m.d.comb += [
             starts.eq(walker.first_of_row),
             reads.eq(walker.in_memory),
-            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside & ~self.stop),
-            # A row that fails moves on too, but is not requested: everything stops in the next cycle.
-            walker.advance.eq(walker.active & free & ~self.stop),
-            enter.eq(walker.advance),
+            outside.eq(walker.active & walker.in_memory & walker.first_of_row & ~inside),
+            # A row that fails moves on too, but is not requested: everything stops in the next cycle. What
+            # moves on behind a stop does not matter, for nothing is requested.
+            walker.advance.eq(free),
+            enter.eq(walker.active & free),
             fails.eq(outside),
         ]
         with m.If(free):
-            m.d.sync += [valid.eq(enter & ~fails), is_fill.eq(~reads)]
+            m.d.sync += [valid.eq(enter & ~fails & ~self.stop), is_fill.eq(~reads)]
         with m.If(enter & reads):
             m.d.sync += address.eq(Mux(starts, first[shift:], address + 1))
         next_first = Signal(32)
         m.d.comb += next_first.eq(first + stride)
-        new_first = Signal()
-        m.d.comb += new_first.eq(walker.advance & walker.new_row & walker.more_rows)
-        with m.If(new_first):
-            m.d.sync += first.eq(next_first)
-
         # Taking an operation: the walker is idle, or its last beat just enters.
         take, bad, idle, refused, by_rows = Signal(), Signal(), Signal(), Signal(), Signal()
+        new_first, renews = Signal(), Signal()  # `renews`: if there is another row, it is of an operation
         m.d.comb += [
-            idle.eq(~walker.active | (walker.advance & walker.last)),
+            new_first.eq(free & walker.new_row & walker.more_rows),
+            renews.eq(~walker.active | walker.last),
+            idle.eq(~walker.active | (free & walker.last)),
             take.eq(self.operation.valid & idle & self.room & ~self.stop),
             self.operation.ready.eq(take),
         ]
@@ -134,9 +133,11 @@ class LoadRequests(Component):
             by_rows.eq(take & ~bad),
             walker.start.eq(by_rows),
         ]
-        with m.If(take):
+        # What it needs is loaded whenever one could be taken: nothing waits for whether it is.
+        with m.If(idle | new_first):
+            m.d.sync += first.eq(Mux(renews, op.memory, next_first))
+        with m.If(idle):
             m.d.sync += [
-                first.eq(op.memory),
                 stride.eq(op.load_stride),
                 span.eq(op.inner - 1),
                 who.warp.eq(op.warp),
@@ -185,21 +186,20 @@ class LoadRequests(Component):
         m.d.comb += [
             patches.start.eq(take & ~bad & of_patches),
             patches.operation.eq(op),
-            patches.go.eq(free & ~self.stop),
+            patches.go.eq(free),
             patches.inside.eq(inside),
             patches.first.eq(first),
             patches.stride.eq(stride),
             patches.next_first.eq(next_first),
             by_rows.eq(take & ~bad & ~of_patches),
-            enter.eq(walker.advance | patches.enter),
+            enter.eq(free & (walker.active | patches.active)),
             reads.eq(Mux(patches.active, patches.reads, walker.in_memory)),
             starts.eq(Mux(patches.active, patches.first_read, walker.first_of_row)),
             next_first.eq(patches.base + patches.gap),
-            new_first.eq(
-                (walker.advance & walker.new_row & walker.more_rows) | (patches.enter & patches.new_row)
-            ),
+            new_first.eq(free & ((walker.new_row & walker.more_rows) | patches.new_row)),
             fails.eq(outside | patches.outside | patches.wrong),
-            idle.eq(Mux(patches.active, patches.done, ~walker.active | (walker.advance & walker.last))),
+            renews.eq(Mux(patches.active, patches.last, ~walker.active | walker.last)),
+            idle.eq(Mux(patches.active, patches.done, ~walker.active | (free & walker.last))),
             refused.eq(Mux(of_patches, empty | wrong_operands(op, shape, width), empty | conflict)),
             # No field in a condition of its own: Verilog's writer would make a latch of a part of a signal.
             t.patches.eq(of_patches),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component, In, Out
 from amaranth.utils import bits_for
 
 from hw import isa
-from hw.bits import log2, lookup, low, place, place_bits, range_mask, rotate_left
+from hw.bits import from_mask, log2, lookup, low, place, place_bits, range_mask, rotate_left
 from hw.config import MachineConfig
 from hw.interfaces import WARP_BITS, ErrorReport, read_response
 from hw.memory.buffer import BankedWrite
@@ -80,9 +80,10 @@ class LoadWriter(Component):
 
         step = Signal()
         m.d.comb += [
-            step.eq(walker.active & ~self.stop & (~walker.in_memory | self.response.valid)),
+            # What moves on behind a stop does not matter, for nothing is written.
+            walker.advance.eq(~walker.in_memory | self.response.valid),
+            step.eq(walker.active & walker.advance),
             self.response.ready.eq(self.stop | (walker.active & walker.in_memory)),
-            walker.advance.eq(step),
         ]
 
         def start_row(row_base: Value, next_lane: Value, align: Value, lanes_first: Value) -> None:
@@ -119,7 +120,8 @@ class LoadWriter(Component):
             walker.start.eq(begins),
             walker.rows.eq(new.rows),
         ]
-        with m.If(begins):
+        # What it needs is loaded whenever one could begin: nothing waits for whether it does.
+        with m.If(self.taken.ready):
             m.d.sync += d.eq(new)
             start_row(
                 new.target, Const(0, len(lane)), new.rows.low, new.lanes_first if lane_bits else Const(0, 1)
@@ -170,7 +172,7 @@ class LoadWriter(Component):
         skip = Signal(isa.KERNEL_BITS)
         filled, kept = Signal(8 * width), Signal(8 * width)  # the beat; as it was in the step before
         from_memory, waits, patch_step = Signal(width), Signal(), Signal()
-        step, op_done = walker.advance, walker.advance & walker.last
+        step, op_done = walker.active & walker.advance, walker.advance & walker.last
         m.d.comb += [
             walker.start.eq(begins & ~new.patches),
             places.start.eq(begins & new.patches),
@@ -182,7 +184,7 @@ class LoadWriter(Component):
             places.target.eq(d.target),
             places.pitch.eq(d.pitch),
             waits.eq(present & fresh & reads),
-            patch_step.eq(present & ~self.stop & (~waits | self.response.valid)),
+            patch_step.eq(present & (~waits | self.response.valid)),
             self.response.ready.eq(self.stop | (walker.active & walker.in_memory) | waits),
             self.taken.ready.eq(
                 (~walker.active & ~present & ~places.active) | op_done | (patch_step & final)
@@ -192,15 +194,17 @@ class LoadWriter(Component):
             ),
             filled.eq(Cat(Mux(from_memory[i], source.data.word_select(i, 8), d.fill) for i in range(width))),
             strided.data.eq(Mux(fresh, filled, kept)),
-            strided.valid.eq(
-                range_mask(
-                    Mux(d.patches, 0, walker.first), Mux(d.patches, used_to, walker.end)[:count], width
-                )
-            ),
+            strided.valid.eq(~from_mask(used_to, width)),
             strided.skip.eq(skip),
             strided.stride.eq(Mux(d.patches, d.geometry.stride_w, 1)),
             word.eq(strided.chosen),
-            mask.eq(strided.chosen_valid & range_mask(write_from, write_to, width)),
+            mask.eq(
+                Mux(
+                    d.patches,
+                    strided.chosen_valid & range_mask(write_from, write_to, width),
+                    range_mask(walker.first, walker.end, width),
+                )
+            ),
             moves.eq(step | patch_step),
             ends.eq(op_done | (patch_step & final)),
             awaited.eq(Mux(present, waits, walker.in_memory)),
@@ -222,8 +226,8 @@ class LoadWriter(Component):
                 self._start.eq(where.start),
                 self._block.eq(where.block),
             ]
-        with m.If(begins):
-            m.d.sync += [fresh.eq(1), skip.eq(0), write_from.eq(0), write_to.eq(width)]
+        with m.If(self.taken.ready):
+            m.d.sync += [fresh.eq(1), skip.eq(0)]
 
     def _place(self, m: Module, beat: _Beat) -> None:
         """Two pipeline stages: keep the beat; rotate it and find each bank's address."""

@@ -35,9 +35,9 @@ class PatchRequests(Component):
     with the step that ends (`enter`), `new_row` says that the next row begins. `first_read` is 1 up to the
     first request of a row. Between operations the next row is `stride` behind the present one.
 
-    **Timing.** `start` with `operation` begins a new operation in the next cycle. A step ends with each cycle
-    in which `enter` is 1, which takes `go`; the request of a step that is the first of a memory beat
-    (`reads`) enters the register in that cycle.
+    **Timing.** `start` with `operation` begins a new operation in the next cycle; it may come while none is
+    under way or with `done`. A step ends with each cycle in which `enter` is 1, which takes `go`; the request
+    of a step that is the first of a memory beat (`reads`) enters the register in that cycle.
     """
 
     def __init__(self, width: int):
@@ -53,6 +53,7 @@ class PatchRequests(Component):
                 "next_first": In(32),
                 "active": Out(1),
                 "enter": Out(1),
+                "last": Out(1),
                 "done": Out(1),
                 "reads": Out(1),
                 "outside": Out(1),
@@ -93,6 +94,7 @@ class PatchRequests(Component):
             self.wrong.eq(self.go & walker.preparing & (walker.number == setup - 1) & large),
             self.outside.eq(self.go & walker.first_of_row & walker.line_in_memory & ~self.inside),
             self.enter.eq(self.go & walker.active),
+            self.last.eq(walker.last),
             self.done.eq(self.enter & walker.last),
             self.reads.eq(walker.first_of_beat & walker.reads),
             self.base.eq(Mux(walker.end_of_line, line, self.first)),
@@ -103,7 +105,7 @@ class PatchRequests(Component):
             m.d.sync += self.first_read.eq(self.new_row | (self.first_read & ~self.reads))
         with m.If(self.enter & walker.end_of_line):
             m.d.sync += line.eq(self.next_first)
-        with m.If(self.start):
+        with m.If(~walker.active | self.done):
             m.d.sync += [
                 self.first_read.eq(1),
                 shape.eq(shape_of(op)),

@@ -154,6 +154,7 @@ class PatchWalker(Component):
         # Image rows left: in all; above those that are read, then (`self.line_in_memory`) of those.
         lines, part, channels = (Countdown(isa.SIZE_BITS, n) for n in ("lines", "part", "channels"))
         above = Signal()
+        final = Signal()  # the last channel of the last image row
         kernel_rows, columns, uses_left = (
             Countdown(isa.KERNEL_BITS, n) for n in ("kernel_rows", "columns", "uses_left")
         )
@@ -189,12 +190,12 @@ class PatchWalker(Component):
         useless = scanned & ~self.uses.any() & ~self.found
         m.d.comb += [
             self.end_of_line.eq((self.end_of_row & channels.one) | useless),
-            self.last.eq(self.end_of_line & lines.one),
+            self.last.eq((self.end_of_row & final) | (useless & lines.one)),
         ]
 
         begin_row = [self.beat.eq(0), self.at_last_used.eq(~self.last_used[shift:].any())]
 
-        def begin_line(first_row: Value, first_rest: Value) -> None:
+        def begin_line(first_row: Value, first_rest: Value, last_line: Value) -> None:
             """Begin to look for the kernel rows that use an image row."""
             m.d.sync += [
                 self.scanning.eq(1),
@@ -204,6 +205,7 @@ class PatchWalker(Component):
                 *kernel_rows.load(shape.kernel_h),
                 self.uses.eq(0),
                 *channels.load(self.outer),
+                final.eq(last_line & (self.outer == 1)),
                 *begin_row,
             ]
 
@@ -228,7 +230,7 @@ class PatchWalker(Component):
                             m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
                     with m.Case(self._setup - 1):
                         m.d.sync += self.preparing.eq(0)
-                        begin_line(line_row, line_rest)
+                        begin_line(line_row, line_rest, lines.one)
             with m.If(self.scanning):
                 m.d.sync += [
                     rest.eq(rest - divider.remainder + Mux(self.borrow, shape.stride_h, 0)),
@@ -249,6 +251,7 @@ class PatchWalker(Component):
                     m.d.sync += self.at_last_used.eq(self.beat + 1 == self.last_used[shift:])
                 with m.If(self.end_of_row):
                     m.d.sync += [*begin_row, *channels.step()]
+                    m.d.sync += final.eq(lines.one & (channels.left == 2))
             with m.If(self.end_of_line):
                 next_row = (line_row + self.next_output_row)[: isa.SIZE_BITS]
                 next_rest = Mux(self.next_output_row, 0, line_rest + 1)[: isa.KERNEL_BITS]
@@ -263,9 +266,11 @@ class PatchWalker(Component):
                     m.d.sync += [above.eq(0), self.line_in_memory.eq(above & shape.rows.any())]
                     with m.If(above):
                         m.d.sync += part.load(shape.rows)
-                begin_line(next_row, next_rest)
+                begin_line(next_row, next_rest, lines.left == 2)
                 with m.If(self.last):
                     m.d.sync += self.scanning.eq(0)
+        with m.If(~self.preparing):
+            m.d.sync += self.number.eq(0)
         with m.If(self.start):
-            m.d.sync += [self.preparing.eq(1), self.number.eq(0)]
+            m.d.sync += self.preparing.eq(1)
         return m

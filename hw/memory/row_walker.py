@@ -35,8 +35,10 @@ class RowWalker(Component):
     row's first beat. `new_row` says that with this beat a row ends and another follows, `more_rows` that
     there are further rows with memory beats. No operation has zero rows or bytes.
 
-    **Timing.** `start` begins a new operation in the next cycle; it may come with the last beat of the one
-    before. A beat ends with each cycle in which `advance` is 1.
+    **Timing.** `start` begins a new operation in the next cycle; it may come while none is under way or with
+    the last beat of the one before. A beat ends with each cycle in which `advance` is 1 while `active`.
+    What `start` needs is loaded from `rows` whenever it could come, so that it decides about `active` alone:
+    much comes before `start` and `advance`, and little behind.
     """
 
     def __init__(self, width: int):
@@ -65,77 +67,85 @@ class RowWalker(Component):
         width, shift = self._width, log2(self._width)
         size = isa.SIZE_BITS
         d = Signal(rows_layout(width))
-        filling, tail = Signal(), Signal()
+        fills, tails = Signal(), Signal()  # whether there are segments of fill beats; rows behind the last
+        fill_follows = Signal()  # the segment's successor is one of fill beats of the same row
+        tail = Signal()
         rows = Signal(size)  # rows left: with memory beats, then those behind
+        last_row, final_row = Signal(), Signal()  # this is the last one, of the present kind and of all
         align = Signal(shift)
         # Beats left in the segment: `beats`, and `more` for what its bytes have beyond whole beats.
         beats, more = Signal(size + 1 - shift), Signal(2)
+        end_of_segment = Signal()  # there is one
         end = Signal(shift)  # of the segment's last beat; 0 means the whole beat
 
-        end_of_segment, has_fill, last_row = Signal(), Signal(), Signal()
-        few = ~beats[1:].any()
+        ends_row, ends_all, renews, moves = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            self.in_memory.eq(~filling & ~tail),
-            end_of_segment.eq(few & Mux(beats[0], more == 0, more == 1)),
-            has_fill.eq(self.in_memory & d.pad_inner.any()),
+            ends_row.eq(end_of_segment & ~fill_follows),
+            ends_all.eq(ends_row & final_row),
+            renews.eq(~self.active | ends_all),
+            moves.eq(~self.active | self.advance),
             self.end.eq(Mux(end_of_segment & end.any(), end, width)),
-            self.end_of_row.eq(self.active & end_of_segment & ~has_fill),
+            self.end_of_row.eq(self.active & ends_row),
             self.more_rows.eq(~tail & ~last_row),
-            self.new_row.eq(self.end_of_row & ~self.last),
-            self.last.eq(self.end_of_row & last_row & (tail | ~d.pad_outer.any())),
+            self.new_row.eq(self.active & ends_row & ~ends_all),
+            self.last.eq(self.active & ends_all),
             self.next_align.eq(Mux(self.more_rows, align + d.step, 0)),
         ]
 
         # The segment that begins next.
         reach = Signal(size + 1)  # of a row behind the last
         length, low, over = Signal(size + 1), Signal(shift), Signal(shift + 1)
-        with m.If(self.start):
+        with m.If(renews):
             m.d.comb += [length.eq(self.rows.inner), low.eq(self.rows.low)]
-        with m.Elif(~self.end_of_row):
+        with m.Elif(~ends_row):
             m.d.comb += length.eq(d.pad_inner)
         with m.Else():
             m.d.comb += [length.eq(Mux(self.more_rows, d.inner, reach)), low.eq(self.next_align)]
         m.d.comb += over.eq(low + length[:shift])
-        with m.If(self.advance):
-            m.d.sync += [self.first_of_row.eq(0), self.first.eq(0)]
+        with m.If(moves):
+            m.d.sync += [
+                end_of_segment.eq(self._are(2, beats, more)),
+                self.first_of_row.eq(renews | ends_row),
+                self.first.eq(Mux(renews | ends_row, low, 0)),
+            ]
             with m.If(more.any()):
                 m.d.sync += more.eq(more - 1)
             with m.Else():
                 m.d.sync += beats.eq(beats - 1)
-            with m.If(end_of_segment & has_fill):
-                m.d.sync += filling.eq(1)
-            with m.If(self.end_of_row):
+            with m.If(renews | end_of_segment):
+                whole, rest = length[shift:], Cat(over.any() & ~self._beyond(over), self._beyond(over))
                 m.d.sync += [
-                    filling.eq(0),
-                    tail.eq(~self.more_rows),
-                    rows.eq(Mux(last_row, d.pad_outer, rows - 1)),
-                    last_row.eq(Mux(last_row, d.pad_outer == 1, rows == 2)),
-                    align.eq(low),
-                    self.first.eq(low),
-                    self.first_of_row.eq(1),
+                    beats.eq(whole),
+                    more.eq(rest),
+                    end_of_segment.eq(self._are(1, whole, rest)),
+                    end.eq(over[:shift]),
+                    self.in_memory.eq(renews | (ends_row & self.more_rows)),
+                    fill_follows.eq(
+                        Mux(renews, self.rows.pad_inner.any(), ends_row & self.more_rows & fills)
+                    ),
                 ]
-            with m.If(self.last):
-                m.d.sync += self.active.eq(0)
-        with m.If(self.start | (self.advance & end_of_segment)):
+        is_last = Mux(renews, self.rows.outer == 1, Mux(last_row, d.pad_outer == 1, rows == 2))
+        with m.If(moves & (renews | ends_row)):
             m.d.sync += [
-                beats.eq(length[shift:]),
-                more.eq(Cat(over.any() & ~self._beyond(over), self._beyond(over))),
-                end.eq(over[:shift]),
-            ]
-        with m.If(self.start):
-            m.d.sync += [
-                self.active.eq(1),
-                d.eq(self.rows),
-                reach.eq(self.rows.inner + self.rows.pad_inner),
-                filling.eq(0),
-                tail.eq(0),
-                rows.eq(self.rows.outer),
-                last_row.eq(self.rows.outer == 1),
+                tail.eq(~renews & ~self.more_rows),
+                rows.eq(Mux(renews, self.rows.outer, Mux(last_row, d.pad_outer, rows - 1))),
+                last_row.eq(is_last),
+                final_row.eq(is_last & Mux(renews, ~self.rows.pad_outer.any(), last_row | tail | ~tails)),
                 align.eq(low),
-                self.first.eq(low),
-                self.first_of_row.eq(1),
+            ]
+        with m.If(moves & renews):
+            m.d.sync += [
+                self.active.eq(self.start),
+                d.eq(self.rows),
+                fills.eq(self.rows.pad_inner.any()),
+                tails.eq(self.rows.pad_outer.any()),
+                reach.eq(self.rows.inner + self.rows.pad_inner),
             ]
         return m
+
+    def _are(self, number: int, whole: Value, rest: Value) -> Value:
+        """Whether `whole + rest` is a number, which is 2 at most."""
+        return Cat((whole == number - r) & (rest == r) for r in range(number + 1)).any()
 
     def _beyond(self, over: Value) -> Value:
         """Whether a number of bytes takes more than one beat."""

@@ -74,20 +74,18 @@ class Storer(Component):
         ]
 
         # Read stage.
-        row_address, permitted = self._row_address(
-            m, take | (leave & walker.new_row), ~(walker.active & walker.more_rows)
+        row_address, permitted, more_beats = self._row_address(
+            m, ~walker.active | (leave & walker.end_of_row), ~(walker.active & walker.more_rows)
         )
-        at, ranged = self._chunk_number(m, d, take, leave, walker.new_row)
-        spare = d.bytes[:shift]  # bytes beyond whole chunks
-        more_beats = Mux(spare.any(), row_address[:shift] + spare > width, row_address[:shift].any())
-        needs, windowed = Signal(), Signal()
-        m.d.comb += [
-            needs.eq(~(walker.end_of_row & more_beats)),  # the row has a beat more than chunks
-            windowed.eq(~walker.first_of_row | permitted),
-        ]
+        renews = Signal()  # if there is another row, it is that of another operation
+        m.d.comb += renews.eq(~walker.active | walker.last)
+        at, ranged = self._chunk_number(m, d, renews, ~walker.active | leave, walker.new_row)
+        needs = Signal()
+        m.d.comb += needs.eq(~(walker.end_of_row & more_beats))
         ready, conflict = Signal(), Signal()
         m.d.comb += [
-            ready.eq(walker.active & move & windowed & (ranged | ~needs) & ~control.stop),
+            # What moves on behind a stop does not matter, for nothing is presented.
+            ready.eq(walker.active & move & permitted & (ranged | ~needs)),
             self.acc.valid.eq(ready & needs & (d.variant == ACC)),
             self.acc.address.eq(at >> self._ratio),
             conflict.eq(self.acc.valid & ~self.acc.ready),
@@ -146,28 +144,34 @@ class Storer(Component):
             control.operation.ready.eq(take),
             bad.eq(take & ((op.rows == 0) | (op.bytes == 0) | misaligned)),
         ]
-        with m.If(take):
+        # What the operation needs is loaded whenever one could be taken: nothing waits for whether it is.
+        with m.If(~walker.active | op_done):
             m.d.sync += d.eq(op)
-        failing = walker.active & ~(windowed & (ranged | ~needs)) & ~bad
-        self._report(m, bad, failing, windowed, d, oldest)
+        failing = walker.active & ~(permitted & (ranged | ~needs)) & ~bad
+        self._report(m, bad, failing, permitted, d, oldest)
         return m
 
-    def _row_address(self, m: Module, new_row: Value, new_operation: Value) -> tuple[Value, Value]:
-        """The address of the current row, and whether it lies wholly in one window that permits writing.
+    def _row_address(self, m: Module, new_row: Value, new_operation: Value) -> tuple[Value, Value, Value]:
+        """The address of the current row, and what follows from it.
 
-        Both are found when the row before it ends (`new_row`): reads must not wait for comparisons.
-        `new_operation` says early whether the row that begins then would be that of another operation.
+        That is whether it lies wholly in one window that permits writing (a row that does not is never left),
+        and whether it has a beat more than chunks. All are found when the row before it ends (`new_row`), and
+        whenever there is none: reads must not wait for comparisons. `new_operation` says early whether the
+        row that begins then would be that of another operation.
         """
         op = self.control.operation.payload
-        address, following, permitted = Signal(32), Signal(32), Signal()
+        shift = log2(self._config.store_bytes)
+        address, following, permitted, more_beats = Signal(32), Signal(32), Signal(), Signal()
         stride, span = Signal(32), Signal(isa.SIZE_BITS)  # span: bytes - 1
         new_stride, new_span = Signal(32), Signal(isa.SIZE_BITS)
-        first, last = Signal(32), Signal(33)
+        first, last, align, spare = Signal(32), Signal(33), Signal(shift), Signal(shift)
         m.d.comb += [
             first.eq(Mux(new_operation, op.memory, following)),
             new_stride.eq(Mux(new_operation, op.store_stride, stride)),
             new_span.eq(Mux(new_operation, op.bytes - 1, span)),
             last.eq(first + new_span),
+            align.eq(first),
+            spare.eq(new_span + 1),  # bytes beyond whole chunks
         ]
         inside = Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in self.windows).any()
         with m.If(new_row):
@@ -175,15 +179,19 @@ class Storer(Component):
                 address.eq(first),
                 following.eq(first + new_stride),
                 permitted.eq(inside & ~last[32]),
+                more_beats.eq(Mux(spare.any(), align + spare > self._config.store_bytes, align.any())),
                 stride.eq(new_stride),
                 span.eq(new_span),
             ]
-        return address, permitted
+        return address, permitted, more_beats
 
     def _chunk_number(
-        self, m: Module, d: Value, take: Value, leave: Value, new_row: Value
+        self, m: Module, d: Value, renews: Value, moves: Value, new_row: Value
     ) -> tuple[Value, Value]:
-        """The chunk that the present beat reads, counted from the start of its space; whether it exists."""
+        """The chunk that the present beat reads, counted from the start of its space; whether it exists.
+
+        With `moves` another beat begins; if `renews`, that of an operation that could be taken.
+        """
         op, shift = self.control.operation.payload, log2(self._config.store_bytes)
         sizes = [self._config.acc_bytes, self._config.scratch_bytes, self._config.out_bytes]
         bits = [log2(size) - shift for size in sizes]
@@ -194,19 +202,21 @@ class Storer(Component):
             return place(Mux(op.variant == ACC, units << self._ratio, units >> shift), most)
 
         row, at, pitch = (Signal(place_bits(most), name=n) for n in ("row_chunk", "chunk", "chunk_pitch"))
-        next_row = Signal(place_bits(most))
-        m.d.comb += next_row.eq(place(row + pitch, most))
-        with m.If(leave):
-            m.d.sync += at.eq(Mux(new_row, next_row, at + 1))
-            with m.If(new_row):
-                m.d.sync += row.eq(next_row)
-        with m.If(take):
+        next_row, next_at, ranged = Signal(place_bits(most)), Signal(place_bits(most)), Signal()
+        m.d.comb += [
+            next_row.eq(place(row + pitch, most)),
+            next_at.eq(Mux(renews, chunks(op.source), Mux(new_row, next_row, at + 1))),
+        ]
+        space = Mux(renews, op.variant, d.variant)
+        with m.If(moves):
             m.d.sync += [
-                row.eq(chunks(op.source)),
-                at.eq(chunks(op.source)),
-                pitch.eq(chunks(op.store_pitch)),
+                at.eq(next_at),
+                ranged.eq(Cat((space == i) & ~next_at[n:].any() for i, n in enumerate(bits)).any()),
             ]
-        ranged = Cat((d.variant == i) & ~at[n:].any() for i, n in enumerate(bits)).any()
+        with m.If(moves & (renews | new_row)):
+            m.d.sync += row.eq(Mux(renews, chunks(op.source), next_row))
+        with m.If(moves & renews):
+            m.d.sync += pitch.eq(chunks(op.store_pitch))
         return at, ranged
 
     def _chunk(self, m: Module, leave: Value, space: Value, at: Value) -> Value:
@@ -227,7 +237,7 @@ class Storer(Component):
         return chosen
 
     def _report(
-        self, m: Module, bad: Value, failing: Value, windowed: Value, d: Value, oldest: Value
+        self, m: Module, bad: Value, failing: Value, permitted: Value, d: Value, oldest: Value
     ) -> None:
         """The error of this cycle."""
         control, op = self.control, self.control.operation.payload
@@ -239,7 +249,7 @@ class Storer(Component):
             m.d.comb += [report.cause.eq(isa.Cause.OPERAND), report.warp.eq(op.warp), report.pc.eq(op.pc)]
         with m.Else():
             m.d.comb += [
-                report.cause.eq(Mux(windowed, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW)),
+                report.cause.eq(Mux(permitted, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW)),
                 report.warp.eq(d.warp),
                 report.pc.eq(d.pc),
             ]
