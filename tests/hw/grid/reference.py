@@ -108,7 +108,7 @@ class Reference:
             now += 1
             size = 1 if element else 4
             if space > 2 or element > 2 or base % size or base + length * size > sizes[space]:
-                raise LaunchError(now, Cause.OPERAND)
+                raise LaunchError(now + 1, Cause.OPERAND)
         now += max(0, 2 - len(arrays))
         n = op["iterations"]
         for t in range((n - 1) * c.ii + c.depth if n else 0):
@@ -143,7 +143,7 @@ class Reference:
                 or (i == 4 and not 1 <= word <= ii * self.fabric.stages)
             )
             if wrong:
-                raise LaunchError(q + 1, Cause.BITSTREAM)
+                raise LaunchError(q + 2, Cause.BITSTREAM)
             if i == 2:
                 total = word
         try:
