@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.bits import where
+from hw.bits import from_mask, where
 from hw.fabric.operations import OPERATIONS
 
 WIDTH = 32
@@ -111,38 +111,39 @@ class Alu(Component):
         found = control.on_less & less | control.on_equal & equal
         m.d.comb += [
             some.eq(a.any()),
-            take_a.eq(holds & (control.mov | control.min & less | control.max & ~less)),
+            take_a.eq(control.mov | control.min & less | control.max & ~less),
             take_b.eq(
-                holds
-                & (control.min & ~less | control.max & less | control.select & some | control.abs & ~b[-1])
+                control.min & ~less | control.max & less | control.select & some | control.abs & ~b[-1]
             ),
-            take_c.eq(holds & control.select & ~some),
-            take_total.eq(holds & (control.total | control.abs & b[-1])),
-            flag.eq(holds & control.compare & (found ^ control.invert)),
+            take_c.eq(control.select & ~some),
+            take_total.eq(control.total | control.abs & b[-1]),
+            flag.eq(control.compare & (found ^ control.invert)),
         ]
         logic, picked, low, early = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
-            logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
+            logic.eq(where(control.both, a & b) | where(control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
-            low.eq(where(holds & control.zeros, self._leading_zeros(m))),
-            # What comes from comparisons is the last to be known.
-            early.eq((logic | where(take_c, self.c)) | (self._shift(m) | low) | where(take_total, total)),
-            self.y.eq(early | (picked | flag)),
+            low.eq(where(control.zeros, self._leading_zeros(m)) | flag),
+            early.eq((where(take_c, self.c) | where(take_total, total)) | (logic | low)),
+            # What comes from comparisons and shifts is the last to be known; so is whether anything counts.
+            self.y.eq(where(holds, early | picked | self._shift(m))),
         ]
         return m
 
     def _shift(self, m: Module) -> Value:
         """A turn to the right for both directions; bits that come from the other end are replaced."""
         amount, control = self.b[:5], self.control
-        fill, enable = Signal(), Signal()
-        turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
-        ones = Const((1 << WIDTH) - 1, WIDTH)
+        fill = Signal()
+        by = Signal(len(amount), name="turn")
+        above, turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
-            enable.eq(self.holds & control.shift),
             fill.eq(self.a[-1] & control.arithmetic),
-            turned.eq(Cat(self.a, self.a) >> Mux(control.left, -amount, amount)[:5]),
-            kept.eq(Mux(control.left, (ones << amount)[:WIDTH], ones >> amount)),
-            moved.eq(where(enable, (turned & kept) | where(fill, ~kept))),
+            # To the left is to the right by the negative amount.
+            by.eq(Cat(bit ^ (control.left & amount[:i].any()) for i, bit in enumerate(amount))),
+            turned.eq(Cat(self.a, self.a) >> by),
+            above.eq(from_mask(amount, WIDTH)),
+            kept.eq(Mux(control.left, above, above[::-1])),
+            moved.eq(where(control.shift, (turned & kept) | where(fill, ~kept))),
         ]
         return moved
 
@@ -213,9 +214,11 @@ class Multiplier(Component):
             lost.append(amount[stage] & current[:step].any())
             m.d.comb += following.eq(current >> by)
             current = following
-        half, floor, up = current[0], current[1:], Signal()
+        # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
+        half, floor, tie, rounded = current[0], current[1:], Signal(), Signal(WIDTH)
         m.d.comb += [
-            up.eq(half & (~even | Cat(*lost).any() | floor[0])),
-            self.y2.eq(floor + up),
+            tie.eq(even & half & ~Cat(*lost).any()),
+            rounded.eq(floor + half),
+            self.y2.eq(Cat(rounded[0] & ~tie, rounded[1:])),
         ]
         return m
