@@ -178,8 +178,10 @@ class SlowGrid(Base):
             written = set()
             for entry in open_:
                 access, _, bank, line = entry
-                if access.stores and bank not in written and line not in waits:
+                first = access.stores and bank not in written
+                if access.stores:
                     written.add(bank)
+                if first and line not in waits:
                     served.append(entry)
                     array = arrays[access.array]
                     mask = 0xFFFFFFFF if array.element == 0 else 0xFF

@@ -248,10 +248,11 @@ class Reference:
             if not access.store:
                 continue
             space, bank, word = access.bank(self.config)
-            if (space, bank, word) in unread or bank in written:
+            first = bank not in written
+            written.add(bank)
+            if not first or (space, bank, word) in unread:
                 opened.append(access)
                 continue
-            written.add(bank)
             width = 1 if access.element else 4
             value = access.value & (1 << 8 * width) - 1
             self.memories[OUT][access.address : access.address + width] = value.to_bytes(width, "little")

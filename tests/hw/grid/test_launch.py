@@ -132,7 +132,7 @@ BANK = CONFIG.derived.acc_bank_words * ROW  # and of a bank
         ([("load", OUT, 1), ("store", OUT, 1)], 2),
         ([("load", OUT, 1), ("store", OUT, 2)], 1),
         ([("store", OUT, 1), ("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1)], 4),
-        ([("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1), ("store", OUT, 5)], 3),
+        ([("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1), ("store", OUT, 5)], 4),
         ([("load", ACC, 0), ("load", ACC, ROW - 1)], 1),
         ([("load", ACC, 0), ("load", ACC, ROW)], 2),
         ([("load", ACC, 0), ("load", ACC, BANK), ("load", ACC, BANK + 1)], 1),
