@@ -111,39 +111,41 @@ class Alu(Component):
         found = control.on_less & less | control.on_equal & equal
         m.d.comb += [
             some.eq(a.any()),
-            take_a.eq(control.mov | control.min & less | control.max & ~less),
+            take_a.eq(holds & (control.mov | control.min & less | control.max & ~less)),
             take_b.eq(
-                control.min & ~less | control.max & less | control.select & some | control.abs & ~b[-1]
+                holds
+                & (control.min & ~less | control.max & less | control.select & some | control.abs & ~b[-1])
             ),
-            take_c.eq(control.select & ~some),
-            take_total.eq(control.total | control.abs & b[-1]),
-            flag.eq(control.compare & (found ^ control.invert)),
+            take_c.eq(holds & control.select & ~some),
+            take_total.eq(holds & (control.total | control.abs & b[-1])),
+            flag.eq(holds & control.compare & (found ^ control.invert)),
         ]
         logic, picked, low, early = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
-            logic.eq(where(control.both, a & b) | where(control.odd, a ^ b)),
+            logic.eq(where(holds & control.both, a & b) | where(holds & control.odd, a ^ b)),
             picked.eq(where(take_a, a) | where(take_b, b)),
-            low.eq(where(control.zeros, self._leading_zeros(m)) | flag),
-            early.eq((where(take_c, self.c) | where(take_total, total)) | (logic | low)),
-            # What comes from comparisons and shifts is the last to be known; so is whether anything counts.
-            self.y.eq(where(holds, early | picked | self._shift(m))),
+            low.eq(where(holds & control.zeros, self._leading_zeros(m))),
+            # What comes from comparisons is the last to be known.
+            early.eq((logic | where(take_c, self.c)) | (self._shift(m) | low) | where(take_total, total)),
+            self.y.eq(early | (picked | flag)),
         ]
         return m
 
     def _shift(self, m: Module) -> Value:
         """A turn to the right for both directions; bits that come from the other end are replaced."""
         amount, control = self.b[:5], self.control
-        fill = Signal()
+        fill, enable = Signal(), Signal()
         by = Signal(len(amount), name="turn")
         above, turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
+            enable.eq(self.holds & control.shift),
             fill.eq(self.a[-1] & control.arithmetic),
             # To the left is to the right by the negative amount.
             by.eq(Cat(bit ^ (control.left & amount[:i].any()) for i, bit in enumerate(amount))),
             turned.eq(Cat(self.a, self.a) >> by),
             above.eq(from_mask(amount, WIDTH)),
             kept.eq(Mux(control.left, above, above[::-1])),
-            moved.eq(where(control.shift, (turned & kept) | where(fill, ~kept))),
+            moved.eq(where(enable, (turned & kept) | where(fill, ~kept))),
         ]
         return moved
 
