@@ -195,19 +195,20 @@ class Multiplier(Component):
         m = Module()
         product = Signal(2 * WIDTH)
         amount = Signal(_SHIFT_BITS)
-        even = Signal()
+        even, started = Signal(), Signal()
         with m.If(self.advance):
             m.d.sync += [
                 product.eq(self.a.as_signed() * self.b.as_signed()),
                 amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
                 even.eq(self.even),
+                started.eq(self.start),
             ]
-            with m.If(~self.start):  # a product of 0 gives 0
-                m.d.sync += product.eq(0)
         # Below the lowest bit that stays is the highest one that is lost; `lost` tells of the others.
         top = _SHIFT_BITS - 1
         current = Signal(2 * WIDTH, name=f"shifted{top}")
-        m.d.comb += current.eq(Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1))
+        twice = Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1)
+        # Where none was started, 0 is shifted.
+        m.d.comb += current.eq(where(started, twice[: 2 * WIDTH]))
         lost = [amount[top] & product[: (1 << top) - 1].any()]
         for stage in reversed(range(top)):
             # A shift by one bit of the amount, as an operator: simulators are quick with it.
