@@ -19,7 +19,7 @@ from cosim.model.checks import NEVER, Fault, engine_fault
 from cosim.model.gemm import Drains
 from cosim.model.grid_code import registers
 from cosim.model.grid_conflicts import SCRATCHPAD, Busy
-from cosim.model.grid_loading import KEEP, Loaded, array_fault, load, patched
+from cosim.model.grid_loading import KEEP, LAST_CYCLES, Loaded, array_fault, load, patched
 from cosim.model.grid_steps import Numbers, Work, execute, play
 from cosim.model.sharing import Operation
 from cosim.model.storer import Storer
@@ -130,7 +130,8 @@ class Grid:
         address, iterations = plan.operands[:2]
         words, cycles = 0, 0
         if address != KEEP:
-            words, cycles, self._loaded = load(self._scratch, 16 * address, self.fabric)
+            words, self._loaded = load(self._scratch, 16 * address, self.fabric)
+            cycles = LAST_CYCLES
         if self._loaded is None:
             return words, cycles, None, Cause.BITSTREAM
         configuration, code = patched(self._loaded.configuration, plan.scalars), self._loaded.code
@@ -169,8 +170,8 @@ class Grid:
             return False
         self.due = NEVER
         if launch.cause is not Cause.NONE:
-            # Wrong indices are told of in the cycle after.
-            cycle = progress.cycle + (launch.cause is Cause.GRID_RANGE)
+            # Wrong arrays and indices are told of in the cycle after.
+            cycle = progress.cycle + (launch.cause is not Cause.BITSTREAM)
             self.fault = engine_fault(cycle, self.number, launch.cause, launch.warp, launch.pc)
             return True
         self.completions[self._ended] = progress.cycle

@@ -33,8 +33,8 @@ from hw.fabric.layout import ARRAYS, PATCHES
 
 #: The operand `bitstream` that keeps the configuration.
 KEEP = 0xFFFF
-#: Cycles from the request of a word to its arrival, and from the last request to the end of loading.
-WORD_CYCLES, LAST_CYCLES = 1, 2
+#: Cycles from the last request to the end of loading, or to the error of a header.
+LAST_CYCLES = 2
 #: Bits of an array's base.
 BASE = (1 << 24) - 1
 
@@ -47,10 +47,9 @@ class Loaded(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """`words` are requested; `cycles` after the last all is there, or something is wrong (None)."""
+    """`words` are requested; `LAST_CYCLES` after the last all is there, or something is wrong (None)."""
 
     words: int
-    cycles: int
     loaded: Loaded | None
 
 
@@ -58,9 +57,9 @@ def load(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Loadin
     """What the grid loads from an address in the scratchpad."""
     for at, right in enumerate(_header(scratch, address, fabric)):
         if not right:
-            return Loading(at + 1, WORD_CYCLES, None)
+            return Loading(at + 1, None)
     size = _word(scratch, address + 8)
-    return Loading(size, LAST_CYCLES, _loaded(scratch[address : address + 4 * size].tobytes(), fabric))
+    return Loading(size, _loaded(scratch[address : address + 4 * size].tobytes(), fabric))
 
 
 def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:
@@ -68,7 +67,7 @@ def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:
 
 
 def _header(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Iterator[bool]:
-    """Whether the words that are looked at as they arrive can be, one after the other."""
+    """Whether the words that are looked at one by one can be."""
     yield address < len(scratch) and _word(scratch, address) == MAGIC << 16 | VERSION << 8
     yield _word(scratch, address + 4) == fabric.hash
     size = _word(scratch, address + 8)

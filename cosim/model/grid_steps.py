@@ -103,9 +103,10 @@ def play(accesses: Sequence[Access], begin: int, busy: Callable[[Resource, int],
                     served[i] = cycle
         written: set[int] = set()
         for i, access in enumerate(accesses):
-            if served[i] < 0 and access.stores and access.bank not in written and access.line not in waits:
-                served[i] = cycle
+            if served[i] < 0 and access.stores and access.bank not in written:
                 written.add(access.bank)
+                if access.line not in waits:
+                    served[i] = cycle
         cycle += 1
     return served
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Array, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, memory
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
@@ -18,18 +18,6 @@ from hw.grid.loader import BASE, CONST, INIT, LENGTH, Loader, Patch, pe_bits, pl
 from hw.grid.units import BLOCK_RAM, WIDTH
 from hw.interfaces import EngineControl, operation
 from hw.memory.buffer import WordRead
-
-
-class State(enum.Enum):
-    """Where a launch stands."""
-
-    IDLE = 0
-    LOAD = 1
-    PATCH = 2
-    CHECK = 3
-    RUN = 4
-    DONE = 5
-
 
 #: Cycles that the checks of arrays take at least.
 LEAST_CHECKS = 2
@@ -83,10 +71,12 @@ class Control(Component):
         m.submodules.loader = loader = Loader(self._config, self._fabric)
         settings = loader.settings
         d = Signal(operation("cgra"))
-        state = Signal(State)
-        loaded, running, failed = Signal(), Signal(), Signal()
+        # Where a launch stands, one bit for every part of its course but loading.
+        idle, patching, checking = Signal(init=1), Signal(), Signal()
+        running, done, loaded = Signal(), Signal(), Signal()
+        # What the cycle before found: something that must not be, and that it is an array.
+        failed, displaced = Signal(), Signal()
         take, keep, configured = Signal(), Signal(), Signal()
-        idle = state == State.IDLE
         m.d.comb += [
             take.eq(idle & control.operation.valid & ~control.stop),
             keep.eq(op.bitstream == isa.KEEP_BITSTREAM),
@@ -111,42 +101,40 @@ class Control(Component):
         with m.Elif(loader.verdict & ~loader.bad):
             m.d.sync += loaded.eq(1)
 
-        last_patch = self._patches(m, loader, d, state == State.PATCH)
-        last_array, misplaced = self._arrays(m, settings, state == State.CHECK)
-        starting = (state == State.CHECK) & last_array
+        last_patch = self._patches(m, loader, d, patching)
+        last_array, misplaced = self._arrays(m, settings, checking)
+        starting = checking & last_array
         last_step, none = self._steps(m, settings, running, starting, take)
-        ended = Signal()
-        m.d.comb += ended.eq((state == State.DONE) & ~self.waiting)
-
-        with m.Switch(state):
-            with m.Case(State.IDLE, State.LOAD):
-                with m.If(loader.begin):
-                    m.d.sync += state.eq(State.LOAD)
-                with m.If(loader.error | (loader.verdict & loader.bad)):
-                    m.d.sync += state.eq(State.IDLE)
-                with m.If(configured):
-                    m.d.sync += state.eq(Mux(settings.patches != 0, State.PATCH, State.CHECK))
-            with m.Case(State.PATCH), m.If(last_patch):
-                m.d.sync += state.eq(State.CHECK)
-            with m.Case(State.CHECK):
-                with m.If(misplaced):
-                    m.d.sync += state.eq(State.IDLE)
-                with m.Elif(last_array):
-                    m.d.sync += [state.eq(Mux(none, State.DONE, State.RUN)), running.eq(~none)]
-            with m.Case(State.RUN), m.If(self.advance & last_step):
-                m.d.sync += [state.eq(State.DONE), running.eq(0)]
-            with m.Case(State.DONE), m.If(ended):
-                m.d.sync += state.eq(State.IDLE)
+        refused, ended = Signal(), Signal()
+        m.d.comb += [
+            refused.eq(loader.error | (loader.verdict & loader.bad)),
+            ended.eq(done & ~self.waiting & ~failed),
+        ]
+        with m.If(loader.begin):
+            m.d.sync += idle.eq(0)
+        with m.If(configured):
+            some = settings.patches != 0
+            m.d.sync += [idle.eq(0), patching.eq(some), checking.eq(~some)]
+        with m.If(patching & last_patch):
+            m.d.sync += [patching.eq(0), checking.eq(1)]
+        with m.If(starting):
+            m.d.sync += [checking.eq(0), running.eq(~none), done.eq(none)]
+        with m.If(self.advance & last_step):
+            m.d.sync += [running.eq(0), done.eq(1)]
+        with m.If(ended):
+            m.d.sync += done.eq(0)
+        with m.If(ended | failed | refused):
+            m.d.sync += idle.eq(1)
         with m.If(failed):
-            m.d.sync += [state.eq(State.IDLE), running.eq(0)]
-        m.d.sync += failed.eq(self.outside)
+            m.d.sync += [part.eq(0) for part in (checking, running, done)]
+        m.d.sync += [failed.eq(self.outside | (misplaced & ~failed)), displaced.eq(misplaced)]
         m.d.comb += [
             self.stopped.eq(failed | control.stop),
             self.advance.eq(running & ~self.waiting & ~self.stopped),
             self.load.eq(self.advance | ~running),
             self.read.eq(self.load),
         ]
-        self._report(m, state, d, take & keep & ~loaded, loader, misplaced, failed, ended)
+        self._report(m, ~idle, d, take & keep & ~loaded, refused, failed, displaced, ended)
         return m
 
     def _patches(self, m: Module, loader: Loader, d: Value, patching: Value) -> Value:
@@ -190,31 +178,33 @@ class Control(Component):
     def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value]:
         """One array per cycle: whether it is the last, and whether it lies where it cannot.
 
-        There are at least two cycles, in which contexts are read that patches may have changed.
+        There are at least two cycles, in which contexts are read that patches may have changed. Bits that
+        no place in a space has must be 0, and are not added.
         """
         m.submodules.arrays = table = ArrayTable()
         number, final = Signal(range(ARRAYS)), Signal(range(ARRAYS))
         last, misplaced = Signal(), Signal()
         base, length = table.base, table.length
         whole = table.element == INT32
-        end = Signal(WIDTH + 3)
+        bits = max(space_bytes(self._config)).bit_length()
+        end = Signal(bits + 1)
         inside = Signal()
         m.d.sync += final.eq(Mux(settings.arrays < LEAST_CHECKS, LEAST_CHECKS - 1, settings.arrays - 1))
         m.d.comb += [
             table.write.eq(self.array_write),
             table.number.eq(number),
             last.eq(number == final),
-            end.eq(base + Mux(whole, length << 2, length)),
+            end.eq(base[:bits] + Mux(whole, length << 2, length)[:bits]),
         ]
         with m.Switch(table.space):
             for space, size in enumerate(space_bytes(self._config)):
                 bit = log2(size)
                 with m.Case(space):
                     m.d.comb += inside.eq(~end[bit + 1 :].any() & ~(end[bit] & end[:bit].any()))
-        wrong = ~inside | (table.element > UINT8) | (whole & (base[:2] != 0))
+        above = base[bits:].any() | length[bits:].any() | (whole & length[bits - 2 : bits].any())
+        wrong = ~inside | above | (table.element > UINT8) | (whole & (base[:2] != 0))
         m.d.comb += misplaced.eq(checking & (number < settings.arrays) & wrong)
-        with m.If(checking):
-            m.d.sync += number.eq(Mux(last, 0, number + 1))
+        m.d.sync += number.eq(Mux(checking & ~last, number + 1, 0))
         return last, misplaced
 
     def _steps(
@@ -258,33 +248,27 @@ class Control(Component):
     def _report(
         self,
         m: Module,
-        state: Value,
+        busy: Value,
         d: Value,
         missing: Value,
-        loader: Loader,
-        misplaced: Value,
+        refused: Value,
         failed: Value,
+        displaced: Value,
         ended: Value,
     ) -> None:
         """Completion, errors, counters."""
         control, report = self.control, self.control.error_report
         op = control.operation.payload
-        refused = loader.error | (loader.verdict & loader.bad)
+        late = Mux(displaced, isa.Cause.OPERAND, isa.Cause.GRID_RANGE)
         m.d.comb += [
-            control.complete.eq(ended & ~failed),
+            control.complete.eq(ended),
             control.complete_warp.eq(d.warp),
             control.quiet.eq(1),
-            control.busy.eq(state != State.IDLE),
-            control.progress.eq(state != State.IDLE),
+            control.busy.eq(busy),
+            control.progress.eq(busy),
             control.stall_bank.eq(self.waiting),
-            control.error.eq((missing | refused | misplaced | failed) & ~control.stop),
+            control.error.eq((missing | refused | failed) & ~control.stop),
             report.warp.eq(Mux(missing, op.warp, d.warp)),
             report.pc.eq(Mux(missing, op.pc, d.pc)),
-            report.cause.eq(
-                Mux(
-                    failed,
-                    isa.Cause.GRID_RANGE,
-                    Mux(misplaced, isa.Cause.OPERAND, isa.Cause.BITSTREAM),
-                )
-            ),
+            report.cause.eq(Mux(failed, late, isa.Cause.BITSTREAM)),
         ]

@@ -62,11 +62,13 @@ class Grid(Component):
                 pe.arrived.eq(ports.arrived[i]),
                 port.stores[i].eq(ports.stores[i]),
             ]
-        outside = Signal()
+        # Everything waits for this: a register of its own.
+        waiting, outside = Signal(), Signal()
+        m.d.sync += waiting.eq(ports.open.any())
         m.d.comb += [
             outside.eq(Cat(pe.outside for pe in pes).any()),
             control.outside.eq(outside),
-            control.waiting.eq(Cat(pes[number].waiting for number in with_memory).any()),
+            control.waiting.eq(waiting),
             ports.hold.eq(outside | control.stopped),
         ]
         connect(m, control.control, flipped(port.control))

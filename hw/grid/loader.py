@@ -119,8 +119,8 @@ class Loader(Component):
     `placed` tells of every word where it goes, `settings` what the header says. `error` comes with a header
     that cannot be, `verdict` at the end, and then `bad` says whether the rest is wrong.
 
-    **Timing.** A word requested in cycle q is checked, if it is in the header, in q + 1 and `placed` in
-    q + 2; `verdict` comes with the last word. One word per cycle in which the scratchpad is free.
+    **Timing.** A word requested in cycle q is `placed`, or in the header checked, in q + 2; `verdict` comes
+    with the last word. One word per cycle in which the scratchpad is free.
     """
 
     def __init__(self, config: MachineConfig, fabric: Fabric):
@@ -162,26 +162,30 @@ class Loader(Component):
                 active.eq(1),
                 asked.eq(0),
                 place.eq(at),
-                total.eq(0),
                 beyond.eq(at >= words),
                 room.eq(words - at),
             ]
         with m.Elif(self.error):
             m.d.sync += active.eq(0)
-        word, fresh, final = self._arrivals(m, place, accepted, last)
-        self._header(m, word, fresh, beyond, room, total)
-        self._place(m, word, fresh, final)
+        at = _Position(self.placed, self._config.scratch_bytes)
+        word, valid, end = self._arrivals(m, place, accepted, last)
+        begun = Signal()
+        m.d.sync += begun.eq(self.begin)
+        self._place(m, at, begun, word, valid, end)
+        self._header(m, at, word, valid, beyond, room, total)
+        with m.If(self.begin):
+            m.d.sync += total.eq(0)
+        with m.If(begun):
+            at.restart(m)
         return m
 
     def _header(
-        self, m: Module, word: Value, fresh: Value, beyond: Value, room: Value, total: Signal
+        self, m: Module, at: _Position, word: Value, valid: Value, beyond: Value, room: Value, total: Signal
     ) -> None:
-        """Words of the header are checked as they arrive: `beyond` the scratchpad, or with `room` words."""
-        number = Signal(range(HEADER_WORDS + 1))
-        with m.If(fresh & (number != HEADER_WORDS)):
-            m.d.sync += number.eq(number + 1)
+        """Checks of the header: whether it is `beyond` the scratchpad, or has more than `room` words."""
         wrong, settings = Signal(), self.settings
-        with m.Switch(number):
+        heads = valid & (at.section == Section.HEADER)
+        with m.Switch(at.item):
             with m.Case(0):
                 m.d.comb += wrong.eq((word != MARK) | beyond)
             with m.Case(1):
@@ -195,8 +199,8 @@ class Loader(Component):
                 )
             with m.Case(4):
                 m.d.comb += wrong.eq((word == 0) | _exceeds(word, settings.ii << log2(self._fabric.stages)))
-        m.d.comb += self.error.eq(fresh & wrong)
-        with m.If(fresh), m.Switch(number):
+        m.d.comb += self.error.eq(heads & wrong)
+        with m.If(heads), m.Switch(at.item):
             with m.Case(2):
                 m.d.sync += total.eq(word)
             with m.Case(3):
@@ -207,36 +211,41 @@ class Loader(Component):
                 ]
             with m.Case(4):
                 m.d.sync += settings.depth.eq(word)
-        with m.If(self.begin):
-            m.d.sync += number.eq(0)
 
     def _arrivals(
         self, m: Module, place: Signal, accepted: Value, last: Value
-    ) -> tuple[Value, Signal, Signal]:
-        """Requests to the banks; the word that arrives, whether one does, and whether it is the last."""
+    ) -> tuple[Signal, Signal, Signal]:
+        """Requests to the banks; the word that has arrived, whether one has, and whether it is the last.
+
+        After an error no word counts that is on its way.
+        """
         scratch = self.scratch
         banks = len(scratch.enable)
         low = log2(banks)
         fresh, final, bank = Signal(), Signal(), Signal(max(1, low))
-        m.d.sync += [fresh.eq(accepted), final.eq(accepted & last), bank.eq(place[:low])]
+        word, valid, end = Signal(WIDTH), Signal(), Signal()
+        m.d.sync += [
+            fresh.eq(accepted & ~self.error),
+            final.eq(last),
+            bank.eq(place[:low]),
+            valid.eq(fresh & ~self.error),
+            end.eq(final),
+        ]
         at = [accepted & (place[:low] == b) if low else accepted for b in range(banks)]
         m.d.comb += [
             scratch.enable.eq(Cat(*at)),
             scratch.address.eq(Cat(Mux(asks, place[low:], 0) for asks in at)),
         ]
-        word = Signal(WIDTH)
-        m.d.comb += word.eq(scratch.data.word_select(bank, WIDTH) if low else scratch.data)
-        return word, fresh, final
-
-    def _place(self, m: Module, arriving: Value, fresh: Value, final: Value) -> None:
-        """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
-        word, valid, end = Signal(WIDTH), Signal(), Signal()
-        m.d.sync += [valid.eq(fresh), end.eq(final)]
         with m.If(fresh):
-            m.d.sync += word.eq(arriving)
+            m.d.sync += word.eq(scratch.data.word_select(bank, WIDTH) if low else scratch.data)
+        return word, valid, end
+
+    def _place(
+        self, m: Module, at: _Position, begun: Signal, word: Signal, valid: Signal, end: Signal
+    ) -> None:
+        """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
         m.submodules.crc = check = CRC32_ETHERNET(data_width=WIDTH).create()
-        m.d.comb += [check.start.eq(self.begin), check.valid.eq(valid & ~end), check.data.eq(word)]
-        at = _Position(self.placed, self._config.scratch_bytes)
+        m.d.comb += [check.start.eq(begun), check.valid.eq(valid & ~end), check.data.eq(word)]
         m.d.comb += [
             self.verdict.eq(valid & end),
             self.bad.eq(at.wrong | (at.section != Section.CHECK) | (word != check.crc)),
@@ -258,8 +267,6 @@ class Loader(Component):
                     m.d.sync += at.section.eq(Section.OVER)
             with m.If(at.found):
                 m.d.sync += at.wrong.eq(1)
-        with m.If(self.begin):
-            at.restart(m)
 
     def _tell(self, m: Module, at: _Position, word: Signal, valid: Signal, end: Signal) -> None:
         """`placed`: the word and where it goes."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
@@ -15,7 +17,8 @@ from hw.memory.buffer import BankedWrite, WordRead
 
 WORD_BYTES = WIDTH // 8
 SPACES = ("acc", "scratch", "out")
-Pairs = dict[tuple[int, int], Value]
+#: Of every port and bank of a space, whether the port means the bank.
+Asks = dict[str, list[list[Signal]]]
 
 
 class Ports(Component):
@@ -24,7 +27,8 @@ class Ports(Component):
     `open` says which accesses are not served in this cycle. Nothing is stored while `hold` is 1.
 
     **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
-    the cycle after the one in which it was served, with `fresh`; else it is 0.
+    the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
+    nothing where one was not served.
     """
 
     def __init__(self, config: MachineConfig, ports: int):
@@ -56,39 +60,59 @@ class Ports(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         numbers = range(self._ports)
-        loads, writes, held = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("load", "write", "held"))
+        loads, writes = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("load", "write"))
         for p in numbers:
             access = self.access[p]
             m.d.comb += [
                 loads[p].eq(access.valid & ~access.store),
                 writes[p].eq(access.valid & access.store),
-                held[p].eq(self._held(access)),
             ]
-        bank, word = self._meetings(m)
+        word = self._meetings(m)
         # Loads: the first of every bank says which word it serves.
-        first, served, waiting = (
-            [Signal(name=f"{n}{p}") for p in numbers] for n in ("first", "served", "waits")
-        )
+        reads, first = self._first(m, "read", loads, SPACES)
+        served = [Signal(name=f"served{p}") for p in numbers]
         for p in numbers:
-            before = Cat(loads[q] & bank[q, p] for q in range(p)).any() if p else 0
-            shared = Cat(first[q] & word[q, p] for q in range(p)).any() if p else 0
-            m.d.comb += [
-                first[p].eq(loads[p] & ~before),
-                served[p].eq(loads[p] & (first[p] | shared) & ~held[p]),
-                waiting[p].eq(loads[p] & ~served[p]),
-            ]
+            shared = Cat(first[q] & word[q][p] for q in range(p)).any() if p else 0
+            m.d.comb += served[p].eq((first[p] | shared) & ~self._held(self.access[p]))
         # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
-        # that, too, takes longer than a cycle has.
-        able, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("able", "stored"))
+        # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
+        places, foremost = self._first(m, "store", writes, SPACES[2:])
+        ready, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("ready", "stored"))
         for p in numbers:
-            read = Cat(loads[q] & word[min(p, q), max(p, q)] for q in numbers if q != p).any()
-            before = Cat(able[q] & bank[q, p] for q in range(p)).any() if p else 0
-            m.d.comb += [able[p].eq(writes[p] & ~read), stored[p].eq(able[p] & ~before)]
-        m.d.comb += self.open.eq(Cat(waiting[p] | (writes[p] & ~stored[p]) for p in numbers))
-        self._ask(m, first)
-        self._answer(m, served)
-        self._write(m, stored)
+            read = Cat(loads[q] & word[q][p] for q in numbers if q != p).any()
+            m.d.comb += [ready[p].eq(~read), stored[p].eq(foremost[p] & ready[p])]
+        m.d.comb += self.open.eq(Cat((loads[p] & ~served[p]) | (writes[p] & ~stored[p]) for p in numbers))
+        self._ask(m, reads)
+        self._answer(m, loads, served)
+        self._write(m, places["out"], ready, stored)
         return m
+
+    def _first(
+        self, m: Module, name: str, wants: list[Signal], spaces: Sequence[str]
+    ) -> tuple[Asks, list[Signal]]:
+        """Of every bank the first port that wants it: one bit per port and bank, and one per port.
+
+        An access that must not be goes nowhere, and nothing is in its way.
+        """
+        found: Asks = {}
+        behind: list[list[Value]] = [[] for _ in wants]
+        for space in spaces:
+            numbers = self._parts[space][0]
+            banks = range(1 << numbers.stop - numbers.start)
+            found[space] = [
+                [Signal(name=f"{name}_{space}{b}_{p}") for b in banks] for p in range(self._ports)
+            ]
+            for b in banks:
+                there = [self._select(access, space, b) for access in self.access]
+                asks = [want & here for want, here in zip(wants, there, strict=True)]
+                for p, ask in enumerate(asks):
+                    before = Cat(asks[:p]).any() if p else 0
+                    m.d.comb += found[space][p][b].eq(ask & ~before)
+                    behind[p].append(there[p] & before)
+        first = [Signal(name=f"first_{name}{p}") for p in range(self._ports)]
+        for p, want in enumerate(wants):
+            m.d.comb += first[p].eq(want & ~Cat(*behind[p]).any())
+        return found, first
 
     def _select(self, access: Value, space: str, bank: int) -> Value:
         """Whether an access goes to a bank of a space."""
@@ -101,32 +125,31 @@ class Ports(Component):
         acc = [self._select(access, "acc", b) & self.acc.held[b] for b in range(self._config.acc_banks)]
         return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
 
-    def _meetings(self, m: Module) -> tuple[Pairs, Pairs]:
-        """For pairs of ports, the lower one first: whether they mean one bank, and one word of it."""
-        bank: Pairs = {}
-        word: Pairs = {}
+    def _meetings(self, m: Module) -> list[list[Signal]]:
+        """For pairs of ports, whether they mean one word (of the accumulator, one row).
+
+        Spaces that are smaller than others have zeros in the highest bits of addresses.
+        """
+        row = self._parts["acc"][1].start
+        word = [[Signal() for _ in range(self._ports)] for _ in range(self._ports)]
         for q in range(self._ports):
             for p in range(q):
                 one, other = self.access[p], self.access[q]
-                bank[p, q], word[p, q] = Signal(name=f"bank{p}_{q}"), Signal(name=f"word{p}_{q}")
-                same = Signal(len(one.address), name=f"same{p}_{q}")
-                both = {s: getattr(one, s) & getattr(other, s) for s in SPACES}
-                meets = {s: both[s] & same[self._parts[s][0]].all() for s in SPACES}
+                meet, same = Signal(name=f"word{p}_{q}"), Signal(len(one.address), name=f"same{p}_{q}")
+                space = Cat(getattr(one, s) & getattr(other, s) for s in SPACES).any()
                 m.d.comb += [
                     same.eq(~(one.address ^ other.address)),
-                    bank[p, q].eq(any_of(meets.values())),
-                    word[p, q].eq(any_of(meets[s] & same[self._parts[s][1]].all() for s in SPACES)),
+                    meet.eq(space & same[row:].all() & (one.acc | same[2:row].all())),
                 ]
-        return bank, word
+                word[p][q] = word[q][p] = meet
+        return word
 
-    def _ask(self, m: Module, first: list[Signal]) -> None:
+    def _ask(self, m: Module, reads: Asks) -> None:
         """Addresses to the banks."""
         for space, port in (("acc", self.acc), ("scratch", self.scratch), ("out", self.out_read)):
             enables, addresses = [], []
             for b in range(len(port.enable)):
-                asks = [
-                    f & self._select(access, space, b) for f, access in zip(first, self.access, strict=True)
-                ]
+                asks = [mine[b] for mine in reads[space]]
                 held = port.held[b] if space == "acc" else port.held
                 enables.append(Cat(*asks).any() & ~held)
                 addresses.append(self._merged(asks, [a.address[self._parts[space][1]] for a in self.access]))
@@ -145,41 +168,45 @@ class Ports(Component):
                 found.append((space, bank, at, port.data.word_select(i, WIDTH)))
         return found
 
-    def _answer(self, m: Module, served: list[Signal]) -> None:
-        """In the cycle after: words from the banks to the ports, bytes as words."""
+    def _answer(self, m: Module, loads: list[Signal], served: list[Signal]) -> None:
+        """In the cycle after: words from the banks to the ports, bytes as words.
+
+        Which word and which byte of it is known before whether the load is served.
+        """
         lane = slice(2, 2 + log2(self._config.cols))
         words = self._words()
         m.d.sync += self.fresh.eq(Cat(*served))
         for p in range(self._ports):
             access = self.access[p]
             picks = Signal(len(words), name=f"picks{p}")
-            byte_at, whole, signed = (
-                Signal(2, name=f"byte_at{p}"),
-                Signal(name=f"whole{p}"),
-                Signal(name=f"signed{p}"),
-            )
+            lowest, signs = Signal(WORD_BYTES, name=f"lowest{p}"), Signal(WORD_BYTES, name=f"signs{p}")
+            whole = Signal(name=f"whole{p}")
             wanted = [
-                served[p]
+                loads[p]
                 & self._select(access, space, b)
                 & (True if at is None else access.address[lane] == at)
                 for space, b, at, _ in words
             ]
             m.d.sync += [
                 picks.eq(Cat(*wanted)),
-                byte_at.eq(access.address[:2]),
+                lowest.eq(Mux(access.whole, 1, 1 << access.address[:2])),
+                signs.eq(where(access.signed, 1 << access.address[:2])),
                 whole.eq(access.whole),
-                signed.eq(access.signed),
             ]
-            word, byte = Signal(WIDTH, name=f"word_of{p}"), Signal(8, name=f"byte_of{p}")
+            word, sign = Signal(WIDTH, name=f"word_of{p}"), Signal(name=f"sign_of{p}")
+            parts = [word.word_select(i, 8) for i in range(WORD_BYTES)]
             m.d.comb += [
                 word.eq(any_of(where(pick, value) for pick, (*_, value) in zip(picks, words, strict=True))),
-                byte.eq(Mux(whole, word, word.word_select(byte_at, 8))),
+                sign.eq(Cat(mine & part[7] for mine, part in zip(signs, parts, strict=True)).any()),
                 self.arrived[p].eq(
-                    Cat(byte, where(whole, word[8:]) | (signed & byte[7]).replicate(WIDTH - 8))
+                    Cat(
+                        self._merged(list(lowest), parts),
+                        where(whole, word[8:]) | sign.replicate(WIDTH - 8),
+                    )
                 ),
             ]
 
-    def _write(self, m: Module, stored: list[Signal]) -> None:
+    def _write(self, m: Module, hits: list[list[Signal]], ready: list[Signal], stored: list[Signal]) -> None:
         """Stores to the banks of the output buffer, and what they were."""
         write = self.out_write
         strobes, values = [], []
@@ -188,7 +215,9 @@ class Ports(Component):
             strobe, value = Signal(WORD_BYTES, name=f"strobe{p}"), Signal(WIDTH, name=f"value{p}")
             byte = access.data[:8]
             m.d.comb += [
-                strobe.eq(Cat(access.whole | (access.address[:2] == i) for i in range(WORD_BYTES))),
+                strobe.eq(
+                    Cat(ready[p] & (access.whole | (access.address[:2] == i)) for i in range(WORD_BYTES))
+                ),
                 value.eq(Mux(access.whole, access.data, byte.replicate(WORD_BYTES))),
                 self.stores[p].valid.eq(stored[p] & ~self.hold),
                 self.stores[p].address.eq(access.address),
@@ -199,10 +228,10 @@ class Ports(Component):
         enables, addresses, words = [], [], []
         places = [access.address[self._parts["out"][1]] for access in self.access]
         for b in range(word_banks(self._config.derived.out)):
-            hits = [s & self._select(a, "out", b) for s, a in zip(stored, self.access, strict=True)]
-            enables.append(where(~self.hold, self._merged(hits, strobes)))
-            addresses += [self._merged(hits, places)] * WORD_BYTES
-            words.append(self._merged(hits, values))
+            mine = [hit[b] for hit in hits]
+            enables.append(where(~self.hold, self._merged(mine, strobes)))
+            addresses += [self._merged(mine, places)] * WORD_BYTES
+            words.append(self._merged(mine, values))
         m.d.comb += [
             write.enable.eq(Cat(*enables)),
             write.address.eq(Cat(*addresses)),

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.bits import where
+from hw.bits import from_mask, where
 from hw.fabric.operations import OPERATIONS
 
 WIDTH = 32
@@ -135,13 +135,16 @@ class Alu(Component):
         """A turn to the right for both directions; bits that come from the other end are replaced."""
         amount, control = self.b[:5], self.control
         fill, enable = Signal(), Signal()
-        turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
-        ones = Const((1 << WIDTH) - 1, WIDTH)
+        by = Signal(len(amount), name="turn")
+        above, turned, kept, moved = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
         m.d.comb += [
             enable.eq(self.holds & control.shift),
             fill.eq(self.a[-1] & control.arithmetic),
-            turned.eq(Cat(self.a, self.a) >> Mux(control.left, -amount, amount)[:5]),
-            kept.eq(Mux(control.left, (ones << amount)[:WIDTH], ones >> amount)),
+            # To the left is to the right by the negative amount.
+            by.eq(Cat(bit ^ (control.left & amount[:i].any()) for i, bit in enumerate(amount))),
+            turned.eq(Cat(self.a, self.a) >> by),
+            above.eq(from_mask(amount, WIDTH)),
+            kept.eq(Mux(control.left, above, above[::-1])),
             moved.eq(where(enable, (turned & kept) | where(fill, ~kept))),
         ]
         return moved
@@ -192,19 +195,20 @@ class Multiplier(Component):
         m = Module()
         product = Signal(2 * WIDTH)
         amount = Signal(_SHIFT_BITS)
-        even = Signal()
+        even, started = Signal(), Signal()
         with m.If(self.advance):
             m.d.sync += [
                 product.eq(self.a.as_signed() * self.b.as_signed()),
                 amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
                 even.eq(self.even),
+                started.eq(self.start),
             ]
-            with m.If(~self.start):  # a product of 0 gives 0
-                m.d.sync += product.eq(0)
         # Below the lowest bit that stays is the highest one that is lost; `lost` tells of the others.
         top = _SHIFT_BITS - 1
         current = Signal(2 * WIDTH, name=f"shifted{top}")
-        m.d.comb += current.eq(Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1))
+        twice = Mux(amount[top], product.as_signed() >> (1 << top) - 1, product << 1)
+        # Where none was started, 0 is shifted.
+        m.d.comb += current.eq(where(started, twice[: 2 * WIDTH]))
         lost = [amount[top] & product[: (1 << top) - 1].any()]
         for stage in reversed(range(top)):
             # A shift by one bit of the amount, as an operator: simulators are quick with it.
@@ -213,9 +217,11 @@ class Multiplier(Component):
             lost.append(amount[stage] & current[:step].any())
             m.d.comb += following.eq(current >> by)
             current = following
-        half, floor, up = current[0], current[1:], Signal()
+        # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
+        half, floor, tie, rounded = current[0], current[1:], Signal(), Signal(WIDTH)
         m.d.comb += [
-            up.eq(half & (~even | Cat(*lost).any() | floor[0])),
-            self.y2.eq(floor + up),
+            tie.eq(even & half & ~Cat(*lost).any()),
+            rounded.eq(floor + half),
+            self.y2.eq(Cat(rounded[0] & ~tie, rounded[1:])),
         ]
         return m

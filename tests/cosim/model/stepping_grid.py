@@ -101,6 +101,7 @@ class SlowGrid(Base):
         for number in range(len(arrays)):
             yield
             if error is not None and error.cause == "operand" and error.where == number:
+                yield
                 self.fail(op, Cause.OPERAND)
                 return
         for _ in range(len(arrays), 2):
@@ -131,6 +132,7 @@ class SlowGrid(Base):
                 at = address + 4 * len(words)
                 words.append(int.from_bytes(self.memories.scratch[at : at + 4].tobytes(), "little"))
                 if not self.header(words, self.config.scratch_bytes - address):
+                    yield
                     return False
             if (len(words) < 3 or requested < words[2]) and not self.reads(1, 0):
                 requested += 1
@@ -176,8 +178,10 @@ class SlowGrid(Base):
             written = set()
             for entry in open_:
                 access, _, bank, line = entry
-                if access.stores and bank not in written and line not in waits:
+                first = access.stores and bank not in written
+                if access.stores:
                     written.add(bank)
+                if first and line not in waits:
                     served.append(entry)
                     array = arrays[access.array]
                     mask = 0xFFFFFFFF if array.element == 0 else 0xFF

@@ -108,7 +108,7 @@ class Reference:
             now += 1
             size = 1 if element else 4
             if space > 2 or element > 2 or base % size or base + length * size > sizes[space]:
-                raise LaunchError(now, Cause.OPERAND)
+                raise LaunchError(now + 1, Cause.OPERAND)
         now += max(0, 2 - len(arrays))
         n = op["iterations"]
         for t in range((n - 1) * c.ii + c.depth if n else 0):
@@ -143,7 +143,7 @@ class Reference:
                 or (i == 4 and not 1 <= word <= ii * self.fabric.stages)
             )
             if wrong:
-                raise LaunchError(q + 1, Cause.BITSTREAM)
+                raise LaunchError(q + 2, Cause.BITSTREAM)
             if i == 2:
                 total = word
         try:
@@ -248,10 +248,11 @@ class Reference:
             if not access.store:
                 continue
             space, bank, word = access.bank(self.config)
-            if (space, bank, word) in unread or bank in written:
+            first = bank not in written
+            written.add(bank)
+            if not first or (space, bank, word) in unread:
                 opened.append(access)
                 continue
-            written.add(bank)
             width = 1 if access.element else 4
             value = access.value & (1 << 8 * width) - 1
             self.memories[OUT][access.address : access.address + width] = value.to_bytes(width, "little")

@@ -132,7 +132,7 @@ BANK = CONFIG.derived.acc_bank_words * ROW  # and of a bank
         ([("load", OUT, 1), ("store", OUT, 1)], 2),
         ([("load", OUT, 1), ("store", OUT, 2)], 1),
         ([("store", OUT, 1), ("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1)], 4),
-        ([("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1), ("store", OUT, 5)], 3),
+        ([("load", OUT, 3), ("load", OUT, 1), ("store", OUT, 1), ("store", OUT, 5)], 4),
         ([("load", ACC, 0), ("load", ACC, ROW - 1)], 1),
         ([("load", ACC, 0), ("load", ACC, ROW)], 2),
         ([("load", ACC, 0), ("load", ACC, BANK), ("load", ACC, BANK + 1)], 1),
@@ -216,7 +216,7 @@ def test_patches_of_entries_and_arrays() -> None:
     found = launch(replace(c, patches=tuple(patches)), 1, scalars=(4, *scalars[1:]))
     assert (found.cause, found.stores) == (Cause.GRID_RANGE, [])
     misaligned = launch(changed, 1, scalars=(0, 0, 2, 0, 0, 4))
-    assert (misaligned.cause, misaligned.end) == (Cause.OPERAND, first_step(changed) - 1)
+    assert (misaligned.cause, misaligned.end) == (Cause.OPERAND, first_step(changed))
 
 
 def test_a_configuration_is_kept_and_patched_again() -> None:
@@ -253,20 +253,20 @@ LENGTH = len(WHOLE)
 @pytest.mark.parametrize(
     ("words", "cycle"),
     [
-        (header(w0=WHOLE[0] + 1), 3),
-        (header(w1=WHOLE[1] ^ 1 << 31), 4),
-        (header(w2=6), 5),
-        (header(w2=CONFIG.scratch_bytes // 4 + 1), 5),
+        (header(w0=WHOLE[0] + 1), 4),
+        (header(w1=WHOLE[1] ^ 1 << 31), 5),
+        (header(w2=6), 6),
+        (header(w2=CONFIG.scratch_bytes // 4 + 1), 6),
         (header(w2=LENGTH - 1), 2 + LENGTH),
         (header(w2=LENGTH + 1), 4 + LENGTH),
-        (header(w3=WHOLE[3] & 0xFFFFF), 6),
-        (header(w3=WHOLE[3] & 0xFFFFF | 6 << 20), 6),
+        (header(w3=WHOLE[3] & 0xFFFFF), 7),
+        (header(w3=WHOLE[3] & 0xFFFFF | 6 << 20), 7),
         (header(w3=WHOLE[3] | 1 << 20), 3 + LENGTH),
-        (header(w3=WHOLE[3] & ~(255 << 12) | 17 << 12), 6),
-        (header(w3=WHOLE[3] + 65), 6),
+        (header(w3=WHOLE[3] & ~(255 << 12) | 17 << 12), 7),
+        (header(w3=WHOLE[3] + 65), 7),
         (header(w3=WHOLE[3] + 1), 3 + LENGTH),
-        (header(w4=0), 7),
-        (header(w4=2 * FABRIC.stages + 1), 7),
+        (header(w4=0), 8),
+        (header(w4=2 * FABRIC.stages + 1), 8),
         (header(w5=1), 3 + LENGTH),
         (header(w5=1 << 31), 3 + LENGTH),
         ([*WHOLE[:-1], WHOLE[-1] ^ 1], 3 + LENGTH),
@@ -329,7 +329,7 @@ def test_addresses_outside_of_the_scratchpad() -> None:
         case.memories[SCRATCH] = case.memories[SCRATCH][: CONFIG.scratch_bytes]
     found = [played[0] for played in run(CONFIG, cases)]
     assert [f.cause for f in found] == [None] + [Cause.BITSTREAM] * 4
-    assert [f.end for f in found[1:]] == [5, 5, 3, 3]
+    assert [f.end for f in found[1:]] == [6, 6, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_arrays_are_checked_before_the_first_step(array: ArrayEntry, good: bool)
     c = configuration(entries, 1, 1, ArrayEntry(OUT, INT32, 0, 2), array)
     found = launch(c, 1)
     assert (found.cause, found.end, len(found.stores)) == (
-        (None, first_step(c) + 1, 1) if good else (Cause.OPERAND, first_step(c) - 1, 0)
+        (None, first_step(c) + 1, 1) if good else (Cause.OPERAND, first_step(c), 0)
     )
 
 
