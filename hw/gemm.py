@@ -287,7 +287,9 @@ class GemmArray(Component):
         m.d.comb += [
             inside.eq(~address[-1]),
             wrong.eq(draining & ~inside),
-            self.drain.valid.eq(draining & inside & ~bad & ~self.stop),
+            self.drain.valid.eq(draining & inside & ~bad),
+            # A stop comes late, and readers must know early which bank is held.
+            self.drain.write.eq(~self.stop),
             self.drain.address.eq(address),
             self.drain.add.eq(now.add),
             self.drain.data.eq(row),

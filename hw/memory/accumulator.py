@@ -12,12 +12,16 @@ from hw.memory.buffer import NO_COLLISIONS
 
 
 class DrainPort(Signature):
-    """The array's side: one row per cycle, written over or added to its word."""
+    """The array's side: one row per cycle, written over or added to its word.
+
+    A row that is `valid` holds its bank; without `write` it does no more than that.
+    """
 
     def __init__(self, config: MachineConfig):
         super().__init__(
             {
                 "valid": Out(1),
+                "write": Out(1),
                 "address": Out(log2(config.derived.acc_words)),
                 "add": Out(1),
                 "data": Out(32 * config.cols),
@@ -89,7 +93,7 @@ class Accumulator(Component):
         read_bank1 = Signal(outer)
         m.d.comb += self.read.ready.eq(~(self.drain.valid & (drain_bank == read_bank)))
         m.d.sync += [
-            stage1.eq(self.drain.valid),
+            stage1.eq(self.drain.valid & self.drain.write),
             address1.eq(self.drain.address),
             stage2.eq(stage1),
             address2.eq(address1),
