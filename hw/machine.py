@@ -87,7 +87,10 @@ class Machine(Component):
             host.quiet.eq(Cat(e.control.quiet for e in engines.values()).all()),
             host.progress.eq(
                 Cat(
-                    *[e.control.progress for e in engines.values()], self.trace_issue, self.trace_complete
+                    *[e.control.progress for e in engines.values()],
+                    # Whether an error is progress does not matter.
+                    Cat(w.moves for w in warps).any() & host.run,
+                    self.trace_complete,
                 ).any()
             ),
         ]

@@ -11,9 +11,9 @@ class RegisterFile(Component):
     """Registers of 32 bits with four readers and one writer.
 
     `true` tells whether the register named by `predicate` is not 0, `positive` whether that named by `count`
-    is above 0, unless they are `true_unknown` and `positive_unknown`; with `next` the numbers become
-    `coming_predicate` and `coming_count`, else they stay. While `clear` is 1, the register named by `target`
-    becomes 0; `data` must be 0, too. Nothing else writes register 0.
+    is above 0, which matters if `counts`. If one that matters is not known yet, `unknown` is 1. With `next`
+    the three become `coming_*`, else they stay. While `clear` is 1, the register named by `target` becomes 0;
+    `data` must be 0, too. Nothing else writes register 0.
 
     **Timing.** Reads are combinational; a value written in cycle t is read from t + 1 on, its kind is known
     from t + 2 on.
@@ -29,11 +29,12 @@ class RegisterFile(Component):
                 "predicate": In(5),
                 "coming_predicate": In(5),
                 "true": Out(1),
-                "true_unknown": Out(1),
                 "count": In(5),
                 "coming_count": In(5),
                 "positive": Out(1),
-                "positive_unknown": Out(1),
+                "counts": In(1),
+                "coming_counts": In(1),
+                "unknown": Out(1),
                 "clear": In(1),
                 "write": In(1),
                 "target": In(5),
@@ -68,10 +69,12 @@ class RegisterFile(Component):
             port.addr.eq(target),
             port.data.eq(Cat(some, some & ~data[-1])),
         ]
-        for bit, (name, number, coming) in enumerate(
-            (("true", self.predicate, self.coming_predicate), ("positive", self.count, self.coming_count))
-        ):
+        for bit, (told, number) in enumerate(((self.true, self.predicate), (self.positive, self.count))):
             read = kinds.read_port(domain="comb")
-            fresh = [write & (n == self.target) for n in (coming, number)]
-            m.d.sync += getattr(self, f"{name}_unknown").eq(Mux(self.next, *fresh))
-            m.d.comb += [read.addr.eq(number), getattr(self, name).eq(read.data[bit])]
+            m.d.comb += [read.addr.eq(number), told.eq(read.data[bit])]
+        coming = (self.coming_predicate, self.coming_count, self.coming_counts)
+        fresh = [
+            write & ((predicate == self.target) | (counts & (count == self.target)))
+            for predicate, count, counts in (coming, (self.predicate, self.count, self.counts))
+        ]
+        m.d.sync += self.unknown.eq(Mux(self.next, *fresh))

@@ -10,7 +10,7 @@ from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MOVE_LOW, Alu, AluControl, MultiplyDivide
-from hw.control.decoder import REGISTER_FIELDS, STORED_BITS, Decoder, predicate_number
+from hw.control.decoder import REGISTER_FIELDS, STORED_BITS, Decoder, Sort, predicate_number, sort_of
 from hw.control.fetch import Fetch
 from hw.control.fetch import ProgramMemory as ProgramMemory
 from hw.control.registers import RegisterFile
@@ -47,6 +47,7 @@ class Sequencer(Component):
     While `clear` is 1, the register `clear_register` becomes 0: it must name all of them. Then `load` takes
     the first instruction, in the two cycles before `run` lets it execute. `tokens` tells which channels hold
     a token. `error` names the cause of a stop at `pc`; what the sequencer does from then on does not matter.
+    `moves` is `issued`, and 1 with some errors, too.
 
     **Timing.** docs/machine.md, "Warps".
     """
@@ -76,6 +77,7 @@ class Sequencer(Component):
                 "pc": Out(PC_BITS),
                 "issued": Out(1),
                 "void": Out(1),
+                "moves": Out(1),
                 "error": Out(1),
                 "cause": Out(8),
                 "finished": Out(1),
@@ -92,10 +94,9 @@ class Sequencer(Component):
         m.submodules.fetch = fetch = Fetch(c.imem_words, c.loop_depth)
         m.submodules.pending = pending = PendingSignals(len(fetch.pc))
 
-        halted, slow = Signal(), Signal()  # slow: a multiplication or division is under way
+        # Nothing executes after a halt, and while a multiplication or division is under way (`slow`).
+        asleep, slow = Signal(), Signal()
         awake, ready, true, active = Signal(), Signal(), Signal(), Signal()
-        # Whether a value that the instruction depends on was written in the cycle before.
-        unknown = registers.true_unknown | (decoder.is_loop & registers.positive_unknown)
         m.d.comb += [
             self.pc.eq(fetch.pc),
             self.fetch.eq(fetch.read),
@@ -111,9 +112,11 @@ class Sequencer(Component):
             registers.coming_predicate.eq(predicate_number(fetch.coming)),
             registers.count.eq(_count_number(fetch.word)),
             registers.coming_count.eq(_count_number(fetch.coming)),
+            registers.counts.eq(decoder.is_loop),
+            registers.coming_counts.eq(sort_of(fetch.coming) == Sort.LOOP),
             registers.next.eq(fetch.read),
-            awake.eq(self.run & ~halted & ~slow),
-            ready.eq(awake & ~unknown),
+            awake.eq(self.run & ~asleep),
+            ready.eq(awake & ~registers.unknown),
             true.eq(registers.true == decoder.sense),
             active.eq(ready & true),
             *[
@@ -132,6 +135,7 @@ class Sequencer(Component):
             go.eq(ready & ~held),
             waits.eq(active & decoder.is_wait & ~self.stall_channel),
             signals.eq(active & decoder.is_signal & pending.room),
+            self.moves.eq(go),
             self.issued.eq(go & ~self.error),
             self.void.eq(self.issued & ~true),
         ]
@@ -143,9 +147,11 @@ class Sequencer(Component):
             fetch.push.eq(true & decoder.is_loop & some),
             fetch.count.eq(self._register(values, "loop", "rs1")),
         ]
-        with m.If(active & decoder.is_halt):
-            m.d.sync += halted.eq(1)
-        zero = self._scalar(m, decoder, registers, values, active, slow)
+        zero, done = self._scalar(m, decoder, registers, values, active, slow)
+        with m.If(active & (decoder.is_halt | decoder.is_slow)):
+            m.d.sync += asleep.eq(1)
+        with m.Elif(done):
+            m.d.sync += asleep.eq(0)
 
         with m.If(awake & ~decoder.legal):
             m.d.comb += [self.error.eq(1), self.cause.eq(isa.Cause.ILLEGAL_INSTRUCTION)]
@@ -168,7 +174,7 @@ class Sequencer(Component):
             self.fire.eq(pending.fire & self.run),
             self.fire_channel.eq(pending.fire_channel),
             self.fire_pc.eq(pending.fire_pc),
-            self.finished.eq(halted & ~pending.some & pending.empty),
+            self.finished.eq(asleep & ~slow & ~pending.some & pending.empty),
         ]
         return m
 
@@ -220,8 +226,11 @@ class Sequencer(Component):
         values: list[Signal],
         active: Signal,
         slow: Signal,
-    ) -> Value:
-        """Results of scalar instructions, which nothing holds; returns whether one divides by zero."""
+    ) -> tuple[Value, Value]:
+        """Results of scalar instructions, which nothing holds.
+
+        Returns whether one divides by zero, and whether a slow one is done.
+        """
         m.submodules.alu = alu = Alu()
         m.submodules.multiply = multiply = MultiplyDivide()
         left, other = self._register(values, "add", "rs1"), self._register(values, "select", "rs3")
@@ -261,7 +270,7 @@ class Sequencer(Component):
             # Each is 0 where it is not the result.
             registers.data.eq(alu.result | where(keeps, other) | higher | multiply.result),
         ]
-        return decoder.is_divide & (right == 0)
+        return decoder.is_divide & (right == 0), multiply.done
 
     def _parameters(
         self, m: Module, decoder: Decoder, values: list[Signal], active: Signal

@@ -35,7 +35,7 @@ class Control(Component):
 
     `placed`, `patch` and `array_write` configure the PEs; all but `patch` may pass a register. `clear` goes
     before a new configuration. `advance` ends a step, when no access of an earlier one is `waiting`;
-    `outside` says that one of the step must not be, `stopped` that nothing more may happen. `load` takes
+    `outside` says that one of the step must not be, `stopped` that nothing more may be stored. `load` takes
     what the next step needs, `read` asks for the context of the step after that; `moment` is that of the
     next step.
 
@@ -128,9 +128,12 @@ class Control(Component):
         with m.If(failed):
             m.d.sync += [part.eq(0) for part in (checking, running, done)]
         m.d.sync += [failed.eq(self.outside | (misplaced & ~failed)), displaced.eq(misplaced)]
+        # A stop comes late in a cycle: a step that begins in it stores nothing, and is the last.
+        halted = Signal()
+        m.d.sync += halted.eq(control.stop)
         m.d.comb += [
             self.stopped.eq(failed | control.stop),
-            self.advance.eq(running & ~self.waiting & ~self.stopped),
+            self.advance.eq(running & ~self.waiting & ~failed & ~halted),
             self.load.eq(self.advance | ~running),
             self.read.eq(self.load),
         ]
