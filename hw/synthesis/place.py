@@ -28,9 +28,15 @@ _PHASES = (
     (re.compile(r"Info: Creating initial"), "placing"),
     (re.compile(r"Info:\s+at iteration #(\d+)"), "placing, iteration {}"),
     (re.compile(r"Info: Running simulated annealing"), "refining the placement"),
+    (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
     (re.compile(r"Info: Routing\.\."), "routing"),
+    (re.compile(r"Info: Running router2"), "routing"),
+    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing, round {}, {} wires too few"),
     (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
 )
+#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one,
+#: and the second router needs minutes where the first needs an hour.
+_ALGORITHMS = ("--placer", "static", "--router", "router2")
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
@@ -114,7 +120,8 @@ def place_and_route(
     device.check(package, speed)
     tool = find("nextpnr-ecp5")
     arguments = [f"--{device.name}", "--package", package, "--speed", str(speed)]
-    arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail", *options]
+    arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail"]
+    arguments += [*_ALGORITHMS, *options]
     arguments += ["--out-of-context"] if constraints is None else ["--lpf", _PINS]
     key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version])
     folder = cache.directory() / "placement"

@@ -22,10 +22,10 @@ from hw.synthesis.tools import Progress, Tool, find, run
 
 #: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it.
 #: Where the longest path of a design takes more, that one's delay counts. The estimate knows cells and a flat
-#: delay per net; routing makes about twice as much of it, so that 8 ns are good for 60 MHz. Without
+#: delay per net; routing makes two to three times as much of it, so that 6 ns are good for 60 MHz. Without
 #: such a limit a part that is synthesised alone is made as quick as it can be, and takes up to half more
 #: tables than in a machine.
-DELAY = 8000
+DELAY = 6000
 
 #: What `synth_lattice -family ecp5` does between its labels `coarse` and `map_ram`, without `share`: that
 #: pass asks a solver which operators are never used at once, which takes a quarter of an hour for a machine
