@@ -73,9 +73,16 @@ def build(bench: Bench, config: MachineConfig) -> None:
         # that there are.
         slow, target, count = (bench.register(dut, n) for n in ("slow", "slow_target", "multiply/count"))
         late, written = (bench.register(dut, f"registers/{n}") for n in ("late", "target"))
-        return ((count == 0) | slow) & (
-            failed
-            | ((~slow | (target < config.registers)) & ((loads == 0) | ~late | (written < config.registers)))
+        return (
+            ((count == 0) | slow)
+            & (~slow | bench.register(dut, "asleep"))
+            & (
+                failed
+                | (
+                    (~slow | (target < config.registers))
+                    & ((loads == 0) | ~late | (written < config.registers))
+                )
+            )
         )
 
     bench.invariant("slow", slow)

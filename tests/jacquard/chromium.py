@@ -51,12 +51,15 @@ def quiet(browser: Any) -> bool:
 
 
 def saved(browser: Any, button: Any, folder: Path, name: str) -> bytes:
-    """What a button of the page saves under a name."""
+    """What a button of the page saves under a name.
+
+    The name is reserved by an empty file, which the whole one takes the place of.
+    """
     behaviour = {"behavior": "allow", "downloadPath": str(folder)}
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", behaviour)
     button.click()
     end = time.monotonic() + LIMIT
-    while not (folder / name).is_file():
+    while not ((folder / name).is_file() and (folder / name).stat().st_size):
         assert time.monotonic() < end, f"{name} was not saved"
         time.sleep(0.05)
     return (folder / name).read_bytes()
