@@ -13,6 +13,9 @@ MOVE_LOW = isa.layout("lih")["imm"].width
 _BINARY = list(isa.BINARY)
 _MUL = _BINARY.index("mul")
 _DIV = _BINARY.index("div")
+#: Low opcode bits of the operations that take more than one cycle, and of those that divide.
+SLOW = tuple(_BINARY.index(n) for n in ("mul", "div", "rem"))
+DIVIDES = tuple(_BINARY.index(n) for n in ("div", "rem"))
 
 
 #: What the ALU is told of an operation: the operations for which each bit is 1.
@@ -42,8 +45,7 @@ def alu_control(select: Value) -> dict[str, Value]:
     bits of a move, none needs it otherwise.
     """
     codes = {name: {_BINARY.index(n) for n in names} for name, names in _CONTROLS.items()}
-    slow = {_BINARY.index(n) for n in ("mul", "div", "rem")}
-    assert codes["subtract"] | slow >= _MOVES
+    assert codes["subtract"] | set(SLOW) >= _MOVES
     codes["subtract"] |= _MOVES
     return {name: Cat(select == code for code in sorted(found)).any() for name, found in codes.items()}
 
@@ -234,8 +236,3 @@ class MultiplyDivide(Component):
         with m.If(self.start):
             m.d.sync += [rest.eq(self.a), complement.eq(0)]
         return complement
-
-
-#: Bits that a binary operation needs beyond one cycle.
-SLOW = tuple(_BINARY.index(n) for n in ("mul", "div", "rem"))
-DIVIDES = tuple(_BINARY.index(n) for n in ("div", "rem"))

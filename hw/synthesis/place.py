@@ -31,11 +31,11 @@ _PHASES = (
     (re.compile(r"Info: iter=(\d+) steplen"), "placing, iteration {}"),
     (re.compile(r"Info: Routing\.\."), "routing"),
     (re.compile(r"Info: Running router2"), "routing"),
-    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing, round {}, {} wires too few"),
+    (re.compile(r"Info:\s+iter=(\d+) wires=\d+ overused=(\d+)"), "routing, round {}, {} wires used twice"),
     (re.compile(r"Info:\s+(\d+) \|"), "routing, {} arcs done"),
 )
-#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one,
-#: and the second router needs minutes where the first needs an hour.
+#: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
+#: the first router did not end in half an hour there.
 _ALGORITHMS = ("--placer", "static", "--router", "router2")
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
