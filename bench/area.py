@@ -208,7 +208,7 @@ def _delays(kind: str, samples: Sequence[Sample], family: str, console: Console)
 
 def whole(config: MachineConfig, family: str) -> Mapping[str, int]:
     """What a machine takes when it is synthesised in one piece."""
-    found = synthesise(machine_verilog(config), MACHINE, family, netlist=False).resources
+    found = synthesise(machine_verilog(config, trace=False), MACHINE, family, netlist=False).resources
     return {r: getattr(found, r) for r in RESOURCES}
 
 

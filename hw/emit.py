@@ -32,9 +32,10 @@ _ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
 _EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
-def verilog(config: MachineConfig) -> str:
+def verilog(config: MachineConfig, *, trace: bool = True) -> str:
     """Verilog text of the machine, top module `jacquard`; equal configurations give equal text.
 
+    `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine.
     Uses the Yosys that comes with Amaranth, whatever is installed besides.
     """
     from amaranth.back import verilog as backend
@@ -46,7 +47,9 @@ def verilog(config: MachineConfig) -> str:
     gc.disable()  # millions of small objects, none of them garbage: a third of the time
     try:
         with interrupts_kept():
-            text: str = backend.convert(Machine(config), name=TOP, strip_internal_attrs=True, emit_src=False)
+            text: str = backend.convert(
+                Machine(config, trace=trace), name=TOP, strip_internal_attrs=True, emit_src=False
+            )
     finally:
         if collecting:
             gc.enable()

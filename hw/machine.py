@@ -31,10 +31,11 @@ class Machine(Component):
     """The core, with streams at its border (docs/ports.md); a bus is a wrapper around it.
 
     **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`; `trace_output*`, the stores
-    of the grid, have a place for each of `config.store_pes`.
+    of the grid, have a place for each of `config.store_pes`. They are there for simulation: without `trace`
+    the machine has none of them and is otherwise the same.
     """
 
-    def __init__(self, config: MachineConfig):
+    def __init__(self, config: MachineConfig, *, trace: bool = True):
         self.config = config
         ports: dict[str, object] = {
             "host_request": In(stream.Signature(HostRequest)),
@@ -50,23 +51,29 @@ class Machine(Component):
             "done": Out(1),
             "error": Out(1),
             "cycle": Out(48),
-            "trace_issue": Out(config.warps),
-            "trace_void": Out(config.warps),
-            "trace_complete": Out(config.warps),
-            "trace_signal": Out(config.warps),
-            "trace_pc": Out(16 * config.warps),
         }
-        if stores := len(config.store_pes):
-            ports |= {
-                "trace_output": Out(stores),
-                "trace_output_address": Out(32 * stores),
-                "trace_output_value": Out(32 * stores),
+        warps, stores = config.warps, len(config.store_pes)
+        widths = {
+            "trace_issue": warps,
+            "trace_void": warps,
+            "trace_complete": warps,
+            "trace_signal": warps,
+            "trace_pc": 16 * warps,
+        }
+        if stores:
+            widths |= {
+                "trace_output": stores,
+                "trace_output_address": 32 * stores,
+                "trace_output_value": 32 * stores,
             }
-        super().__init__(ports)  # type: ignore[arg-type]
+        self._trace = {name: Signal(width, name=f"{name}_now") for name, width in widths.items()}
+        self._shown = tuple(widths) if trace else ()
+        super().__init__(ports | {name: Out(widths[name]) for name in self._shown})  # type: ignore[arg-type]
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         c = self.config
+        m.d.comb += [getattr(self, name).eq(self._trace[name]) for name in self._shown]
         m.submodules.host = host = Host(c)
         connect(m, flipped(self.host_request), host.request)
         connect(m, host.response, flipped(self.host_response))
@@ -90,7 +97,7 @@ class Machine(Component):
                     *[e.control.progress for e in engines.values()],
                     # Whether an error is progress does not matter.
                     Cat(w.moves for w in warps).any() & host.run,
-                    self.trace_complete,
+                    self._trace["trace_complete"],
                 ).any()
             ),
         ]
@@ -152,9 +159,9 @@ class Machine(Component):
         for i in range(len(c.store_pes)):
             store = grid.port.stores[i]
             m.d.comb += [
-                self.trace_output[i].eq(store.valid & self.running),
-                self.trace_output_address.word_select(i, 32).eq(store.address),
-                self.trace_output_value.word_select(i, 32).eq(store.value),
+                self._trace["trace_output"][i].eq(store.valid & self.running),
+                self._trace["trace_output_address"].word_select(i, 32).eq(store.address),
+                self._trace["trace_output_value"].word_select(i, 32).eq(store.value),
             ]
         return grid.port
 
@@ -195,11 +202,11 @@ class Machine(Component):
                 warp.complete.eq(
                     Cat(e.control.complete & (e.control.complete_warp == w) for e in engines.values()).any()
                 ),
-                self.trace_issue[w].eq(warp.issued & host.run),
-                self.trace_void[w].eq(warp.void & host.run),
-                self.trace_complete[w].eq(warp.complete & host.run),
-                self.trace_signal[w].eq(warp.fire & host.run),
-                self.trace_pc.word_select(w, 16).eq(warp.pc),
+                self._trace["trace_issue"][w].eq(warp.issued & host.run),
+                self._trace["trace_void"][w].eq(warp.void & host.run),
+                self._trace["trace_complete"][w].eq(warp.complete & host.run),
+                self._trace["trace_signal"][w].eq(warp.fire & host.run),
+                self._trace["trace_pc"].word_select(w, 16).eq(warp.pc),
             ]
             warps.append(warp)
         self._channels = channels

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hw import csr
+from hw import csr, isa
 from hw.bits import log2
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.fabric import Fabric, Unit, layout
@@ -155,8 +155,8 @@ def _buffer(shape: BufferShape, *, words: bool) -> dict[str, float]:
 def _program(c: MachineConfig) -> dict[str, float]:
     return {
         "one": 1,
-        "block_rams": memory_blocks(c.imem_words, 32),
-        "lut_rams": lut_blocks(c.imem_words, 32),
+        "block_rams": memory_blocks(c.imem_words, isa.STORED_BITS, readers=2),
+        "lut_rams": lut_blocks(c.imem_words, isa.STORED_BITS),
     }
 
 
@@ -213,12 +213,15 @@ def _lut_rams(words: int) -> int:
     return -(-words // LUT_RAM)
 
 
-def memory_blocks(depth: int, width: int) -> int:
-    """Block RAMs of 16 Kibit that a memory with a reader and a writer takes; 0 where it is LUT RAM."""
+def memory_blocks(depth: int, width: int, readers: int = 1) -> int:
+    """Block RAMs of 16 Kibit that a memory takes; 0 where it is LUT RAM.
+
+    With two readers, one of which shares its address with the writer, words are of at most 18 bits.
+    """
     if not depth or depth * width < SMALLEST_BLOCK:
         return 0
     # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
-    shapes = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
+    shapes = [(512, 36)] * (readers == 1) + [(1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
     return min(-(-depth // d) * -(-width // w) for d, w in shapes)
 
 

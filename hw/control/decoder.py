@@ -37,9 +37,8 @@ class Sort(enum.IntEnum):
     ILLEGAL = 15
 
 
-_SORT_BITS = 4
-#: Bits of a word in a program memory: the instruction and, above it, its sort.
-STORED_BITS = isa.WORD_BITS + _SORT_BITS
+STORED_BITS = isa.STORED_BITS
+_SORT_BITS = STORED_BITS - isa.WORD_BITS
 _SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
 
 #: The two immediates of scalar instructions; both start at bit 0.

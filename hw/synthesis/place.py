@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,9 @@ _PHASES = (
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
 #: the first router did not end in half an hour there.
 _ALGORITHMS = ("--placer", "static", "--router", "router2")
+#: Pins of cells that take a clock; from how many sinks on a net is one like a reset.
+_CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
+_MANY = 64
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
@@ -63,8 +67,8 @@ class Placement:
     `fmax_mhz` is the lowest of the clocks' frequencies relative to what each must reach: None for a design
     without a clock. `clocks` are (reached, required) in MHz by net. `used` and `available` count as nextpnr
     does after packing. `critical_path` runs from a register to a register in the clock that `fmax_mhz` is
-    about. `config` is the bitstream in Trellis' text format, None out of context, `report` and `log` are
-    nextpnr's own.
+    about. `config` is the bitstream in Trellis' text format, None without constraints, `report` and `log`
+    are nextpnr's own.
     """
 
     fmax_mhz: float | None
@@ -108,9 +112,9 @@ def place_and_route(
 ) -> Placement:
     """Place and route a netlist for `frequency` in MHz, or find that in the cache.
 
-    `constraints` is the text of an LPF file; without, the design is placed out of context, with no pins. A
-    clock that is not reached is no error: the result tells. Raises `InputError` when the device does not
-    exist so, the design does not fit, nextpnr is missing or gives up.
+    `constraints` is the text of an LPF file; without, only clock and reset get pins, anywhere, and the other
+    ports are left open. A clock that is not reached is no error: the result tells. Raises `InputError` when
+    the device does not exist so, the design does not fit, nextpnr is missing or gives up.
     """
     if synthesis.family != "ecp5" or synthesis.netlist is None:
         raise InputError("placement needs a netlist for ecp5")
@@ -122,14 +126,18 @@ def place_and_route(
     arguments = [f"--{device.name}", "--package", package, "--speed", str(speed)]
     arguments += ["--freq", f"{frequency:g}", "--seed", str(seed), "--timing-allow-fail"]
     arguments += [*_ALGORITHMS, *options]
-    arguments += ["--out-of-context"] if constraints is None else ["--lpf", _PINS]
+    arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
+    arguments += ["--lpf", _PINS]
     key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version])
     folder = cache.directory() / "placement"
     final = folder / key
     if not (final / "about.json").is_file():
         with scratch(folder) as work:
             # A link would do, were it not for tools that see no other directory than theirs.
-            shutil.copyfile(synthesis.netlist, work / _NETLIST)
+            if constraints is None:
+                _without_ports(synthesis.netlist, synthesis.top, work / _NETLIST)
+            else:
+                shutil.copyfile(synthesis.netlist, work / _NETLIST)
             (work / _PINS).write_text(constraints or "", encoding="utf-8")
             arguments += ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
             arguments += ["--textcfg", _CONFIG] if constraints is not None else []
@@ -143,6 +151,32 @@ def place_and_route(
             (work / "about.json").write_text(json.dumps(about))
             _settle(work, final)
     return _read(final, device, package, speed, seed, tool.version)
+
+
+def _without_ports(netlist: Path, top: str, target: Path) -> None:
+    """Copy a netlist with those ports alone that drive clock pins, or very many others: clock and reset.
+
+    A machine has more ports than a package has pins. nextpnr's own way for parts of a design,
+    `--out-of-context`, has no global nets: it leads the clock through the fabric, to every register, and the
+    router does not get rid of the wires that are used twice.
+    """
+    design = json.loads(netlist.read_text(encoding="utf-8"))
+    module = design["modules"][top]
+    sinks, clocks = Counter[int | str](), set[int | str]()
+    for cell in module["cells"].values():
+        for pin, bits in cell["connections"].items():
+            if cell.get("port_directions", {}).get(pin) == "input":
+                sinks.update(bits)
+            if pin in _CLOCK_PINS:
+                clocks.update(bits)
+    module["ports"] = {
+        name: port
+        for name, port in module["ports"].items()
+        if port["direction"] == "input"
+        and len(port["bits"]) == 1
+        and (port["bits"][0] in clocks or sinks[port["bits"][0]] > _MANY)
+    }
+    target.write_text(json.dumps(design), encoding="utf-8")
 
 
 def _settle(work: Path, final: Path) -> None:

@@ -44,5 +44,5 @@ def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
     from hw.emit import TOP, verilog
     from hw.synthesis.yosys import synthesise
 
-    found = synthesise(verilog(config), TOP, family).resources
+    found = synthesise(verilog(config, trace=False), TOP, family).resources
     return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz if guess else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cosim.build import verilog as core_verilog
 from hw.config import MachineConfig
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Top:
 TOPS = {
     top.name: top
     for top in (
-        Top("core", "jacquard", "clk", "the machine with its streams (docs/ports.md)"),
+        Top("core", "jacquard", "clk", "the machine with its streams (docs/ports.md), without `trace_*`"),
         Top("axi", "jacquard_axi", "aclk", "AXI4-Lite slave and AXI4 master"),
         Top("uart", "jacquard_uart", "clk", "memory in block RAM, driven over a UART"),
         Top("board", "jacquard_ecp5", "clk", "the same with a board's clock and pins"),
@@ -51,8 +50,8 @@ class Serial:
 class Design:
     """A top of a machine, ready for synthesis.
 
-    `constraints` is the text of the LPF file with the pins of a board, None where the design is placed out of
-    context. `board` is the name of the board.
+    `constraints` is the text of the LPF file with the pins of a board, None where the design is placed with
+    clock and reset alone as pins. `board` is the name of the board.
     """
 
     top: Top
@@ -74,9 +73,11 @@ def design(
     `board` is needed by the top `board` alone. Raises `InputError` for a memory, a clock or a baud rate that
     the top cannot have.
     """
+    from hw import emit as core  # Amaranth takes half a second to import
+    from hw.bus import emit
+
     if top.name == "core":
-        return Design(top, core_verilog(config)[0])
-    from hw.bus import emit  # Amaranth takes half a second to import
+        return Design(top, core.verilog(config, trace=False))
 
     if top.name == "axi":
         return Design(top, emit.axi_verilog(config))

@@ -21,6 +21,15 @@ module small(input clk, input [7:0] d, output reg [7:0] q);
 endmodule
 """
 
+#: A shift register of 100 bits with a reset and an enable, which drives as many registers as the reset.
+RESET = """
+module reset(input clk, input rst, input [1:0] en, input d, output q);
+  reg [99:0] s;
+  always @(posedge clk) if (rst) s <= 0; else if (&en) s <= {s[98:0], d};
+  assign q = s[99];
+endmodule
+"""
+
 #: As many registered products as asked for.
 MANY = """
 module many(input clk, input [3:0] d, output [{last}:0] q);

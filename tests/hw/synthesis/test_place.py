@@ -11,7 +11,7 @@ from hw.errors import InputError
 from hw.synthesis import DEVICES, Placement, Synthesis, find_device, place, place_and_route, synthesise
 from hw.synthesis.resources import Resources
 from hw.synthesis.tools import ToolError
-from tests.hw.synthesis.designs import SMALL, many
+from tests.hw.synthesis.designs import RESET, SMALL, many
 
 PINS = 'LOCATE COMP "clk" SITE "P3";\nIOBUF PORT "clk" IO_TYPE=LVCMOS33;\nFREQUENCY PORT "clk" 25 MHZ;\n'
 
@@ -28,7 +28,7 @@ def placed(small: Synthesis) -> Placement:
 
 def test_the_critical_path_takes_a_period_of_the_clock_that_is_reached(placed: Placement) -> None:
     assert placed.fmax_mhz is not None
-    assert placed.clocks == {"clk": (placed.fmax_mhz, 50.0)}
+    assert list(placed.clocks.values()) == [(placed.fmax_mhz, 50.0)]
     assert sum(hop.delay for hop in placed.critical_path) == pytest.approx(1000 / placed.fmax_mhz, abs=0.02)
     assert placed.critical_path[0].kind == "clk-to-q"
     assert placed.critical_path[-1].kind == "setup"
@@ -68,6 +68,14 @@ def test_pins_give_a_configuration(small: Synthesis) -> None:
     assert placed.config is not None
     assert ".device LFE5U-85F" in placed.config.read_text()
     assert placed.utilisation["TRELLIS_IO"][0] == 1 + 8 + 8, "clk, d, q"
+
+
+def test_without_constraints_only_clock_and_reset_have_pins(small: Synthesis) -> None:
+    assert place_and_route(small, find_device("12k"), 50).utilisation["TRELLIS_IO"][0] == 1, "clk"
+    placed = place_and_route(synthesise(RESET, "reset"), find_device("12k"), 50)
+    assert placed.utilisation["TRELLIS_IO"][0] == 2, "clk, rst"
+    assert placed.utilisation["DCCA"][0] == 1, "the clock goes over a global net"
+    assert list(placed.clocks) == ["$glbnet$clk$TRELLIS_IO_IN"]
 
 
 def test_what_is_too_large_is_told_with_both_numbers() -> None:
