@@ -126,7 +126,6 @@ class Gemm:
         self.starts: list[int] = []
         self.completions: list[int] = []
         self.fault: Fault | None = None
-        self.issued_at = -1
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
@@ -144,7 +143,6 @@ class Gemm:
 
     def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> Drain | None:
         """Add the operation that issues in cycle `t`; returns its accumulator reads unless it fails."""
-        self.issued_at = t
         wrong, bad, plan_last, rest, blocks, reads = plan
         start, done, drain = NEVER, NEVER, None
         if self.fault is None:

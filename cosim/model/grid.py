@@ -92,7 +92,6 @@ class Grid:
         self.completions: list[int] = []
         self.launches: list[Launch] = []
         self.fault: Fault | None = None
-        self.issued_at = -1
         self.due = NEVER
         self.busy = self.stall_bank = 0
         self._ended = 0  # launches that are complete
@@ -117,7 +116,6 @@ class Grid:
 
     def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`, and do what it does to the output buffer."""
-        self.issued_at = t
         self.starts.append(NEVER)
         self.completions.append(NEVER)
         if self.fault is None:

@@ -69,7 +69,6 @@ class Loader:
         self.starts: list[int] = []
         self.completions: list[int] = []
         self.fault: Fault | None = None
-        self.issued_at = -1
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._entered = 0  # e of the last beat so far
         self._passed = 0  # x of the last beat so far
@@ -97,7 +96,6 @@ class Loader:
 
     def issue(self, t: int, warp: int, pc: int, plan: Plan | Patches, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
-        self.issued_at = t
         starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
         if self.fault is not None:
             starts.append(NEVER)

@@ -1,9 +1,10 @@
 """The event loop: attempts to issue and fires of signals, in order of time.
 
-Within a cycle, warps issue in order of their numbers, then signals fire: a token, room in a queue and
-room for a signal that appear in cycle t count from t + 1 on. Completions need no events of their own;
-engines know them ahead, and whoever is held by one is woken in the cycle behind it. Nor do instructions
-that only what their warp uses alone can hold (see `sharing`): they issue as soon as it is known when.
+Within a cycle, warps issue in order of their numbers, one operation of an engine in all, then signals fire:
+a token, room in a queue and room for a signal that appear in cycle t count from t + 1 on. Completions need no
+events of their own; engines know them ahead, and whoever is held by one is woken in the cycle behind it. Nor
+do waits and signals of channels that one warp uses alone (see `sharing`): they issue as soon as it is known
+when.
 Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
 """
 
@@ -65,12 +66,13 @@ class Machine:
         channels = [Channel(config.channel_depth) for _ in range(config.channels)]
         self.woken: list[tuple[Warp, int]] = []
         self.warps = {
-            w: Warp(w, config, code, self._operate_ahead, self._plan_fire, self.woken)
+            w: Warp(w, config, code, self._plan_fire, self.woken)
             for w, code in bind(programs, channels, self.engines).items()
         }
         self.depth = config.queue_depth
         self.heap: list[tuple[int, int, int, int]] = []
         self.now = 0  # nothing issues before
+        self.issued_at = -1  # the latest operation of any engine
         self.faults: list[Fault] = []
         self.stop = NEVER - 1
 
@@ -189,18 +191,7 @@ class Machine:
         starts = engine.starts
         if len(starts) >= self.depth and starts[-self.depth] >= t:
             t = starts[-self.depth] + 1
-        return t if engine.issued_at < t else t + 1
-
-    def _operate_ahead(self, warp: Warp) -> int:
-        """Issue an operation of an engine that the warp uses alone; returns its cycle.
-
-        Returns -1 for what must be decided in its cycle: behind an operation whose completion is not certain;
-        when an operand is too large; and when the engine has an error, so that the cycle never comes.
-        """
-        if warp.late >= 0:
-            return -1
-        t = self._earliest(warp, warp.ready)
-        return t if t < NEVER and self._operate(warp, t) else -1
+        return t if self.issued_at < t else t + 1
 
     def _operate(self, warp: Warp, t: int) -> bool:
         """Put the engine operation of a warp into its queue in cycle `t`, unless an operand is too large."""
@@ -210,6 +201,7 @@ class Machine:
         if plan is None:
             return False
         warp.stall_engine += t - warp.ready
+        self.issued_at = t
         if self.data is not None:
             self.data.perform(operation, fetched, warp.parameters)
         drain = engine.issue(t, warp.index, pc, plan, fetched)

@@ -1,10 +1,8 @@
 """What warps share, and who uses what alone.
 
-A channel that only one warp waits on, and an engine that only one warp uses, leave nothing to the order
-of events: tokens only become more until that warp takes one, and nobody else fills that queue. If only
-one warp signals to the channel, too, even the cycles of later tokens are known ahead. Such instructions
-issue ahead of time, as scalar ones do. The storer is excepted: its schedule may be revised; and the grid,
-whose schedule depends on the storer's.
+A channel that only one warp waits on leaves nothing to the order of events: tokens only become more until
+that warp takes one. If only one warp signals to it, too, even the cycles of later tokens are known ahead.
+Such instructions issue ahead of time, as scalar ones do. The way to the engines is shared by all warps.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from typing import Any, NamedTuple
 from cosim.model.program import ENGINE, SIGNAL, WAIT, Decoded
 
 MASK = 0xFFFFFFFF
-#: Engines whose completions are not final, or not known, when an operation issues.
-LATE = ("cgra", "store")
 
 
 class Channel:
@@ -80,22 +76,18 @@ class Operation(NamedTuple):
 def bind(
     programs: Mapping[int, list[Decoded]], channels: list[Channel], engines: Mapping[str, Any]
 ) -> dict[int, list[Decoded]]:
-    """Programs with channels and engines in place of their numbers and names, as `extra`.
-
-    `c` of an engine operation becomes 1 when its warp uses the engine alone; channels are marked.
-    """
+    """Programs with channels and engines in place of their numbers and names, as `extra`; marks channels."""
 
     def users(kind: int) -> Counter[Any]:
         counts: Counter[Any] = Counter()
         for code in programs.values():
-            counts.update({word[7][0] if kind == ENGINE else word[3] for word in code if word[0] == kind})
+            counts.update({word[3] for word in code if word[0] == kind})
         return counts
 
-    signals, engine_users = users(SIGNAL), users(ENGINE)
+    signals = users(SIGNAL)
     for number, count in users(WAIT).items():
         channels[number].alone = count == 1
         channels[number].private = count == 1 and signals[number] == 1
-    alone = {name for name, count in engine_users.items() if count == 1 and name not in LATE}
 
     def bound(word: Decoded) -> Decoded:
         kind, guard, sense, a, b, _, cycles, extra = word
@@ -104,7 +96,7 @@ def bind(
         if kind == ENGINE:
             engine, name, registers, limits = extra
             operation = Operation(engines[engine], name, operator.itemgetter(*registers), limits)
-            return (kind, guard, sense, a, b, int(engine in alone), cycles, operation)
+            return (kind, guard, sense, a, b, 0, cycles, operation)
         return word
 
     return {warp: [bound(word) for word in code] for warp, code in programs.items()}

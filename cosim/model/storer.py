@@ -122,7 +122,6 @@ class Storer:
         self.starts: list[int] = []
         self.completions: list[int] = []
         self.fault: Fault | None = None
-        self.issued_at = -1
         self._state = EMPTY
         self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
 
@@ -161,7 +160,6 @@ class Storer:
 
     def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
-        self.issued_at = t
         memory, _, rows, size = fetched
         limit, cause = plan.limit, plan.cause
         if cause is not Cause.OPERAND:

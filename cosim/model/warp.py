@@ -13,7 +13,7 @@ from typing import Any
 
 from cosim.model import program as p
 from cosim.model.checks import NEVER
-from cosim.model.program import BINARY, ENGINE, LI, SIGNAL, WAIT
+from cosim.model.program import BINARY, LI, SIGNAL, WAIT
 from cosim.model.sharing import Channel, Pending
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -67,7 +67,6 @@ class Warp:
         index: int,
         config: MachineConfig,
         code: list[p.Decoded],
-        operate: Callable[[Warp], int],
         plan_fire: Callable[[Warp], None],
         woken: list[tuple[Warp, int]],
     ):
@@ -89,7 +88,7 @@ class Warp:
         self.full = False  # a signal waits for room
         self.version = self.fire_version = 0
         self.stall_channel = self.stall_engine = 0
-        self._operate, self._plan_fire, self._woken = operate, plan_fire, woken
+        self._plan_fire, self._woken = plan_fire, woken
         self._player = self._play()
         #: Issues the instruction that is held, in the cycle given, and runs ahead; returns why it stops.
         self.issue = self._player.send
@@ -173,11 +172,9 @@ class Warp:
                         continue
                     else:
                         self.pc, self.ready, self.held = pc, t, code[pc]
-                        t = self._operate(self) if kind == ENGINE and c else -1
-                        if t < 0:
-                            t = yield held
-                            if kind == SIGNAL:
-                                self._signal(t, extra, pc)
+                        t = yield held
+                        if kind == SIGNAL:
+                            self._signal(t, extra, pc)
                 elif kind >= BINARY:
                     try:
                         value = extra(regs[b], regs[c] if kind == BINARY else c)

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import functools
 from operator import or_
-from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, fifo, stream
-from amaranth.lib.wiring import Component, FlippedInterface, In, Out
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import data, stream
+from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
+from hw.control.queue import OperationQueue
 from hw.control.sequencer import IssuePort
 from hw.interfaces import operation
 
 
 class Issue(Component):
-    """Gives each engine the operation of the lowest-numbered warp that asks for it, through a queue.
+    """Gives one operation per cycle to its engine's queue: that of the first warp whose queue has room.
+
+    Warps come in the order of their numbers; one that finds its queue full holds nobody up. All share one way
+    to the queues: one for every engine would cost several times as many look-up tables and wires. An
+    operation goes that way in the cycle after its issue, when registers say whose it is. The parameters
+    of its warp must not change before that cycle has ended; operands are kept.
 
     **Timing.** An operation that issues in cycle t is at the queue's end in t + 1. A warp's `ready` depends
-    only on the engine, the queue's level and warps of lower number.
+    only on the engines, the queues' levels and warps of lower number; without `valid` it means nothing.
     """
 
     def __init__(self, config: MachineConfig):
@@ -37,50 +42,62 @@ class Issue(Component):
         m = Module()
         warps = [self.warps[w] for w in range(self._config.warps)]
         room = Signal(len(ENGINES))
+        # What engine a warp means, and whether there is room, is known early; whether it asks is not.
+        asks, given, sent = Signal(len(warps)), Signal(len(warps)), Signal(len(warps))
+        m.d.sync += sent.eq(given)
+        for w, warp in enumerate(warps):
+            first = ~asks[:w].any() if w else Const(1)
+            free = Signal(name=f"free{w}")
+            m.d.comb += [
+                free.eq(room.bit_select(warp.engine, 1)),
+                asks[w].eq(warp.valid & free),
+                given[w].eq(asks[w] & first),
+                warp.ready.eq(free & first),
+            ]
+        way = self._way(m, sent)
         for e, name in enumerate(ENGINES):
             shape = self._entry(name)
-            queue = fifo.SyncFIFO(width=shape.size, depth=self._config.queue_depth)
-            m.submodules[f"queue_{name}"] = queue
+            m.submodules[f"queue_{name}"] = queue = OperationQueue(shape.size, self._config.queue_depth)
             out = getattr(self, name)
-            entry, first = Signal(shape, name=f"entry_{name}"), Signal(shape, name=f"first_{name}")
-            asks = Signal(len(warps), name=f"asks_{name}")
+            entry, offered = Signal(shape, name=f"entry_{name}"), Signal(shape, name=f"offered_{name}")
+            sources = {o.name: f"value{i}" for i, o in enumerate(isa.of_engine(name)[0].operands)}
             m.d.comb += [
-                queue.w_en.eq(asks.any()),
-                room[e].eq(queue.w_rdy),
-                queue.w_data.eq(entry),
-                first.eq(queue.r_data),
-                *[out.payload[field].eq(first[field]) for field in shape.members],
-                out.valid.eq(queue.r_rdy),
-                queue.r_en.eq(out.ready),
+                queue.coming.eq(Cat(g & (w.engine == e) for g, w in zip(given, warps, strict=True)).any()),
+                room[e].eq(queue.room),
+                *[entry[f].eq(way[sources.get(f, f)][: len(entry[f])]) for f in shape.members],
+                queue.data.eq(entry),
+                offered.eq(queue.out.payload),
+                *[out.payload[field].eq(offered[field]) for field in shape.members],
+                out.valid.eq(queue.out.valid),
+                queue.out.ready.eq(out.ready),
             ]
-            fields: dict[str, list[Value]] = {field: [] for field in shape.members}
-            for w, warp in enumerate(warps):
-                m.d.comb += asks[w].eq(warp.valid & (warp.engine == e))
-                for field, value in self._values(name, warp, w).items():
-                    fields[field].append(value)
-            for field, values in fields.items():
-                m.d.comb += entry[field].eq(self._first(m, f"{name}_{field}", asks, values))
-        # Whether two warps mean one engine is known early, whether they ask is not.
-        for w, warp in enumerate(warps):
-            ahead = [other.valid & (other.engine == warp.engine) for other in warps[:w]]
-            m.d.comb += warp.ready.eq(room.bit_select(warp.engine, 1) & ~Cat(*ahead, 0).any())
         return m
 
-    @staticmethod
-    def _first(m: Module, name: str, asks: Signal, values: list[Value]) -> Value:
-        """The value of the first that asks; any, if none does.
-
-        One of every two, unless one before them asks: cheaper than multiplexers one behind the other.
-        """
-        pairs = []
-        for i in range(0, len(values), 2):
-            pair = Signal(len(values[i]), name=f"{name}{i}", attrs={"keep": 1})
-            one = values[i] if i + 1 == len(values) else Mux(asks[i], values[i], values[i + 1])
-            none_before = ~asks[:i].any() if i else Const(1)
-            asked = asks[i : i + 2].any() if i + 2 < len(values) else Const(1)
-            m.d.comb += pair.eq(where(none_before & asked, one))
-            pairs.append(pair)
-        return functools.reduce(or_, pairs)
+    def _way(self, m: Module, sent: Signal) -> dict[str, Value]:
+        """What goes to the queues, by field: that of the warp which issued in the cycle before, or 0."""
+        operands = [isa.of_engine(name)[0].operands for name in ENGINES]
+        widths = [max(o[i].bits for o in operands) for i in range(len(operands[0]))]
+        own = self._entry(ENGINES[0])
+        fields: dict[str, list[Value]] = {}
+        for w in range(self._config.warps):
+            warp = self.warps[w]
+            kept = {
+                **{f"value{i}": warp.values[i][:bits] for i, bits in enumerate(widths)},
+                "variant": warp.variant,
+                "pc": warp.pc[: own["pc"].width],
+            }
+            for name, value in kept.items():
+                register = Signal(len(value), name=f"{name}_{w}", reset_less=True)
+                m.d.sync += register.eq(value)
+                fields.setdefault(name, []).append(register)
+            fields.setdefault("warp", []).append(Const(w, own["warp"].width))
+            for name in isa.PARAMETERS:
+                fields.setdefault(name, []).append(warp.parameters[name])
+        way = {name: Signal(len(values[0]), name=f"way_{name}") for name, values in fields.items()}
+        for name, values in fields.items():
+            chosen = [where(s, value) for s, value in zip(sent, values, strict=True)]
+            m.d.comb += way[name].eq(functools.reduce(or_, chosen))
+        return way
 
     def _entry(self, engine: str) -> data.StructLayout:
         """An operation of an engine, with no more bits of warp and pc than the machine has."""
@@ -88,16 +105,3 @@ class Issue(Component):
         narrow = {"warp": max(1, (c.warps - 1).bit_length()), "pc": log2(c.imem_words)}
         members = {name: field.shape for name, field in operation(engine)}
         return data.StructLayout(members | narrow)
-
-    def _values(self, engine: str, warp: FlippedInterface[Any], number: int) -> dict[str, Value]:
-        """What a warp puts into the entry of an engine, by field."""
-        operands = isa.of_engine(engine)[0].operands
-        values = {o.name: warp.values[i][: o.bits] for i, o in enumerate(operands)}
-        layout = self._entry(engine)
-        parameters = {n: warp.parameters[n] for n in layout.members if n in isa.PARAMETERS}
-        own = {
-            "variant": warp.variant,
-            "warp": Const(number, layout["warp"].width),
-            "pc": warp.pc[: layout["pc"].width],
-        }
-        return values | parameters | own

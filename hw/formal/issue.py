@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib.fifo import SyncFIFO
-from amaranth.lib.wiring import Component
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, connect, flipped
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.issue import Issue
+from hw.control.queue import OperationQueue
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
-from hw.formal.signals import LastInFirstOut
 from hw.interfaces import operation
 
 STATEMENTS = {
-    "lowest_warp_first": "of the warps that ask for an engine the lowest-numbered one is served, if the "
-    "queue has room, and no other",
+    "lowest_warp_first": "of the warps that ask for an engine whose queue has room the lowest-numbered one "
+    "is served, and no other",
     "none_lost_none_doubled": "the queue offers an operation if and only if more were issued than taken, "
     "and holds no more than its depth",
     "arrives_as_issued": "an operation is taken after all that were issued before it, with operands, "
@@ -28,7 +28,8 @@ STATEMENTS = {
 def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     """Follow one operation, any one, through the queue of an engine.
 
-    Assumed of the sequencers: what they offer names an engine and a place of the program memory.
+    Assumed of the sequencers: what they offer names an engine and a place of the program memory, and
+    parameters stay for a cycle after an operation has been issued.
     """
     dut = bench.add(Issue(config), "dut")
     number, specs = ENGINES.index(engine), isa.of_engine(engine)
@@ -39,17 +40,32 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     for warp in warps:
         bench.assume(~warp.valid | (warp.engine < len(ENGINES)))
         bench.assume(~warp.valid | (warp.pc < config.imem_words))
-    asks = [bench.value(w.valid & (w.engine == number), f"asks{i}") for i, w in enumerate(warps)]
-    given = [bench.value(a & w.ready, f"given{i}") for i, (a, w) in enumerate(zip(asks, warps, strict=True))]
+    # Operations on the way to the queue of each engine and in it, and the warps that ask and have room.
+    levels = [Signal(range(depth + 2), name=f"waiting_{name}") for name in ENGINES]
+    rooms = Cat(level != depth for level in levels)
+    free = [bench.value(rooms.bit_select(w.engine, 1), f"free{i}") for i, w in enumerate(warps)]
+    asks = [bench.value(w.valid & f, f"asks{i}") for i, (f, w) in enumerate(zip(free, warps, strict=True))]
+    goes = [bench.value(w.valid & w.ready, f"goes{i}") for i, w in enumerate(warps)]
+    for i, (went, w) in enumerate(zip(goes, warps, strict=True)):
+        parameters = Value.cast(w.parameters)
+        same = parameters == bench.past(parameters, f"parameters_past{i}")
+        bench.assume(~bench.past(went, f"went{i}") | same)
+    for e, (name, level) in enumerate(zip(ENGINES, levels, strict=True)):
+        entered = Cat(g & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
+        port = getattr(dut, name)
+        sync += level.eq(level + entered - (port.valid & port.ready))
+    waiting = levels[number]
+    given = [
+        bench.value(g & (w.engine == number), f"given{i}")
+        for i, (g, w) in enumerate(zip(goes, warps, strict=True))
+    ]
     given_any = bench.value(Cat(*given).any(), "given_any")
     taken = bench.value(out.valid & out.ready, "taken")
-    waiting = Signal(range(depth + 2), name="waiting")
-    sync += waiting.eq(waiting + given_any - taken)
 
     served = []
-    for i, (a, w) in enumerate(zip(asks, warps, strict=True)):
-        before = Cat(*asks[:i]).any() if i else 0
-        served.append(~a | (w.ready == ((waiting != depth) & ~Value.cast(before).bool())))
+    for i, w in enumerate(warps):
+        before = Value.cast(Cat(*asks[:i]).any() if i else 0).bool()
+        served.append(~w.valid | (w.ready == (free[i] & ~before)))
     bench.require("lowest_warp_first", Cat(*served).all())
     bench.require("none_lost_none_doubled", (out.valid == (waiting != 0)) & (waiting <= depth))
 
@@ -79,30 +95,75 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     bench.require("offer_is_stable", ~held | (out.valid & (offered == bench.past(offered, "offered_past"))))
 
     def tied() -> Value:
-        queue = bench.queue(dut, f"queue_{engine}", depth)
+        inside = [_Inside(bench, dut, name, depth) for name in ENGINES]
+        levelled = Cat(q.consistent & (q.level + q.enters == n) for q, n in zip(inside, levels, strict=True))
         # Entries leave out the bits of warp and pc that are always 0.
-        entry = Signal(dut._entry(engine), name="watched_entry")
-        bench.m.d.comb += Value.cast(entry).eq(queue.entry(queue.place(ahead)))
-        mine = Cat(entry[f] == watched[f] for f in entry.shape().members).all() & (ahead < waiting)
-        return queue.consistent & (queue.level == waiting) & (~watching | mine) & (~held | out.valid)
+        kept, passing = (Signal(dut._entry(engine), name=f"watched_{n}") for n in ("kept", "passing"))
+        queue = inside[number]
+        bench.m.d.comb += [
+            Value.cast(kept).eq(queue.entry((queue.consume + ahead)[: len(queue.consume)])),
+            passing.eq(bench.view(dut, f"entry_{engine}")),
+        ]
+        where = Mux(ahead == queue.level, passing, kept)
+        entry = data.View(kept.shape(), where)
+        mine = Cat(entry[f] == watched[f] for f in kept.shape().members).all() & (ahead < waiting)
+        return levelled.all() & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
 
 
-class LeakyQueue(SyncFIFO):
-    """A queue that drops what comes while it is being read."""
+class _Inside:
+    """The registers of the queue of an engine."""
+
+    def __init__(self, bench: Bench, dut: Component, engine: str, depth: int):
+        self.enters, self.stored, self.level, self.consume, self.produce = (
+            bench.register(dut, f"queue_{engine}/{n}")
+            for n in ("enters", "stored", "level", "consume", "produce")
+        )
+        self.entry = bench.memory(dut, f"queue_{engine}/storage")
+        self._depth = depth
+
+    @property
+    def consistent(self) -> Value:
+        """What they always obey."""
+        places = Value.cast(self.consume + self.level)[: len(self.produce)]
+        return (
+            (self.level + self.enters <= self._depth)
+            & (self.stored == (self.level != 0))
+            & (self.produce == places)
+        )
+
+
+class LeakyQueue(OperationQueue):
+    """A queue that drops what comes while an entry is taken."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.inner = inner = SyncFIFO(width=self.width, depth=self.depth)
+        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
         m.d.comb += [
-            inner.w_data.eq(self.w_data),
-            inner.w_en.eq(self.w_en & ~(inner.r_rdy & self.r_en)),
-            inner.r_en.eq(self.r_en),
-            self.w_rdy.eq(inner.w_rdy),
-            self.r_rdy.eq(inner.r_rdy),
-            self.r_data.eq(inner.r_data),
-            self.level.eq(inner.level),
+            inner.coming.eq(self.coming & ~(self.out.valid & self.out.ready)),
+            inner.data.eq(self.data),
+            self.room.eq(inner.room),
+        ]
+        connect(m, inner.out, flipped(self.out))
+        return m
+
+
+class HastyQueue(OperationQueue):
+    """A queue in which the latest entry goes before those that are stored."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
+        enters = Signal()
+        m.d.sync += enters.eq(self.coming)
+        m.d.comb += [
+            inner.coming.eq(self.coming),
+            inner.data.eq(self.data),
+            self.room.eq(inner.room),
+            self.out.valid.eq(inner.out.valid),
+            self.out.payload.eq(Mux(enters, self.data, inner.out.payload)),
+            inner.out.ready.eq(self.out.ready),
         ]
         return m
 
@@ -133,14 +194,14 @@ def _faults(engine: str) -> tuple[Fault, ...]:
             "dropped",
             "an operation is lost when another one is taken",
             "none_lost_none_doubled",
-            Sabotage(replaced={"hw.control.issue.fifo.SyncFIFO": LeakyQueue}),
+            Sabotage(replaced={"hw.control.issue.OperationQueue": LeakyQueue}),
             6,
         ),
         Fault(
             "overtaken",
             "the younger of two operations leaves first",
             "arrives_as_issued",
-            Sabotage(replaced={"hw.control.issue.fifo.SyncFIFO": LastInFirstOut}),
+            Sabotage(replaced={"hw.control.issue.OperationQueue": HastyQueue}),
             6,
         ),
         Fault(

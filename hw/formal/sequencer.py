@@ -24,6 +24,7 @@ STATEMENTS = {
     "offer_is_stable": "an operation that is offered and not accepted is offered again, unchanged",
     "accepted_is_issued": "an operation is accepted in exactly the cycle in which its instruction issues, "
     "or errs and stops the machine",
+    "parameters_stay": "in the cycle after an operation was accepted, the parameters are what they were",
     "pc_in_memory": "the pc is a place of the program memory, and an offer carries it",
     "names_exist": "an offer names an engine that there is, a fire and a take a channel",
     "nothing_after_error": "after an error the warp issues, offers and takes nothing more",
@@ -114,6 +115,9 @@ def build(bench: Bench, config: MachineConfig) -> None:
         "accepted_is_issued",
         (~here | ((accepted & ~dut.error) == (executes & is_engine))) & (~accepted | dut.run),
     )
+    parameters = Value.cast(issue.parameters)
+    same = parameters == bench.past(parameters, "parameters_past")
+    bench.require("parameters_stay", ~bench.past(accepted, "accepted_past") | same)
     carried = ~issue.valid | (issue.pc == dut.pc)
     bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
     uses = ((dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
@@ -233,6 +237,13 @@ def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.issue.valid.eq(inner.issue.valid | accepted)
 
 
+def _early_parameters(m: Module, outer: Component, inner: Component) -> None:
+    # A parameter changes with the operation that reads it.
+    accepted = Signal()
+    m.d.sync += accepted.eq(inner.issue.valid & inner.issue.ready)
+    m.d.comb += outer.issue.parameters.load_fill.eq(inner.issue.parameters.load_fill ^ accepted)
+
+
 def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
     # The first word of the memory counts as the one behind its last.
     m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_address))
@@ -299,6 +310,13 @@ def proof(config: MachineConfig) -> Proof:
                 "the instruction after an error issues",
                 "nothing_after_error",
                 Sabotage(_forgets_error),
+                6,
+            ),
+            Fault(
+                "parameter-early",
+                "a parameter changes right behind the operation",
+                "parameters_stay",
+                Sabotage(_early_parameters),
                 6,
             ),
             Fault(

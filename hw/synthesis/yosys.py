@@ -20,12 +20,11 @@ from hw.synthesis.components import by_component
 from hw.synthesis.resources import FAMILIES, Resources, of_cells
 from hw.synthesis.tools import Progress, Tool, find, run
 
-#: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it.
-#: Where the longest path of a design takes more, that one's delay counts. The estimate knows cells and a flat
-#: delay per net; routing makes two to three times as much of it, so that 6 ns are good for 60 MHz. Without
-#: such a limit a part that is synthesised alone is made as quick as it can be, and takes up to half more
-#: tables than in a machine.
-DELAY = 6000
+#: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it, by
+#: family. Where the longest path of a design takes more, that one's delay counts. Without such a limit a part
+#: that is synthesised alone is made as quick as it can be, and takes up to half more tables than in a
+#: machine. The estimate knows cells and a flat delay per net.
+DELAYS = {"ecp5": 12000, "xilinx": 6000}
 
 #: What `synth_lattice -family ecp5` does between its labels `coarse` and `map_ram`, without `share`: that
 #: pass asks a solver which operators are never used at once, which takes a quarter of an hour for a machine
@@ -57,12 +56,45 @@ opt
 memory -nomap
 opt_clean
 """
+#: What `synth_lattice` does at its label `map_luts`, with two differences. A net counts 0.8 ns, not 0.3: that
+#: is what routing makes of it here, and a chain of tables looks as long as it is beside one of carries.
+#: Address bits of distributed RAM that nothing uses are led away from ground.
+_ECP5_LUTS = """\
+check -latchonly -assert
+techmap -map +/lattice/latches_map.v
+techmap -map {spread}
+opt_clean
+abc9 -W 800
+clean
+"""
+#: Shallow memories leave address bits of distributed RAM at ground, which is one net that goes to all of
+#: them: thousands of pins, and the most crowded net of a machine. Another bit of the same address serves as
+#: well, if reader and writer both take it. A memory with contents stays as it is.
+_SPREAD = """\
+(* techmap_celltype = "TRELLIS_DPR16X4" *)
+module spread_address (input [3:0] DI, WAD, RAD, input WRE, WCK, output [3:0] DO);
+  parameter WCKMUX = "WCK";
+  parameter WREMUX = "WRE";
+  parameter [63:0] INITVAL = 64'h0;
+  parameter [3:0] _TECHMAP_CONSTMSK_WAD_ = 0;
+  parameter [3:0] _TECHMAP_CONSTVAL_WAD_ = 0;
+  parameter [3:0] _TECHMAP_CONSTMSK_RAD_ = 0;
+  parameter [3:0] _TECHMAP_CONSTVAL_RAD_ = 0;
+  localparam [3:0] IDLE = _TECHMAP_CONSTMSK_WAD_ & _TECHMAP_CONSTMSK_RAD_;
+  wire _TECHMAP_FAIL_ = IDLE == 0 || IDLE[0] || |INITVAL
+      || (_TECHMAP_CONSTVAL_WAD_ & IDLE) != (_TECHMAP_CONSTVAL_RAD_ & IDLE);
+  TRELLIS_DPR16X4 #(.WCKMUX(WCKMUX), .WREMUX(WREMUX), .INITVAL(INITVAL)) _TECHMAP_REPLACE_ (
+    .DI(DI), .WRE(WRE), .WCK(WCK), .DO(DO),
+    .WAD((WAD & ~IDLE) | (IDLE & {4{WAD[0]}})),
+    .RAD((RAD & ~IDLE) | (IDLE & {4{RAD[0]}})));
+endmodule
+"""
 _ECP5 = (
     ("reading", "synth_ecp5 -top {top} -run begin:coarse"),
     ("flattening and optimising", _ECP5_COARSE),
     ("mapping memories", "synth_ecp5 -top {top} -run map_ram:map_gates"),
     ("mapping arithmetic and registers", "synth_ecp5 -top {top} -run map_gates:map_luts"),
-    ("mapping to look-up tables", "synth_ecp5 -top {top} -run map_luts:map_cells"),
+    ("mapping to look-up tables", _ECP5_LUTS),
     ("naming cells", "synth_ecp5 -top {top} -run map_cells:json"),
 )
 #: `-noiopad`, `-noclkbuf`: the core has more ports than a package has pins, and buffers belong to a board's
@@ -89,7 +121,7 @@ _STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
 _MARK = "@stage "
 #: How directories of running tools are called, and after how many seconds nobody can still need one.
 _PART, _ABANDONED = "part-", 24 * 3600
-_SOURCE, _NETLIST, _LOG = "design.v", "netlist.json", "yosys.log"
+_SOURCE, _MAP, _NETLIST, _LOG = "design.v", "spread.v", "netlist.json", "yosys.log"
 
 
 @dataclass(frozen=True)
@@ -119,25 +151,26 @@ def synthesise(
     top: str,
     family: str = "ecp5",
     *,
-    delay: int = DELAY,
+    delay: int | None = None,
     netlist: bool = True,
     progress: Progress | None = None,
 ) -> Synthesis:
     """Synthesise Verilog for a family of FPGAs, or find that in the cache.
 
-    `delay` in picoseconds says which paths are short enough (`DELAY`). `netlist=False` does without the JSON,
-    which takes tens of megabytes for a machine. Raises `InputError` when the family is unknown, Yosys is
-    missing or refuses the design.
+    `delay` in picoseconds says which paths are short enough (else `DELAYS`). `netlist=False` does without the
+    JSON, which takes tens of megabytes for a machine. Raises `InputError` when the family is unknown, Yosys
+    is missing or refuses the design.
     """
     if family not in FAMILIES:
         raise InputError(f"the family must be one of {', '.join(FAMILIES)}, not {family!r}")
+    delay = DELAYS[family] if delay is None else delay
     if not 0 <= delay <= 1_000_000:
         raise InputError(f"the delay must be from 0 to 1,000,000 ps, not {delay}")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", top):
         raise InputError(f"the top must be the name of a module, not {top!r}")
     tool = find("yosys")
     text = script(top, family, delay)
-    key = cache.fingerprint([verilog, text, tool.version])
+    key = cache.fingerprint([verilog, text, _SPREAD, tool.version])
     folder = cache.directory() / "synthesis"
     kept, about = folder / f"{key}.netlist.json", folder / f"{key}.json"
     if not about.is_file() or (netlist and not kept.is_file()):
@@ -158,7 +191,7 @@ def script(top: str, family: str, delay: int) -> str:
     # Places in the source would only make the netlist larger: cells are named after its signals.
     stages = (*_STAGES[family], ("writing the netlist", f"setattr -unset src *\nwrite_json {_NETLIST}"))
     for i, (name, commands) in enumerate(stages, start=1):
-        lines += [f"log {_MARK}{i}/{len(stages)}: {name}", commands.format(top=top).rstrip("\n")]
+        lines += [f"log {_MARK}{i}/{len(stages)}: {name}", commands.format(top=top, spread=_MAP).rstrip("\n")]
     return "\n".join(lines) + "\n"
 
 
@@ -198,6 +231,7 @@ def _run(
             progress(f"synthesis {said.removeprefix(_MARK)}")
 
     (work / _SOURCE).write_text(verilog, encoding="utf-8")
+    (work / _MAP).write_text(_SPREAD, encoding="utf-8")
     (work / "script.ys").write_text(text, encoding="utf-8")
     begin = time.perf_counter()
     run(tool, ["-Q", "-T", "-q", "-l", _LOG, "-s", "script.ys"], work, _LOG, line)

@@ -106,7 +106,7 @@ def _execute(
         else (kind, guard, sense, a, b, c, cycles, extra)
         for kind, guard, sense, a, b, c, cycles, extra in decode(config, job.programs[number])
     ]  # fmt: skip
-    warp = Warp(number, config, code, lambda warp: -1, lambda warp: None, [])
+    warp = Warp(number, config, code, lambda warp: None, [])
     rows: list[list[int]] = []
     numbers: list[int] = []
     warp.start()

@@ -236,7 +236,7 @@ class Stepping:
                     self.grid.perform(op)
         tokens = list(self.tokens)
         taken: dict[int, SlowWarp] = {}
-        used: set[str] = set()
+        used: list[str] = []  # engines that got an operation in this cycle: one at most
         room = {w.index: len(w.signals) < TIMING.pending_signals for w in self.warps}
         for warp in self.warps:
             if not warp.halted and warp.ready <= t:
@@ -280,10 +280,10 @@ class Stepping:
             name = code.spec.engine
             engine = self.engines[name]
             other = any(e is not engine and (op.done == -1 or op.done >= t) for e, op in warp.ops)
-            if other or full[name] or name in used:
+            if other or full[name] or used:
                 warp.stalls["engine"] += 1
                 return
-            used.add(name)
+            used.append(name)
             values = [warp.regs[f[x.name]] & 0xFFFFFFFF for x in code.spec.fields]
             op = Op(t, warp.index, pc, code.name, values, dict(warp.params))
             engine.queue.append(op)

@@ -25,9 +25,18 @@ def test_warps_of_lower_number_issue_first() -> None:
     assert [issues(outcome, w)[2] for w in range(3)] == [(2, 2), (3, 2), (4, 2)]
 
 
-def test_different_engines_take_operations_in_the_same_cycle() -> None:
+def test_warps_take_turns_also_on_the_way_to_different_engines() -> None:
     outcome = run(SIZES + LOAD + "halt", SIZES + "load_b r0, r0, r3, r4\nhalt")
-    assert issues(outcome, 0)[2] == issues(outcome, 1)[2] == (2, 2)
+    assert issues(outcome, 0)[2] == (2, 2)
+    assert issues(outcome, 1)[2] == (3, 2)
+
+
+def test_a_warp_whose_queue_is_full_holds_nobody_up() -> None:
+    # Warp 0 waits from 7 to 105 for room in the queue of the array.
+    other = SIZES + "nop\n" * 20 + LOAD + "halt"
+    outcome = run(GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt", other)
+    assert [c for c, pc in issues(outcome) if pc >= 3] == [3, 4, 5, 6, 7, 105, 106]
+    assert issues(outcome, 1)[22] == (22, 22)
 
 
 def test_a_false_predicate_takes_no_turn() -> None:
@@ -45,9 +54,10 @@ def test_an_operation_waits_for_those_on_another_engine() -> None:
 def test_stores_hold_other_engines_too_also_when_a_conflict_delays_them() -> None:
     gemm = "parami gemm_m, 4\nparami gemm_n, 4\nli r5, 20\ngemm r0, r0, r0, r5\nhalt"
     store = "li r3, 16\nli r4, 16\nparami store_pitch, 1\nstore r0, r0, r3, r4\nload_a r0, r0, r3, r4\nhalt"
-    # Reads of the store: 5 on, one per cycle; the product drains in 3 + 2 + 20 + 5 = 30 to 33.
+    # The product is issued in 3, the store in 4. Its reads: 6 on, one per cycle; the product drains in
+    # 3 + 2 + 20 + 5 = 30 to 33.
     outcome = run(gemm, store)
-    last_read = 5 + 31 + 4
+    last_read = 6 + 31 + 4
     done = last_read + TIMING.store_output + 6 + TIMING.store_response
     assert completions(outcome, 1)[0] == done
     assert issues(outcome, 1)[4] == (done + 1, 4)

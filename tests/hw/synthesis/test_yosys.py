@@ -52,6 +52,27 @@ def test_the_netlist_is_made_when_it_is_first_asked_for(empty_cache: Path) -> No
     assert whole.resources == without.resources
 
 
+SHALLOW = """
+module shallow(input clk, input write, input [1:0] to, from, input [3:0] data, output [3:0] word);
+  (* ram_style = "distributed" *) reg [3:0] words [3:0];
+  always @(posedge clk) if (write) words[to] <= data;
+  assign word = words[from];
+endmodule
+"""
+
+
+def test_address_bits_that_nothing_uses_take_another_bits_value() -> None:
+    found = synthesise(SHALLOW, "shallow")
+    assert found.cells["TRELLIS_DPR16X4"] == 1
+    assert found.netlist is not None
+    cells = json.loads(found.netlist.read_text())["modules"]["shallow"]["cells"].values()
+    (memory,) = (cell for cell in cells if cell["type"] == "TRELLIS_DPR16X4")
+    for port in ("RAD", "WAD"):
+        bits = memory["connections"][port]
+        assert bits[2:] == [bits[0]] * 2 != [bits[1]] * 2
+        assert all(isinstance(bit, int) for bit in bits), "none is constant"
+
+
 def test_xilinx_takes_one_multiplier_and_one_block_ram() -> None:
     found = synthesise(SMALL, "small", "xilinx", netlist=False)
     assert (found.resources.dsps, found.resources.brams, found.resources.latches) == (1, 1, 0)
