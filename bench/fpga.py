@@ -1,4 +1,4 @@
-"""All presets on FPGAs: resources, and for the small ones the clock on an ECP5-85k and what limits it.
+"""All presets on FPGAs: resources, and for the small ones the clock on an ECP5-5G-85k and what limits it.
 
     python -m bench.fpga                       # hours: every preset synthesised, two placed and routed
     python -m bench.fpga --only tiny           # one preset; repeatable
@@ -22,13 +22,14 @@ from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import FAMILIES, Resources, find_device
 from hw.synthesis.components import grouped
+from hw.synthesis.devices import DEFAULT
 from jacquard.fpga.flow import NAMES, Build, Target, build
 from jacquard.fpga.result import TOP, path
 from jacquard.fpga.tops import FREQUENCY, TOPS, design
 
 #: Presets that are placed and routed, and where.
 PLACED = ("tiny", "test")
-DEVICE = "85k"
+DEVICE = DEFAULT
 
 
 def target(preset: str, family: str, frequency: float, seeds: int, synth_only: bool) -> Target:

@@ -33,8 +33,8 @@ class Device:
         return "CABGA381"
 
     def speed(self) -> int:
-        """The speed grade that is taken when none is asked for: the one that the device is sold in most."""
-        return 8 if self.part.startswith("LFE5UM5G") else 6
+        """The speed grade that is taken when none is asked for: the quickest."""
+        return SPEEDS[-1]
 
     def check(self, package: str, speed: int) -> None:
         """Raise `InputError` where the device does not exist so."""
@@ -68,6 +68,8 @@ def _devices() -> dict[str, Device]:
 
 #: Devices by name.
 DEVICES = _devices()
+#: The one that is taken when none is asked for: the largest and quickest, that of Lattice's evaluation board.
+DEFAULT = "um5g-85k"
 
 
 def find_device(name: str) -> Device:

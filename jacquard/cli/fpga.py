@@ -15,6 +15,7 @@ from rich.table import Table
 
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, find_device
+from hw.synthesis.devices import DEFAULT
 from hw.synthesis.tools import Progress as Tell
 from hw.synthesis.tools import find
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
@@ -34,7 +35,9 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
 @click.command("fpga")
 @hardware
 @click.option("--family", default="ecp5", show_default=True, metavar="|".join(FAMILIES), help="The family.")
-@click.option("--device", metavar="|".join(list(DEVICES)[:4]), help="The device of ECP5 (default: 85k).")
+@click.option(
+    "--device", metavar="|".join(list(DEVICES)[:4]), help=f"The device of ECP5 (default: {DEFAULT})."
+)
 @click.option("--speed", type=int, metavar="6|7|8", help="Its speed grade.")
 @click.option("--package", metavar="NAME", help="Its package.")
 @click.option(
@@ -127,7 +130,7 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
                 "it is synthesised only"
             )
         return top, None, Target(options["family"], None, "", 0, frequency or FREQUENCY, ())
-    device = find_device(options["device"] or (board.device if board else "85k"))
+    device = find_device(options["device"] or (board.device if board else DEFAULT))
     package = options["package"] or (board.package if board else device.package)
     speed = options["speed"] or (board.speed if board else device.speed())
     device.check(package, speed)

@@ -166,7 +166,7 @@ def test_people_get_a_table_and_the_critical_path(jacquard: Any, verilog: object
     [
         (["--family", "ice40"], "--family must be one of ecp5, xilinx, not 'ice40'"),
         (["--device", "99k"], "the device must be one of 12k, 25k, 45k, 85k"),
-        (["--package", "CABGA256"], "the package of 85k must be one of CSFBGA285"),
+        (["--package", "CABGA256"], "the package of um5g-85k must be one of CSFBGA285"),
         (["--speed", "5"], "the speed grade must be one of 6, 7, 8, not 5"),
         (["--top", "pcie"], "--top must be one of core, axi, uart, board, not 'pcie'"),
         (["--board", "mine"], "the board must be one of"),
