@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, connect, flipped
@@ -37,23 +40,7 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     warps = [dut.warps[w] for w in range(config.warps)]
     out = getattr(dut, engine)
     sync = bench.m.d.sync
-    for warp in warps:
-        bench.assume(~warp.valid | (warp.engine < len(ENGINES)))
-        bench.assume(~warp.valid | (warp.pc < config.imem_words))
-    # Operations on the way to the queue of each engine and in it, and the warps that ask and have room.
-    levels = [Signal(range(depth + 2), name=f"waiting_{name}") for name in ENGINES]
-    rooms = Cat(level != depth for level in levels)
-    free = [bench.value(rooms.bit_select(w.engine, 1), f"free{i}") for i, w in enumerate(warps)]
-    asks = [bench.value(w.valid & f, f"asks{i}") for i, (f, w) in enumerate(zip(free, warps, strict=True))]
-    goes = [bench.value(w.valid & w.ready, f"goes{i}") for i, w in enumerate(warps)]
-    for i, (went, w) in enumerate(zip(goes, warps, strict=True)):
-        parameters = Value.cast(w.parameters)
-        same = parameters == bench.past(parameters, f"parameters_past{i}")
-        bench.assume(~bench.past(went, f"went{i}") | same)
-    for e, (name, level) in enumerate(zip(ENGINES, levels, strict=True)):
-        entered = Cat(g & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
-        port = getattr(dut, name)
-        sync += level.eq(level + entered - (port.valid & port.ready))
+    goes, levels = _served(bench, dut, warps, config)
     waiting = levels[number]
     given = [
         bench.value(g & (w.engine == number), f"given{i}")
@@ -61,12 +48,6 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     ]
     given_any = bench.value(Cat(*given).any(), "given_any")
     taken = bench.value(out.valid & out.ready, "taken")
-
-    served = []
-    for i, w in enumerate(warps):
-        before = Value.cast(Cat(*asks[:i]).any() if i else 0).bool()
-        served.append(~w.valid | (w.ready == (free[i] & ~before)))
-    bench.require("lowest_warp_first", Cat(*served).all())
     bench.require("none_lost_none_doubled", (out.valid == (waiting != 0)) & (waiting <= depth))
 
     # What the operation must be, put together from the port of the warp that is served.
@@ -110,6 +91,35 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         return levelled.all() & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
+
+
+def _served(
+    bench: Bench, dut: Component, warps: Sequence[Any], config: MachineConfig
+) -> tuple[list[Signal], list[Signal]]:
+    """Which warps are served, and how many operations are in each queue or on the way to it."""
+    depth = config.queue_depth
+    levels = [Signal(range(depth + 2), name=f"waiting_{name}") for name in ENGINES]
+    rooms = Cat(level != depth for level in levels)
+    goes: list[Signal] = []
+    asks: list[Signal] = []
+    served: list[Value] = []
+    for i, warp in enumerate(warps):
+        free = bench.value(rooms.bit_select(warp.engine, 1), f"free{i}")
+        before = Value.cast(Cat(*asks).any() if i else 0).bool()
+        served.append(~warp.valid | (warp.ready == (free & ~before)))
+        asks.append(bench.value(warp.valid & free, f"asks{i}"))
+        goes.append(bench.value(warp.valid & warp.ready, f"goes{i}"))
+        parameters = Value.cast(warp.parameters)
+        same = parameters == bench.past(parameters, f"parameters_past{i}")
+        bench.assume(~warp.valid | (warp.engine < len(ENGINES)))
+        bench.assume(~warp.valid | (warp.pc < config.imem_words))
+        bench.assume(~bench.past(goes[i], f"went{i}") | same)
+    bench.require("lowest_warp_first", Cat(*served).all())
+    for e, (name, level) in enumerate(zip(ENGINES, levels, strict=True)):
+        entered = Cat(g & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
+        port = getattr(dut, name)
+        bench.m.d.sync += level.eq(level + entered - (port.valid & port.ready))
+    return goes, levels
 
 
 class _Inside:
