@@ -10,7 +10,7 @@ from hw import csr, isa
 from hw.cgra import CgraPort
 from hw.config import ENGINES, MachineConfig
 from hw.control.channels import Channels
-from hw.control.decoder import STORED_BITS, stored
+from hw.control.decoder import stored
 from hw.control.fetch import ProgramMemory
 from hw.control.host import Host
 from hw.control.issue import Issue
@@ -18,6 +18,7 @@ from hw.control.sequencer import Sequencer
 from hw.gemm import Gemm
 from hw.grid.grid import Grid
 from hw.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
+from hw.isa import STORED_BITS
 from hw.memory.accumulator import Accumulator
 from hw.memory.buffer import BankedBuffer
 from hw.memory.loader import Loader

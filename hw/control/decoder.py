@@ -37,8 +37,7 @@ class Sort(enum.IntEnum):
     ILLEGAL = 15
 
 
-STORED_BITS = isa.STORED_BITS
-_SORT_BITS = STORED_BITS - isa.WORD_BITS
+_SORT_BITS = isa.STORED_BITS - isa.WORD_BITS
 _SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
 
 #: The two immediates of scalar instructions; both start at bit 0.
@@ -74,8 +73,8 @@ class Decoder(Component):
         super().__init__(
             {
                 "load": In(1),
-                "coming": In(STORED_BITS),
-                "word": In(STORED_BITS),
+                "coming": In(isa.STORED_BITS),
+                "word": In(isa.STORED_BITS),
                 **{name: Out(bits) for name, bits in _KNOWN.items()},
                 "predicate": Out(5),
                 "sense": Out(1),
@@ -118,7 +117,7 @@ def predicate_number(word: Value) -> Value:
 
 def sort_of(word: Value) -> Value:
     """The sort that is kept with an instruction."""
-    return word[isa.WORD_BITS : STORED_BITS]
+    return word[isa.WORD_BITS : isa.STORED_BITS]
 
 
 def stored(config: MachineConfig, word: Value) -> Value:

@@ -8,8 +8,9 @@ from amaranth.lib.wiring import Component, In, Out
 
 from hw import isa
 from hw.bits import log2
-from hw.control.decoder import STORED_BITS, Sort, sort_of
+from hw.control.decoder import Sort, sort_of
 from hw.control.loops import LoopStack
+from hw.isa import STORED_BITS
 
 _LENGTH = isa.layout("loop")["length"]
 _OFFSET = isa.layout("jump")["offset"]

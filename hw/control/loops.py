@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out
 
-from hw.control.decoder import STORED_BITS
+from hw.isa import STORED_BITS
 
 
 class LoopStack(Component):

@@ -10,12 +10,13 @@ from hw import isa
 from hw.bits import log2, where
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MOVE_LOW, Alu, AluControl, MultiplyDivide
-from hw.control.decoder import REGISTER_FIELDS, STORED_BITS, Decoder, Sort, predicate_number, sort_of
+from hw.control.decoder import REGISTER_FIELDS, Decoder, Sort, predicate_number, sort_of
 from hw.control.fetch import Fetch
 from hw.control.fetch import ProgramMemory as ProgramMemory
 from hw.control.registers import RegisterFile
 from hw.control.signals import CHANNEL_BITS, PendingSignals
 from hw.interfaces import PC_BITS
+from hw.isa import STORED_BITS
 
 #: All parameter registers of a warp as one value.
 ParameterValues = data.StructLayout({p.name: p.bits for p in isa.PARAMETERS.values()})

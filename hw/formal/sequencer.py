@@ -11,11 +11,12 @@ from amaranth.lib.wiring import Component
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.alu import MultiplyDivide
-from hw.control.decoder import STORED_BITS, known, stored
+from hw.control.decoder import known, stored
 from hw.control.sequencer import Sequencer
 from hw.control.signals import CHANNEL_BITS
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
+from hw.isa import STORED_BITS
 
 STATEMENTS = {
     "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` that "
@@ -69,31 +70,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     place, word = _program(bench, dut, loads, failed, config)
     here = bench.value(dut.run & (dut.pc == place), "here")
 
-    def slow() -> Value:
-        # Only while a slow operation is under way is there something to come from it; results go to registers
-        # that there are.
-        slow, target, count = (bench.register(dut, n) for n in ("slow", "slow_target", "multiply/count"))
-        late, written = (bench.register(dut, f"registers/{n}") for n in ("late", "target"))
-        return (
-            ((count == 0) | slow)
-            & (~slow | bench.register(dut, "asleep"))
-            & (
-                failed
-                | (
-                    (~slow | (target < config.registers))
-                    & ((loads == 0) | ~late | (written < config.registers))
-                )
-            )
-        )
-
-    bench.invariant("slow", slow)
-
-    def counted() -> Value:
-        outstanding, some = (bench.register(dut, f"pending/{n}") for n in ("outstanding", "some"))
-        return failed | ((outstanding == operations) & (some == (operations != 0)))
-
-    bench.invariant("operations", counted)
-
+    _tie(bench, dut, loads, failed, operations, config)
     opcode = {name: spec.opcode for name, spec in isa.INSTRUCTIONS.items()}
     executes = bench.value(dut.issued & ~dut.void, "executes")
     is_wait = bench.value(word[26:] == opcode["wait"], "is_wait")
@@ -129,6 +106,37 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.require("nothing_after_error", ~failed | ~(active | dut.error))
     bench.require("error_does_not_issue", ~dut.error | ~(dut.issued | dut.take))
     bench.require("nothing_while_stopped", dut.run | ~(active | dut.fire))
+
+
+def _tie(
+    bench: Bench, dut: Component, loads: Signal, failed: Signal, operations: Signal, config: MachineConfig
+) -> None:
+    """Invariants about slow instructions and about operations under way."""
+
+    def slow() -> Value:
+        # Only while a slow operation is under way is there something to come from it; results go to registers
+        # that there are.
+        slow, target, count = (bench.register(dut, n) for n in ("slow", "slow_target", "multiply/count"))
+        late, written = (bench.register(dut, f"registers/{n}") for n in ("late", "target"))
+        return (
+            ((count == 0) | slow)
+            & (~slow | bench.register(dut, "asleep"))
+            & (
+                failed
+                | (
+                    (~slow | (target < config.registers))
+                    & ((loads == 0) | ~late | (written < config.registers))
+                )
+            )
+        )
+
+    bench.invariant("slow", slow)
+
+    def counted() -> Value:
+        outstanding, some = (bench.register(dut, f"pending/{n}") for n in ("outstanding", "some"))
+        return failed | ((outstanding == operations) & (some == (operations != 0)))
+
+    bench.invariant("operations", counted)
 
 
 def _signals(bench: Bench, dut: Component, config: MachineConfig) -> Value:

@@ -53,7 +53,7 @@ def core_file(build: Build, verilog: str, constraints: str) -> str:
 
 
 def _trellis(build: Build) -> list[str]:
-    """Yosys, and for a board nextpnr with the options of this build: there is no bitstream out of context."""
+    """Yosys, and for a board nextpnr with the options of this build: there is no bitstream without pins."""
     target = build.target
     lines = ["    flow: trellis", "    flow_options:"]
     if build.design.constraints is None or target.device is None:

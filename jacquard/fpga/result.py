@@ -139,11 +139,12 @@ def _clock(build: Build) -> list[str]:
         if build.target.family == "ecp5":
             return ["Synthesised only.", ""]
         return [f"Synthesised only: there is no place and route for {build.target.family}.", ""]
+    pins = "for clock and reset alone" if build.design.constraints is None else "of a board"
     lines = [
         "## Clock",
         "",
         f"{placement.device}, package {placement.package}, speed grade {placement.speed}, "
-        f"seed {placement.seed}, {'out of context' if build.design.constraints is None else 'with pins'}.",
+        f"seed {placement.seed}, pins {pins}.",
         "",
         "| clock | reached | asked for |",
         "| --- | ---: | ---: |",
