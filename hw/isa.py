@@ -438,6 +438,7 @@ NEEDS_GRID = ("cgra", "store_out")
 class Timing:
     """Pipeline depths in cycles, the constants of the timing contract (docs/machine.md)."""
 
+    enqueue: int = 2  # from issue to the first cycle in which an engine can take the operation
     load_request: int = 2  # from taking an operation to presenting its first request
     load_write: int = 3  # from the last response to completion
     gemm_first: int = 1  # from taking an operation to reading its first columns

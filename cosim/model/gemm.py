@@ -147,7 +147,9 @@ class Gemm:
         start, done, drain = NEVER, NEVER, None
         if self.fault is None:
             k = fetched[3]
-            start = t + 1 if t >= self._last_read else self._last_read
+            start = t + TIMING.enqueue
+            if start < self._last_read:
+                start = self._last_read
             first = start + TIMING.gemm_first
             if first < self._turn - k:
                 first = self._turn - k

@@ -25,7 +25,7 @@ from cosim.model.sharing import Operation
 from cosim.model.storer import Storer
 from hw.config import ENGINES, MachineConfig
 from hw.fabric.bitstream import ACC, OUT, SCRATCH
-from hw.isa import PARAMETERS, Cause
+from hw.isa import PARAMETERS, TIMING, Cause
 from sw.functional import Memories
 
 #: Cycles that the checks of arrays take at least, where none is wrong.
@@ -147,7 +147,7 @@ class Grid:
         """Take the launch behind those that have ended."""
         launch = self.launches[self._ended]
         before = self.completions[self._ended - 1] if self._ended else -1
-        start = self.starts[self._ended] = max(launch.issued, before) + 1
+        start = self.starts[self._ended] = max(launch.issued + TIMING.enqueue, before + 1)
         durations = launch.work.duration if launch.work is not None else np.zeros(0, np.int64)
         total = np.concatenate([np.zeros(1, np.int64), np.cumsum(durations)])
         launch.progress = Progress(start, total, np.zeros(len(durations), np.int64))

@@ -101,7 +101,9 @@ class Loader:
             starts.append(NEVER)
             completions.append(NEVER)
             return
-        start = t + 1 if t >= self._entered else self._entered
+        start = t + TIMING.enqueue
+        if start < self._entered:
+            start = self._entered
         if len(completions) >= IN_FLIGHT and start <= completions[-IN_FLIGHT]:
             start = completions[-IN_FLIGHT] + 1
         starts.append(start)

@@ -270,7 +270,7 @@ class Storer:
             self.starts.append(NEVER)
             self.completions.append(NEVER)
             return
-        start = max(store.issued + 1, self._state.g)
+        start = max(store.issued + TIMING.enqueue, self._state.g)
         if n >= TIMING.in_flight:
             start = max(start, self.completions[n - TIMING.in_flight] + 1)
         store.start, done = start, NEVER

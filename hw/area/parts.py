@@ -17,6 +17,8 @@ from hw.fabric import Fabric, Unit, layout
 
 #: Words of a memory that one LUT RAM holds.
 LUT_RAM = 16
+#: LUT RAMs of 16 words of 4 bits that Yosys takes rather than a block RAM, but no more.
+WORTH = 32
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,14 @@ def _issue(c: MachineConfig) -> dict[str, float]:
     from hw.interfaces import operation
 
     bits = sum(operation(e).size for e in ENGINES)
-    return {"one": 1, "bits": bits, "crossings": bits * c.warps, "stored": bits * _lut_rams(c.queue_depth)}
+    behind = c.queue_depth - 1  # a register for one, LUT RAM for more
+    return {
+        "one": 1,
+        "bits": bits,
+        "crossings": bits * c.warps,
+        "second": bits * (behind == 1),
+        "stored": bits * _lut_rams(behind) * (behind > 1),
+    }
 
 
 def _channels(c: MachineConfig) -> dict[str, float]:
@@ -218,11 +227,12 @@ def memory_blocks(depth: int, width: int, readers: int = 1) -> int:
 
     With two readers, one of which shares its address with the writer, words are of at most 18 bits.
     """
-    if not depth or depth * width < SMALLEST_BLOCK:
+    if not depth:
         return 0
     # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
     shapes = [(512, 36)] * (readers == 1) + [(1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
-    return min(-(-depth // d) * -(-width // w) for d, w in shapes)
+    blocks = min(-(-depth // d) * -(-width // w) for d, w in shapes)
+    return blocks if blocks * WORTH <= _lut_rams(depth) * -(-width // 4) else 0
 
 
 def lut_blocks(depth: int, width: int) -> float:
@@ -231,9 +241,6 @@ def lut_blocks(depth: int, width: int) -> float:
         return 0
     return _lut_rams(depth) * -(-width // 4)
 
-
-#: Bits from which a memory becomes block RAM.
-SMALLEST_BLOCK = 1 << 11
 
 _Features = Callable[[MachineConfig], dict[str, float]]
 

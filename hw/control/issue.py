@@ -25,8 +25,8 @@ class Issue(Component):
     operation goes that way in the cycle after its issue, when registers say whose it is. The parameters
     of its warp must not change before that cycle has ended; operands are kept.
 
-    **Timing.** An operation that issues in cycle t is at the queue's end in t + 1. A warp's `ready` depends
-    only on the engines, the queues' levels and warps of lower number; without `valid` it means nothing.
+    **Timing.** An operation that issues in cycle t enters its queue in t + 1 and is offered from t + 2 on.
+    A warp's `ready` depends only on the queues and on warps of lower number; without `valid` it means nothing.
     """
 
     def __init__(self, config: MachineConfig):

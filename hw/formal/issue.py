@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import data
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, connect, flipped
 
 from hw import isa
@@ -20,10 +19,11 @@ from hw.interfaces import operation
 STATEMENTS = {
     "lowest_warp_first": "of the warps that ask for an engine whose queue has room the lowest-numbered one "
     "is served, and no other",
-    "none_lost_none_doubled": "the queue offers an operation if and only if more were issued than taken, "
-    "and holds no more than its depth",
-    "arrives_as_issued": "an operation is taken after all that were issued before it, with operands, "
-    "parameters, variant, warp and pc as they were at issue",
+    "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
+    "two or more cycles before than were taken, and holds no more than its depth",
+    "arrives_as_issued": "an operation is offered from the second cycle after its issue on, not before, when "
+    "all that were issued before it are taken, with operands, parameters, variant, warp and pc as they were "
+    "at issue",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
 }
 
@@ -48,7 +48,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     ]
     given_any = bench.value(Cat(*given).any(), "given_any")
     taken = bench.value(out.valid & out.ready, "taken")
-    bench.require("none_lost_none_doubled", (out.valid == (waiting != 0)) & (waiting <= depth))
+    enters = bench.past(given_any, "enters")  # one that waits but cannot be offered yet
+    bench.require("none_lost_none_doubled", (out.valid == (waiting != enters)) & (waiting <= depth))
 
     # What the operation must be, put together from the port of the warp that is served.
     issued = Signal(shape, name="issued")
@@ -64,31 +65,31 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     pick, watching = bench.free(1, "pick"), Signal(name="watching")
     ahead, watched = Signal(range(depth + 1), name="ahead"), Signal(shape, name="watched")
     turn = bench.value(watching & (ahead == 0), "turn")
+    begins = bench.value(~watching & pick & given_any, "begins")
+    fresh = bench.past(begins, "fresh")  # whether the one that is watched enters
     with bench.m.If(watching):
         sync += [ahead.eq(ahead - (taken & ~turn)), watching.eq(~(taken & turn))]
-    with bench.m.Elif(pick & given_any):
+    with bench.m.Elif(begins):
         sync += [watching.eq(1), ahead.eq(waiting - taken), watched.eq(issued)]
     offered = Value.cast(out.payload)
     arrived = out.valid & (offered == Value.cast(watched))
-    bench.require("arrives_as_issued", ~turn | arrived)
+    bench.require("arrives_as_issued", ~turn | Mux(fresh, ~out.valid, arrived))
 
     held = bench.past(out.valid & ~out.ready, "held")
     bench.require("offer_is_stable", ~held | (out.valid & (offered == bench.past(offered, "offered_past"))))
 
     def tied() -> Value:
         inside = [_Inside(bench, dut, name, depth) for name in ENGINES]
-        levelled = Cat(q.consistent & (q.level + q.enters == n) for q, n in zip(inside, levels, strict=True))
+        counted = Cat(q.consistent & (q.count == n) for q, n in zip(inside, levels, strict=True))
         # Entries leave out the bits of warp and pc that are always 0.
-        kept, passing = (Signal(dut._entry(engine), name=f"watched_{n}") for n in ("kept", "passing"))
+        kept = Signal(dut._entry(engine), name="watched_kept")
         queue = inside[number]
-        bench.m.d.comb += [
-            Value.cast(kept).eq(queue.entry((queue.consume + ahead)[: len(queue.consume)])),
-            passing.eq(bench.view(dut, f"entry_{engine}")),
-        ]
-        where = Mux(ahead == queue.level, passing, kept)
-        entry = data.View(kept.shape(), where)
-        mine = Cat(entry[f] == watched[f] for f in kept.shape().members).all() & (ahead < waiting)
-        return levelled.all() & (~watching | mine) & (~held | out.valid)
+        bench.m.d.comb += Value.cast(kept).eq(
+            Mux(fresh, Value.cast(bench.view(dut, f"entry_{engine}")), queue.entry(ahead))
+        )
+        place = Mux(fresh, ahead + 1 == waiting, ahead < queue.there)
+        mine = Cat(kept[f] == watched[f] for f in kept.shape().members).all() & place
+        return counted.all() & (queue.enters == enters) & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
 
@@ -123,25 +124,55 @@ def _served(
 
 
 class _Inside:
-    """The registers of the queue of an engine."""
+    """The registers of the queue of an engine: one in front, and a register or a memory behind it."""
 
     def __init__(self, bench: Bench, dut: Component, engine: str, depth: int):
-        self.enters, self.stored, self.level, self.consume, self.produce = (
-            bench.register(dut, f"queue_{engine}/{n}")
-            for n in ("enters", "stored", "level", "consume", "produce")
+        queue, self._depth, self._places = f"queue_{engine}", depth, depth - 1
+        self.enters, self.count, self._full, self._front = (
+            bench.register(dut, f"{queue}/{name}") for name in ("enters", "count", "full", "front")
         )
-        self.entry = bench.memory(dut, f"queue_{engine}/storage")
-        self._depth = depth
+        self._valid = getattr(dut, engine).valid
+        self._stored = bench.register(dut, f"{queue}/stored") if self._places else Const(0, 1)
+        self._level = self._stored
+        if self._places == 1:
+            self._behind = bench.register(dut, f"{queue}/behind")
+        elif self._places > 1:
+            # Amaranth finds no name for the first of two ports that are made in one statement.
+            registers = ("level", "reader__addr", "$signature__addr")
+            self._level, self._consume, self._produce = (
+                bench.register(dut, f"{queue}/{name}") for name in registers
+            )
+            self._row = bench.memory(dut, f"{queue}/storage")
+
+    @property
+    def there(self) -> Value:
+        """How many are there, the one in front included, not counting what enters."""
+        return Value.cast(self._valid + self._level)
+
+    def entry(self, place: Value) -> Value:
+        """The entry that `place` others go before."""
+        if not self._places:
+            return self._front
+        if self._places == 1:
+            return Value.cast(Mux(place == 0, self._front, self._behind))
+        row = self._row((self._consume + place - 1)[: len(self._consume)])
+        return Value.cast(Mux(place == 0, self._front, row))
 
     @property
     def consistent(self) -> Value:
         """What they always obey."""
-        places = Value.cast(self.consume + self.level)[: len(self.produce)]
-        return (
-            (self.level + self.enters <= self._depth)
-            & (self.stored == (self.level != 0))
-            & (self.produce == places)
+        counts = (
+            (self.count <= self._depth)
+            & (self.count == self.there + self.enters)
+            & (self._full == (self.count == self._depth))
+            & (self._level <= self._places)
+            & (self._stored == (self._level != 0))
+            & (self._valid | ~self._stored)
         )
+        if self._places < 2:
+            return Value.cast(counts)
+        places = Value.cast(self._consume + self._level)[: len(self._produce)]
+        return Value.cast(counts & (self._produce == places))
 
 
 class LeakyQueue(OperationQueue):
@@ -160,7 +191,7 @@ class LeakyQueue(OperationQueue):
 
 
 class HastyQueue(OperationQueue):
-    """A queue in which the latest entry goes before those that are stored."""
+    """A queue that shows an entry, in the cycle in which it enters, instead of the one in front."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -174,6 +205,36 @@ class HastyQueue(OperationQueue):
             self.out.valid.eq(inner.out.valid),
             self.out.payload.eq(Mux(enters, self.data, inner.out.payload)),
             inner.out.ready.eq(self.out.ready),
+        ]
+        return m
+
+
+class OvertakingQueue(OperationQueue):
+    """A queue in which what enters goes to the front, if that is free, before those that wait behind it."""
+
+    def _behind(self, m: Module, enters: Signal, moves: Signal) -> tuple[Value, Value]:
+        goes_behind, advances = Signal(), Signal()
+        stored, behind = super()._behind(m, goes_behind, advances)
+        m.d.comb += [goes_behind.eq(enters & ~moves), advances.eq(moves & ~enters)]
+        return stored & ~enters, behind
+
+
+class EarlyQueue(OperationQueue):
+    """A queue that offers what enters at once if nothing waits, and drops it later if it was taken so."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
+        enters, dropped, waits = Signal(), Signal(), Signal()
+        m.d.sync += [enters.eq(self.coming), dropped.eq(enters & ~waits & self.out.ready)]
+        m.d.comb += [
+            inner.coming.eq(self.coming),
+            inner.data.eq(self.data),
+            self.room.eq(inner.room),
+            waits.eq(inner.out.valid & ~dropped),
+            self.out.valid.eq(waits | enters),
+            self.out.payload.eq(Mux(waits, inner.out.payload, self.data)),
+            inner.out.ready.eq(self.out.ready | dropped),
         ]
         return m
 
@@ -193,25 +254,64 @@ def _ports(engine: str) -> dict[str, Sabotage]:
         port, own = getattr(inner, engine), getattr(outer, engine)
         m.d.comb += own.payload.warp.eq(Mux(port.payload.warp == 2, 1, port.payload.warp))
 
-    return {"highest": Sabotage(highest), "gives_up": Sabotage(gives_up), "other_warp": Sabotage(other_warp)}
+    def late(m: Module, outer: Component, inner: Component) -> None:
+        # Nothing else is wrong: an operation that was shown stays so until it is taken.
+        port, own, shown = getattr(inner, engine), getattr(outer, engine), Signal()
+        m.d.sync += shown.eq(port.valid)
+        m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
+
+    return {
+        "highest": Sabotage(highest),
+        "gives_up": Sabotage(gives_up),
+        "other_warp": Sabotage(other_warp),
+        "late": Sabotage(late),
+    }
 
 
-def _faults(engine: str) -> tuple[Fault, ...]:
+def _queue(instead: type[OperationQueue]) -> Sabotage:
+    return Sabotage(replaced={"hw.control.issue.OperationQueue": instead})
+
+
+def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
+    """The faults of a queue of this depth: some want a second entry, or two behind the one in front."""
     at = _ports(engine)
+    lost = Fault(
+        "dropped",
+        "an operation is lost when another one is taken",
+        "none_lost_none_doubled",
+        _queue(LeakyQueue),
+        6,
+    )
+    replaced = Fault(
+        "overtaken",
+        "the younger of two operations leaves first",
+        "arrives_as_issued",
+        _queue(HastyQueue),
+        6,
+    )
+    overtaken = Fault(
+        "overtaken-behind",
+        "an operation goes before those that wait behind the one in front",
+        "arrives_as_issued",
+        _queue(OvertakingQueue),
+        6,
+    )
     return (
         Fault("starved", "warp 0 waits for warp 1", "lowest_warp_first", at["highest"], 6),
+        *((lost, replaced) if depth > 1 else ()),
+        *((overtaken,) if depth > 2 else ()),
         Fault(
-            "dropped",
-            "an operation is lost when another one is taken",
+            "early",
+            "an operation is offered in the cycle after its issue if none waits",
             "none_lost_none_doubled",
-            Sabotage(replaced={"hw.control.issue.OperationQueue": LeakyQueue}),
+            _queue(EarlyQueue),
             6,
         ),
         Fault(
-            "overtaken",
-            "the younger of two operations leaves first",
-            "arrives_as_issued",
-            Sabotage(replaced={"hw.control.issue.OperationQueue": HastyQueue}),
+            "late",
+            "an operation is offered a cycle late if none was offered before it",
+            "none_lost_none_doubled",
+            at["late"],
             6,
         ),
         Fault(
@@ -231,15 +331,19 @@ def _faults(engine: str) -> tuple[Fault, ...]:
     )
 
 
-def proof(config: MachineConfig, engine: str) -> Proof:
-    """The proof for the queue of an engine, with its faults."""
+def proof(config: MachineConfig, engine: str, *, depth: int | None = None) -> Proof:
+    """The proof for the queue of an engine, with its faults; one for another `depth` has that in its name."""
+    name, title = f"issue-{engine.replace('_', '-')}", f"issue to {engine}"
+    if depth is not None:
+        config = config.replace(queue_depth=depth)
+        name, title = f"{name}-{depth}", f"{title}, queue of {depth}"
     return Proof(
-        f"issue-{engine.replace('_', '-')}",
-        f"issue to {engine}",
+        name,
+        title,
         STATEMENTS,
         Method.INDUCTION,
         2,
         lambda bench: build(bench, config, engine),
-        _faults(engine),
+        _faults(engine, config.queue_depth),
         bounded_depth=10,
     )

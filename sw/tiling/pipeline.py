@@ -16,11 +16,11 @@ from hw.isa import TIMING
 #: Cycles from the start of a warp to its first operation: at least, per loop, and more for patches.
 START, START_LOOP, START_PATCHES = 2, 4, 30
 #: From the last answer of a load to the first columns that the array reads.
-LOADED = TIMING.load_write + 5
+LOADED = TIMING.load_write + TIMING.enqueue + 4
 #: From the last columns of a product (its rows still to drain) to the next operation that waits for it.
-MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + 4
+MULTIPLIED = TIMING.gemm_drain + TIMING.acc_write + TIMING.enqueue + 3
 #: From the issue of an operation to its first beat at the port.
-ISSUED = 4
+ISSUED = TIMING.enqueue + 3
 #: From the last beat of a store to its completion, beyond the latency.
 STORED = TIMING.store_response + TIMING.store_output
 #: What a warp does between two tiles when it is not ahead of its engine.

@@ -60,7 +60,7 @@ class SlowGemm(Base):
         if self.left:
             self.busy += 1
             self.left -= 1
-        if self.queue and not self.blocks and self.left == 0 and self.queue[0].t < t:
+        if self.offered(t) and not self.blocks and self.left == 0:
             op = self.queue.popleft()
             op.start = t
             self.taken.append(op)
@@ -117,7 +117,7 @@ class SlowStorer(Base):
                     self.align = self.todo.popleft()
                     if read is not None:
                         self.reads.add((t, *read))
-        if self.queue and not self.todo and self.queue[0].t < t and self.in_flight(t) < TIMING.in_flight:
+        if self.offered(t) and not self.todo and self.in_flight(t) < TIMING.in_flight:
             op = self.queue.popleft()
             self.make(op)
             op.start = t

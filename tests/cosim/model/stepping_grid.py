@@ -72,7 +72,7 @@ class SlowGrid(Base):
     def step(self, t: int) -> None:
         self.t = t
         # An operation is taken in the cycle behind the completion of the one before.
-        if self.life is None and self.queue and self.queue[0].t < t and all(op.done < t for op in self.taken):
+        if self.life is None and self.offered(t) and all(op.done < t for op in self.taken):
             op = self.queue.popleft()
             op.start = t
             self.taken.append(op)

@@ -50,6 +50,10 @@ class Base:
         """Whether the queue is full in cycle t, before the engine takes anything in it."""
         return len(self.queue) >= self.config.queue_depth
 
+    def offered(self, t: int) -> bool:
+        """Whether the queue has an operation for the engine in cycle t."""
+        return bool(self.queue) and self.queue[0].t + TIMING.enqueue <= t
+
     def in_flight(self, t: int) -> int:
         return sum(op.done == -1 or op.done >= t for op in self.taken)
 
@@ -149,7 +153,7 @@ class SlowLoader(Base):
     def step(self, t: int) -> None:
         self.request(t)
         self.write(t)
-        if self.queue and not self.todo and self.queue[0].t < t and self.in_flight(t) < TIMING.in_flight:
+        if self.offered(t) and not self.todo and self.in_flight(t) < TIMING.in_flight:
             op = self.queue.popleft()
             op.start = t
             self.taken.append(op)

@@ -20,23 +20,23 @@ def test_a_token_that_is_there_costs_no_cycle() -> None:
 
 
 def test_a_signal_fires_with_the_completion_of_what_was_issued_before() -> None:
-    # Issued in 2, taken in 3, entered in 4, accepted in 5, answered in 11, complete in 14.
+    # Issued in 2, taken in 4, entered in 5, accepted in 6, answered in 12, complete in 15.
     outcome = run(LOAD + "\nsignal 0\nhalt", "wait 0\nhalt")
-    assert fires(outcome) == [14]
+    assert fires(outcome) == [15]
     assert issues(outcome)[-2:] == [(3, 3), (4, 4)]
-    assert issues(outcome, 1)[0] == (15, 0)
+    assert issues(outcome, 1)[0] == (16, 0)
 
 
 def test_signals_of_a_warp_fire_one_per_cycle_in_order() -> None:
     outcome = run(LOAD + "\nsignal 0\nsignal 1\nsignal 0\nhalt")
-    assert fires(outcome) == [14, 15, 16]
+    assert fires(outcome) == [15, 16, 17]
 
 
 def test_the_ninth_pending_signal_waits_for_the_first_to_fire() -> None:
     outcome = run(LOAD + "\n" + "signal 0\n" * 4 + "signal 1\n" * 5 + "halt")
-    assert issues(outcome)[-3:] == [(10, 10), (15, 11), (16, 12)]
-    assert fires(outcome) == list(range(14, 23))
-    assert outcome.counters["WARP0_STALL_ENGINE"] == 4
+    assert issues(outcome)[-3:] == [(10, 10), (16, 11), (17, 12)]
+    assert fires(outcome) == list(range(15, 24))
+    assert outcome.counters["WARP0_STALL_ENGINE"] == 5
 
 
 def test_a_false_wait_or_signal_does_nothing() -> None:
@@ -94,8 +94,8 @@ def test_tokens_that_are_taken_later_still_fill_their_channel() -> None:
 
 
 def test_a_token_of_an_operation_that_ends_later_holds_the_wait_until_then() -> None:
-    # The signal issues in 3 and fires in 14; the warp that waits issues its own work behind it.
+    # The signal issues in 3 and fires in 15; the warp that waits issues its own work behind it.
     outcome = run(LOAD + "\nsignal 0\nhalt", "nop\nwait 0\nsignal 1\nhalt", "wait 1\nhalt")
-    assert issues(outcome, 1) == [(0, 0), (15, 1), (16, 2), (17, 3)]
-    assert issues(outcome, 2) == [(17, 0), (18, 1)]
-    assert outcome.counters["WARP1_STALL_CHANNEL"] == 14
+    assert issues(outcome, 1) == [(0, 0), (16, 1), (17, 2), (18, 3)]
+    assert issues(outcome, 2) == [(18, 0), (19, 1)]
+    assert outcome.counters["WARP1_STALL_CHANNEL"] == 15

@@ -111,17 +111,20 @@ def test_what_completes_before_the_failing_row_is_seen() -> None:
     load = "li r4, 8\nload_a r0, r0, r3, r4\n"
     text = f"li r3, 1\n{load}parami load_stride, 8\nli r3, 400\n{load}halt"
     windows = (Window(0, 8 * 399 - 1),)
+    # The load that completes is issued in 2, taken in 4, accepted in 6, answered in 12.
     outcome = run(text, windows=windows)
     assert outcome.error == MachineError(Cause.WINDOW, 0, 6)
-    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [14]
+    assert [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE] == [15]
 
 
 def test_the_first_of_two_errors_counts_and_warps_come_before_engines() -> None:
     divide = "nop\nnop\ndivi r1, r1, 0\nhalt"
     assert run("nop\nnop\nnop\n.word 0", divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 2)
     assert run("nop\nnop\n.word 0", divide).error == MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 2)
-    # The load is taken in 2, the cycle in which warp 1 divides.
-    assert run("nop\nload_a r0, r0, r0, r0\nhalt", divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 2)
+    # The load is issued in 1 and taken in 3, the cycle in which warp 1 divides first; then it divides in 4.
+    load = "nop\nload_a r0, r0, r0, r0\nhalt"
+    assert run(load, "nop\n" + divide).error == MachineError(Cause.DIVIDE_BY_ZERO, 1, 3)
+    assert run(load, "nop\nnop\n" + divide).error == MachineError(Cause.OPERAND, 0, 1)
 
 
 @pytest.mark.parametrize("text", ["div r1, r1, r0", "rem r1, r1, r0", "divi r1, r1, 0", "remi r1, r1, 0"])

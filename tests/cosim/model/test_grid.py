@@ -21,7 +21,7 @@ from hw.errors import InputError
 from hw.fabric import OPERATIONS, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.simulate import Grid
-from hw.isa import Cause
+from hw.isa import TIMING, Cause
 from sw.functional import Memories
 from tests.cosim.model.grids import (
     MIXED,
@@ -112,14 +112,14 @@ def timing(outcome: Outcome) -> tuple[int, int]:
 def test_a_launch_loads_checks_and_runs_as_the_page_says() -> None:
     configuration = fill(MIXED, 16)
     words, steps = len(encode(configuration)), 2 * 5
-    # Taken a cycle after it issues; a word per cycle; two more; two of checks; then steps, completion.
-    ready = 1 + words + 2 + 2
+    # Taken two cycles after it issues; a word per cycle; two more; two of checks; then steps, completion.
+    ready = TIMING.enqueue + words + 2 + 2
     assert timing(launched(configuration)) == (ready + steps + 1, ready + 2)
     assert timing(launched(configuration, iterations=0)) == (ready + 1, -1)
     patches = (Patch(1, 0, 1, 1), Patch(0, 1, 0, 1))
     longer = launched(dataclasses.replace(configuration, patches=patches))
     assert timing(longer) == (ready + 4 + steps + 1, ready + 4 + 2)
-    assert longer.counters["CGRA_BUSY"] == timing(longer)[0] - 1
+    assert longer.counters["CGRA_BUSY"] == timing(longer)[0] - TIMING.enqueue
 
 
 def test_patches_put_in_scalars_of_the_launch() -> None:

@@ -13,7 +13,7 @@ from cosim.model.memory_port import port_of
 from cosim.model.patches import Geometry, Patches
 from cosim.settings import MemorySettings
 from hw.config import BufferShape
-from hw.isa import INSTRUCTIONS, PARAMETERS, Cause
+from hw.isa import INSTRUCTIONS, PARAMETERS, TIMING, Cause
 from tests.cosim.model.jobs import TEST, completions, job_of, patch_geometry, run
 from tests.cosim.model.stepping_loader import Op, SlowLoader
 from tests.cosim.model.test_stepping import assert_agreement
@@ -32,6 +32,9 @@ THREE |= {"memory": 9, "inner": 5, "load_pitch": 12}
 
 #: The cycle in which the operation of `program` issues.
 ISSUED = len(NAMES) + 4
+
+#: The cycle in which the loader takes it, if it has nothing else to do; step 0 happens in the next.
+TAKEN = ISSUED + TIMING.enqueue
 
 
 def program(geometry: dict[str, int], *behind: str) -> str:
@@ -56,9 +59,9 @@ def test_parameters_are_in_the_order_of_the_geometry() -> None:
 
 
 def test_one_beat() -> None:
-    # Taken one cycle after issue, step 0 in the next; step 10 requests, accepted one later, written 6 later.
+    # Step 0 in the cycle after taking; step 10 requests, accepted one later, written 6 later.
     outcome = run(program(ONE))
-    assert completions(outcome) == [ISSUED + 2 + 10 + 1 + 6 + 3]
+    assert completions(outcome) == [TAKEN + 1 + 10 + 1 + 6 + 3]
     assert outcome.counters["LOAD_B_BUSY"] == 11
     assert outcome.counters["LOAD_B_STALL_MEMORY"] == 0
 
@@ -68,28 +71,28 @@ def test_rows_take_a_step_for_every_kernel_element_that_uses_them() -> None:
     assert list(model_of(THREE).memory_steps()) == [18, 27, 36]
     # The last word, requested in step 36, is written in three steps.
     outcome = run(program(THREE))
-    assert completions(outcome) == [ISSUED + 2 + 36 + 1 + 6 + 2 + 3]
+    assert completions(outcome) == [TAKEN + 1 + 36 + 1 + 6 + 2 + 3]
     assert outcome.counters["LOAD_B_BUSY"] == 39
 
 
 def test_memory_that_is_slow_delays_the_steps() -> None:
-    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in ISSUED + 2 = 22, step 18 in 40.
-    assert ISSUED == 20
+    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 23, step 18 in 41.
+    assert TAKEN == 22
     outcome = run(program(THREE), memory={"bandwidth": {"load_b": 1}})
-    # Presented 41, accepted 48, when the next step happens; presented 57, accepted 64; then 73 and 80.
+    # Presented 42, accepted 48, when the next step happens; presented 57, accepted 64; then 73 and 80.
     assert completions(outcome) == [80 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 7 + 7 + 7
+    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 6 + 7 + 7
 
 
 def test_padding_is_written_without_memory() -> None:
-    # Taken in ISSUED + 1, written from two cycles later on, a step per cycle.
-    assert completions(run(program(THREE | {"conv_rows": 0}))) == [ISSUED + 1 + 2 + 38 + 3]
+    # Written from two cycles after taking on, a step per cycle.
+    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 2 + 38 + 3]
 
 
 def test_padding_is_written_behind_what_is_under_way() -> None:
-    # The answer to the first is written in ISSUED + 19; the second is taken in ISSUED + 12.
+    # The answer to the first is written in TAKEN + 18; the second is taken in TAKEN + 11.
     outcome = run(program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4"))
-    assert completions(outcome) == [ISSUED + 22, ISSUED + 19 + 11 + 3]
+    assert completions(outcome) == [TAKEN + 21, TAKEN + 18 + 11 + 3]
 
 
 @pytest.mark.parametrize(
@@ -123,10 +126,10 @@ def test_steps_and_words(changes: dict[str, int], steps: int, words: list[int]) 
 
 
 def test_the_next_load_is_taken_when_the_last_step_happens() -> None:
-    # Step 10 happens in ISSUED + 12, where the next load is taken; its beat is presented from ISSUED + 14 on.
+    # Step 10 happens in TAKEN + 11, where the next load is taken; its beat is presented from TAKEN + 13 on.
     behind = "parami load_pad_inner, 0", "load_b r1, r2, r3, r4"
-    assert completions(run(program(ONE, *behind))) == [ISSUED + 22, ISSUED + 12 + 2 + 6 + 3]
-    # 1 of 8 bytes: the word of step 10 (in 32) is accepted in 40, that of the load in the next such cycle.
+    assert completions(run(program(ONE, *behind))) == [TAKEN + 21, TAKEN + 11 + 2 + 6 + 3]
+    # 1 of 8 bytes: the word of step 10 (in 33) is accepted in 40, that of the load in the next such cycle.
     slow = run(program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
     assert completions(slow) == [40 + 9, 48 + 9]
     # Another one makes its step 0 in 40, its step 10 in 50.
@@ -135,16 +138,16 @@ def test_the_next_load_is_taken_when_the_last_step_happens() -> None:
 
 
 def test_steps_follow_a_load_with_fill() -> None:
-    # The load issues in 5, is taken in 6, its beats pass in 8, 9, 10; the last entered in 9, written in 16.
+    # The load issues in 5, is taken in 7, its beats pass in 9, 10, 11; the last entered in 10, written in 17.
     first = "li r3, 1\nli r4, 8\nparami load_pad_inner, 16\nnop\nnop\nload_b r0, r0, r3, r4\n"
     outcome = run(first + program(ONE))
-    assert completions(outcome) == [16 + 3, 6 + ISSUED + 22]
+    assert completions(outcome) == [17 + 3, 6 + TAKEN + 21]
 
 
 def test_four_operations_are_in_flight() -> None:
     outcome = run(program(ONE, *["load_b_conv r1, r2, r3, r4"] * 4), memory={"latency": {"load_b": 100}})
     # Each is taken 11 cycles after the one before, the fifth when the first is complete.
-    first = ISSUED + 22 + 94
+    first = TAKEN + 21 + 94
     assert completions(outcome) == [first, first + 11, first + 22, first + 33, first + 1 + 12 + 103]
 
 
@@ -183,18 +186,18 @@ def error_cycle(geometry: dict[str, int], **changes: Any) -> tuple[int, Cause]:
 @pytest.mark.parametrize(
     ("changes", "cycle", "cause"),
     [
-        ({"conv_width": 0}, ISSUED + 1, Cause.OPERAND),
-        ({"conv_out_rows": 8191, "conv_out_cols": 9}, ISSUED + 2 + 8, Cause.OPERAND),
-        ({"target": 1023}, ISSUED + 2 + 10, Cause.BUFFER_RANGE),
+        ({"conv_width": 0}, TAKEN, Cause.OPERAND),
+        ({"conv_out_rows": 8191, "conv_out_cols": 9}, TAKEN + 1 + 8, Cause.OPERAND),
+        ({"target": 1023}, TAKEN + 1 + 10, Cause.BUFFER_RANGE),
         ({"target": 1019}, None, None),
-        ({"target": 1020}, ISSUED + 2 + 10, Cause.BUFFER_RANGE),
+        ({"target": 1020}, TAKEN + 1 + 10, Cause.BUFFER_RANGE),
         ({"target": 1023, "conv_out_cols": 4}, None, None),
         ({"target": 1023, "conv_out_cols": 5, "conv_width": 4, "conv_rows": 0}, None, None),
-        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, ISSUED + 2 + 12, Cause.BUFFER_RANGE),
-        ({"memory": 297}, ISSUED + 2 + 10, Cause.WINDOW),
+        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 12, Cause.BUFFER_RANGE),
+        ({"memory": 297}, TAKEN + 1 + 10, Cause.WINDOW),
         ({"memory": 297, "conv_rows": 0}, None, None),
-        ({"memory": 297, "target": 1023}, ISSUED + 2 + 10, Cause.WINDOW),
-        ({"memory": 280, "outer": 3}, ISSUED + 2 + 12, Cause.WINDOW),
+        ({"memory": 297, "target": 1023}, TAKEN + 1 + 10, Cause.WINDOW),
+        ({"memory": 280, "outer": 3}, TAKEN + 1 + 12, Cause.WINDOW),
     ],
 )
 def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, cause: Cause | None) -> None:

@@ -90,7 +90,17 @@ def test_a_family_without_a_model_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("depth", "width", "blocks", "luts"),
-    [(0, 32, 0, 0), (16, 32, 0, 8), (512, 36, 1, 0), (1024, 32, 2, 0), (2048, 8, 1, 0), (2049, 8, 2, 0)],
+    [
+        (0, 32, 0, 0),
+        (16, 32, 0, 8),
+        (512, 36, 1, 0),
+        (1024, 32, 2, 0),
+        (2048, 8, 1, 0),
+        (2049, 8, 2, 0),
+        # As many bits as a block RAM holds, but wider than 15 of them.
+        (32, 512, 0, 256),
+        (64, 512, 15, 0),
+    ],
 )
 def test_what_memories_become(depth: int, width: int, blocks: int, luts: int) -> None:
     assert (memory_blocks(depth, width), lut_blocks(depth, width)) == (blocks, luts)

@@ -50,7 +50,8 @@ def test_small_components_are_proved_and_their_faults_found(tmp_path: Path) -> N
 
 
 def test_components_of_the_control_are_proved_by_induction(tmp_path: Path) -> None:
-    names = ["sequencer", "host"]
+    # One for each form of the queues: nothing, a register or a memory behind the front.
+    names = ["sequencer", "host", "issue-store-1", "issue-store", "issue-store-4"]
     code, answer = _invoke(*names, "--folder", str(tmp_path))
     assert (code, answer["holds"]) == (0, True)
     results = [(proof["proof"], proof["how"], proof["reason"]) for proof in answer["proofs"]]
@@ -178,8 +179,12 @@ def test_what_was_skipped_or_not_found_fails(monkeypatch: pytest.MonkeyPatch, tm
         assert (code, "not proved" in text) == (1, True)
 
 
-#: Inductions, one of each set of statements: others differ only in the port that they are about.
-INDUCTIONS = {tuple(p.statements.values()): p.name for p in PROOFS.values() if p.method is Method.INDUCTION}
+#: Inductions, one of each set of statements and faults: others differ only in the port that they are about.
+INDUCTIONS = {
+    (*p.statements.values(), *(f.meaning for f in p.faults)): p.name
+    for p in PROOFS.values()
+    if p.method is Method.INDUCTION
+}
 
 
 @pytest.mark.parametrize("name", list(INDUCTIONS.values()))
