@@ -26,7 +26,7 @@ class Issue(Component):
     of its warp must not change before that cycle has ended; operands are kept.
 
     **Timing.** An operation that issues in cycle t enters its queue in t + 1 and is offered from t + 2 on.
-    A warp's `ready` depends only on the queues and on warps of lower number; without `valid` it means nothing.
+    A warp's `ready` depends only on queues and warps of lower number; without `valid` it means nothing.
     """
 
     def __init__(self, config: MachineConfig):

@@ -54,7 +54,8 @@ class OperationQueue(Component):
     def _behind(self, m: Module, enters: Signal, moves: Signal) -> tuple[Value, Value]:
         """Those behind the entry that is offered: whether there are any, and the oldest.
 
-        What `enters` goes there, unless the place in front is free or gets free and nobody waits for it.
+        What `enters` goes there, unless the place in front is free or gets free and nobody waits for it. It is
+        written in any case, to a place that is free, so that the engine's answer decides about one bit alone.
         """
         places, stored = self._depth - 1, Signal()
         if places == 0:
@@ -63,16 +64,17 @@ class OperationQueue(Component):
         m.d.comb += [write.eq(enters & (stored | ~moves)), read.eq(stored & moves)]
         if places == 1:
             behind = Signal(self._width, reset_less=True)
-            with m.If(write):
+            with m.If(enters):
                 m.d.sync += behind.eq(self.data)
             m.d.sync += stored.eq((stored & ~moves) | write)
             return stored, behind
         m.submodules.storage = storage = memory.Memory(
             shape=self._width, depth=max(2, 1 << (places - 1).bit_length()), init=[]
         )
-        writer, reader = storage.write_port(), storage.read_port(domain="comb")
+        writer = storage.write_port()
+        reader = storage.read_port(domain="comb")
         level = Signal(range(places + 1))
-        m.d.comb += [writer.en.eq(write), writer.data.eq(self.data)]
+        m.d.comb += [writer.en.eq(enters), writer.data.eq(self.data)]
         m.d.sync += [
             writer.addr.eq(writer.addr + write),
             reader.addr.eq(reader.addr + read),

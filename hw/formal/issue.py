@@ -137,8 +137,7 @@ class _Inside:
         if self._places == 1:
             self._behind = bench.register(dut, f"{queue}/behind")
         elif self._places > 1:
-            # Amaranth finds no name for the first of two ports that are made in one statement.
-            registers = ("level", "reader__addr", "$signature__addr")
+            registers = ("level", "reader__addr", "writer__addr")
             self._level, self._consume, self._produce = (
                 bench.register(dut, f"{queue}/{name}") for name in registers
             )

@@ -39,7 +39,15 @@ def component(name: str, paths: Iterable[str]) -> str:
 
 
 def grouped(components: Mapping[str, Resources], share: float = 0.5) -> dict[str, Resources]:
-    """The sums over the top's instances, largest first.
+    """The sums over the groups of `groups`, largest first."""
+    sums: dict[str, Resources] = {}
+    for path, group in groups(components, share).items():
+        sums[group] = sums.get(group, Resources()) + components[path]
+    return dict(sorted(sums.items(), key=lambda item: (-item[1].luts, item[0])))
+
+
+def groups(components: Mapping[str, Resources], share: float) -> dict[str, str]:
+    """The group of each path of an instance: the top's instance that it lies in.
 
     An instance with more than `share` of all LUTs is told by its own instances; its name then stands for its
     own cells alone.
@@ -47,15 +55,16 @@ def grouped(components: Mapping[str, Resources], share: float = 0.5) -> dict[str
     total = sum(resources.luts for resources in components.values())
     level = dict.fromkeys(components, 1)  # how many parts of each path its group's name has
     while True:
-        sums: dict[str, Resources] = {}
         members: dict[str, list[str]] = {}
-        for path, resources in components.items():
-            group = ".".join(path.split(".")[: level[path]])
-            sums[group] = sums.get(group, Resources()) + resources
-            members.setdefault(group, []).append(path)
-        large = [g for g, paths in members.items() if sums[g].luts > share * total and len(paths) > 1]
+        for path in components:
+            members.setdefault(".".join(path.split(".")[: level[path]]), []).append(path)
+        large = [
+            paths
+            for paths in members.values()
+            if len(paths) > 1 and sum(components[path].luts for path in paths) > share * total
+        ]
         if not large:
-            return dict(sorted(sums.items(), key=lambda item: (-item[1].luts, item[0])))
-        for group in large:
-            for path in members[group]:
+            return {path: group for group, paths in members.items() for path in paths}
+        for paths in large:
+            for path in paths:
                 level[path] += 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
+from hw.synthesis import floorplan
 from hw.synthesis.components import SCOPE, component
 from hw.synthesis.devices import Device
 from hw.synthesis.resources import Resources
@@ -128,16 +129,17 @@ def place_and_route(
     arguments += [*_ALGORITHMS, *options]
     arguments += ["--lpf-allow-unconstrained"] if constraints is None else []
     arguments += ["--lpf", _PINS]
-    key = cache.fingerprint([synthesis.key, constraints or "", *arguments, tool.version])
+    # The floorplan follows from the netlist, the seed and how it is made.
+    key = cache.fingerprint(
+        [synthesis.key, constraints or "", *arguments, tool.version, inspect.getsource(floorplan)]
+    )
     folder = cache.directory() / "placement"
     final = folder / key
     if not (final / "about.json").is_file():
         with scratch(folder) as work:
-            # A link would do, were it not for tools that see no other directory than theirs.
-            if constraints is None:
-                _without_ports(synthesis.netlist, synthesis.top, work / _NETLIST)
-            else:
-                shutil.copyfile(synthesis.netlist, work / _NETLIST)
+            if progress is not None:
+                progress("placement and routing: floorplan")
+            paths = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
             (work / _PINS).write_text(constraints or "", encoding="utf-8")
             arguments += ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
             arguments += ["--textcfg", _CONFIG] if constraints is not None else []
@@ -147,21 +149,33 @@ def place_and_route(
                 _check_fit(error.lines, device)
                 raise
             (work / _NETLIST).unlink()
-            about = {"seconds": round(seconds, 1), "paths": sorted(_paths(synthesis.netlist, synthesis.top))}
+            about = {"seconds": round(seconds, 1), "paths": paths}
             (work / "about.json").write_text(json.dumps(about))
             _settle(work, final)
     return _read(final, device, package, speed, seed, tool.version)
 
 
-def _without_ports(netlist: Path, top: str, target: Path) -> None:
-    """Copy a netlist with those ports alone that drive clock pins, or very many others: clock and reset.
+def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> list[str]:
+    """Write the netlist with a floorplan, and few ports if there are `no_pins`; paths of its instances."""
+    assert synthesis.netlist is not None
+    design = json.loads(synthesis.netlist.read_text(encoding="utf-8"))
+    module = design["modules"][synthesis.top]
+    if no_pins:
+        _drop_ports(module)
+    if die := floorplan.DIES.get(device.holds.luts):
+        for cell, site in floorplan.plan(module["cells"], die, seed).items():
+            module["cells"][cell]["attributes"]["BEL"] = site
+    target.write_text(json.dumps(design), encoding="utf-8")
+    return sorted(name for name, cell in module["cells"].items() if cell["type"] == SCOPE)
+
+
+def _drop_ports(module: dict[str, Any]) -> None:
+    """Leave those ports alone that drive clock pins, or very many others: clock and reset.
 
     A machine has more ports than a package has pins. nextpnr's own way for parts of a design,
     `--out-of-context`, has no global nets: it leads the clock through the fabric, to every register, and the
     router does not get rid of the wires that are used twice.
     """
-    design = json.loads(netlist.read_text(encoding="utf-8"))
-    module = design["modules"][top]
     sinks, clocks = Counter[int | str](), set[int | str]()
     for cell in module["cells"].values():
         for pin, bits in cell["connections"].items():
@@ -176,7 +190,6 @@ def _without_ports(netlist: Path, top: str, target: Path) -> None:
         and len(port["bits"]) == 1
         and (port["bits"][0] in clocks or sinks[port["bits"][0]] > _MANY)
     }
-    target.write_text(json.dumps(design), encoding="utf-8")
 
 
 def _settle(work: Path, final: Path) -> None:
@@ -216,12 +229,6 @@ def _check_fit(lines: tuple[str, ...], device: Device) -> None:
                 f"the design needs {int(match[2]):,} {names[match[1]]}, "
                 f"and {device.name} has {int(match[3]):,}"
             )
-
-
-def _paths(netlist: Path, top: str) -> set[str]:
-    """Paths of the instances of a netlist."""
-    cells = json.loads(netlist.read_text(encoding="utf-8"))["modules"][top]["cells"]
-    return {name for name, cell in cells.items() if cell["type"] == SCOPE}
 
 
 def _read(folder: Path, device: Device, package: str, speed: int, seed: int, tool: str) -> Placement:

@@ -1,0 +1,210 @@
+"""A floorplan: block RAMs and multipliers near the part of the design that they belong to.
+
+A placer that starts from nothing finds no good order of large parts: a grid of PEs comes out folded, with
+neighbours at opposite ends of the chip, and what is wrong there no later step mends. Here the instances of a
+design are annealed as units of equal size on a coarse array of slots, so that those with many common nets lie
+together (a quadratic assignment problem). Only block RAMs and multipliers are then fixed, each at a site near
+what it is connected with; everything else follows them and stays the placer's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from hw.synthesis.components import SCOPE, component, groups
+from hw.synthesis.resources import Resources
+
+Cells = Mapping[str, Mapping[str, Any]]
+Floats = npt.NDArray[np.float64]
+
+#: Slots in a row and in a column of the die, and the share of them that is filled.
+_SLOTS, _FILLED = (16, 12), 0.96
+#: The part of all pins from which an instance is told by its own instances.
+_SHARE = 1 / 16
+#: Nets with more ends are no reason to lie together.
+_ENDS = 12
+#: A unit is drawn to the others of its instance by this much for each of its pins.
+_COHESION = 0.4
+#: Annealings of which the best counts, the moves of each, and what is left of its temperature at the end.
+_TRIES, _MOVES, _COLD = 4, 20_000_000, 2e-4
+#: A site in another row is further away than one in the same: wires over a row of special sites are few.
+_VERTICAL = 1.5
+_CLOCKS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
+
+
+@dataclass(frozen=True)
+class Die:
+    """Where a die has special sites: `columns` x `rows` tiles, and the places by type of cell and name."""
+
+    columns: int
+    rows: int
+    sites: Mapping[str, Mapping[str, tuple[int, int]]]
+
+
+def _die_85() -> Die:
+    """LFE5U-85: twelve groups of four block RAMs and of four multipliers in each of their rows."""
+    bases = range(4, 115, 9)
+    memories = {
+        f"X{base + 2 * i}/Y{y}/EBR{i}": (base + 2 * i, y)
+        for y, base, i in itertools.product((22, 46, 70, 82), bases, range(4))
+    }
+    multipliers = {
+        f"X{base + i}/Y{y}/MULT18_{i}": (base + i, y)
+        for y, base, i in itertools.product((10, 34, 58), bases, (0, 1, 4, 5))
+    }
+    return Die(126, 95, {"DP16KD": memories, "MULT18X18D": multipliers})
+
+
+#: Dies by the number of their LUTs.
+DIES = {83_640: _die_85()}
+
+
+def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
+    """Sites for the block RAMs and multipliers of a netlist of Yosys, by the names of their cells.
+
+    Empty where the die has too few sites for the cells, or the design has too many small instances. Equal
+    arguments give equal plans.
+    """
+    macros = {kind: [n for n, c in cells.items() if c["type"] == kind] for kind in die.sites}
+    if any(len(names) > len(die.sites[kind]) for kind, names in macros.items()) or not any(macros.values()):
+        return {}
+    owner = _owners(cells)
+    ends = _ends(cells, owner)
+    centre = _annealed(owner, ends, die, seed)
+    if not centre:
+        return {}
+    found: dict[str, str] = {}
+    for kind, names in macros.items():
+        wanted = np.array([_wanted(cells[n], owner[n], ends, centre) for n in names]).reshape(-1, 2)
+        found |= _assigned(names, wanted, die.sites[kind])
+    return found
+
+
+def _bits(cell: Mapping[str, Any]) -> list[int]:
+    """The nets of a cell's pins, clocks left out."""
+    pins = (bits for pin, bits in cell["connections"].items() if pin not in _CLOCKS)
+    return [bit for bits in pins for bit in bits if isinstance(bit, int)]
+
+
+def _owners(cells: Cells) -> dict[str, str]:
+    """The instance that each cell belongs to, large ones told by their own instances."""
+    paths = frozenset(name for name, cell in cells.items() if cell["type"] == SCOPE)
+    own = {name: component(name, paths) for name, cell in cells.items() if cell["type"] != SCOPE}
+    pins = Counter[str]()
+    for name, path in own.items():
+        pins[path] += len(_bits(cells[name]))
+    # Wires are what is scarce, so a part takes room by its pins.
+    group = groups({path: Resources(luts=count) for path, count in pins.items()}, _SHARE)
+    return {name: group[path] for name, path in own.items()}
+
+
+def _ends(cells: Cells, owner: Mapping[str, str]) -> dict[int, Counter[str]]:
+    """How many ends each net has in each instance."""
+    ends: dict[int, Counter[str]] = {}
+    for name, instance in owner.items():
+        for bit in _bits(cells[name]):
+            ends.setdefault(bit, Counter())[instance] += 1
+    return ends
+
+
+def _annealed(
+    owner: Mapping[str, str], ends: Mapping[int, Counter[str]], die: Die, seed: int
+) -> dict[str, Floats]:
+    """The middle of each instance on the die; nothing where there are more instances than slots."""
+    pins = Counter[str]()
+    for counts in ends.values():
+        pins.update(counts)
+    names = sorted(pins)
+    slots = _SLOTS[0] * _SLOTS[1]
+    if len(names) > slots:
+        return {}
+    size = np.array([pins[name] for name in names], float)
+    most = size.sum() / (_FILLED * slots)
+    while (count := np.maximum(1, np.rint(size / most)).astype(int)).sum() > slots:
+        most *= 1.01
+    units = np.repeat(np.arange(len(names)), count)
+    pull = np.zeros((slots, slots))
+    pull[: len(units), : len(units)] = _pull(names, ends, size, count)[np.ix_(units, units)]
+    np.fill_diagonal(pull, 0)
+    width, height = die.columns / _SLOTS[0], die.rows / _SLOTS[1]
+    rows, columns = np.divmod(np.arange(slots), _SLOTS[0])
+    places = np.stack([(columns + 0.5) * width, (rows + 0.5) * height], axis=1)
+    distance = np.abs(places[:, None] - places[None]).sum(2)
+    tries = [_anneal(pull, distance, len(units), _MOVES, _COLD, seed * _TRIES + i) for i in range(_TRIES)]
+    at = min(tries, key=lambda at: float((pull * distance[np.ix_(at, at)]).sum()))[: len(units)]
+    return {name: places[at[units == i]].mean(0) for i, name in enumerate(names)}
+
+
+def _pull(
+    names: list[str], ends: Mapping[int, Counter[str]], size: Floats, count: npt.NDArray[np.int64]
+) -> Floats:
+    """How strongly a unit of one instance is drawn to one of another, or to the others of its own."""
+    index = {name: i for i, name in enumerate(names)}
+    common = np.zeros((len(names), len(names)))
+    for counts in ends.values():
+        if 2 <= len(counts) <= _ENDS:
+            some = [index[name] for name in counts]
+            common[np.ix_(some, some)] += 1 / (len(some) - 1)
+    pull = common / np.outer(count, count)
+    np.fill_diagonal(pull, _COHESION * size / count**2)
+    return pull
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _anneal(
+    pull: Floats, distance: Floats, units: int, moves: int, cold: float, seed: int
+) -> npt.NDArray[np.int64]:
+    """Slots of the units such that the sum of pull times distance is small."""
+    np.random.seed(seed)
+    slots = len(pull)
+    at = np.random.permutation(slots)
+    total = 0.0
+    for i in range(units):
+        for j in range(units):
+            total += pull[i, j] * distance[at[i], at[j]]
+    hot = total / 2 / units * 0.25
+    for move in range(moves):
+        i, j = np.random.randint(units), np.random.randint(slots)
+        if i == j:
+            continue
+        a, b = at[i], at[j]
+        change = 0.0
+        for k in range(units):
+            if k != i and k != j:
+                change += (pull[i, k] - pull[j, k]) * (distance[b, at[k]] - distance[a, at[k]])
+        heat = hot * cold ** (move / moves)
+        if change <= 0 or np.random.random() < np.exp(-change / heat):
+            at[i], at[j] = b, a
+    return at
+
+
+def _wanted(
+    cell: Mapping[str, Any], own: str, ends: Mapping[int, Counter[str]], centre: Mapping[str, Floats]
+) -> Floats:
+    """Where a cell should lie: in the middle of what its nets lead to."""
+    place, weight = np.zeros(2), 0.0
+    for bit in _bits(cell):
+        counts = ends[bit]
+        if len(counts) <= _ENDS:
+            for name, number in counts.items():
+                share = min(number, 4) / len(counts)
+                place, weight = place + share * centre[name], weight + share
+    return place / weight if weight else centre[own]
+
+
+def _assigned(names: list[str], wanted: Floats, sites: Mapping[str, tuple[int, int]]) -> dict[str, str]:
+    """A site for each cell, with the least sum of distances; long ones count more than in proportion."""
+    from scipy.optimize import linear_sum_assignment
+
+    away = np.abs(wanted[:, None] - np.array(list(sites.values()), float)[None])
+    cost = (away[:, :, 0] + _VERTICAL * away[:, :, 1]) ** 1.3
+    chosen = list(sites)
+    return {names[i]: chosen[j] for i, j in zip(*linear_sum_assignment(cost), strict=True)}
