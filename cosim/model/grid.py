@@ -29,7 +29,7 @@ from hw.isa import PARAMETERS, TIMING, Cause
 from sw.functional import Memories
 
 #: Cycles that the checks of arrays take at least, where none is wrong.
-LEAST_CHECKS = 2
+LEAST_CHECKS = 3
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 

@@ -54,7 +54,7 @@ class OperationQueue(Component):
     def _behind(self, m: Module, enters: Signal, moves: Signal) -> tuple[Value, Value]:
         """Those behind the entry that is offered: whether there are any, and the oldest.
 
-        What `enters` goes there, unless the place in front is free or gets free and nobody waits for it. It is
+        What `enters` goes there, unless the place in front is free or gets so and nobody waits for it. It is
         written in any case, to a place that is free, so that the engine's answer decides about one bit alone.
         """
         places, stored = self._depth - 1, Signal()

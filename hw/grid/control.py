@@ -20,7 +20,7 @@ from hw.interfaces import EngineControl, operation
 from hw.memory.buffer import WordRead
 
 #: Cycles that the checks of arrays take at least.
-LEAST_CHECKS = 2
+LEAST_CHECKS = 3
 
 
 def patch_layout(fabric: Fabric) -> data.StructLayout:
@@ -33,7 +33,7 @@ def patch_layout(fabric: Fabric) -> data.StructLayout:
 class Control(Component):
     """Runs `cgra` operations.
 
-    `placed`, `patch` and `array_write` configure the PEs; all but `patch` may pass a register. `clear` goes
+    `placed`, `patch` and `array_write` configure the PEs, through a register. `clear` goes
     before a new configuration. `advance` ends a step, when no access of an earlier one is `waiting`;
     `outside` says that one of the step must not be, `stopped` that nothing more may be stored. `load` takes
     what the next step needs, `read` asks for the context of the step after that; `moment` is that of the
@@ -181,7 +181,7 @@ class Control(Component):
     def _arrays(self, m: Module, settings: Value, checking: Value) -> tuple[Value, Value]:
         """One array per cycle: whether it is the last, and whether it lies where it cannot.
 
-        There are at least two cycles, in which contexts are read that patches may have changed. Bits that
+        There are at least three cycles, in which contexts are read that patches may have changed. Bits that
         no place in a space has must be 0, and are not added.
         """
         m.submodules.arrays = table = ArrayTable()

@@ -94,27 +94,21 @@ class Grid(Component):
 
     @staticmethod
     def _entry(m: Module, control: Control) -> tuple[Signal, data.View[data.StructLayout]]:
-        """Which words of an entry the loader places now, and where what is written.
+        """Which words of an entry the loader places now, and what is written in the next cycle, and where.
 
-        Memories lie far from the control: words of the loader are written a cycle later, before any patch.
+        Memories lie far from the control: loader and patches write them through a register.
         """
         placed, patch = control.placed, control.patch
         word = Signal(1 << len(placed.word))
         layout = {"at": len(placed.context), "address": len(placed.address), "data": WIDTH}
-        entry = Signal(data.StructLayout(layout))
-        loaded = Signal.like(entry, reset_less=True)
+        entry = Signal(data.StructLayout(layout), reset_less=True)
         with m.If(placed.entry):
             m.d.comb += word.eq(1 << placed.word)
-        m.d.sync += [
-            loaded.at.eq(placed.context),
-            loaded.address.eq(placed.address),
-            loaded.data.eq(placed.data),
-        ]
         patched = patch.const | patch.init
-        m.d.comb += [
-            entry.at.eq(Mux(patched, patch.context, loaded.at)),
-            entry.address.eq(loaded.address),
-            entry.data.eq(Mux(patched, patch.data, loaded.data)),
+        m.d.sync += [
+            entry.at.eq(Mux(patched, patch.context, placed.context)),
+            entry.address.eq(placed.address),
+            entry.data.eq(Mux(patched, patch.data, placed.data)),
         ]
         return word, entry
 
@@ -134,8 +128,8 @@ class Grid(Component):
         m.d.comb += mine.eq(placed.pe == number)
         with m.If(patch.pe == number):
             m.d.comb += patched.eq(Cat(patch.const, patch.init))
-        m.d.sync += write.eq(Mux(mine, word, 0))
-        m.d.comb += pe.write.eq(write | (patched << const))
+        m.d.sync += write.eq(Mux(mine, word, 0) | (patched << const))
+        m.d.comb += pe.write.eq(write)
         if Unit.TABLE in pe.kind.units:
             begin, enable = Signal(name=f"begin{number}"), Signal(name=f"enable{number}")
             m.d.sync += [begin.eq(placed.head & mine), enable.eq(placed.table & mine)]

@@ -146,7 +146,8 @@ class LoadRequests(Component):
         t, columns, banks = self.taken.payload, shape.columns, log2(shape.banks)
         reach = place(op.load_pitch, columns)
         m.d.comb += [
-            self.taken.valid.eq(take & ~bad),
+            # One that is bad stops everything before the writer does anything.
+            self.taken.valid.eq(take),
             t.rows.low.eq(op.memory[:shift]),
             t.rows.step.eq(op.load_stride[:shift]),
             t.rows.outer.eq(op.outer),

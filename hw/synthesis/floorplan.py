@@ -50,8 +50,8 @@ class Die:
 
 
 def _die_85() -> Die:
-    """LFE5U-85: twelve groups of four block RAMs and of four multipliers in each of their rows."""
-    bases = range(4, 115, 9)
+    """LFE5U-85: groups of four block RAMs or multipliers in each of their rows, with a gap in the middle."""
+    bases = (*range(4, 59, 9), *range(69, 115, 9))
     memories = {
         f"X{base + 2 * i}/Y{y}/EBR{i}": (base + 2 * i, y)
         for y, base, i in itertools.product((22, 46, 70, 82), bases, range(4))

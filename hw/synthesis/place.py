@@ -42,6 +42,8 @@ _ALGORITHMS = ("--placer", "static", "--router", "router2")
 #: Pins of cells that take a clock; from how many sinks on a net is one like a reset.
 _CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
 _MANY = 64
+#: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
+_LARGE = 0.4
 _USE = re.compile(r"Info:\s+(\w+):\s*(\d+)/\s*(\d+)\s+\d+%")
 _NETLIST, _PINS, _REPORT, _CONFIG, _LOG = "netlist.json", "pins.lpf", "report.json", "design.config", "log"
 
@@ -162,7 +164,8 @@ def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, tar
     module = design["modules"][synthesis.top]
     if no_pins:
         _drop_ports(module)
-    if die := floorplan.DIES.get(device.holds.luts):
+    die = floorplan.DIES.get(device.holds.luts)
+    if die is not None and synthesis.resources.luts >= _LARGE * device.holds.luts:
         for cell, site in floorplan.plan(module["cells"], die, seed).items():
             module["cells"][cell]["attributes"]["BEL"] = site
     target.write_text(json.dumps(design), encoding="utf-8")

@@ -11,8 +11,8 @@ from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
 
-#: Small, so that buffers and programs are filled with few words, and without a grid.
-TEST = load("test").replace(scratch_bytes=4096, out_bytes=4096, imem_words=256, cgra=None)
+#: Small, so that buffers and programs are filled with few words; four operations wait at an engine; no grid.
+TEST = load("test").replace(scratch_bytes=4096, out_bytes=4096, imem_words=256, queue_depth=4, cgra=None)
 
 
 def job_of(texts: list[str], config: MachineConfig = TEST, **changes: Any) -> Job:

@@ -104,7 +104,7 @@ class SlowGrid(Base):
                 yield
                 self.fail(op, Cause.OPERAND)
                 return
-        for _ in range(len(arrays), 2):
+        for _ in range(len(arrays), 3):
             yield
         for accesses in steps:
             yield

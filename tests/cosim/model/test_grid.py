@@ -112,8 +112,8 @@ def timing(outcome: Outcome) -> tuple[int, int]:
 def test_a_launch_loads_checks_and_runs_as_the_page_says() -> None:
     configuration = fill(MIXED, 16)
     words, steps = len(encode(configuration)), 2 * 5
-    # Taken two cycles after it issues; a word per cycle; two more; two of checks; then steps, completion.
-    ready = TIMING.enqueue + words + 2 + 2
+    # Taken two cycles after it issues; a word per cycle; two more; three of checks; then steps, completion.
+    ready = TIMING.enqueue + words + 2 + 3
     assert timing(launched(configuration)) == (ready + steps + 1, ready + 2)
     assert timing(launched(configuration, iterations=0)) == (ready + 1, -1)
     patches = (Patch(1, 0, 1, 1), Patch(0, 1, 0, 1))
@@ -139,7 +139,7 @@ def test_patches_put_in_scalars_of_the_launch() -> None:
 def test_a_kept_configuration_is_not_loaded_again() -> None:
     outcome = launched(fill(MIXED, 16), addresses=(0, 0xFFFF))
     done = [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE]
-    assert done[2] - done[1] == 1 + 2 + 10 + 1
+    assert done[2] - done[1] == 1 + 3 + 10 + 1
     missing = launched(fill(MIXED, 16), addresses=(0xFFFF,))
     assert missing.error is not None
     assert missing.error.cause is Cause.BITSTREAM

@@ -109,7 +109,7 @@ class Reference:
             size = 1 if element else 4
             if space > 2 or element > 2 or base % size or base + length * size > sizes[space]:
                 raise LaunchError(now + 1, Cause.OPERAND)
-        now += max(0, 2 - len(arrays))
+        now += max(0, 3 - len(arrays))
         n = op["iterations"]
         for t in range((n - 1) * c.ii + c.depth if n else 0):
             now = self._step(found, now + 1, t, n, const, init, arrays)

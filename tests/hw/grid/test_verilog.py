@@ -13,7 +13,7 @@ from tests.hw.grid.cases import FABRICS, machine
 from tests.hw.latches import latches
 
 
-@pytest.mark.parametrize("name", ["mesh2x2", "torus3x2", "compact3x2"])
+@pytest.mark.parametrize("name", ["mesh2x2", "torus3x2", "compact3x3"])
 def test_no_loop_and_no_latch(name: str, tmp_path: Path) -> None:
     text = grid_verilog(name)
     assert latches(text) == []

@@ -83,7 +83,7 @@ def test_rows_that_do_not_fit_are_refused_with_what_is_needed() -> None:
     ("fabric", "wanted"),
     [
         ("torus4x4", {"exponential_sums": (3, 3), "softmax_results": (5, 2)}),
-        ("compact4x4", {"exponential_sums": (4, 2), "softmax_results": (6, 2)}),
+        ("compact4x4", {"exponential_sums": (6, 2), "softmax_results": (10, 1)}),
     ],
 )
 def test_tables_are_in_as_few_elements_of_the_grid_as_the_interval_allows(
