@@ -78,12 +78,15 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
         return {}
     owner = _owners(cells)
     ends = _ends(cells, owner)
-    centre = _annealed(owner, ends, die, seed)
+    joined = _joined(ends)
+    owner = {name: joined[instance] for name, instance in owner.items()}
+    ends = _ends(cells, owner)
+    centre = _annealed(ends, die, seed)
     if not centre:
         return {}
     found: dict[str, str] = {}
     for kind, names in macros.items():
-        wanted = np.array([_wanted(cells[n], owner[n], ends, centre) for n in names]).reshape(-1, 2)
+        wanted = np.array([_wanted(cells[n], owner.get(n), ends, centre) for n in names]).reshape(-1, 2)
         found |= _assigned(names, wanted, die.sites[kind])
     return found
 
@@ -103,7 +106,8 @@ def _owners(cells: Cells) -> dict[str, str]:
         pins[path] += len(_bits(cells[name]))
     # Wires are what is scarce, so a part takes room by its pins.
     group = groups({path: Resources(luts=count) for path, count in pins.items()}, _SHARE)
-    return {name: group[path] for name, path in own.items()}
+    # What the top does by itself lies anywhere between its instances.
+    return {name: group[path] for name, path in own.items() if path}
 
 
 def _ends(cells: Cells, owner: Mapping[str, str]) -> dict[int, Counter[str]]:
@@ -115,14 +119,46 @@ def _ends(cells: Cells, owner: Mapping[str, str]) -> dict[int, Counter[str]]:
     return ends
 
 
-def _annealed(
-    owner: Mapping[str, str], ends: Mapping[int, Counter[str]], die: Die, seed: int
-) -> dict[str, Floats]:
-    """The middle of each instance on the die; nothing where there are more instances than slots."""
+def _joined(ends: Mapping[int, Counter[str]]) -> dict[str, str]:
+    """For each instance, itself or, where it would not fill half a slot, one that it has many nets with."""
+    pins, names = _sizes(ends)
+    common, size = _common(names, ends), np.array([pins[name] for name in names], float)
+    least = size.sum() / (_SLOTS[0] * _SLOTS[1]) / 2
+    joined = list(range(len(names)))
+    while len(alive := np.flatnonzero(size)) > 1 and size[small := alive[size[alive].argmin()]] < least:
+        np.fill_diagonal(common, 0)
+        near = int(common[small].argmax()) if common[small].any() else int(alive[size[alive].argmax()])
+        common[near] += common[small]
+        common[:, near] += common[:, small]
+        common[small] = common[:, small] = 0
+        size[near] += size[small]
+        size[small] = 0
+        joined = [near if j == small else j for j in joined]
+    return {name: names[j] for name, j in zip(names, joined, strict=True)}
+
+
+def _sizes(ends: Mapping[int, Counter[str]]) -> tuple[Counter[str], list[str]]:
+    """Pins by instance, and the instances in a fixed order."""
     pins = Counter[str]()
     for counts in ends.values():
         pins.update(counts)
-    names = sorted(pins)
+    return pins, sorted(pins)
+
+
+def _common(names: list[str], ends: Mapping[int, Counter[str]]) -> Floats:
+    """How many nets instances have in common; one that several share counts for each pair in part."""
+    index = {name: i for i, name in enumerate(names)}
+    common = np.zeros((len(names), len(names)))
+    for counts in ends.values():
+        if 2 <= len(counts) <= _ENDS:
+            some = [index[name] for name in counts]
+            common[np.ix_(some, some)] += 1 / (len(some) - 1)
+    return common
+
+
+def _annealed(ends: Mapping[int, Counter[str]], die: Die, seed: int) -> dict[str, Floats]:
+    """The middle of each instance on the die; nothing where there are more instances than slots."""
+    pins, names = _sizes(ends)
     slots = _SLOTS[0] * _SLOTS[1]
     if len(names) > slots:
         return {}
@@ -147,13 +183,7 @@ def _pull(
     names: list[str], ends: Mapping[int, Counter[str]], size: Floats, count: npt.NDArray[np.int64]
 ) -> Floats:
     """How strongly a unit of one instance is drawn to one of another, or to the others of its own."""
-    index = {name: i for i, name in enumerate(names)}
-    common = np.zeros((len(names), len(names)))
-    for counts in ends.values():
-        if 2 <= len(counts) <= _ENDS:
-            some = [index[name] for name in counts]
-            common[np.ix_(some, some)] += 1 / (len(some) - 1)
-    pull = common / np.outer(count, count)
+    pull = _common(names, ends) / np.outer(count, count)
     np.fill_diagonal(pull, _COHESION * size / count**2)
     return pull
 
@@ -187,17 +217,19 @@ def _anneal(
 
 
 def _wanted(
-    cell: Mapping[str, Any], own: str, ends: Mapping[int, Counter[str]], centre: Mapping[str, Floats]
+    cell: Mapping[str, Any], own: str | None, ends: Mapping[int, Counter[str]], centre: Mapping[str, Floats]
 ) -> Floats:
     """Where a cell should lie: in the middle of what its nets lead to."""
     place, weight = np.zeros(2), 0.0
     for bit in _bits(cell):
-        counts = ends[bit]
+        counts = ends.get(bit, Counter[str]())
         if len(counts) <= _ENDS:
             for name, number in counts.items():
                 share = min(number, 4) / len(counts)
                 place, weight = place + share * centre[name], weight + share
-    return place / weight if weight else centre[own]
+    if weight:
+        return place / weight
+    return centre[own] if own is not None else np.mean(list(centre.values()), axis=0)
 
 
 def _assigned(names: list[str], wanted: Floats, sites: Mapping[str, tuple[int, int]]) -> dict[str, str]:
