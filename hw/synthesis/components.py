@@ -14,6 +14,8 @@ from typing import Any
 from hw.synthesis.resources import Resources
 
 SCOPE = "$scopeinfo"
+#: Pins of cells that take a clock.
+CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
 
 
 def by_component(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Counter[str]]:

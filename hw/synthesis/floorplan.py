@@ -19,7 +19,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hw.synthesis.components import SCOPE, component, groups
+from hw.synthesis.components import CLOCK_PINS, SCOPE, component, groups
 from hw.synthesis.resources import Resources
 
 Cells = Mapping[str, Mapping[str, Any]]
@@ -37,7 +37,6 @@ _COHESION = 0.4
 _TRIES, _MOVES, _COLD = 4, 20_000_000, 2e-4
 #: A site in another row is further away than one in the same: wires over a row of special sites are few.
 _VERTICAL = 1.5
-_CLOCKS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ DIES = {83_640: _die_85()}
 def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
     """Sites for the block RAMs and multipliers of a netlist of Yosys, by the names of their cells.
 
-    Empty where the die has too few sites for the cells, or the design has too many small instances. Equal
+    Empty where the die has too few sites for the cells, or the design no instances or too many. Equal
     arguments give equal plans.
     """
     macros = {kind: [n for n, c in cells.items() if c["type"] == kind] for kind in die.sites}
@@ -79,7 +78,7 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
     owner = _owners(cells)
     ends = _ends(cells, owner)
     joined = _joined(ends)
-    owner = {name: joined[instance] for name, instance in owner.items()}
+    owner = {name: joined[instance] for name, instance in owner.items() if instance in joined}
     ends = _ends(cells, owner)
     centre = _annealed(ends, die, seed)
     if not centre:
@@ -93,7 +92,7 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
 
 def _bits(cell: Mapping[str, Any]) -> list[int]:
     """The nets of a cell's pins, clocks left out."""
-    pins = (bits for pin, bits in cell["connections"].items() if pin not in _CLOCKS)
+    pins = (bits for pin, bits in cell["connections"].items() if pin not in CLOCK_PINS)
     return [bit for bits in pins for bit in bits if isinstance(bit, int)]
 
 
@@ -157,10 +156,10 @@ def _common(names: list[str], ends: Mapping[int, Counter[str]]) -> Floats:
 
 
 def _annealed(ends: Mapping[int, Counter[str]], die: Die, seed: int) -> dict[str, Floats]:
-    """The middle of each instance on the die; nothing where there are more instances than slots."""
+    """The middle of each instance on the die; nothing where there are none, or more than slots."""
     pins, names = _sizes(ends)
     slots = _SLOTS[0] * _SLOTS[1]
-    if len(names) > slots:
+    if not 0 < len(names) <= slots:
         return {}
     size = np.array([pins[name] for name in names], float)
     most = size.sum() / (_FILLED * slots)

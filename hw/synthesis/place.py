@@ -16,7 +16,7 @@ from typing import Any
 from hw import cache
 from hw.errors import InputError
 from hw.synthesis import floorplan
-from hw.synthesis.components import SCOPE, component
+from hw.synthesis.components import CLOCK_PINS, SCOPE, component
 from hw.synthesis.devices import Device
 from hw.synthesis.resources import Resources
 from hw.synthesis.tools import Progress, ToolError, find, run
@@ -39,8 +39,7 @@ _PHASES = (
 #: On a device that is nearly full, the electrostatic placer leaves nets a third shorter than the default one;
 #: the first router did not end in half an hour there.
 _ALGORITHMS = ("--placer", "static", "--router", "router2")
-#: Pins of cells that take a clock; from how many sinks on a net is one like a reset.
-_CLOCK_PINS = frozenset({"CLK", "WCK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3"})
+#: From how many sinks on a net is one like a reset.
 _MANY = 64
 #: Share of a device from which a design is placed with a floorplan: one that is smaller should not spread.
 _LARGE = 0.4
@@ -184,7 +183,7 @@ def _drop_ports(module: dict[str, Any]) -> None:
         for pin, bits in cell["connections"].items():
             if cell.get("port_directions", {}).get(pin) == "input":
                 sinks.update(bits)
-            if pin in _CLOCK_PINS:
+            if pin in CLOCK_PINS:
                 clocks.update(bits)
     module["ports"] = {
         name: port

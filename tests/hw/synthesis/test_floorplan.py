@@ -82,7 +82,15 @@ def test_a_design_that_needs_no_plan_or_has_none() -> None:
     without = {name: cell for name, cell in chain(3).items() if cell["type"] == "LUT4"}
     assert plan(without, DIE, 1) == {}
     assert plan(chain(157), DIE, 1) == {}, "multipliers"
-    assert plan(chain(193), DIE, 1) == {}
+    flat = {name.replace(".", "_"): cell for name, cell in chain(3).items() if "." in name}
+    assert plan(flat, DIE, 1) == {}, "all in the top"
+
+
+def test_a_block_ram_without_pins_is_placed_too() -> None:
+    cells = {**chain(3), "idle": {"type": "$scopeinfo", "connections": {}}}
+    found = plan({**cells, "idle.memory": {"type": "DP16KD", "connections": {"CLKA": [1]}}}, DIE, 1)
+    assert "idle.memory" in found
+    assert len(set(found.values())) == 7
 
 
 def test_one_large_instance_is_told_by_its_own() -> None:
