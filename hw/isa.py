@@ -282,7 +282,7 @@ _CGRA_OPERANDS = (
     Operand("live1", 32, "scalar 1 of the launch"),
 )
 
-_ENGINE_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Issue)."
+_HELD_TIMING = "1 cycle when nothing holds it (see docs/machine.md, Warps)."
 
 
 def _scalar_rows() -> list[Instruction]:
@@ -316,11 +316,18 @@ def _scalar_rows() -> list[Instruction]:
             "puts one token into the channel when all earlier operations of the warp are complete",
             timing="1 cycle; does not hold the warp unless too many signals are pending.",
         ),
-        Instruction(
-            "param", 10, f.PARAM, "parameter = rs1; a value wider than the parameter is error operand"
-        ),
-        Instruction(
-            "parami", 11, f.PARAMI, "parameter = imm; a value wider than the parameter is error operand"
+        *(
+            Instruction(
+                name,
+                opcode,
+                form,
+                f"parameter = {value}; a value wider than the parameter is error operand",
+                timing=_HELD_TIMING,
+            )
+            for name, opcode, form, value in (
+                ("param", 10, f.PARAM, "rs1"),
+                ("parami", 11, f.PARAMI, "imm"),
+            )
         ),
     ]
     for i, (name, meaning) in enumerate(BINARY.items()):
@@ -348,7 +355,7 @@ def _engine_rows() -> list[Instruction]:
                 opcode,
                 Format.ENGINE,
                 meaning,
-                timing=_ENGINE_TIMING,
+                timing=_HELD_TIMING,
                 engine=engine,
                 operands=operands,
                 parameters=parameters,

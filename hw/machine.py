@@ -172,6 +172,7 @@ class Machine(Component):
         issue, channels = Issue(c), Channels(c)
         m.submodules.issue = cleared(issue)  # type: ignore[operator]
         m.submodules.channels = cleared(channels)  # type: ignore[operator]
+        m.d.comb += [issue.clear.eq(host.clear), issue.clear_index.eq(host.clear_index)]
         for name, engine in engines.items():
             connect(m, getattr(issue, name), engine.control.operation)
         program_data = Signal(STORED_BITS)

@@ -1,10 +1,10 @@
 """The event loop: attempts to issue and fires of signals, in order of time.
 
-Within a cycle, warps issue in order of their numbers, one operation of an engine in all, then signals fire:
-a token, room in a queue and room for a signal that appear in cycle t count from t + 1 on. Completions need no
-events of their own; engines know them ahead, and whoever is held by one is woken in the cycle behind it. Nor
-do waits and signals of channels that one warp uses alone (see `sharing`): they issue as soon as it is known
-when.
+Within a cycle, warps issue in order of their numbers, one operation of an engine or new parameter in all,
+then signals fire: a token, room in a queue and room for a signal that appear in cycle t count from t + 1 on.
+Completions need no events of their own; engines know them ahead, and whoever is held by one is woken in the
+cycle behind it. Nor do waits and signals of channels that one warp uses alone (see `sharing`): they issue as
+soon as it is known when.
 Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
 """
 
@@ -26,7 +26,7 @@ from cosim.model.gemm import Drains, Gemm
 from cosim.model.grid import Grid, Launch
 from cosim.model.loader import Loader
 from cosim.model.memory_port import port_of
-from cosim.model.sharing import Channel, bind
+from cosim.model.sharing import Channel, Operation, bind
 from cosim.model.storer import Store, Storer
 from cosim.model.warp import Log, Stop, Warp
 from hw.config import ENGINES, MachineConfig
@@ -72,7 +72,7 @@ class Machine:
         self.depth = config.queue_depth
         self.heap: list[tuple[int, int, int, int]] = []
         self.now = 0  # nothing issues before
-        self.issued_at = -1  # the latest operation of any engine
+        self.issued_at = -1  # the latest operation of any engine, or new parameter
         self.faults: list[Fault] = []
         self.stop = NEVER - 1
 
@@ -132,12 +132,24 @@ class Machine:
                 channel.waiting.append(warp)
             elif kind == p.SIGNAL:
                 warp.full = True
-            else:
+            elif kind == p.WAIT or self._fits(warp):
                 heapq.heappush(self.heap, (warp.ready, ISSUE, warp.index, warp.version))
+            else:
+                self._warp_fault(warp.ready, Cause.OPERAND, warp.index, warp.pc)
         elif warp.stop is TURN:
             heapq.heappush(self.heap, (warp.ready, ISSUE, warp.index, warp.version))
         elif warp.stop is FAULT:
             self._warp_fault(warp.ready, warp.cause, warp.index, warp.pc)
+
+    @staticmethod
+    def _fits(warp: Warp) -> bool:
+        """Whether no operand and no parameter is too wide: known in the first cycle, held or not."""
+        if warp.held[0] != p.ENGINE:
+            return warp.set_parameter()
+        operation: Operation = warp.held[7]
+        warp.fetched = operation.fetch(warp.registers)
+        warp.plan = operation.engine.plan(operation, warp.fetched, warp.parameters)
+        return warp.plan is not None
 
     def _warp_fault(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
         self.faults.append(Fault(cycle, warp, MachineError(cause, warp, pc)))
@@ -163,10 +175,11 @@ class Machine:
         if earliest > t:
             self._wake(warp, earliest)
             return
-        if self._operate(warp, t):
-            self._issue(warp, t)
-        else:
-            self._warp_fault(t, Cause.OPERAND, warp.index, warp.pc)
+        warp.stall_engine += t - warp.ready
+        self.issued_at = t
+        if warp.held[0] == p.ENGINE:
+            self._operate(warp, t)
+        self._issue(warp, t)
 
     def _attempt_wait(self, warp: Warp, t: int) -> None:
         channel: Channel = warp.held[7]
@@ -182,29 +195,25 @@ class Machine:
             self._issue(warp, t)
 
     def _earliest(self, warp: Warp, t: int) -> int:
-        """The first cycle from `t` on in which nothing known holds the engine operation of a warp."""
-        engine = warp.held[7].engine
-        if warp.engine is not engine:
-            done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
-            if done >= t:
-                t = done + 1
-        starts = engine.starts
-        if len(starts) >= self.depth and starts[-self.depth] >= t:
-            t = starts[-self.depth] + 1
+        """The first cycle from `t` on in which nothing known holds the operation or parameter of a warp."""
+        if warp.held[0] == p.ENGINE:
+            engine = warp.held[7].engine
+            if warp.engine is not engine:
+                done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
+                if done >= t:
+                    t = done + 1
+            starts = engine.starts
+            if len(starts) >= self.depth and starts[-self.depth] >= t:
+                t = starts[-self.depth] + 1
         return t if self.issued_at < t else t + 1
 
-    def _operate(self, warp: Warp, t: int) -> bool:
-        """Put the engine operation of a warp into its queue in cycle `t`, unless an operand is too large."""
-        operation, storer, pc = warp.held[7], self.storer, warp.pc
-        engine, fetched = operation.engine, operation.fetch(warp.registers)
-        plan = engine.plan(operation, fetched, warp.parameters)
-        if plan is None:
-            return False
-        warp.stall_engine += t - warp.ready
-        self.issued_at = t
+    def _operate(self, warp: Warp, t: int) -> None:
+        """Put the engine operation of a warp into its queue in cycle `t`."""
+        operation, storer, pc, fetched = warp.held[7], self.storer, warp.pc, warp.fetched
+        engine = operation.engine
         if self.data is not None:
             self.data.perform(operation, fetched, warp.parameters)
-        drain = engine.issue(t, warp.index, pc, plan, fetched)
+        drain = engine.issue(t, warp.index, pc, warp.plan, fetched)
         warp.engine = engine
         if isinstance(engine, Storer | Grid):
             warp.done, warp.late = -1, len(engine.starts) - 1
@@ -217,7 +226,6 @@ class Machine:
             self._replan(warp)
         if engine.fault is not None or storer.fault is not None:
             self._stop()
-        return True
 
     def _stop(self) -> None:
         """Nothing happens from the first error on, which a changed schedule of stores may have moved."""

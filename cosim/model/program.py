@@ -17,8 +17,8 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 
 # Kinds of instructions; those from WAIT on may be held.
-NOP, HALT, LI, LIH, SELECT, LOOP, JUMP, PARAM, PARAM_I, BINARY, BINARY_I = range(11)
-WAIT, SIGNAL, ENGINE, ILLEGAL, WRAP = range(11, 16)
+NOP, HALT, LI, LIH, SELECT, LOOP, JUMP, BINARY, BINARY_I = range(9)
+WAIT, SIGNAL, ENGINE, PARAM, PARAM_I, ILLEGAL, WRAP = range(9, 16)
 
 Decoded = tuple[int, int, bool, int, int, int, int, Any]
 

@@ -1,6 +1,6 @@
 """The sequencer of one warp: runs ahead through everything that no other warp can hold.
 
-Registers, parameters, loops and jumps depend on nothing outside the warp, and what it uses alone only on
+Registers, loops and jumps depend on nothing outside the warp, and what it uses alone only on
 what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.
 """
 
@@ -31,7 +31,7 @@ TURN = 20_000
 class Stop(enum.Enum):
     """Why a warp stopped running ahead."""
 
-    HELD = "at a wait, a signal or an engine operation"
+    HELD = "at a wait, a signal, a parameter or an engine operation"
     TURN = "other warps come first"
     HALT = "halted"
     FAULT = "error"
@@ -78,6 +78,8 @@ class Warp:
         self.pc = self.ready = 0
         self.registers = [0] * (config.registers + 1)  # the last takes what is written to register 0
         self.parameters = [0] * len(PARAMETERS)
+        self.fetched: tuple[int, ...] = ()  # operands of the operation that is held, and what it does
+        self.plan: Any = None
         self.held: p.Decoded = p.ILLEGAL_WORD
         self.stop = Stop.TURN
         self.cause = Cause.NONE
@@ -205,9 +207,8 @@ class Warp:
                     issue_cycle(t)
                     issue_pc(pc)
                     yield Stop.HALT
-                elif not self._move(kind, a, b, c, extra):
-                    yield self._fault(pc, t, Cause.OPERAND)
-                elif kind == p.LIH or kind == p.SELECT:
+                elif kind != p.NOP:
+                    self._move(kind, a, b, c, extra)
                     fresh = a
                 issue_cycle(t)
                 issue_pc(pc)
@@ -226,14 +227,16 @@ class Warp:
             yield Stop.TURN
         raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
 
-    def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> bool:
-        """`lih`, `select`, `param` and `parami`, or nothing; returns whether the value fits."""
+    def set_parameter(self) -> bool:
+        """What the held `param` or `parami` does; returns whether the value fits."""
+        kind, _, _, number, source, _, _, bits = self.held
+        value = self.parameters[number] = (self.registers[source] if kind == p.PARAM else source) & MASK
+        return not value >> bits
+
+    def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> None:
+        """`lih` and `select`."""
         regs = self.registers
         if kind == p.LIH:
             regs[a] = ((regs[a] << 15 | b & 0x7FFF) + 0x80000000 & MASK) - 0x80000000
-        elif kind == p.SELECT:
+        else:
             regs[a] = regs[c] if regs[b] != 0 else regs[extra]
-        elif kind != p.NOP:
-            value = self.parameters[a] = (regs[b] if kind == p.PARAM else b) & MASK
-            return not value >> extra
-        return True

@@ -18,25 +18,29 @@ from hw.control.signals import CHANNEL_BITS, PendingSignals
 from hw.interfaces import PC_BITS
 from hw.isa import STORED_BITS
 
-#: All parameter registers of a warp as one value.
-ParameterValues = data.StructLayout({p.name: p.bits for p in isa.PARAMETERS.values()})
 #: Bits of a number of a register in the walk that clears them.
 CLEAR_BITS = isa.PREDICATE_BITS
 _COUNT = isa.layout("loop")["rs1"]
+#: Which of an issue port's values a parameter becomes.
+VALUE = REGISTER_FIELDS.index(isa.layout("param")["rs1"].low)
 
 
 class IssuePort(Signature):
-    """What a warp offers to the engines: an operation with the values it had at issue."""
+    """What a warp offers to the engines: an operation, or with `sets` a new value of a parameter.
+
+    `values` are the operands as they are at issue; the new value of a parameter is the one of `VALUE`.
+    """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "valid": Out(1),
                 "ready": In(1),
+                "sets": Out(1),
+                "parameter": Out(range(len(isa.PARAMETERS))),
                 "engine": Out(range(len(ENGINES))),
                 "variant": Out(2),
                 "values": Out(data.ArrayLayout(32, 4)),
-                "parameters": Out(ParameterValues),
                 "pc": Out(PC_BITS),
             }
         )
@@ -126,8 +130,8 @@ class Sequencer(Component):
             ],
         ]
         values = [getattr(registers, f"value{i}") for i in range(len(REGISTER_FIELDS))]
-        parameters, too_wide = self._parameters(m, decoder, values, active)
-        held = self._holds(m, decoder, pending, active, values, parameters)
+        new, too_wide = self._operands(m, decoder, values)
+        held = self._holds(m, decoder, pending, active, [*values[:VALUE], new, *values[VALUE + 1 :]])
 
         # What happens behind an error does not count: it holds nothing back, which would take its time. Only
         # what comes next has to know of every hold: what an instruction does is held by one thing at most.
@@ -165,7 +169,7 @@ class Sequencer(Component):
 
         # Channels and engines.
         m.d.comb += [
-            pending.issue.eq(self.issue.valid & self.issue.ready),
+            pending.issue.eq(self.issue.valid & self.issue.ready & ~self.issue.sets),
             pending.complete.eq(self.complete),
             pending.signal.eq(signals),
             pending.channel.eq(decoder.channel),
@@ -191,18 +195,19 @@ class Sequencer(Component):
         pending: PendingSignals,
         active: Signal,
         values: list[Signal],
-        parameters: Signal,
     ) -> Value:
         """The issue port, and whether something that must happen first has not."""
         engine = Signal(range(len(ENGINES)))  # that of the operations that are not complete
-        token, other_engine = Signal(), Signal()
+        token, other_engine, offers = Signal(), Signal(), Signal()
         m.d.comb += [
             token.eq(self.tokens.bit_select(decoder.channel[:CHANNEL_BITS], 1)),
-            other_engine.eq(pending.some & (engine != decoder.engine)),
-            self.issue.valid.eq(active & decoder.is_engine & ~other_engine),
+            other_engine.eq(decoder.is_engine & pending.some & (engine != decoder.engine)),
+            self.issue.sets.eq(decoder.is_param | decoder.is_parami),
+            offers.eq(decoder.is_engine | self.issue.sets),
+            self.issue.valid.eq(active & offers & ~other_engine),
+            self.issue.parameter.eq(decoder.parameter),
             self.issue.engine.eq(decoder.engine),
             self.issue.variant.eq(decoder.variant),
-            self.issue.parameters.eq(parameters),
             self.issue.pc.eq(self.pc),
             *[self.issue.values[i].eq(value) for i, value in enumerate(values)],
         ]
@@ -211,7 +216,7 @@ class Sequencer(Component):
             wait_held.eq(decoder.is_wait & ~token),
             signal_held.eq(decoder.is_signal & ~pending.room),
             # The answer of the engines is what comes last.
-            engine_held.eq(decoder.is_engine & (other_engine | ~self.issue.ready)),
+            engine_held.eq(other_engine | (offers & ~self.issue.ready)),
             self.stall_channel.eq(active & wait_held),
             self.stall_engine.eq(active & (signal_held | engine_held)),
         ]
@@ -273,20 +278,10 @@ class Sequencer(Component):
         ]
         return decoder.is_divide & (right == 0), multiply.done
 
-    def _parameters(
-        self, m: Module, decoder: Decoder, values: list[Signal], active: Signal
-    ) -> tuple[Signal, Signal]:
-        """Parameter registers, and whether an operand or parameter does not fit its field."""
-        parameters, new = Signal(ParameterValues), Signal(32)
-        write = Signal()
-        m.d.comb += [
-            new.eq(Mux(decoder.is_parami, decoder.parami_value, self._register(values, "param", "rs1"))),
-            write.eq(active & (decoder.is_param | decoder.is_parami)),
-        ]
-        for p in isa.PARAMETERS.values():
-            with m.If(write & (decoder.parameter == p.index)):
-                m.d.sync += parameters[p.name].eq(new)
-        too_wide = Signal()
+    def _operands(self, m: Module, decoder: Decoder, values: list[Signal]) -> tuple[Signal, Signal]:
+        """The value for a parameter, and whether an operand or parameter does not fit its field."""
+        new, too_wide = Signal(32), Signal()
+        m.d.comb += new.eq(Mux(decoder.is_parami, decoder.parami_value, values[VALUE]))
         wide = [(decoder.is_param | decoder.is_parami) & self._exceeds_parameter(m, decoder.parameter, new)]
         specs = {name: isa.of_engine(name)[0].operands for name in ENGINES}
         for i, value in enumerate(values):
@@ -296,7 +291,7 @@ class Sequencer(Component):
                 m.d.comb += excess.eq(value[bits:].any())
                 wide.append(decoder.is_engine & Cat(decoder.engine == e for e in engines).any() & excess)
         m.d.comb += too_wide.eq(Cat(*wide).any())
-        return parameters, too_wide
+        return new, too_wide
 
     @staticmethod
     def _exceeds_parameter(m: Module, parameter: Value, new: Value) -> Value:

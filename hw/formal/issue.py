@@ -1,49 +1,55 @@
-"""Proof about the issue of operations: each goes to its engine once, whole and in order."""
+"""Proof about the issue of operations: each goes to its engine once, in order, with its parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib.wiring import Component, connect, flipped
+from amaranth.lib import data, memory
+from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.control.issue import Issue
 from hw.control.queue import OperationQueue
+from hw.control.sequencer import VALUE
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
 from hw.interfaces import operation
 
 STATEMENTS = {
-    "lowest_warp_first": "of the warps that ask for an engine whose queue has room the lowest-numbered one "
-    "is served, and no other",
+    "lowest_warp_first": "of the warps that set a parameter or ask for an engine whose queue has room the "
+    "lowest-numbered one is served, and no other",
     "none_lost_none_doubled": "the queue offers an operation in exactly the cycles in which more were issued "
     "two or more cycles before than were taken, and holds no more than its depth",
     "arrives_as_issued": "an operation is offered from the second cycle after its issue on, not before, when "
-    "all that were issued before it are taken, with operands, parameters, variant, warp and pc as they were "
-    "at issue",
+    "all that were issued before it are taken, with operands, variant, warp and pc as they were at issue",
+    "parameters_as_set": "an operation is offered with every parameter as its warp had set it last before "
+    "the operation issued, or 0 if it had not since they were cleared",
     "offer_is_stable": "an operation that is offered stays offered, unchanged, until the engine takes it",
 }
 
 
 def build(bench: Bench, config: MachineConfig, engine: str) -> None:
-    """Follow one operation, any one, through the queue of an engine.
+    """Follow one operation, any one, through the queue of an engine, and one parameter of one warp, any one.
 
-    Assumed of the sequencers: what they offer names an engine and a place of the program memory, and
-    parameters stay for a cycle after an operation has been issued.
+    Assumed of the sequencers: what they offer names an engine or a parameter, and a place of the program
+    memory; of the host: nothing issues while parameters are cleared, nor in the cycle before.
     """
     dut = bench.add(Issue(config), "dut")
     number, specs = ENGINES.index(engine), isa.of_engine(engine)
-    shape, depth = operation(engine), config.queue_depth
+    parameters = sorted({p for s in specs for p in s.parameters})
+    fields = {f: part.shape for f, part in operation(engine) if f not in parameters}
+    shape, depth = data.StructLayout(fields), config.queue_depth
     warps = [dut.warps[w] for w in range(config.warps)]
     out = getattr(dut, engine)
     sync = bench.m.d.sync
     goes, levels = _served(bench, dut, warps, config)
     waiting = levels[number]
     given = [
-        bench.value(g & (w.engine == number), f"given{i}")
+        bench.value(g & ~w.sets & (w.engine == number), f"given{i}")
         for i, (g, w) in enumerate(zip(goes, warps, strict=True))
     ]
     given_any = bench.value(Cat(*given).any(), "given_any")
@@ -57,7 +63,6 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         with bench.m.If(given[i]):
             bench.m.d.comb += [
                 *[issued[o.name].eq(warp.values[k]) for k, o in enumerate(specs[0].operands)],
-                *[issued[p].eq(warp.parameters[p]) for p in sorted({p for s in specs for p in s.parameters})],
                 issued.variant.eq(warp.variant),
                 issued.warp.eq(i),
                 issued.pc.eq(warp.pc),
@@ -72,8 +77,18 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
     with bench.m.Elif(begins):
         sync += [watching.eq(1), ahead.eq(waiting - taken), watched.eq(issued)]
     offered = Value.cast(out.payload)
-    arrived = out.valid & (offered == Value.cast(watched))
+    arrived = out.valid & Cat(out.payload[f] == watched[f] for f in fields).all()
     bench.require("arrives_as_issued", ~turn | Mux(fresh, ~out.valid, arrived))
+
+    one = _Parameter(bench, dut, goes, parameters)
+    kept_value, kept_known = Signal(32, name="watched_value"), Signal(name="watched_known")
+    with bench.m.If(begins):
+        sync += [kept_value.eq(one.told), kept_known.eq(one.known)]
+
+    def as_set(entry: Any) -> Value:
+        return ~kept_known | (watched.warp != one.owner) | one.is_in(entry, kept_value)
+
+    bench.require("parameters_as_set", ~(turn & out.valid) | as_set(out.payload))
 
     held = bench.past(out.valid & ~out.ready, "held")
     bench.require("offer_is_stable", ~held | (out.valid & (offered == bench.past(offered, "offered_past"))))
@@ -88,10 +103,11 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
             Mux(fresh, Value.cast(bench.view(dut, f"entry_{engine}")), queue.entry(ahead))
         )
         place = Mux(fresh, ahead + 1 == waiting, ahead < queue.there)
-        mine = Cat(kept[f] == watched[f] for f in kept.shape().members).all() & place
+        mine = Cat(kept[f] == watched[f] for f in fields).all() & as_set(kept) & place
         return counted.all() & (queue.enters == enters) & (~watching | mine) & (~held | out.valid)
 
     bench.invariant("queue", tied)
+    bench.invariant("parameter", lambda: one.consistent)
 
 
 def _served(
@@ -105,22 +121,81 @@ def _served(
     asks: list[Signal] = []
     served: list[Value] = []
     for i, warp in enumerate(warps):
-        free = bench.value(rooms.bit_select(warp.engine, 1), f"free{i}")
+        free = bench.value(warp.sets | rooms.bit_select(warp.engine, 1), f"free{i}")
         before = Value.cast(Cat(*asks).any() if i else 0).bool()
         served.append(~warp.valid | (warp.ready == (free & ~before)))
         asks.append(bench.value(warp.valid & free, f"asks{i}"))
         goes.append(bench.value(warp.valid & warp.ready, f"goes{i}"))
-        parameters = Value.cast(warp.parameters)
-        same = parameters == bench.past(parameters, f"parameters_past{i}")
-        bench.assume(~warp.valid | (warp.engine < len(ENGINES)))
+        bench.assume(~warp.valid | warp.sets | (warp.engine < len(ENGINES)))
+        bench.assume(~warp.valid | ~warp.sets | (warp.parameter < len(isa.PARAMETERS)))
         bench.assume(~warp.valid | (warp.pc < config.imem_words))
-        bench.assume(~bench.past(goes[i], f"went{i}") | same)
     bench.require("lowest_warp_first", Cat(*served).all())
     for e, (name, level) in enumerate(zip(ENGINES, levels, strict=True)):
-        entered = Cat(g & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
+        entered = Cat(g & ~w.sets & (w.engine == e) for g, w in zip(goes, warps, strict=True)).any()
         port = getattr(dut, name)
         bench.m.d.sync += level.eq(level + entered - (port.valid & port.ready))
     return goes, levels
+
+
+class _Parameter:
+    """One parameter of one warp, `owner`, any of those that the operations of an engine take.
+
+    `told` is what operations must find that issue now, with all bits that were given, once it is `known`: set
+    or cleared.
+    """
+
+    def __init__(self, bench: Bench, dut: Component, goes: Sequence[Value], names: Sequence[str]):
+        self._bench, self._dut, self._names = bench, dut, names
+        self._warps = [dut.warps[w] for w in range(len(goes))]
+        self.owner = bench.constant(range(len(goes)), "owner")
+        self._number = bench.constant(range(len(isa.PARAMETERS)), "parameter")
+        self._one_of = [self._number == isa.PARAMETERS[name].index for name in names]
+        bench.assume(self.owner < len(goes))
+        bench.assume(Cat(*self._one_of).any())
+        went = bench.past(Cat(*goes), "went")
+        bench.assume(~dut.clear | ~Cat(*goes, went).any())
+        self.told, self.known = Signal(32, name="told"), Signal(name="known")
+        self._changes = Signal(name="parameter_changes")
+        for w, (warp, go) in enumerate(zip(self._warps, goes, strict=True)):
+            with bench.m.If(go & warp.sets & (self.owner == w) & (warp.parameter == self._number)):
+                bench.m.d.comb += self._changes.eq(1)
+                bench.m.d.sync += [self.told.eq(warp.values[VALUE]), self.known.eq(1)]
+        with bench.m.If(dut.clear & (dut.clear_index[: len(self.owner)] == self.owner)):
+            bench.m.d.sync += [self.told.eq(0), self.known.eq(1)]
+        self._changed = bench.past(self._changes, "parameter_changed")
+        self._went = went
+
+    def is_in(self, entry: Any, value: Value) -> Value:
+        """Whether an operation has this value as the parameter."""
+        fits = [
+            ~this | (entry[name] == value[: isa.PARAMETERS[name].bits])
+            for name, this in zip(self._names, self._one_of, strict=True)
+        ]
+        return Cat(*fits).all()
+
+    @property
+    def consistent(self) -> Value:
+        """What the memory and the registers on the way to it always obey."""
+        bench, dut = self._bench, self._dut
+        rows = {name: bench.memory(dut, name)(self.owner) for name in self._names}
+        found = ~self.known | self.is_in(rows, self.told)
+        ties = [bench.register(dut, "sent") == self._went, self._changed | found]
+        for w, warp in enumerate(self._warps):
+            for name, now in (
+                (f"sets_{w}", warp.sets),
+                (f"parameter_{w}", warp.parameter),
+                (f"value{VALUE}_{w}", warp.values[VALUE]),
+            ):
+                same = bench.register(dut, name) == bench.past(now, f"past_{name}")
+                ties.append(~bench.started | same)
+            mine = self.owner == w
+            ties.append(~self._changed | ~mine | (bench.register(dut, f"value{VALUE}_{w}") == self.told))
+            set_now = bench.register(dut, f"sets_{w}") & (
+                bench.register(dut, f"parameter_{w}") == self._number
+            )
+            ties.append(~mine | (self._changed == (self._went[w] & set_now)))
+        alone = (self._went & (self._went - 1)[: len(self._went)]) == 0
+        return Cat(*ties, alone).all()
 
 
 class _Inside:
@@ -172,6 +247,33 @@ class _Inside:
             return Value.cast(counts)
         places = Value.cast(self._consume + self._level)[: len(self._produce)]
         return Value.cast(counts & (self._produce == places))
+
+
+class _LateMemory(Component):
+    """A memory of parameters in which a new value stands a cycle late."""
+
+    def __init__(self, *, shape: int, depth: int, **_: object):
+        self._shape, self._depth, bits = shape, depth, (depth - 1).bit_length()
+        super().__init__(
+            {
+                "write": Out(Signature({"en": In(1), "addr": In(bits), "data": In(shape)})),
+                "read": Out(Signature({"addr": In(bits), "data": Out(shape)})),
+            }
+        )
+
+    def write_port(self) -> Any:
+        return self.write
+
+    def read_port(self, *, domain: str) -> Any:
+        return self.read
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.inner = inner = memory.Memory(shape=self._shape, depth=self._depth, init=[])
+        write, read = inner.write_port(), inner.read_port(domain="comb")
+        m.d.sync += [getattr(write, name).eq(getattr(self.write, name)) for name in ("en", "addr", "data")]
+        m.d.comb += [read.addr.eq(self.read.addr), self.read.data.eq(read.data)]
+        return m
 
 
 class LeakyQueue(OperationQueue):
@@ -259,7 +361,16 @@ def _ports(engine: str) -> dict[str, Sabotage]:
         m.d.sync += shown.eq(port.valid)
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
 
+    def misplaced(m: Module, outer: Component, inner: Component) -> None:
+        asks = outer.warps[1].valid
+        m.d.comb += inner.warps[0].parameter.eq(outer.warps[0].parameter ^ asks)
+
+    def uncleared(m: Module, outer: Component, inner: Component) -> None:
+        m.d.comb += inner.clear_index.eq(outer.clear_index | 1)
+
     return {
+        "misplaced": Sabotage(misplaced),
+        "uncleared": Sabotage(uncleared),
         "highest": Sabotage(highest),
         "gives_up": Sabotage(gives_up),
         "other_warp": Sabotage(other_warp),
@@ -295,7 +406,31 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
         _queue(OvertakingQueue),
         6,
     )
+    of_parameters = (
+        Fault(
+            "parameter-misplaced",
+            "while warp 1 asks, warp 0 sets the parameter beside",
+            "parameters_as_set",
+            at["misplaced"],
+            6,
+        ),
+        Fault(
+            "parameter-late",
+            "an operation right behind a parameter finds the old value",
+            "parameters_as_set",
+            Sabotage(replaced={"hw.control.issue.memory": SimpleNamespace(Memory=_LateMemory)}),
+            6,
+        ),
+        Fault(
+            "parameter-stays",
+            "the parameters of warp 0 keep what they were when those of the others are cleared",
+            "parameters_as_set",
+            at["uncleared"],
+            8,
+        ),
+    )
     return (
+        *of_parameters,
         Fault("starved", "warp 0 waits for warp 1", "lowest_warp_first", at["highest"], 6),
         *((lost, replaced) if depth > 1 else ()),
         *((overtaken,) if depth > 2 else ()),

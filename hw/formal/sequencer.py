@@ -25,9 +25,8 @@ STATEMENTS = {
     "offer_is_stable": "an operation that is offered and not accepted is offered again, unchanged",
     "accepted_is_issued": "an operation is accepted in exactly the cycle in which its instruction issues, "
     "or errs and stops the machine",
-    "parameters_stay": "in the cycle after an operation was accepted, the parameters are what they were",
     "pc_in_memory": "the pc is a place of the program memory, and an offer carries it",
-    "names_exist": "an offer names an engine that there is, a fire and a take a channel",
+    "names_exist": "an offer names an engine or parameter that there is, a fire and a take a channel",
     "nothing_after_error": "after an error the warp issues, offers and takes nothing more",
     "error_does_not_issue": "an instruction that is an error does not issue, and takes nothing",
     "nothing_while_stopped": "while the machine does not run the warp issues, offers, takes and fires "
@@ -64,9 +63,10 @@ def build(bench: Bench, config: MachineConfig) -> None:
     loads, failed = _surroundings(bench, dut)
     operations = Signal(6, name="operations")
     accepted = bench.value(issue.valid & issue.ready, "accepted")
+    begins = bench.value(accepted & ~issue.sets, "begins")
     bench.assume(~dut.complete | (operations != 0))
-    bench.assume(~accepted | (operations < config.queue_depth + isa.TIMING.in_flight + 1))
-    sync += operations.eq(operations + accepted - dut.complete)
+    bench.assume(~begins | (operations < config.queue_depth + isa.TIMING.in_flight + 1))
+    sync += operations.eq(operations + begins - dut.complete)
     place, word = _program(bench, dut, loads, failed, config)
     here = bench.value(dut.run & (dut.pc == place), "here")
 
@@ -75,7 +75,8 @@ def build(bench: Bench, config: MachineConfig) -> None:
     executes = bench.value(dut.issued & ~dut.void, "executes")
     is_wait = bench.value(word[26:] == opcode["wait"], "is_wait")
     engines = [spec.opcode for spec in isa.INSTRUCTIONS.values() if spec.engine]
-    is_engine = bench.value(Cat(word[26:] == code for code in engines).any(), "is_engine")
+    sets = [opcode["param"], opcode["parami"]]
+    offers = bench.value(Cat(word[26:] == code for code in [*engines, *sets]).any(), "offers")
     token = dut.tokens.bit_select(dut.take_channel, 1)
     channel = word[: len(dut.take_channel)]
     own = is_wait & (dut.take_channel == channel)
@@ -83,23 +84,21 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.require("wait_takes", ~(here & executes & is_wait) | dut.take)
 
     payload = Cat(
-        issue.engine, issue.variant, Value.cast(issue.values), Value.cast(issue.parameters), issue.pc
+        issue.sets, issue.parameter, issue.engine, issue.variant, Value.cast(issue.values), issue.pc
     )
     held = bench.past(issue.valid & ~issue.ready, "held")
     unchanged = issue.valid & (payload == bench.past(payload, "payload_past"))
     bench.require("offer_is_stable", ~(held & dut.run) | unchanged)
     bench.require(
         "accepted_is_issued",
-        (~here | ((accepted & ~dut.error) == (executes & is_engine))) & (~accepted | dut.run),
+        (~here | ((accepted & ~dut.error) == (executes & offers))) & (~accepted | dut.run),
     )
-    parameters = Value.cast(issue.parameters)
-    same = parameters == bench.past(parameters, "parameters_past")
-    bench.require("parameters_stay", ~bench.past(accepted, "accepted_past") | same)
     carried = ~issue.valid | (issue.pc == dut.pc)
     bench.require("pc_in_memory", (dut.pc < config.imem_words) & carried)
     uses = ((dut.fire, dut.fire_channel), (dut.take, dut.take_channel))
     channels_exist = Cat(~use | (number < config.channels) for use, number in uses).all()
-    bench.require("names_exist", (~issue.valid | (issue.engine < len(ENGINES))) & channels_exist)
+    offer_exists = Mux(issue.sets, issue.parameter < len(isa.PARAMETERS), issue.engine < len(ENGINES))
+    bench.require("names_exist", (~issue.valid | offer_exists) & channels_exist)
     bench.invariant("signals", lambda: _signals(bench, dut, config))
 
     active = dut.issued | issue.valid | dut.take
@@ -245,11 +244,9 @@ def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.issue.valid.eq(inner.issue.valid | accepted)
 
 
-def _early_parameters(m: Module, outer: Component, inner: Component) -> None:
-    # A parameter changes with the operation that reads it.
-    accepted = Signal()
-    m.d.sync += accepted.eq(inner.issue.valid & inner.issue.ready)
-    m.d.comb += outer.issue.parameters.load_fill.eq(inner.issue.parameters.load_fill ^ accepted)
+def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
+    # The offer of a parameter names one behind the last.
+    m.d.comb += outer.issue.parameter.eq(inner.issue.parameter | 0x20)
 
 
 def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
@@ -308,7 +305,7 @@ def proof(config: MachineConfig) -> Proof:
             ),
             Fault(
                 "issued-twice",
-                "an operation is offered again after it was accepted",
+                "what was accepted is offered again",
                 "accepted_is_issued",
                 Sabotage(_asks_twice),
                 6,
@@ -321,10 +318,10 @@ def proof(config: MachineConfig) -> Proof:
                 6,
             ),
             Fault(
-                "parameter-early",
-                "a parameter changes right behind the operation",
-                "parameters_stay",
-                Sabotage(_early_parameters),
+                "parameter-unknown",
+                "an offer names a parameter that there is not",
+                "names_exist",
+                Sabotage(_other_parameter),
                 6,
             ),
             Fault(

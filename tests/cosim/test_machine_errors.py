@@ -29,6 +29,18 @@ CASES: list[tuple[str, list[str], tuple[Window, ...], MachineError]] = [
     ("no such channel", ["wait 16\nhalt"], OPEN, MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 0)),
     ("no grid", ["cgra r0, r0, r0, r0\nhalt"], OPEN, MachineError(Cause.ILLEGAL_INSTRUCTION, 0, 0)),
     ("too wide", ["li r1, 300\nparam load_fill, r1\nhalt"], OPEN, MachineError(Cause.OPERAND, 0, 1)),
+    (
+        "too wide, held by another warp",
+        ["nop\nparami load_fill, 1\nnop\nhalt", "nop\nparami load_fill, 256\nhalt"],
+        OPEN,
+        MachineError(Cause.OPERAND, 1, 1),
+    ),
+    (
+        "too wide, held by a full queue",
+        [GEMM + "li r5, 100\nli r6, -1\n" + "gemm r0, r0, r0, r5\n" * 5 + "gemm r0, r0, r0, r6\nhalt"],
+        OPEN,
+        MachineError(Cause.OPERAND, 0, 10),
+    ),
     ("no rows", [LOAD + "load_a r1, r2, r0, r4\nhalt"], OPEN, MachineError(Cause.OPERAND, 0, 6)),
     (
         "pitch that collides",

@@ -170,9 +170,6 @@ class SlowWarp:
             target = self.pc + 1 + f["length"]
         elif code.name == "jump":
             target = self.pc + 1 + f["offset"]
-        elif code.name in ("param", "parami"):
-            value = regs[f["rs1"]] if code.name == "param" else f["imm"]
-            self.params[isa.BY_PARAMETER[f["parameter"]].name] = value & 0xFFFFFFFF
         elif code.name != "nop":
             second = f["imm"] if "imm" in f else regs[f["rs2"]]
             regs[f["rd"]] = SCALAR[code.name.removesuffix("i")](regs[f["rs1"]], second)
@@ -236,7 +233,9 @@ class Stepping:
                     self.grid.perform(op)
         tokens = list(self.tokens)
         taken: dict[int, SlowWarp] = {}
-        used: list[str] = []  # engines that got an operation in this cycle: one at most
+        used: list[
+            str
+        ] = []  # the engine that got an operation, or the parameter set, in this cycle: one at most
         room = {w.index: len(w.signals) < TIMING.pending_signals for w in self.warps}
         for warp in self.warps:
             if not warp.halted and warp.ready <= t:
@@ -288,6 +287,14 @@ class Stepping:
             op = Op(t, warp.index, pc, code.name, values, dict(warp.params))
             engine.queue.append(op)
             warp.ops.append((engine, op))
+            warp.advance(t)
+        elif code.name in ("param", "parami"):
+            if used:
+                warp.stalls["engine"] += 1
+                return
+            used.append(code.name)
+            value = warp.regs[f["rs1"]] if code.name == "param" else f["imm"]
+            warp.params[isa.BY_PARAMETER[f["parameter"]].name] = value & 0xFFFFFFFF
             warp.advance(t)
         else:
             warp.scalar(code, t)

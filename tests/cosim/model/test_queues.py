@@ -1,6 +1,7 @@
 """What holds engine operations at issue."""
 
-from hw.isa import TIMING
+from cosim.job import MachineError
+from hw.isa import TIMING, Cause
 from tests.cosim.model.jobs import TEST, completions, issues, run
 
 SIZES = "li r3, 1\nli r4, 8\n"
@@ -30,6 +31,42 @@ def test_warps_take_turns_also_on_the_way_to_different_engines() -> None:
     outcome = run(SIZES + LOAD + "halt", SIZES + "load_b r0, r0, r3, r4\nhalt")
     assert issues(outcome, 0)[2] == (2, 2)
     assert issues(outcome, 1)[2] == (3, 2)
+
+
+def test_warps_take_turns_with_parameters() -> None:
+    outcome = run(*["parami load_fill, 1\nparami gemm_m, 2\nhalt"] * 3)
+    assert [[c for c, _ in issues(outcome, w)] for w in range(3)] == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
+    assert [outcome.counters[f"WARP{w}_STALL_ENGINE"] for w in range(3)] == [0, 2, 4]
+
+
+def test_parameters_and_operations_share_a_way() -> None:
+    outcome = run(SIZES + LOAD + "halt", "nop\nnop\nparami load_fill, 1\nhalt", SIZES + LOAD + "halt")
+    assert issues(outcome, 0)[2] == (2, 2)
+    assert issues(outcome, 1)[2] == (3, 2)
+    assert issues(outcome, 2)[2] == (4, 2)
+
+
+def test_neither_a_full_queue_nor_an_operation_under_way_holds_parameters() -> None:
+    outcome = run(GEMM + "gemm r0, r0, r0, r5\nparami load_fill, 1\nhalt")
+    assert [c for c, _ in issues(outcome)] == [0, 1, 2, 3, 4, 5]
+    long = GEMM + "gemm r0, r0, r0, r5\n" * 6 + "halt"
+    outcome = run(long, "nop\n" * 20 + "parami gemm_m, 1\nhalt")
+    assert issues(outcome, 1)[20] == (20, 20)
+
+
+def test_a_parameter_with_a_false_predicate_takes_no_turn() -> None:
+    outcome = run("@r0 parami load_fill, 1\nhalt", "parami load_fill, 1\nhalt")
+    assert issues(outcome, 1)[0] == (0, 0)
+
+
+def test_what_is_too_wide_is_an_error_at_once_whoever_holds_it() -> None:
+    outcome = run("nop\nparami load_fill, 1\nhalt", "nop\nparami load_fill, 256\nhalt")
+    assert outcome.error == MachineError(Cause.OPERAND, 1, 1)
+    assert issues(outcome, 0) == [(0, 0)]
+    # The sixth product would be held until 106.
+    outcome = run(GEMM + "li r6, -1\n" + "gemm r0, r0, r0, r5\n" * 5 + "gemm r0, r0, r0, r6\nhalt")
+    assert outcome.error == MachineError(Cause.OPERAND, 0, 9)
+    assert issues(outcome)[-1] == (8, 8)
 
 
 def test_a_warp_whose_queue_is_full_holds_nobody_up() -> None:
