@@ -54,7 +54,7 @@ class MachineConfig:
     buffer_a_bytes: int = _setting(65536, 64, 1 << 20, "input buffer A", power_of_two=True)
     buffer_b_bytes: int = _setting(65536, 64, 1 << 20, "input buffer B", power_of_two=True)
     acc_bytes: int = _setting(65536, 64, 1 << 22, "accumulator", power_of_two=True)
-    acc_banks: int = _setting(2, 2, 16, "banks of the accumulator", power_of_two=True)
+    acc_banks: int = _setting(2, 1, 16, "banks of the accumulator", power_of_two=True)
     scratch_bytes: int = _setting(16384, 64, 1 << 20, "scratchpad (load C)", power_of_two=True)
     out_bytes: int = _setting(16384, 64, 1 << 20, "output buffer (CGRA)", power_of_two=True)
     load_a_bytes: int = _setting(32, 4, 128, "bytes per cycle of port load A", power_of_two=True)

@@ -28,8 +28,6 @@ from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, TIMING, Cause
 from sw.functional import Memories
 
-#: Cycles that the checks of arrays take at least, where none is wrong.
-LEAST_CHECKS = 3
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 
@@ -139,7 +137,7 @@ class Grid:
             return words, cycles + wrong, None, Cause.OPERAND
         work = execute(self.config, configuration, code, self._state, self._spaces, iterations)
         cause = Cause.GRID_RANGE if work.failed else Cause.NONE
-        return words, cycles + max(LEAST_CHECKS, len(configuration.arrays)), work, cause
+        return words, cycles + max(TIMING.grid_checks, len(configuration.arrays)), work, cause
 
     # Cycles
 

@@ -19,9 +19,6 @@ from hw.grid.units import BLOCK_RAM, WIDTH
 from hw.interfaces import EngineControl, operation
 from hw.memory.buffer import WordRead
 
-#: Cycles that the checks of arrays take at least.
-LEAST_CHECKS = 3
-
 
 def patch_layout(fabric: Fabric) -> data.StructLayout:
     """A patch of an entry that is done in this cycle."""
@@ -192,7 +189,8 @@ class Control(Component):
         bits = max(space_bytes(self._config)).bit_length()
         end = Signal(bits + 1)
         inside = Signal()
-        m.d.sync += final.eq(Mux(settings.arrays < LEAST_CHECKS, LEAST_CHECKS - 1, settings.arrays - 1))
+        least = isa.TIMING.grid_checks
+        m.d.sync += final.eq(Mux(settings.arrays < least, least - 1, settings.arrays - 1))
         m.d.comb += [
             table.write.eq(self.array_write),
             table.number.eq(number),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Shape, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature
 
@@ -61,7 +61,7 @@ class BankedRowRead(Signature):
 
 
 class Accumulator(Component):
-    """`acc_banks` memories of rows of int32, each with one read and one write port.
+    """`acc_banks` memories of rows of int32, one or more, each with one read and one write port.
 
     A drained row reads its word in the cycle in which it is valid, is added (or not) in the next and
     written in the third. The array always has priority; `read` goes ahead when its bank is free. A machine
@@ -91,7 +91,12 @@ class Accumulator(Component):
         drain_bank = self.drain.address[inner:]
         read_bank = self.read.address[inner:]
         read_bank1 = Signal(outer)
-        m.d.comb += self.read.ready.eq(~(self.drain.valid & (drain_bank == read_bank)))
+
+        def means(bank: Value, number: int) -> Value:
+            return bank == number if outer else Const(1)
+
+        same = drain_bank == read_bank if outer else Const(1)
+        m.d.comb += self.read.ready.eq(~(self.drain.valid & same))
         m.d.sync += [
             stage1.eq(self.drain.valid & self.drain.write),
             address1.eq(self.drain.address),
@@ -109,8 +114,8 @@ class Accumulator(Component):
             )
             m.submodules[f"bank{b}"] = bank
             write, read = bank.write_port(), bank.read_port()
-            draining = self.drain.valid & (drain_bank == b)
-            reading = self.read.valid & (read_bank == b)
+            draining = self.drain.valid & means(drain_bank, b)
+            reading = self.read.valid & means(read_bank, b)
             address = Mux(draining, self.drain.address[:inner], self.read.address[:inner])
             enable = draining | reading
             if c.cgra:
@@ -120,7 +125,7 @@ class Accumulator(Component):
             m.d.comb += [
                 read.en.eq(enable),
                 read.addr.eq(address),
-                write.en.eq(stage2 & (address2[inner:] == b)),
+                write.en.eq(stage2 & means(address2[inner:], b)),
                 write.addr.eq(address2[:inner]),
                 write.data.eq(total),
             ]
@@ -129,14 +134,11 @@ class Accumulator(Component):
             m.d.comb += self.rows.data.eq(Cat(*outputs))
 
         old = Signal(width)
-        with m.Switch(address1[inner:]):
-            for b, output in enumerate(outputs):
-                with m.Case(b):
-                    m.d.comb += old.eq(output)
-        with m.Switch(read_bank1):
-            for b, output in enumerate(outputs):
-                with m.Case(b):
-                    m.d.comb += self.read.data.eq(output)
+        for target, bank in ((old, address1[inner:]), (self.read.data, read_bank1)):
+            m.d.comb += target.eq(outputs[0])
+            for b, output in enumerate(outputs[1:], 1):
+                with m.If(bank == b):
+                    m.d.comb += target.eq(output)
         sums = [(Mux(add, old.word_select(i, 32), 0) + row.word_select(i, 32))[:32] for i in range(c.cols)]
         with m.If(stage1):
             m.d.sync += total.eq(Cat(*sums))

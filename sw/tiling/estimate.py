@@ -199,7 +199,7 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
     multiply = groups * down * sum(count * -(-size // c.cols) for size, count in columns)
     multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
-    if t.single_c:
+    if t.single_c or c.acc_banks == 1:
         # The storer reads where the array writes, which comes first.
         stored += multiply * min(1, c.rows / k) / c.acc_banks
     return _Engines(

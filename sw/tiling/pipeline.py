@@ -75,9 +75,9 @@ def follow(
 
     `stores` are the cycles that storing takes, by partition and inner tile; `latencies` those of the ports
     of A, B and C; programs have `loops`; the accumulator has `banks`, half of them for each of two
-    partitions, so that the storer waits for the array where both are in the same partition, or, `single`, all
-    for one, so that it waits wherever both are in the same bank; with `patches` B is loaded as the patches of
-    a convolution.
+    partitions (or one for both), so that the storer waits for the array where both are in the same partition,
+    or, `single`, all for one, so that it waits wherever both are in the same bank; with `patches` B is loaded
+    as the patches of a convolution.
     """
     first_issue = START + START_LOOP * loops + ISSUED
     a = Lane(first_issue, latencies[0])
@@ -97,7 +97,7 @@ def follow(
         if fresh and not single:
             begin = max(begin, *turns[turn].values(), 0.0)
         end = inf if single else max(array, begin) + sum(time + gap for time, _, gap in step.products)
-        share = 1 - step.writes / (banks if single else banks // 2)
+        share = 1 - step.writes / (banks if single else max(1, banks // 2))
         for i, (time, rows, gap) in enumerate(step.products):
             if single and fresh:
                 begin = max(begin, turns[turn].get(i, 0.0))

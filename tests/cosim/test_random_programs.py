@@ -9,30 +9,33 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import pytest
+
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.model import predict
 from hw.config import load
 from tests.cosim.model.jobs import RandomJob
 
-BUDGET = 250
 TEST = load("test")
 
 
-def test_random_programs_do_what_the_model_predicts() -> None:
+@pytest.mark.parametrize(("banks", "budget"), [(2, 250), (1, 150)])
+def test_random_programs_do_what_the_model_predicts(banks: int, budget: int) -> None:
+    config = TEST.replace(acc_banks=banks)
     jobs, seed = [], 0
-    while len(jobs) < BUDGET:
-        job = RandomJob(seed, TEST).job
+    while len(jobs) < budget:
+        job = RandomJob(seed, config).job
         seed += 1
-        if max(len(words) for words in job.programs.values()) <= TEST.imem_words:
+        if max(len(words) for words in job.programs.values()) <= config.imem_words:
             jobs.append(dataclasses.replace(job, watchdog=5000, name=f"seed {seed - 1}"))
     seen: Counter[str] = Counter()
     stalls = 0
-    for job, outcome in zip(jobs, simulator(TEST, "cpp").run(jobs), strict=True):
-        divergence = compare(TEST, job, predict(TEST, job), outcome)
+    for job, outcome in zip(jobs, simulator(config, "cpp").run(jobs), strict=True):
+        divergence = compare(config, job, predict(config, job), outcome)
         assert divergence is None, f"{job.name}: {divergence}"
         seen["none" if outcome.error is None else outcome.error.cause.name] += 1
         stalls += outcome.counters["STORE_STALL_BANK"]
-    assert seen["none"] > BUDGET / 2
+    assert seen["none"] > budget / 2
     assert {"WATCHDOG", "CHANNEL_OVERFLOW"} <= set(seen), seen
     assert stalls > 0, "no program read an accumulator bank that the array held"

@@ -61,7 +61,7 @@ def machines(draw: st.DrawFn) -> MachineConfig:
         buffer_a_bytes=draw(st.sampled_from([256, 512, 4096])),
         buffer_b_bytes=draw(st.sampled_from([256, 512, 4096])),
         acc_bytes=draw(st.sampled_from([1024, 2048, 8192])),
-        acc_banks=draw(st.sampled_from([2, 4])),
+        acc_banks=draw(st.sampled_from([1, 2, 4])),
     )
 
 

@@ -110,7 +110,7 @@ class RandomJob:
         self.config = config or TEST.replace(
             imem_words=1024,
             queue_depth=r.choice([1, 2, 4]),
-            acc_banks=r.choice([2, 4, 16]),
+            acc_banks=r.choice([1, 2, 4, 16]),
             store_bytes=r.choice([4, 8, 16]),
             load_a_bytes=r.choice([4, 8]),
             load_b_bytes=r.choice([4, 8, 16]),
@@ -167,6 +167,7 @@ class RandomJob:
         r, derived = self.random, self.config.derived
         if name == "load_b_conv":
             return self._patches()
+        border = min(derived.acc_bank_words, derived.acc_words // 2)  # of two banks, if there are
         if name.startswith("load"):
             outer, inner, pitch = r.randint(1, 5), r.randint(1, 30), r.randint(0, 40)
             if name.endswith("_t"):
@@ -183,11 +184,11 @@ class RandomJob:
             most = r.choice([6, 20])
             sizes = {"gemm_m": r.randint(1, most), "gemm_n": r.randint(1, most)}
             params = sizes | {"gemm_c_pitch": r.randint(0, 5), "gemm_a_pitch": 20}
-            word = r.choice([0, r.randint(0, 150), derived.acc_bank_words - 3])
+            word = r.choice([0, r.randint(0, 150), border - 3])
             values = [r.randint(0, 50), r.randint(0, 50), word, r.choice([1, 2, 3, 5, 9, 20])]
         else:
             unit = 1 if name == "store" else self.config.store_bytes
-            sources = [0, derived.acc_bank_words - 4, r.randint(0, 120)]
+            sources = [0, border - 4, r.randint(0, 120)]
             source = r.choice(sources) if name == "store" else unit * r.randint(0, 9)
             params = {
                 "store_pitch": unit * r.randint(0, 5),
