@@ -2,6 +2,7 @@
 
     python -m bench.area --fit ecp5      # synthesise a spread of components, fit, write hw/area/ecp5.json
     python -m bench.area --fit xilinx
+    python -m bench.area --fit ecp5 --kind issue --no-whole      # what has changed alone
     python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
 
 Synthesis is cached; the first fit takes the better part of an hour on one core. Exit code 1 if the median
@@ -81,7 +82,7 @@ def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfi
             "buffer_a_bytes": rng.choice((4, 8, 16, 64)) * kib,
             "buffer_b_bytes": rng.choice((4, 8, 16, 64)) * kib,
             "acc_bytes": rng.choice((4, 16, 64)) * kib,
-            "acc_banks": rng.choice((2, 2, 4)),
+            "acc_banks": rng.choice((1, 2, 2, 4)),
             "scratch_bytes": rng.choice((16, 32, 64)) * kib,
             "out_bytes": rng.choice((16, 32, 64)) * kib,
             "load_a_bytes": rng.choice(width),
@@ -142,18 +143,25 @@ def in_parallel(
         return list(track(results, what, len(items), console=console, transient=True))
 
 
-def fit(family: str, console: Console, most: int, clock: bool, workers: int) -> dict[str, object]:
-    """The model of a family. Without placing for the clock, delays stay as they are."""
-    nothing = hw.area.model.Model({}, {}, {}, 0.0)
+def fit(
+    family: str, console: Console, most: int, clock: bool, workers: int, only: Sequence[str]
+) -> dict[str, object]:
+    """The model of a family. Without placing for the clock, delays stay as they are.
+
+    With `only`, so do all coefficients and delays but those of these kinds of parts.
+    """
+    nothing = hw.area.model.Model({}, dict.fromkeys(RESOURCES, 1.0), {}, 0.0)
     kept = hw.area.model.load(family) if hw.area.model.is_fitted(family) else nothing
     candidates = machines(1, 400)
     kinds = sorted({p.kind for c in candidates for p in parts(c)})
-    coefficients: dict[str, dict[str, dict[str, float]]] = {}
-    delays: dict[str, dict[str, float]] = {}
+    if unknown := set(only) - set(kinds):
+        raise click.UsageError(f"--kind must be one of {', '.join(kinds)}, not {unknown.pop()}")
+    coefficients = {kind: dict(kept.coefficients[kind]) for kind in kinds if only and kind not in only}
+    delays = dict(kept.delays) if only else {}
     table = Table(
         "part", "samples", *(f"{r}: median, worst %" for r in RESOURCES), title="errors on the fit's samples"
     )
-    for kind in kinds:
+    for kind in only or kinds:
         samples = spread(kind, candidates, most)
 
         def taken(s: Sample, kind: str = kind) -> Resources | None:
@@ -183,7 +191,7 @@ def fit(family: str, console: Console, most: int, clock: bool, workers: int) -> 
     console.print(table)
     return {
         "coefficients": coefficients,
-        "whole": dict.fromkeys(RESOURCES, 1.0),
+        "whole": dict(kept.whole),
         "delays": delays or dict(kept.delays),
         "crowding": kept.crowding,
     }
@@ -248,9 +256,16 @@ def judge(family: str, console: Console, workers: int) -> bool:
     return good
 
 
+def write(path: Path, values: Mapping[str, object]) -> None:
+    """Make this the model of a family."""
+    path.write_text(json.dumps(values, indent=1) + "\n")
+    hw.area.model.load.cache_clear()
+
+
 @click.command()
 @click.option("--fit", "to_fit", type=click.Choice(FAMILIES), help="Fit the model of a family and write it.")
 @click.option("--family", type=click.Choice(FAMILIES), multiple=True, default=("ecp5",), show_default=True)
+@click.option("--kind", multiple=True, help="Fit the parts of this kind alone; repeatable.")
 @click.option("--samples", default=99, help="At most so many components of a kind for the fit.")
 @click.option("--clock/--no-clock", default=True, help="Place components for the clock.")
 @click.option(
@@ -258,19 +273,23 @@ def judge(family: str, console: Console, workers: int) -> bool:
 )
 @click.option("--workers", default=2, show_default=True, help="Syntheses at a time.")
 def main(
-    to_fit: str | None, family: tuple[str, ...], samples: int, clock: bool, joined: bool, workers: int
+    to_fit: str | None,
+    family: tuple[str, ...],
+    kind: tuple[str, ...],
+    samples: int,
+    clock: bool,
+    joined: bool,
+    workers: int,
 ) -> None:
     """Fit the area model, or judge it."""
     console = Console(width=150)
     if to_fit:
         path = Path(hw.area.__file__).with_name(f"{to_fit}.json")
-        values = fit(to_fit, console, samples, clock, workers)
-        path.write_text(json.dumps(values, indent=1) + "\n")
-        hw.area.model.load.cache_clear()
-        if not joined:
-            return
-        values["whole"] = factors(to_fit, console, workers)
-        path.write_text(json.dumps(values, indent=1) + "\n")
+        values = fit(to_fit, console, samples, clock, workers, kind)
+        if joined:
+            write(path, values | {"whole": dict.fromkeys(RESOURCES, 1.0)})
+            values["whole"] = factors(to_fit, console, workers)
+        write(path, values)
         return
     raise SystemExit(not min(judge(f, console, workers) for f in family))
 

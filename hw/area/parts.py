@@ -70,12 +70,16 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 
 def _issue(c: MachineConfig) -> dict[str, float]:
+    from hw.interfaces import operation
+
+    bits = sum(operation(e).size for e in ENGINES)
     behind = c.queue_depth - 1  # a register for one, LUT RAM for more
     return {
         "one": 1,
-        "warps": c.warps,
-        "second": behind == 1,
-        "stored": _lut_rams(behind) * (behind > 1),
+        "bits": bits,
+        "crossings": bits * c.warps,
+        "second": bits * (behind == 1),
+        "stored": bits * _lut_rams(behind) * (behind > 1),
     }
 
 
