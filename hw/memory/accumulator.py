@@ -90,7 +90,7 @@ class Accumulator(Component):
         address1, address2 = Signal(inner + outer), Signal(inner + outer)
         drain_bank = self.drain.address[inner:]
         read_bank = self.read.address[inner:]
-        read_bank1 = Signal(outer)
+        read_bank1 = Signal.like(read_bank) if outer else read_bank
 
         def means(bank: Value, number: int) -> Value:
             return bank == number if outer else Const(1)
@@ -102,8 +102,9 @@ class Accumulator(Component):
             address1.eq(self.drain.address),
             stage2.eq(stage1),
             address2.eq(address1),
-            read_bank1.eq(read_bank),
         ]
+        if outer:
+            m.d.sync += read_bank1.eq(read_bank)
         with m.If(self.drain.valid):
             m.d.sync += [row.eq(self.drain.data), add.eq(self.drain.add)]
 

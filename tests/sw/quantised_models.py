@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-import pytest
 from onnx import helper, numpy_helper
 
 from sw.network.network import Network
@@ -77,54 +75,75 @@ class Builder:
         return made
 
 
-#: Place of the second factor among the operands of integer products.
+#: Places of the second factor and of its zero point among the operands of integer products.
 _FACTORS = {
-    "MatMulInteger": 1,
-    "ConvInteger": 1,
-    "DynamicQuantizeMatMul": 1,
-    "MatMulIntegerToFloat": 1,
-    "QLinearMatMul": 3,
-    "QLinearConv": 3,
-    "QGemm": 3,
-    "QAttention": 1,
+    "MatMulInteger": (1, 3),
+    "ConvInteger": (1, 3),
+    "DynamicQuantizeMatMul": (1, 3),
+    "MatMulIntegerToFloat": (1, 5),
+    "QLinearMatMul": (3, 5),
+    "QLinearConv": (3, 5),
+    "QGemm": (3, 5),
+    "QAttention": (1, 7),
 }
 
 
-@functools.lru_cache
-def _saturates() -> bool:
-    """Whether onnxruntime adds products of uint8 and int8 in 16 bits here, as it does without VNNI."""
-    a, b = (helper.make_tensor_value_info(n, t, [1, 64]) for n, t in (("a", 2), ("b", 3)))
-    b.type.tensor_type.shape.dim[0].dim_value, b.type.tensor_type.shape.dim[1].dim_value = 64, 1
-    y = helper.make_tensor_value_info("y", 6, [1, 1])
-    graph = helper.make_graph([helper.make_node("MatMulInteger", ["a", "b"], ["y"])], "probe", [a, b], [y])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
-    made.ir_version = 9
-    probe = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    factors = {"a": np.full((1, 64), 255, np.uint8), "b": np.full((64, 1), 127, np.int8)}
-    return bool(probe.run(None, factors)[0][0, 0] != 64 * 255 * 127)
+def _unsigned(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same model with unsigned second factors where the first may be unsigned (constants and inputs).
 
+    Without VNNI, onnxruntime adds pairs of products of uint8 and int8 in 16 bits, which saturate
+    (255 * 127 + 255 * 127). A factor and its zero point that are both 128 more mean the same.
+    """
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    constants = {i.name: i for i in graph.initializer}
+    elements = {i.name: i.type.tensor_type.elem_type for i in graph.input}
+    elements |= {name: i.data_type for name, i in constants.items()}
+    added: dict[str, onnx.TensorProto] = {}
+    front: dict[str, list[onnx.NodeProto]] = {}
 
-def _trust(model: onnx.ModelProto) -> None:
-    """Skip the test where onnxruntime's sums of products would be wrong."""
-    graph = model.graph
-    types = {i.name: i.data_type for i in graph.initializer}
-    types |= {i.name: i.type.tensor_type.elem_type for i in graph.input}
+    def raised(name: str) -> str:
+        result = f"{name}_raised"
+        if name in elements and name not in constants:
+            added["offset"] = numpy_helper.from_array(np.int32(128), "offset")
+            front[name] = [
+                helper.make_node("Cast", [name], [f"{name}_wide"], to=onnx.TensorProto.INT32),
+                helper.make_node("Add", [f"{name}_wide", "offset"], [f"{name}_more"]),
+                helper.make_node("Cast", [f"{name}_more"], [result], to=onnx.TensorProto.UINT8),
+            ]
+        else:
+            array = numpy_helper.to_array(constants[name]).astype(np.int16) + 128 if name else np.int16(128)
+            added[result] = numpy_helper.from_array(np.uint8(array), result)
+        return result
+
     for node in graph.node:
-        at = _FACTORS.get(node.op_type)
-        if at is not None and types.get(node.input[at], 3) == 3 and _saturates():
-            pytest.skip("onnxruntime saturates sums of products of uint8 and int8 on this processor")
+        if node.op_type in _FACTORS:
+            factor, zero = _FACTORS[node.op_type]
+            node.input.extend([""] * (zero + 1 - len(node.input)))
+            signed = onnx.TensorProto.INT8
+            both = node.op_type.startswith(("QLinear", "QGemm")) and elements.get(node.input[2]) == signed
+            if elements.get(node.input[factor]) == signed and not both:
+                node.input[factor], node.input[zero] = raised(node.input[factor]), raised(node.input[zero])
+    graph.initializer.extend(added.values())
+    nodes = [*(node for group in front.values() for node in group), *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return made
 
 
 def session(model: onnx.ModelProto, optimised: bool = False) -> Any:
-    """The model in onnxruntime, as it is or with all its rewriting."""
-    _trust(model)
+    """The model in onnxruntime, as it is or with all its rewriting; sums of products never saturate."""
     options = onnxruntime.SessionOptions()
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    if not any(node.op_type in _FACTORS for node in model.graph.node):
+        # onnxruntime then does the same as `_unsigned` with products that it makes itself as it rewrites.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        _unsigned(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
 
 

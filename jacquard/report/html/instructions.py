@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosim.job import EventKind, Job
-from cosim.model.program import NOP, SIGNAL, WAIT, decode
+from cosim.model.program import ENGINE, NOP, SIGNAL, WAIT, decode
 from cosim.model.warp import Stop, Warp
 from hw import isa
 from hw.assembly import Code, disassemble_words
@@ -114,10 +114,13 @@ def _execute(
         if warp.stop is Stop.TURN:
             warp.start()
             continue
-        _, name, registers, _ = warp.held[-1]
-        rows.append([warp.registers[r] & 0xFFFFFFFF for r in registers])
-        own = tuple(warp.parameters[isa.PARAMETERS[p].index] for p in isa.INSTRUCTIONS[name].parameters)
-        numbers.append(table.setdefault(own, len(table)))
+        if warp.held[0] == ENGINE:
+            _, name, registers, _ = warp.held[-1]
+            rows.append([warp.registers[r] & 0xFFFFFFFF for r in registers])
+            own = tuple(warp.parameters[isa.PARAMETERS[p].index] for p in isa.INSTRUCTIONS[name].parameters)
+            numbers.append(table.setdefault(own, len(table)))
+        elif not warp.set_parameter():
+            break
         warp.stop = warp.issue(warp.ready)
     warp.close()
     return rows, numbers
