@@ -455,7 +455,7 @@ class Timing:
     store_output: int = 2  # from reading a beat to presenting it
     store_response: int = 1  # from the last response to completion
     grid_checks: int = 3  # that the checks of a configuration's arrays take at least
-    conv_setup: int = 9  # steps of an im2col load before it looks at the first image row
+    conv_setup: int = 10  # steps of an im2col load before it looks at the first image row
     in_flight: int = 4  # operations that a loader or the storer has taken and not completed
     pending_signals: int = 8  # signals of a warp that wait for completion
 

@@ -242,24 +242,34 @@ class Machine(Component):
         m.d.comb += host.error.eq(Cat(*late.values()).any())
 
         def told(name: str, happened: Value, report: Value) -> None:
-            """An error of the cycle before; one that is told later counts."""
+            """An error of the cycle before, and a report of it; one that is told later counts."""
             failed = Signal(name=f"{name}_failed")
-            kept = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
-            m.d.sync += [failed.eq(happened), kept.eq(report)]
+            m.d.sync += failed.eq(happened)
             with m.If(failed):
-                m.d.comb += host.error_report.eq(kept)
+                m.d.comb += host.error_report.eq(report)
+
+        def kept(value: Value, name: str) -> Signal:
+            """A value of the cycle before."""
+            before = Signal(value.shape(), name=f"{name}_kept", reset_less=True)
+            m.d.sync += before.eq(value)
+            return before
 
         for name, engine in reversed(engines.items()):
-            told(name, engine.control.error, engine.control.error_report)
+            report = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
+            m.d.sync += report.eq(engine.control.error_report)
+            told(name, engine.control.error, report)
         for w, warp in reversed(list(enumerate(warps))):
-            report = Signal(ErrorReport, name=f"report{w}")
-            fired = channels.overflow[w] | channels.fire_conflict[w]
-            conflict = channels.fire_conflict[w] | channels.take_conflict[w]
+            # What is wrong is known last, so it chooses in the next cycle.
+            own = kept(warp.error, f"error{w}")
+            fired = kept(channels.overflow[w] | channels.fire_conflict[w], f"fired{w}")
+            conflict = kept(channels.fire_conflict[w] | channels.take_conflict[w], f"conflict{w}")
             shared = Mux(conflict, isa.Cause.CHANNEL_CONFLICT, isa.Cause.CHANNEL_OVERFLOW)
+            report = Signal(ErrorReport, name=f"report{w}")
+            pcs = [kept(value, f"{n}{w}") for value, n in ((warp.fire_pc, "fire_pc"), (warp.pc, "pc"))]
             m.d.comb += [
-                report.cause.eq(Mux(warp.error, warp.cause, shared)),
+                report.cause.eq(Mux(own, kept(warp.cause, f"cause{w}"), shared)),
                 report.warp.eq(w),
-                report.pc.eq(Mux(fired & ~warp.error, warp.fire_pc, warp.pc)),
+                report.pc.eq(Mux(fired & ~own, *pcs)),
             ]
             told(f"warp{w}", warp.error | at_channels[w], report)
             with m.If(~warp.finished & host.enable[w]):

@@ -70,16 +70,13 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 
 def _issue(c: MachineConfig) -> dict[str, float]:
-    from hw.interfaces import operation
-
-    bits = sum(operation(e).size for e in ENGINES)
-    behind = c.queue_depth - 1  # a register for one, LUT RAM for more
+    # Queues hold operations of one and the same width: a register is ahead, behind it another or LUT RAM.
+    behind = c.queue_depth - 1
     return {
         "one": 1,
-        "bits": bits,
-        "crossings": bits * c.warps,
-        "second": bits * (behind == 1),
-        "stored": bits * _lut_rams(behind) * (behind > 1),
+        "warps": c.warps,
+        "second": behind == 1,
+        "stored": _lut_rams(behind) * (behind > 1),
     }
 
 

@@ -11,8 +11,9 @@ class OperationQueue(Component):
     """A queue whose entries are announced a cycle before they are there.
 
     With `coming` in cycle t, `data` in t + 1 is the entry. `room` is 1 while fewer than `depth` entries are
-    there or announced; nothing may come without. What is offered lies in a register of its own, and `room` is
-    one: engines and warps have their whole cycle.
+    there or announced; nothing may come without. An entry stays where it was put until it is taken, so that
+    the engine's answer, which comes late in a cycle, decides about a few bits and not about a wide register.
+    `room` and whether something is offered are registers: engines and warps have their whole cycle.
 
     **Timing.** What comes in cycle t is offered by `out` from t + 2 on, behind all that came before. If an
     entry is taken in cycle s there is room again from s + 1 on.
@@ -33,55 +34,46 @@ class OperationQueue(Component):
         m = Module()
         depth = self._depth
         count, full = Signal(range(depth + 1)), Signal()  # of those that are there or announced
-        enters, taken, moves = Signal(), Signal(), Signal()
-        stored, behind = self._behind(m, enters, moves)
+        enters, taken = Signal(), Signal()
         m.d.comb += [
             self.room.eq(~full),
             taken.eq(self.out.valid & self.out.ready),
-            moves.eq(~self.out.valid | self.out.ready),
+            self.out.payload.eq(self._oldest(m, enters, taken)),
         ]
         m.d.sync += [
             enters.eq(self.coming),
             count.eq(count + self.coming - taken),
             full.eq(~taken & (full | (self.coming & (count == depth - 1)))),
+            self.out.valid.eq(Mux(taken, count > 1, count != 0)),
         ]
-        front = Signal(self._width, reset_less=True)
-        with m.If(moves):
-            m.d.sync += [self.out.valid.eq(stored | enters), front.eq(Mux(stored, behind, self.data))]
-        m.d.comb += self.out.payload.eq(front)
         return m
 
-    def _behind(self, m: Module, enters: Signal, moves: Signal) -> tuple[Value, Value]:
-        """Those behind the entry that is offered: whether there are any, and the oldest.
-
-        What `enters` goes there, unless the place in front is free or gets so and nobody waits for it. It is
-        written in any case, to a place that is free, so that the engine's answer decides about one bit alone.
-        """
-        places, stored = self._depth - 1, Signal()
-        if places == 0:
-            return stored, self.data
-        write, read = Signal(), Signal()
-        m.d.comb += [write.eq(enters & (stored | ~moves)), read.eq(stored & moves)]
-        if places == 1:
-            behind = Signal(self._width, reset_less=True)
+    def _oldest(self, m: Module, enters: Signal, taken: Signal) -> Value:
+        """Put what `enters` in its place; returns the oldest entry that is there."""
+        if self._depth == 1:
+            entry = Signal(self._width, reset_less=True)
             with m.If(enters):
-                m.d.sync += behind.eq(self.data)
-            m.d.sync += stored.eq((stored & ~moves) | write)
-            return stored, behind
-        m.submodules.storage = storage = memory.Memory(
-            shape=self._width, depth=max(2, 1 << (places - 1).bit_length()), init=[]
-        )
-        writer = storage.write_port()
-        reader = storage.read_port(domain="comb")
-        level = Signal(range(places + 1))
-        m.d.comb += [writer.en.eq(enters), writer.data.eq(self.data)]
-        m.d.sync += [
-            writer.addr.eq(writer.addr + write),
-            reader.addr.eq(reader.addr + read),
-            level.eq(level + write - read),
-        ]
-        with m.If(write & ~read):
-            m.d.sync += stored.eq(1)
-        with m.Elif(read & ~write):
-            m.d.sync += stored.eq(level != 1)
-        return stored, reader.data
+                m.d.sync += entry.eq(self.data)
+            return entry
+        places = 1 << (self._depth - 1).bit_length()
+        free, oldest = Signal(range(places)), Signal(range(places))
+        m.d.sync += [free.eq(free + enters), oldest.eq(oldest + taken)]
+        if places > 2:
+            m.submodules.storage = storage = memory.Memory(shape=self._width, depth=places, init=[])
+            writer, reader = storage.write_port(), storage.read_port(domain="comb")
+            m.d.comb += [
+                writer.en.eq(enters),
+                writer.addr.eq(free),
+                writer.data.eq(self.data),
+                reader.addr.eq(self._reads(oldest)),
+            ]
+            return reader.data
+        entries = [Signal(self._width, name=f"entry{i}", reset_less=True) for i in range(2)]
+        for i, kept in enumerate(entries):
+            with m.If(enters & (free == i)):
+                m.d.sync += kept.eq(self.data)
+        return Mux(oldest, entries[1], entries[0])
+
+    def _reads(self, oldest: Signal) -> Value:
+        """The place of the oldest entry in a memory."""
+        return oldest

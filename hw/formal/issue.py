@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 
@@ -199,54 +199,49 @@ class _Parameter:
 
 
 class _Inside:
-    """The registers of the queue of an engine: one in front, and a register or a memory behind it."""
+    """The registers of the queue of an engine, and its places: two registers at most, or a memory."""
 
     def __init__(self, bench: Bench, dut: Component, engine: str, depth: int):
-        queue, self._depth, self._places = f"queue_{engine}", depth, depth - 1
-        self.enters, self.count, self._full, self._front = (
-            bench.register(dut, f"{queue}/{name}") for name in ("enters", "count", "full", "front")
+        queue, self._depth, self._places = f"queue_{engine}", depth, 1 << (depth - 1).bit_length()
+        self.enters, self.count, self._full = (
+            bench.register(dut, f"{queue}/{name}") for name in ("enters", "count", "full")
         )
         self._valid = getattr(dut, engine).valid
-        self._stored = bench.register(dut, f"{queue}/stored") if self._places else Const(0, 1)
-        self._level = self._stored
-        if self._places == 1:
-            self._behind = bench.register(dut, f"{queue}/behind")
-        elif self._places > 1:
-            registers = ("level", "reader__addr", "writer__addr")
-            self._level, self._consume, self._produce = (
-                bench.register(dut, f"{queue}/{name}") for name in registers
-            )
+        if self._places > 1:
+            self._free, self._oldest = (bench.register(dut, f"{queue}/{name}") for name in ("free", "oldest"))
+        if self._places > 2:
             self._row = bench.memory(dut, f"{queue}/storage")
+        else:
+            names = ("entry0", "entry1") if self._places > 1 else ("entry",)
+            self._entries = [bench.register(dut, f"{queue}/{name}") for name in names]
 
     @property
     def there(self) -> Value:
-        """How many are there, the one in front included, not counting what enters."""
-        return Value.cast(self._valid + self._level)
+        """How many are there, the one that is offered included, not counting what enters."""
+        return Value.cast((self.count - self.enters)[: len(self.count)])
 
-    def entry(self, place: Value) -> Value:
-        """The entry that `place` others go before."""
-        if not self._places:
-            return self._front
+    def entry(self, number: Value) -> Value:
+        """The entry that so many others go before."""
         if self._places == 1:
-            return Value.cast(Mux(place == 0, self._front, self._behind))
-        row = self._row((self._consume + place - 1)[: len(self._consume)])
-        return Value.cast(Mux(place == 0, self._front, row))
+            return self._entries[0]
+        place = Value.cast((self._oldest + number)[: len(self._oldest)])
+        if self._places > 2:
+            return self._row(place)
+        return Value.cast(Mux(place, self._entries[1], self._entries[0]))
 
     @property
     def consistent(self) -> Value:
         """What they always obey."""
         counts = (
             (self.count <= self._depth)
-            & (self.count == self.there + self.enters)
+            & (self.count >= self.enters)
             & (self._full == (self.count == self._depth))
-            & (self._level <= self._places)
-            & (self._stored == (self._level != 0))
-            & (self._valid | ~self._stored)
+            & (self._valid == (self.there != 0))
         )
-        if self._places < 2:
+        if self._places == 1:
             return Value.cast(counts)
-        places = Value.cast(self._consume + self._level)[: len(self._produce)]
-        return Value.cast(counts & (self._produce == places))
+        following = Value.cast(self._oldest + self.there)[: len(self._free)]
+        return Value.cast(counts & (self._free == following))
 
 
 class _LateMemory(Component):
@@ -311,13 +306,10 @@ class HastyQueue(OperationQueue):
 
 
 class OvertakingQueue(OperationQueue):
-    """A queue in which what enters goes to the front, if that is free, before those that wait behind it."""
+    """A queue that reads its places in another order than it fills them."""
 
-    def _behind(self, m: Module, enters: Signal, moves: Signal) -> tuple[Value, Value]:
-        goes_behind, advances = Signal(), Signal()
-        stored, behind = super()._behind(m, goes_behind, advances)
-        m.d.comb += [goes_behind.eq(enters & ~moves), advances.eq(moves & ~enters)]
-        return stored & ~enters, behind
+    def _reads(self, oldest: Signal) -> Value:
+        return Cat(oldest[1], oldest[0], *oldest[2:])
 
 
 class EarlyQueue(OperationQueue):
@@ -401,7 +393,7 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
     )
     overtaken = Fault(
         "overtaken-behind",
-        "an operation goes before those that wait behind the one in front",
+        "the places of the queue are read in another order than they are filled",
         "arrives_as_issued",
         _queue(OvertakingQueue),
         6,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
@@ -50,8 +52,9 @@ def place_layout(shape: BufferShape, width: int) -> data.StructLayout:
 class PatchPlaces(Component):
     """Walks the steps of a `load_b_conv` and tells where the pixels of each go.
 
-    **Timing.** As `PatchWalker`. `place` is combinational behind a multiplier and belongs to the present
-    step if `valid`; it is meant to be registered, for which one setup step of the contract is left out.
+    **Timing.** As `PatchWalker`, a step behind it: where a step's first byte lies in the tile is kept in
+    registers, behind which a multiplier finds its column. `place` belongs to the present step if `valid`; it
+    is meant to be registered too. For both one setup step each of the contract is left out.
     """
 
     def __init__(self, shape: BufferShape, width: int):
@@ -75,7 +78,7 @@ class PatchPlaces(Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width = self._width
-        m.submodules.walker = walker = PatchWalker(width, isa.TIMING.conv_setup - 1)
+        m.submodules.walker = walker = PatchWalker(width, isa.TIMING.conv_setup - 2)
         m.d.comb += [
             walker.start.eq(self.start),
             walker.advance.eq(self.advance),
@@ -83,22 +86,22 @@ class PatchPlaces(Component):
             walker.outer.eq(self.outer),
             walker.inner.eq(self.inner),
             walker.align.eq(self.align),
-            self.active.eq(walker.active),
-            self.valid.eq(walker.scanning | walker.placing),
+            self.active.eq(walker.active | self.valid),
         ]
         where, shift = self.place, log2(width)
-        m.d.comb += [
+        move: list[Any] = [
+            self.valid.eq(walker.scanning | walker.placing),
             where.last.eq(walker.last),
             where.first_of_beat.eq(walker.first_of_beat),
             where.reads.eq(walker.reads),
+            *self._bytes(walker),
         ]
-        self._bytes(m, walker)
         column, skip = self._columns(m, walker)
         output_row, depth = self._rows(m, walker)
-        self._place(m, column, output_row, depth)
         left = Signal(signed(COLUMN_BITS + 1))
-        m.d.comb += [
-            left.eq(self.shape.out_cols - column),
+        m.d.comb += left.eq(self.shape.out_cols - column)
+        move += [
+            *self._place(m, output_row + column, depth),
             where.skip.eq(skip),
             # -column and left, cut to 0 up to the width.
             where.write_from.eq(Mux(column[-1], Mux(column[shift:].all(), width - column[:shift], width), 0)),
@@ -106,14 +109,16 @@ class PatchPlaces(Component):
                 Mux(left[-1] | walker.scanning, 0, Mux(left[shift:-1].any(), width, left[:shift]))
             ),
         ]
+        with m.If(self.advance):
+            m.d.sync += move
         return m
 
-    def _bytes(self, m: Module, walker: PatchWalker) -> None:
+    def _bytes(self, walker: PatchWalker) -> list[Any]:
         """Which bytes of the beat are in memory, which are pixels at all."""
         width, where = self._width, self.place
         shift = log2(width)
         last_read, last_used = walker.last_read[:shift] + 1, walker.last_used[:shift] + 1
-        m.d.comb += [
+        return [
             where.read_from.eq(Mux(walker.at_first_read, walker.first_read[:shift], 0)),
             where.read_to.eq(Mux(walker.reads, Mux(walker.at_last_read, last_read, width), 0)),
             where.used_to.eq(Mux(walker.at_last_used, last_used, width)),
@@ -229,22 +234,22 @@ class PatchPlaces(Component):
         """The distance of two places; beyond the buffer if the greater is."""
         return Cat((greater - value)[: log2(self._shape.columns)], greater[-1])
 
-    def _place(self, m: Module, column: Value, output_row: Value, depth: Value) -> None:
-        """Lane and columns of the first byte that is used, whether it is written or not.
+    def _place(self, m: Module, position: Value, depth: Value) -> list[Any]:
+        """Lane and columns of the first byte that is used, whether it is written or not; what to keep for it.
 
         The low bits of the pitch are known (others are an error), so they are left out of the product.
         """
         buffer = self._shape
         lane_bits, bank_bits, far_bits = log2(buffer.lanes), log2(buffer.banks), log2(buffer.columns)
-        position, number = Signal(signed(PLACE_BITS)), Signal(signed(PLACE_BITS - lane_bits))
+        kept, kept_depth = Signal(signed(PLACE_BITS)), Signal(place_bits(buffer.columns))
+        number = kept[lane_bits:].as_signed()
         product = Signal(signed(PLACE_BITS - lane_bits + place_bits(buffer.columns) - bank_bits))
         far = Signal()  # no buffer reaches as far
         low_part = number * (buffer.lanes % buffer.banks)
         m.d.comb += [
-            position.eq(output_row + column),
-            number.eq(position[lane_bits:]),
             product.eq(number * self.pitch[bank_bits:]),
             far.eq(~product[-1] & product[far_bits - bank_bits : -1].any()),
-            self.place.start.eq(position),
-            self.place.block.eq(depth + Mux(far, buffer.columns, (product << bank_bits) + low_part)),
+            self.place.start.eq(kept),
+            self.place.block.eq(kept_depth + Mux(far, buffer.columns, (product << bank_bits) + low_part)),
         ]
+        return [kept.eq(position), kept_depth.eq(depth)]

@@ -161,6 +161,8 @@ class PatchWalker(Component):
         # y = line_row*stride_h + line_rest, and y - i*dilation_h = row*stride_h + rest of kernel row i.
         line_row, line_rest = Signal(isa.SIZE_BITS), Signal(isa.KERNEL_BITS)
         row, rest = Signal(signed(ROW_BITS)), Signal(isa.KERNEL_BITS)
+        # Both less `out_rows`: whether a row is below that takes no comparison, for much follows from it.
+        line_below, below = (Signal(signed(ROW_BITS + 1), name=n) for n in ("line_below", "below"))
         uses = Signal(isa.KERNEL_BITS)  # with the present step
         m.d.comb += [
             divider.step.eq(self.dividing & self.advance),
@@ -170,7 +172,7 @@ class PatchWalker(Component):
             self.quotient_bit.eq(divider.bit),
             self.active.eq(self.preparing | self.scanning | self.placing),
             self.dividing.eq(self.preparing & (self.number < DIVIDE_STEPS)),
-            self.found.eq(self.scanning & (rest == 0) & ~row[-1] & (row[: isa.SIZE_BITS] < shape.out_rows)),
+            self.found.eq(self.scanning & (rest == 0) & ~row[-1] & below[-1]),
             uses.eq(self.uses + self.found),
             self.borrow.eq(rest < divider.remainder),
             self.next_output_row.eq(line_rest + 1 == shape.stride_h),
@@ -195,12 +197,13 @@ class PatchWalker(Component):
 
         begin_row = [self.beat.eq(0), self.at_last_used.eq(~self.last_used[shift:].any())]
 
-        def begin_line(first_row: Value, first_rest: Value, last_line: Value) -> None:
+        def begin_line(first_row: Value, first_below: Value, first_rest: Value, last_line: Value) -> None:
             """Begin to look for the kernel rows that use an image row."""
             m.d.sync += [
                 self.scanning.eq(1),
                 self.placing.eq(0),
                 row.eq(first_row),
+                below.eq(first_below),
                 rest.eq(first_rest),
                 *kernel_rows.load(shape.kernel_h),
                 self.uses.eq(0),
@@ -222,6 +225,7 @@ class PatchWalker(Component):
                             self.first_read.eq(shape.left + self.align),
                             self.last_used.eq(shape.width + self.align - 1),
                             line_row.eq(0),
+                            line_below.eq(-shape.out_rows),
                             line_rest.eq(0),
                         ]
                     with m.Case(1):
@@ -230,11 +234,12 @@ class PatchWalker(Component):
                             m.d.sync += [*part.load(shape.rows), self.line_in_memory.eq(shape.rows.any())]
                     with m.Case(self._setup - 1):
                         m.d.sync += self.preparing.eq(0)
-                        begin_line(line_row, line_rest, lines.one)
+                        begin_line(line_row, line_below, line_rest, lines.one)
             with m.If(self.scanning):
                 m.d.sync += [
                     rest.eq(rest - divider.remainder + Mux(self.borrow, shape.stride_h, 0)),
                     row.eq(row - divider.quotient - self.borrow),
+                    below.eq(below - divider.quotient - self.borrow),
                     *kernel_rows.step(),
                     self.uses.eq(uses),
                     *uses_left.load(uses, Mux(self.found, self.uses == 0, self.uses == 1)),
@@ -254,10 +259,12 @@ class PatchWalker(Component):
                     m.d.sync += final.eq(lines.one & (channels.left == 2))
             with m.If(self.end_of_line):
                 next_row = (line_row + self.next_output_row)[: isa.SIZE_BITS]
+                next_below = line_below + self.next_output_row
                 next_rest = Mux(self.next_output_row, 0, line_rest + 1)[: isa.KERNEL_BITS]
                 m.d.sync += [
                     *lines.step(),
                     line_row.eq(next_row),
+                    line_below.eq(next_below),
                     line_rest.eq(next_rest),
                     self.first_of_beat.eq(0),
                 ]
@@ -266,7 +273,7 @@ class PatchWalker(Component):
                     m.d.sync += [above.eq(0), self.line_in_memory.eq(above & shape.rows.any())]
                     with m.If(above):
                         m.d.sync += part.load(shape.rows)
-                begin_line(next_row, next_rest, lines.left == 2)
+                begin_line(next_row, next_below, next_rest, lines.left == 2)
                 with m.If(self.last):
                     m.d.sync += self.scanning.eq(0)
         with m.If(~self.preparing):

@@ -20,12 +20,12 @@ from tests.cosim.model.test_stepping import assert_agreement
 
 NAMES = [name for name in INSTRUCTIONS["load_b_conv"].parameters if name != "load_fill"]
 
-#: Kernel of 1 x 1 on one row of 8 pixels: 9 steps of setup, 1 that finds the kernel row, 1 for the only beat.
+#: Kernel of 1 x 1 on one row of 8 pixels: 10 steps of setup, 1 that finds the kernel row, 1 for the only beat.
 ONE = dict.fromkeys(NAMES, 1) | {"load_stride": 0, "load_pitch": 4, "conv_line": 8, "conv_width": 8}
 ONE |= {"conv_top": 0, "conv_left": 0, "conv_out_cols": 8, "memory": 0, "target": 0, "outer": 1, "inner": 8}
 
 #: Kernel of 3 x 3 on rows of one beat. Rows 0 to 3 are used by 1, 2, 2, 1 kernel rows, 1 to 3 are in memory:
-#: 9 + 4*3 + 6*3 = 39 steps, words requested in 9 + 3 + 3 + 3 = 18, 18 + 6 + 3 = 27 and 27 + 6 + 3 = 36.
+#: 10 + 4*3 + 6*3 = 40 steps, words requested in 10 + 3 + 3 + 3 = 19, 19 + 6 + 3 = 28 and 28 + 6 + 3 = 37.
 THREE = ONE | {"conv_height": 4, "conv_width": 6, "conv_top": 1, "conv_left": 1, "conv_rows": 3}
 THREE |= {"conv_out_rows": 2, "conv_out_cols": 4, "conv_kernel_h": 3, "conv_kernel_w": 3}
 THREE |= {"memory": 9, "inner": 5, "load_pitch": 12}
@@ -59,63 +59,63 @@ def test_parameters_are_in_the_order_of_the_geometry() -> None:
 
 
 def test_one_beat() -> None:
-    # Step 0 in the cycle after taking; step 10 requests, accepted one later, written 6 later.
+    # Step 0 in the cycle after taking; step 11 requests, accepted one later, written 6 later.
     outcome = run(program(ONE))
-    assert completions(outcome) == [TAKEN + 1 + 10 + 1 + 6 + 3]
-    assert outcome.counters["LOAD_B_BUSY"] == 11
+    assert completions(outcome) == [TAKEN + 1 + 11 + 1 + 6 + 3]
+    assert outcome.counters["LOAD_B_BUSY"] == 12
     assert outcome.counters["LOAD_B_STALL_MEMORY"] == 0
 
 
 def test_rows_take_a_step_for_every_kernel_element_that_uses_them() -> None:
-    assert model_of(THREE).steps == 39
-    assert list(model_of(THREE).memory_steps()) == [18, 27, 36]
-    # The last word, requested in step 36, is written in three steps.
+    assert model_of(THREE).steps == 40
+    assert list(model_of(THREE).memory_steps()) == [19, 28, 37]
+    # The last word, requested in step 37, is written in three steps.
     outcome = run(program(THREE))
-    assert completions(outcome) == [TAKEN + 1 + 36 + 1 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_BUSY"] == 39
+    assert completions(outcome) == [TAKEN + 1 + 37 + 1 + 6 + 2 + 3]
+    assert outcome.counters["LOAD_B_BUSY"] == 40
 
 
 def test_memory_that_is_slow_delays_the_steps() -> None:
-    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 23, step 18 in 41.
+    # 1 of 8 bytes: cycles 0, 8, 16 ... are available. Step 0 happens in TAKEN + 1 = 23, step 19 in 42.
     assert TAKEN == 22
     outcome = run(program(THREE), memory={"bandwidth": {"load_b": 1}})
-    # Presented 42, accepted 48, when the next step happens; presented 57, accepted 64; then 73 and 80.
+    # Presented 43, accepted 48, when the next step happens; presented 57, accepted 64; then 73 and 80.
     assert completions(outcome) == [80 + 6 + 2 + 3]
-    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 6 + 7 + 7
+    assert outcome.counters["LOAD_B_STALL_MEMORY"] == 5 + 7 + 7
 
 
 def test_padding_is_written_without_memory() -> None:
     # Written from two cycles after taking on, a step per cycle.
-    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 2 + 38 + 3]
+    assert completions(run(program(THREE | {"conv_rows": 0}))) == [TAKEN + 2 + 39 + 3]
 
 
 def test_padding_is_written_behind_what_is_under_way() -> None:
-    # The answer to the first is written in TAKEN + 18; the second is taken in TAKEN + 11.
+    # The answer to the first is written in TAKEN + 19; the second is taken in TAKEN + 12.
     outcome = run(program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4"))
-    assert completions(outcome) == [TAKEN + 21, TAKEN + 18 + 11 + 3]
+    assert completions(outcome) == [TAKEN + 22, TAKEN + 19 + 12 + 3]
 
 
 @pytest.mark.parametrize(
     ("changes", "steps", "words"),
     [
-        ({"memory": 3}, 12, [10, 11]),  # two words at that alignment
-        ({"conv_left": 8, "conv_width": 16, "conv_out_cols": 16}, 12, [11]),
-        ({"conv_left": 3, "memory": 3, "inner": 2}, 11, [10]),
-        ({"conv_left": 9}, 12, []),
+        ({"memory": 3}, 13, [11, 12]),  # two words at that alignment
+        ({"conv_left": 8, "conv_width": 16, "conv_out_cols": 16}, 13, [12]),
+        ({"conv_left": 3, "memory": 3, "inner": 2}, 12, [11]),
+        ({"conv_left": 9}, 13, []),
         (
             {"conv_left": 7, "memory": 7, "conv_width": 6},
-            11,
-            [10],
+            12,
+            [11],
         ),  # x = 7 is behind the image, but in the beat
-        ({"conv_left": 16}, 11, []),
-        ({"conv_stride_w": 2, "conv_width": 16, "inner": 16}, 12, [10, 11]),
-        ({"conv_height": 3, "conv_rows": 3, "conv_stride_h": 2, "conv_out_rows": 2}, 14, [10, 13]),
-        ({"conv_height": 2, "conv_rows": 2}, 12, [10]),  # nobody uses the last row
-        ({"outer": 3, "load_stride": 64}, 13, [10, 11, 12]),
+        ({"conv_left": 16}, 12, []),
+        ({"conv_stride_w": 2, "conv_width": 16, "inner": 16}, 13, [11, 12]),
+        ({"conv_height": 3, "conv_rows": 3, "conv_stride_h": 2, "conv_out_rows": 2}, 15, [11, 14]),
+        ({"conv_height": 2, "conv_rows": 2}, 13, [11]),  # nobody uses the last row
+        ({"outer": 3, "load_stride": 64}, 14, [11, 12, 13]),
         (
             {"outer": 2, "conv_kernel_w": 2, "conv_width": 9, "load_stride": 64, "load_pitch": 12},
-            18,
-            [10, 14],
+            19,
+            [11, 15],
         ),
     ],
 )
@@ -126,13 +126,13 @@ def test_steps_and_words(changes: dict[str, int], steps: int, words: list[int]) 
 
 
 def test_the_next_load_is_taken_when_the_last_step_happens() -> None:
-    # Step 10 happens in TAKEN + 11, where the next load is taken; its beat is presented from TAKEN + 13 on.
+    # Step 11 happens in TAKEN + 12, where the next load is taken; its beat is presented from TAKEN + 14 on.
     behind = "parami load_pad_inner, 0", "load_b r1, r2, r3, r4"
-    assert completions(run(program(ONE, *behind))) == [TAKEN + 21, TAKEN + 11 + 2 + 6 + 3]
-    # 1 of 8 bytes: the word of step 10 (in 33) is accepted in 40, that of the load in the next such cycle.
+    assert completions(run(program(ONE, *behind))) == [TAKEN + 22, TAKEN + 12 + 2 + 6 + 3]
+    # 1 of 8 bytes: the word of step 11 (in 34) is accepted in 40, that of the load in the next such cycle.
     slow = run(program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
     assert completions(slow) == [40 + 9, 48 + 9]
-    # Another one makes its step 0 in 40, its step 10 in 50.
+    # Another one makes its step 0 in 40, its step 11 in 51.
     slow = run(program(ONE, "nop", "load_b_conv r1, r2, r3, r4"), memory={"bandwidth": {"load_b": 1}})
     assert completions(slow) == [40 + 9, 56 + 9]
 
@@ -141,14 +141,14 @@ def test_steps_follow_a_load_with_fill() -> None:
     # The load issues in 5, is taken in 7, its beats pass in 9, 10, 11; the last entered in 10, written in 17.
     first = "li r3, 1\nli r4, 8\nparami load_pad_inner, 16\nnop\nnop\nload_b r0, r0, r3, r4\n"
     outcome = run(first + program(ONE))
-    assert completions(outcome) == [17 + 3, 6 + TAKEN + 21]
+    assert completions(outcome) == [17 + 3, 6 + TAKEN + 22]
 
 
 def test_four_operations_are_in_flight() -> None:
     outcome = run(program(ONE, *["load_b_conv r1, r2, r3, r4"] * 4), memory={"latency": {"load_b": 100}})
-    # Each is taken 11 cycles after the one before, the fifth when the first is complete.
-    first = TAKEN + 21 + 94
-    assert completions(outcome) == [first, first + 11, first + 22, first + 33, first + 1 + 12 + 103]
+    # Each is taken 12 cycles after the one before, the fifth when the first is complete.
+    first = TAKEN + 22 + 94
+    assert completions(outcome) == [first, first + 12, first + 24, first + 36, first + 1 + 13 + 103]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n[:4] == "conv" and n not in ("conv_line", "conv_top")])
@@ -187,17 +187,17 @@ def error_cycle(geometry: dict[str, int], **changes: Any) -> tuple[int, Cause]:
     ("changes", "cycle", "cause"),
     [
         ({"conv_width": 0}, TAKEN, Cause.OPERAND),
-        ({"conv_out_rows": 8191, "conv_out_cols": 9}, TAKEN + 1 + 8, Cause.OPERAND),
-        ({"target": 1023}, TAKEN + 1 + 10, Cause.BUFFER_RANGE),
+        ({"conv_out_rows": 8191, "conv_out_cols": 9}, TAKEN + 1 + 9, Cause.OPERAND),
+        ({"target": 1023}, TAKEN + 1 + 11, Cause.BUFFER_RANGE),
         ({"target": 1019}, None, None),
-        ({"target": 1020}, TAKEN + 1 + 10, Cause.BUFFER_RANGE),
+        ({"target": 1020}, TAKEN + 1 + 11, Cause.BUFFER_RANGE),
         ({"target": 1023, "conv_out_cols": 4}, None, None),
         ({"target": 1023, "conv_out_cols": 5, "conv_width": 4, "conv_rows": 0}, None, None),
-        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 12, Cause.BUFFER_RANGE),
-        ({"memory": 297}, TAKEN + 1 + 10, Cause.WINDOW),
+        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 13, Cause.BUFFER_RANGE),
+        ({"memory": 297}, TAKEN + 1 + 11, Cause.WINDOW),
         ({"memory": 297, "conv_rows": 0}, None, None),
-        ({"memory": 297, "target": 1023}, TAKEN + 1 + 10, Cause.WINDOW),
-        ({"memory": 280, "outer": 3}, TAKEN + 1 + 12, Cause.WINDOW),
+        ({"memory": 297, "target": 1023}, TAKEN + 1 + 11, Cause.WINDOW),
+        ({"memory": 280, "outer": 3}, TAKEN + 1 + 13, Cause.WINDOW),
     ],
 )
 def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, cause: Cause | None) -> None:
@@ -210,7 +210,7 @@ def test_errors_come_in_their_step(changes: dict[str, int], cycle: int | None, c
 
 
 def test_an_error_waits_for_the_words_before_it() -> None:
-    # As above, step 19 happens in 48, so step 27 in 56; the row of its word is not permitted.
+    # As above, step 20 happens in 48, so step 28 in 56; the row of its word is not permitted.
     slow = {"bandwidth": {"load_b": 1}}
     assert error_cycle(THREE, windows=(Window(0, 20),), memory=slow) == (56, Cause.WINDOW)
 
@@ -320,7 +320,7 @@ def test_a_large_image() -> None:
     geometry |= {"conv_kernel_h": 3, "conv_kernel_w": 3, "conv_out_rows": 224, "conv_out_cols": 224}
     geometry |= {"outer": 4, "inner": 224, "load_pitch": 44, "conv_line": 224, "load_stride": 0, "memory": 1}
     plan = model_of(geometry, shape=BufferShape(4, 8, 1 << 20))
-    assert plan.steps == 9 + 226 * 3 + 224 * 3 * 4 * 29 * 3
+    assert plan.steps == 10 + 226 * 3 + 224 * 3 * 4 * 29 * 3
     assert len(list(plan.memory_steps())) == 224 * 4 * 29
     port = port_of(MemorySettings.of(TEST), "load_b")
     assert plan.finish(port, 50) == (50 + plan.steps - 1, 50 + plan.steps)
