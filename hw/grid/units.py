@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import Component, In, Out
 
@@ -198,7 +198,7 @@ class Multiplier(Component):
         even, started = Signal(), Signal()
         with m.If(self.advance):
             m.d.sync += [
-                product.eq(self.a.as_signed() * self.b.as_signed()),
+                product.eq(self._product(m)),
                 amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
                 even.eq(self.even),
                 started.eq(self.start),
@@ -225,3 +225,18 @@ class Multiplier(Component):
             self.y2.eq(Cat(rounded[0] & ~tie, rounded[1:])),
         ]
         return m
+
+    def _product(self, m: Module) -> Value:
+        """The product of halves, each of which fits a multiplier of an FPGA, with a single carry chain."""
+        half = WIDTH // 2
+        low = [value[:half] for value in (self.a, self.b)]
+        high = [value[half:].as_signed() for value in (self.a, self.b)]
+        outer, first, second = Signal(2 * WIDTH), Signal(signed(3 * half)), Signal(signed(3 * half))
+        m.d.comb += [
+            outer.eq(Cat((low[0] * low[1])[:WIDTH], (high[0] * high[1])[:WIDTH])),
+            first.eq(low[0] * high[1]),
+            second.eq(high[0] * low[1]),
+        ]
+        third = outer[half:]
+        carry = (first & second) | (first & third) | (second & third)
+        return Cat(outer[:half], ((first ^ second ^ third) + (carry << 1))[: 3 * half])
