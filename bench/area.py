@@ -131,7 +131,7 @@ def fitted(samples: Sequence[Sample], amounts: Sequence[float]) -> dict[str, flo
     wanted = np.array(amounts, float)
     weight = 1 / np.maximum(wanted, max(1.0, 0.05 * wanted.max()))
     solution, _ = nnls(matrix * weight[:, None], wanted * weight)
-    return {n: float(f"{v:.5g}") for n, v in zip(names, solution, strict=True) if v > 0}
+    return {n: float(f"{v:.5g}") for n, v in zip(names, solution, strict=True) if v > 1e-9}
 
 
 def in_parallel(
@@ -211,7 +211,7 @@ def _delays(kind: str, samples: Sequence[Sample], family: str, console: Console)
     names = list(chosen[0].part.features)
     matrix = np.array([[scale(n, float(s.part.features[n])) for n in names] for s in chosen])
     solution, _ = nnls(matrix, np.array(found))
-    return {n: float(f"{v:.4g}") for n, v in zip(names, solution, strict=True) if v > 0}
+    return {n: float(f"{v:.4g}") for n, v in zip(names, solution, strict=True) if v > 1e-9}
 
 
 def whole(config: MachineConfig, family: str) -> Mapping[str, int]:

@@ -120,6 +120,8 @@ def _loader(port: str) -> Callable[[MachineConfig], dict[str, float]]:
             "turned_banks": _turned(shape.banks),
             "addresses": shape.banks * log2(shape.depth),
             "lanes": shape.lanes,
+            # Blocks of a beat that lie a multiple of the pitch away which takes a multiplier.
+            "multiples": sum(i & (i - 1) > 0 for i in range(width // shape.lanes + 1)),
         }
 
     return features
@@ -189,23 +191,21 @@ def _pe(c: MachineConfig, grid: Fabric, pe: int) -> dict[str, float]:
     kind, shape = grid.kinds[pe], layout(grid, pe)
     operands = sum(len(shape.sources[name]) - 1 for name in ("a", "b", "c"))
     others = sum(len(s) - 2 for name, s in shape.sources.items() if name.startswith(("out", "write")))
-    deep = _lut_rams(grid.contexts)
     return {
         "one": 1,
         "alu": Unit.ALU in kind.units,
         "multiplier": Unit.MULTIPLIER in kind.units,
         "memory": Unit.MEMORY in kind.units,
         "table": Unit.TABLE in kind.units,
-        "table_block_rams": memory_blocks(kind.table_words, 32),
-        "table_lut_rams": lut_blocks(kind.table_words, 32),
+        # Of an entry that only leads from links to links, one word is left: no operands, no constants.
+        "block_rams": (shape.words if kind.units or kind.registers else 1) * _blocks(grid.contexts, 32)
+        + _blocks(kind.table_words, 32),
         "operands": operands,
         "others": others,
         "predicates": len(shape.sources["p"]),
         "links": len(grid.outgoing[pe]),
         "registers": kind.registers > 0,
         "register_words": _lut_rams(kind.registers),
-        "context_bits": (shape.bits + 64) * deep / 32,
-        "context_words": shape.words,
     }
 
 
@@ -226,10 +226,15 @@ def memory_blocks(depth: int, width: int, readers: int = 1) -> int:
     """
     if not depth:
         return 0
+    blocks = _blocks(depth, width, readers)
+    return blocks if blocks * WORTH <= _lut_rams(depth) * -(-width // 4) else 0
+
+
+def _blocks(depth: int, width: int, readers: int = 1) -> int:
+    """Block RAMs of a memory that is one in any case."""
     # From 512 words of 36 bits to 16384 words of 1 bit; a ninth bit beside every eight.
     shapes = [(512, 36)] * (readers == 1) + [(1024, 18), (2048, 9), (4096, 4), (8192, 2), (16384, 1)]
-    blocks = min(-(-depth // d) * -(-width // w) for d, w in shapes)
-    return blocks if blocks * WORTH <= _lut_rams(depth) * -(-width // 4) else 0
+    return min(-(-depth // d) * -(-width // w) for d, w in shapes)
 
 
 def lut_blocks(depth: int, width: int) -> float:
