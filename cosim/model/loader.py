@@ -70,7 +70,7 @@ class Loader:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
-        self._entered = 0  # e of the last beat so far
+        self._entered = 0  # e of the last beat so far; the cycle behind the last step of patches
         self._passed = 0  # x of the last beat so far
         # Operations repeat, at other addresses.
         self._plans: dict[tuple[object, ...], Plan | Patches | None] = {}
@@ -154,7 +154,8 @@ class Loader:
             self.fault = engine_fault(fault[0], self.number, fault[1], warp, pc)
             self.completions.append(NEVER)
             return
-        self._entered, self._passed = plan.finish(self.port, enter)
+        last, self._passed = plan.finish(self.port, enter)
+        self._entered = last + 1
         self.busy += plan.steps
         self.words += plan.words
         self.stall_memory += self._passed - enter - plan.steps

@@ -199,8 +199,9 @@ class LoadRequests(Component):
             next_first.eq(patches.base + patches.gap),
             new_first.eq(free & ((walker.new_row & walker.more_rows) | patches.new_row)),
             fails.eq(outside | patches.outside | patches.wrong),
-            renews.eq(Mux(patches.active, patches.last, ~walker.active | walker.last)),
-            idle.eq(Mux(patches.active, patches.done, ~walker.active | (free & walker.last))),
+            # What is behind patches is taken a cycle after their last step, which is known late.
+            renews.eq(~patches.active & (~walker.active | walker.last)),
+            idle.eq(~patches.active & (~walker.active | (free & walker.last))),
             refused.eq(Mux(of_patches, empty | wrong_operands(op, shape, width), empty | conflict)),
             # No field in a condition of its own: Verilog's writer would make a latch of a part of a signal.
             t.patches.eq(of_patches),

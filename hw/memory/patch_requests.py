@@ -36,7 +36,7 @@ class PatchRequests(Component):
     first request of a row. Between operations the next row is `stride` behind the present one.
 
     **Timing.** `start` with `operation` begins a new operation in the next cycle; it may come while none is
-    under way or with `done`. A step ends with each cycle in which `enter` is 1, which takes `go`; the request
+    under way. A step ends with each cycle in which `enter` is 1, which takes `go`; the request
     of a step that is the first of a memory beat (`reads`) enters the register in that cycle.
     """
 
@@ -53,8 +53,6 @@ class PatchRequests(Component):
                 "next_first": In(32),
                 "active": Out(1),
                 "enter": Out(1),
-                "last": Out(1),
-                "done": Out(1),
                 "reads": Out(1),
                 "outside": Out(1),
                 "wrong": Out(1),
@@ -94,18 +92,17 @@ class PatchRequests(Component):
             self.wrong.eq(self.go & walker.preparing & (walker.number == setup - 1) & large),
             self.outside.eq(self.go & walker.first_of_row & walker.line_in_memory & ~self.inside),
             self.enter.eq(self.go & walker.active),
-            self.last.eq(walker.last),
-            self.done.eq(self.enter & walker.last),
             self.reads.eq(walker.first_of_beat & walker.reads),
             self.base.eq(Mux(walker.end_of_line, line, self.first)),
             self.gap.eq(Mux(walker.end_of_line, Mux(walker.line_in_memory, line_stride, 0), self.stride)),
-            self.new_row.eq((walker.end_of_line | walker.end_of_row) & ~walker.last),
+            # Behind the last row, too: that of the next operation is loaded before anything of it happens.
+            self.new_row.eq(walker.end_of_line | walker.end_of_row),
         ]
         with m.If(self.enter):
             m.d.sync += self.first_read.eq(self.new_row | (self.first_read & ~self.reads))
         with m.If(self.enter & walker.end_of_line):
             m.d.sync += line.eq(self.next_first)
-        with m.If(~walker.active | self.done):
+        with m.If(~walker.active):
             m.d.sync += [
                 self.first_read.eq(1),
                 shape.eq(shape_of(op)),

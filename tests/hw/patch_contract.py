@@ -24,6 +24,7 @@ class Step:
     address: int | None = None
     writes: list[tuple[int, int, int]] = field(default_factory=list)
     row: int | None = None  # address of an image row of a channel that is checked here
+    patches: bool = False  # the last step of a load_b_conv, behind which a cycle passes
 
 
 @dataclass
@@ -95,6 +96,7 @@ def patch_steps(op: dict[str, int], shape: BufferShape, width: int) -> list[Step
                     steps[first].row = (row + g["left"]) % 2**32
                 if read:
                     steps[first].address = (row + beat[0]) % 2**32
+    steps[-1].patches = True
     return steps
 
 
@@ -125,7 +127,7 @@ def schedule(
                 w = x + latency
             asks.append(at)
             writes.append(w)
-        entered, passed, wrote = at, x, w
+        entered, passed, wrote = at + steps[-1].patches, x, w
         timed.append(Timed(start, w + TIMING.load_write, requests, len(steps), stalls, asks, writes))
     return timed
 

@@ -77,6 +77,7 @@ class SlowLoader(Base):
         self.shape = config.derived.buffer_b  # of the patches
         self.todo: deque[tuple[Op, Step]] = deque()
         self.writes: deque[tuple[Op, Step]] = deque()
+        self.stepped = -1  # the latest step of a load_b_conv
         self.register: Op | None = None
         self.fills = False  # what the register holds
         self.answers: deque[int] = deque()
@@ -153,7 +154,8 @@ class SlowLoader(Base):
     def step(self, t: int) -> None:
         self.request(t)
         self.write(t)
-        if self.offered(t) and not self.todo and self.in_flight(t) < TIMING.in_flight:
+        rests = self.stepped == t  # what is behind patches is taken a cycle later
+        if self.offered(t) and not self.todo and not rests and self.in_flight(t) < TIMING.in_flight:
             op = self.queue.popleft()
             op.start = t
             self.taken.append(op)
@@ -180,6 +182,7 @@ class SlowLoader(Base):
             op, step = self.todo.popleft()
             patches = op.name == "load_b_conv"
             self.busy += patches
+            self.stepped = t if patches else self.stepped
             if step.cause:
                 self.fail(op, step.cause)
             if step.memory or not patches:

@@ -20,7 +20,7 @@ from tests.cosim.model.test_stepping import assert_agreement
 
 NAMES = [name for name in INSTRUCTIONS["load_b_conv"].parameters if name != "load_fill"]
 
-#: Kernel of 1 x 1 on one row of 8 pixels: 10 steps of setup, 1 that finds the kernel row, 1 for the only beat.
+#: Kernel of 1 x 1 on one row of 8 pixels: 10 steps of setup, 1 that finds the kernel row, 1 for the beat.
 ONE = dict.fromkeys(NAMES, 1) | {"load_stride": 0, "load_pitch": 4, "conv_line": 8, "conv_width": 8}
 ONE |= {"conv_top": 0, "conv_left": 0, "conv_out_cols": 8, "memory": 0, "target": 0, "outer": 1, "inner": 8}
 
@@ -90,7 +90,7 @@ def test_padding_is_written_without_memory() -> None:
 
 
 def test_padding_is_written_behind_what_is_under_way() -> None:
-    # The answer to the first is written in TAKEN + 19; the second is taken in TAKEN + 12.
+    # The answer to the first is written in TAKEN + 19; the second is taken in TAKEN + 13.
     outcome = run(program(ONE, "parami conv_rows, 0", "load_b_conv r1, r2, r3, r4"))
     assert completions(outcome) == [TAKEN + 22, TAKEN + 19 + 12 + 3]
 
@@ -125,10 +125,10 @@ def test_steps_and_words(changes: dict[str, int], steps: int, words: list[int]) 
     assert list(plan.memory_steps()) == words
 
 
-def test_the_next_load_is_taken_when_the_last_step_happens() -> None:
-    # Step 11 happens in TAKEN + 12, where the next load is taken; its beat is presented from TAKEN + 14 on.
+def test_the_next_load_is_taken_behind_the_last_step() -> None:
+    # Step 11 happens in TAKEN + 12, the next load is taken in TAKEN + 13, its beat presented from + 15 on.
     behind = "parami load_pad_inner, 0", "load_b r1, r2, r3, r4"
-    assert completions(run(program(ONE, *behind))) == [TAKEN + 22, TAKEN + 12 + 2 + 6 + 3]
+    assert completions(run(program(ONE, *behind))) == [TAKEN + 22, TAKEN + 13 + 2 + 6 + 3]
     # 1 of 8 bytes: the word of step 11 (in 34) is accepted in 40, that of the load in the next such cycle.
     slow = run(program(ONE, *behind), memory={"bandwidth": {"load_b": 1}})
     assert completions(slow) == [40 + 9, 48 + 9]
@@ -146,9 +146,9 @@ def test_steps_follow_a_load_with_fill() -> None:
 
 def test_four_operations_are_in_flight() -> None:
     outcome = run(program(ONE, *["load_b_conv r1, r2, r3, r4"] * 4), memory={"latency": {"load_b": 100}})
-    # Each is taken 12 cycles after the one before, the fifth when the first is complete.
+    # Each is taken 13 cycles after the one before, the fifth when the first is complete.
     first = TAKEN + 22 + 94
-    assert completions(outcome) == [first, first + 12, first + 24, first + 36, first + 1 + 13 + 103]
+    assert completions(outcome) == [first, first + 13, first + 26, first + 39, first + 1 + 13 + 103]
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n[:4] == "conv" and n not in ("conv_line", "conv_top")])
