@@ -70,7 +70,7 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 
 def _issue(c: MachineConfig) -> dict[str, float]:
-    # Queues hold operations of one and the same width: a register is ahead, behind it another or LUT RAM.
+    # Queues hold operations of one and the same width: in a register or two, or in LUT RAM if there are more.
     behind = c.queue_depth - 1
     return {
         "one": 1,
