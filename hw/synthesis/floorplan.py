@@ -3,8 +3,9 @@
 A placer that starts from nothing finds no good order of large parts: a grid of PEs comes out folded, with
 neighbours at opposite ends of the chip, and what is wrong there no later step mends. Here the instances of a
 design are annealed as units of equal size on a coarse array of slots, so that those with many common nets lie
-together (a quadratic assignment problem). Only block RAMs and multipliers are then fixed, each at a site near
-what it is connected with; everything else follows them and stays the placer's business.
+together, and those with block RAMs and multipliers near sites for them (a quadratic assignment problem). Only
+block RAMs and multipliers are then fixed, each at a site near what it is connected with; everything else
+follows them and stays the placer's business.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def plan(cells: Cells, die: Die, seed: int) -> dict[str, str]:
     joined = _joined(ends)
     owner = {name: joined[instance] for name, instance in owner.items() if instance in joined}
     ends = _ends(cells, owner)
-    centre = _annealed(ends, die, seed)
+    centre = _annealed(cells, owner, ends, die, seed)
     if not centre:
         return {}
     found: dict[str, str] = {}
@@ -155,7 +156,9 @@ def _common(names: list[str], ends: Mapping[int, Counter[str]]) -> Floats:
     return common
 
 
-def _annealed(ends: Mapping[int, Counter[str]], die: Die, seed: int) -> dict[str, Floats]:
+def _annealed(
+    cells: Cells, owner: Mapping[str, str], ends: Mapping[int, Counter[str]], die: Die, seed: int
+) -> dict[str, Floats]:
     """The middle of each instance on the die; nothing where there are none, or more than slots."""
     pins, names = _sizes(ends)
     slots = _SLOTS[0] * _SLOTS[1]
@@ -173,9 +176,31 @@ def _annealed(ends: Mapping[int, Counter[str]], die: Die, seed: int) -> dict[str
     rows, columns = np.divmod(np.arange(slots), _SLOTS[0])
     places = np.stack([(columns + 0.5) * width, (rows + 0.5) * height], axis=1)
     distance = np.abs(places[:, None] - places[None]).sum(2)
-    tries = [_anneal(pull, distance, len(units), _MOVES, _COLD, seed * _TRIES + i) for i in range(_TRIES)]
-    at = min(tries, key=lambda at: float((pull * distance[np.ix_(at, at)]).sum()))[: len(units)]
+    away = np.zeros((slots, slots))
+    away[: len(units)] = (_away(names, cells, owner, die, places) / count[:, None])[units]
+
+    def cost(at: npt.NDArray[np.int64]) -> float:
+        return float((pull * distance[np.ix_(at, at)]).sum() / 2 + away[np.arange(slots), at].sum())
+
+    tries = [
+        _anneal(pull, distance, away, len(units), _MOVES, _COLD, seed * _TRIES + i) for i in range(_TRIES)
+    ]
+    at = min(tries, key=cost)[: len(units)]
     return {name: places[at[units == i]].mean(0) for i, name in enumerate(names)}
+
+
+def _away(names: list[str], cells: Cells, owner: Mapping[str, str], die: Die, places: Floats) -> Floats:
+    """What it costs each instance to lie at a place: pins of special cells, by the way to their next site."""
+    index = {name: i for i, name in enumerate(names)}
+    pins = {kind: np.zeros(len(names)) for kind in die.sites}
+    for name, instance in owner.items():
+        if (kind := cells[name]["type"]) in pins:
+            pins[kind][index[instance]] += len(_bits(cells[name]))
+    cost = np.zeros((len(names), len(places)))
+    for kind, sites in die.sites.items():
+        nearest = np.abs(places[:, None] - np.array(list(sites.values()), float)[None]).sum(2).min(1)
+        cost += np.outer(pins[kind], nearest)
+    return cost
 
 
 def _pull(
@@ -189,9 +214,9 @@ def _pull(
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _anneal(
-    pull: Floats, distance: Floats, units: int, moves: int, cold: float, seed: int
+    pull: Floats, distance: Floats, away: Floats, units: int, moves: int, cold: float, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Slots of the units such that the sum of pull times distance is small."""
+    """Slots of the units such that the sum of pull times distance is small, and that of `away`."""
     np.random.seed(seed)
     slots = len(pull)
     at = np.random.permutation(slots)
@@ -209,6 +234,7 @@ def _anneal(
         for k in range(units):
             if k != i and k != j:
                 change += (pull[i, k] - pull[j, k]) * (distance[b, at[k]] - distance[a, at[k]])
+        change += away[i, b] - away[i, a] + away[j, a] - away[j, b]
         heat = hot * cold ** (move / moves)
         if change <= 0 or np.random.random() < np.exp(-change / heat):
             at[i], at[j] = b, a

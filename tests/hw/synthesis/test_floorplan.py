@@ -73,6 +73,23 @@ def test_neighbours_lie_together(planned: dict[str, str]) -> None:
     assert together < 0.45 * any_two
 
 
+def test_instances_with_multipliers_lie_near_sites_for_them() -> None:
+    """Of 48 instances in a row every sixth has multipliers, and the others have nothing special."""
+    cells = {n: c for n, c in chain(48).items() if c["type"] == "LUT4" or c["type"] == "$scopeinfo"}
+    few = [f"part{i}" for i in range(0, 48, 6)]
+    for name in few:
+        for k in range(3):
+            pins = {"A": cells[f"{name}.lut{k}"]["connections"]["A"] * 40}
+            cells[f"{name}.product{k}"] = {"type": "MULT18X18D", "connections": pins}
+    owner = floorplan._owners(cells)
+    centre = floorplan._annealed(cells, owner, floorplan._ends(cells, owner), DIE, 1)
+    rows = np.array(sorted({y for _, y in DIE.sites["MULT18X18D"].values()}))
+    away = {name: float(np.abs(rows - place[1]).min()) for name, place in centre.items()}
+    others = [away[name] for name in away if name not in few]
+    assert len(centre) == 48
+    assert np.mean([away[name] for name in few]) < 0.5 * np.mean(others)
+
+
 def test_equal_arguments_give_equal_plans(planned: dict[str, str]) -> None:
     assert plan(chain(48), DIE, 1) == planned
     assert plan(chain(48), DIE, 2) != planned
