@@ -153,7 +153,7 @@ class Patches:
         return Segment(first, last, Run(gap, reading, (self._beats - reading + 1) * gap, channels))
 
     def _part_last(self) -> None:
-        """Give the very last beat a segment of its own, as the next operation is taken when it enters.
+        """Give the very last beat a segment of its own, as the next operation is taken behind it.
 
         It has one step only, that is, one step is the gap between beats of its row.
         """

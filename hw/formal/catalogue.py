@@ -47,7 +47,7 @@ PROOFS: dict[str, Proof] = {
         streams.proof(),
         *bus.proofs(),
         *(issue.proof(SMALL, e) for e in ENGINES),
-        # Of the forms of the queue SMALL has that with one register behind the front.
+        # Of the forms of the queue SMALL has that of two registers; the others are one, and a memory.
         *(issue.proof(SMALL, "store", depth=d) for d in (1, 3, 4)),
     )
 }

@@ -375,7 +375,7 @@ def _queue(instead: type[OperationQueue]) -> Sabotage:
 
 
 def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
-    """The faults of a queue of this depth: some want a second entry, or two behind the one in front."""
+    """The faults of a queue of this depth: some want a second place, or a third."""
     at = _ports(engine)
     lost = Fault(
         "dropped",
@@ -392,7 +392,7 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
         6,
     )
     overtaken = Fault(
-        "overtaken-behind",
+        "misread",
         "the places of the queue are read in another order than they are filled",
         "arrives_as_issued",
         _queue(OvertakingQueue),

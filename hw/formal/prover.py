@@ -93,14 +93,14 @@ def _run(
         if place.exists():
             shutil.rmtree(place)  # no result of an earlier run may count
         place.mkdir(parents=True)
-        (place / "design.il").write_text(text)
-        (place / "run.sby").write_text(_script(method, depth, tools))
+        (place / "design.il").write_text(text, encoding="utf-8")
+        (place / "run.sby").write_text(_script(method, depth, tools), encoding="utf-8")
     except OSError as error:
         raise cache.unwritable(place, error) from None
     log = _call(place, tools)
     failed = tuple(dict.fromkeys(_FAILED.findall(log)))
     status = place / "run" / "status"
-    verdict = status.read_text().split()[0] if status.is_file() else "ERROR"
+    verdict = status.read_text(encoding="utf-8").split()[0] if status.is_file() else "ERROR"
     # The step of an induction may have a trace too, of states that no run reaches; the basis goes first.
     traces = [place / "run" / "engine_0" / f"trace{kind}.vcd" for kind in ("", "_induct")]
     trace = next((str(t) for t in traces if t.is_file()), None)

@@ -196,9 +196,10 @@ class Multiplier(Component):
         product = Signal(2 * WIDTH)
         amount = Signal(_SHIFT_BITS)
         even, started = Signal(), Signal()
+        following = self._product(m)
         with m.If(self.advance):
             m.d.sync += [
-                product.eq(self._product(m)),
+                product.eq(following),
                 amount.eq(where(self.shifted, self.c[:_SHIFT_BITS])),
                 even.eq(self.even),
                 started.eq(self.start),
@@ -213,10 +214,10 @@ class Multiplier(Component):
         for stage in reversed(range(top)):
             # A shift by one bit of the amount, as an operator: simulators are quick with it.
             step, by = 1 << stage, Cat(Const(0, stage), amount[stage])
-            following = Signal(WIDTH + step, name=f"shifted{stage}")
+            turned = Signal(WIDTH + step, name=f"shifted{stage}")
             lost.append(amount[stage] & current[:step].any())
-            m.d.comb += following.eq(current >> by)
-            current = following
+            m.d.comb += turned.eq(current >> by)
+            current = turned
         # The half goes up; where nothing else is lost, the even one of both sums has the lowest bit 0.
         half, floor, tie, rounded = current[0], current[1:], Signal(), Signal(WIDTH)
         m.d.comb += [

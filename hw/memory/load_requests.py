@@ -52,7 +52,8 @@ class LoadRequests(Component):
 
     **Timing.** Takes an operation in cycle s; its first beat enters the request register in s + 1 at the
     earliest and is presented one cycle later. One beat per cycle, no bubble between operations. The steps of
-    `load_b_conv` pass through the request register like beats, most of them like fill beats.
+    `load_b_conv` pass through the request register like beats, most of them like fill beats; what follows on
+    it is taken one cycle behind its last step.
     """
 
     def __init__(self, config: MachineConfig, port: str):
@@ -111,7 +112,7 @@ class LoadRequests(Component):
             m.d.sync += address.eq(Mux(starts, first[shift:], address + 1))
         next_first = Signal(32)
         m.d.comb += next_first.eq(first + stride)
-        # Taking an operation: the walker is idle, or its last beat just enters.
+        # Taking an operation: nothing walks, or the last beat of plain rows just enters.
         take, bad, idle, refused, by_rows = Signal(), Signal(), Signal(), Signal(), Signal()
         new_first, renews = Signal(), Signal()  # `renews`: if there is another row, it is of an operation
         m.d.comb += [

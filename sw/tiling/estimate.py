@@ -124,7 +124,8 @@ class Ports:
         for use, n in uses:
             least = use * p.cols.kernel
             steps += n * (share * math.ceil(least / turn) * turn + (1 - share) * least)
-        return TIMING.conv_setup + p.rows.span(rows) * p.rows.kernel + channels * beats * steps
+        # What follows is taken a cycle behind the last step.
+        return TIMING.conv_setup + p.rows.span(rows) * p.rows.kernel + channels * beats * steps + 1
 
     def store(self, m: int, n: int, t: Blocking) -> float:
         """A part of C; partitions, their inner tiles and rows of outputs decide where in a word it starts."""
