@@ -41,7 +41,7 @@ def loops_and_latches(folder: Path, text: str) -> str:
     """What Yosys' check objects to in the flattened design: nothing, or its words."""
     script = f"read_verilog grid.v; hierarchy -top {TOP}; proc; flatten; opt_clean; check -assert; "
     script += "select -assert-none t:$dlatch t:$adlatch t:$dlatchsr"
-    (folder / "grid.v").write_text(text)
+    (folder / "grid.v").write_text(text, encoding="utf-8")
     try:
         run(find("yosys"), ["-q", "-l", "log", "-p", script], folder, "log", lambda _line: None)
     except ToolError as error:

@@ -26,7 +26,7 @@ def lint(name: str, folder: Path) -> tuple[int, float, str]:
     """Lines of Verilog, seconds of linting, and what the linter said."""
     text, _ = verilog(load(name))
     path = folder / f"{name}.v"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     tools = find()
     start = time.perf_counter()
     done = subprocess.run(

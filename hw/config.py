@@ -219,31 +219,13 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
     is the name of a fabric, the path of its file (seen from this one), a table (`hw.fabric.toml`), or `none`.
     Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
     """
-    folder = resources.files("hw") / "presets"
-    preset = folder / f"{source}.toml"
-    path = Path(source)
-    if "/" not in source and not source.endswith(".toml") and preset.is_file():
-        values = _read(preset.read_text(), f"preset {source}")
-        values.setdefault("name", source)
-    elif path.is_file():
-        try:
-            values = _read(path.read_text(), source)
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{source}: cannot be read: {error}") from None
-        values.setdefault("name", path.stem)
-        if isinstance(values.get("cgra"), str) and _is_path(values["cgra"]):
-            values["cgra"] = str(path.parent / values["cgra"])
-    elif _is_path(source) and not path.is_dir():
-        raise InputError(f"{source}: no such file; --hw must be a preset or a TOML file")
-    else:
-        known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
-        raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")
-    values |= dict(settings or {})
+    values = _found(source) | dict(settings or {})
     unknown = sorted(set(values) - set(FIELDS))
     if unknown:
         raise InputError(f"{source}: unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")
-    if not isinstance(values["name"], str):
-        raise InputError(f"{source}: name must be text, not {values['name']!r}")
+    name = values["name"]
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"{source}: name must be text that can be printed, not {name!r}")
     if isinstance(grid := values.get("cgra"), str):
         values["cgra"] = None if grid == NO_GRID else fabrics.load(grid)
     elif isinstance(grid, Mapping):
@@ -254,6 +236,26 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
         raise InputError(f"{source}: {error}") from None
 
 
+def _found(source: str) -> dict[str, Any]:
+    """The values of a preset or file, its name among them."""
+    folder = resources.files("hw") / "presets"
+    known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    if source in known:
+        return {"name": source} | _read((folder / f"{source}.toml").read_text("utf-8"), f"preset {source}")
+    path = Path(source)
+    try:
+        if not path.is_file():
+            if _is_path(source) and not path.is_dir():
+                raise InputError(f"{source}: no such file; --hw must be a preset or a TOML file")
+            raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")
+        values = {"name": path.stem} | _read(path.read_text(encoding="utf-8"), source)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{source}: cannot be read: {error}") from None
+    if isinstance(values.get("cgra"), str) and _is_path(values["cgra"]):
+        values["cgra"] = str(path.parent / values["cgra"])
+    return values
+
+
 def _is_path(fabric: str) -> bool:
     """Whether this names a file and no preset."""
     return "/" in fabric or fabric.endswith(".toml")
@@ -262,7 +264,7 @@ def _is_path(fabric: str) -> bool:
 def _read(text: str, place: str) -> dict[str, Any]:
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
         raise InputError(f"{place}: not valid TOML: {error}") from None
     base = values.pop("preset", None)
     if base is None:
@@ -272,7 +274,7 @@ def _read(text: str, place: str) -> dict[str, Any]:
     folder = resources.files("hw") / "presets"
     if not (folder / f"{base}.toml").is_file():
         raise InputError(f"{place}: preset {base!r} does not exist")
-    return _read((folder / f"{base}.toml").read_text(), f"preset {base}") | values
+    return _read((folder / f"{base}.toml").read_text(encoding="utf-8"), f"preset {base}") | values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

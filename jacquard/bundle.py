@@ -80,7 +80,7 @@ def check_target(directory: Path) -> None:
 
 def _kind(directory: Path) -> object:
     try:
-        found = json.loads((directory / MANIFEST).read_text())
+        found = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return found.get("kind") if isinstance(found, dict) else None
@@ -124,7 +124,7 @@ def verified(directory: Path) -> dict[str, Any]:
     """The manifest, once every file has its hash; raises `InputError` with the file that differs."""
     place = directory / MANIFEST
     try:
-        manifest = json.loads(place.read_text())
+        manifest = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(
             f"{directory}: must be a directory of jacquard compile, it has no {MANIFEST}"
@@ -160,7 +160,7 @@ def load(directory: Path) -> CompiledModel:
     manifest = verified(directory)
     config = load_machine(str(directory / MACHINE))
     network = import_model(directory / MODEL, allow_host=bool(manifest["allow_host"]))
-    if text(network) + "\n" != (directory / NETWORK).read_text():
+    if text(network) + "\n" != (directory / NETWORK).read_text(encoding="utf-8"):
         made = manifest["versions"]["jacquard"]
         raise InputError(
             f"{directory / NETWORK}: this version ({jacquard.__version__}) reads the model as another "

@@ -69,7 +69,7 @@ def read_program(folder: Path, listed: set[str], config: MachineConfig) -> Machi
 def read_json(path: Path) -> Any:
     """What a JSON file holds; raises `InputError`."""
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: must be JSON: {error}") from None
 
@@ -79,7 +79,7 @@ def _program(folder: Path, memory: Any, plan: Any, listed: set[str], config: Mac
     programs = {int(w): _words(folder / f"warp{w}.bin", listed) for w in plan["warps"]}
     for warp, words in programs.items():
         place = folder / f"warp{warp}.s"
-        if assemble(place.read_text(), str(place)) != words:
+        if assemble(place.read_text(encoding="utf-8"), str(place)) != words:
             raise InputError(f"{place}: must be the text of warp{warp}.bin")
     kernels = tuple(_kernel(folder, entry, listed, config) for entry in plan["kernels"])
     data = np.frombuffer((folder / CONSTANTS).read_bytes(), np.uint8)
@@ -251,12 +251,12 @@ def _kernel(folder: Path, entry: Mapping[str, Any], listed: set[str], config: Ma
     name = entry["name"]
     words = _words(folder / f"{name}.bin", listed)
     place = folder / f"{name}.json"
-    graph = parse_graph(place.read_text(), str(place))
+    graph = parse_graph(place.read_text(encoding="utf-8"), str(place))
     arrays = {n: ArrayEntry(*numbers) for n, numbers in entry["arrays"].items()}
     scalars = tuple(entry["scalars"])
     return KernelFacts(
         name,
-        (folder / f"{name}.py").read_text(),
+        (folder / f"{name}.py").read_text(encoding="utf-8"),
         tuple(words),
         graph,
         arrays,

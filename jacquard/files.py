@@ -19,7 +19,7 @@ def atomic(path: Path) -> Iterator[Path]:
     """
     check_writable(path)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=".jacquard-", suffix=path.suffix, dir=path.parent)
         os.close(handle)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -38,16 +38,23 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file in UTF-8 atomically; raises `InputError` for what is no Unicode."""
     with atomic(path) as part:
-        part.write_text(text)
+        try:
+            part.write_text(text, encoding="utf-8")
+        except UnicodeEncodeError as error:
+            found = error.object[error.start : error.end]
+            raise InputError(f"{path}: cannot be written: text must be Unicode, not {found!r}") from None
 
 
 def check_writable(path: Path) -> None:
     """Raise `InputError` when a file of that name cannot be made, before work is done for it."""
-    if path.is_dir():
-        raise InputError(f"{path}: must be a file, not a directory")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: directory {path.parent} does not exist")
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: must be a file, not a directory")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: directory {path.parent} does not exist")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{path}: directory {path.parent} cannot be written")

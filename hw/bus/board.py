@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
@@ -55,18 +56,20 @@ def board_names() -> list[str]:
 def load_board(source: str) -> Board:
     """A board by name or by the path of its TOML file; raises `InputError` for what is wrong with it."""
     if source in board_names():
-        text = (resources.files("hw") / "bus" / "boards" / f"{source}.toml").read_text()
-    elif Path(source).is_file():
-        try:
-            text = Path(source).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{source}: cannot be read: {error}") from None
+        text = (resources.files("hw") / "bus" / "boards" / f"{source}.toml").read_text(encoding="utf-8")
     else:
-        known = ", ".join(board_names())
-        raise InputError(f"the board must be one of {known}, or a TOML file, not {source!r}")
+        needed = f"the board must be one of {', '.join(board_names())}, or a TOML file"
+        try:
+            if not Path(source).is_file():
+                raise InputError(f"{needed}, not {source!r}")
+            text = Path(source).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}: cannot be read: {error}") from None
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
         raise InputError(f"{source}: not valid TOML: {error}") from None
     return _board(source, values)
 
@@ -92,16 +95,26 @@ def _board(source: str, values: dict[str, Any]) -> Board:
         kind = kinds.get(key, str)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise InputError(f"{source}: {key} must be a {kind.__name__}, not {value!r}")
+        if isinstance(value, int) and not 0 <= value < 1 << 32:
+            raise InputError(f"{source}: {key} must be from 0 to {(1 << 32) - 1}, not {value:#x}")
     if len(values["led_pins"]) != len(LEDS) or not all(isinstance(p, str) for p in values["led_pins"]):
         raise InputError(f"{source}: led_pins must be {len(LEDS)} pins, not {values['led_pins']!r}")
     for key, value in values.get("constants", {}).items():
-        right = isinstance(value, dict) and set(value) == {"pin", "level"} and value["level"] in (0, 1)
-        if not right or not isinstance(value["pin"], str) or not key.isidentifier() or key in _PORTS:
-            raise InputError(
-                f"{source}: constants.{key} must have a pin and a level of 0 or 1, not {value!r}"
-            )
+        _check_constant(f"{source}: constants.{key}", key, value)
     pins = {"led_pins": tuple(values["led_pins"])}
     return Board(name=Path(source).stem, **(values | pins))
+
+
+def _check_constant(place: str, name: str, value: Any) -> None:
+    """Raise `InputError` unless this is an output that the top can have beside its own."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        needed = "a name that begins with a letter and has letters, digits and _ alone"
+        raise InputError(f"{place} must have {needed}, not {name!r}")
+    if name in _PORTS or hasattr(Ecp5Board, name):
+        raise InputError(f"{place} must have a name that the top does not use itself, not {name!r}")
+    right = isinstance(value, dict) and set(value) == {"pin", "level"} and isinstance(value["pin"], str)
+    if not right or type(value["level"]) is not int or value["level"] not in (0, 1):
+        raise InputError(f"{place} must have a pin and a level of 0 or 1, not {value!r}")
 
 
 _PORTS = ("clk", "reset", "uart_rx", "uart_tx", "led")

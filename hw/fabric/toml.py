@@ -49,15 +49,18 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
         if found is not None:
             values, size = found
             return from_values(values, f"preset {source}", grid or size)
-    if source.endswith(".toml") and not path.exists():
-        raise InputError(f"{source}: no such file; a fabric must be a preset or a TOML file")
-    if not path.is_file():
-        known = ", ".join(preset_names())
-        needed = f"a preset ({known}; any size, as mesh8x8) or a TOML file"
-        raise InputError(f"a fabric must be {needed}, not {source!r}")
     try:
+        if source.endswith(".toml") and not path.exists():
+            raise InputError(f"{source}: no such file; a fabric must be a preset or a TOML file")
+        if not path.is_file():
+            known = ", ".join(preset_names())
+            needed = f"a preset ({known}; any size, as mesh8x8) or a TOML file"
+            raise InputError(f"a fabric must be {needed}, not {source!r}")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        needed = "a fabric must be a preset or a TOML file"
+        raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
+    except UnicodeDecodeError as error:
         raise InputError(f"{source}: cannot be read: {error}") from None
     values = _parse(text, source)
     values.setdefault("name", path.stem)
@@ -81,7 +84,7 @@ def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
 def _parse(text: str, place: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
         raise InputError(f"{place}: not valid TOML: {error}") from None
 
 

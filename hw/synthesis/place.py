@@ -136,7 +136,7 @@ def place_and_route(
     )
     folder = cache.directory() / "placement"
     final = folder / key
-    if not (final / "about.json").is_file():
+    if not cache.holds(final / "about.json"):
         with scratch(folder) as work:
             if progress is not None:
                 progress("placement and routing: floorplan")
@@ -151,7 +151,7 @@ def place_and_route(
                 raise
             (work / _NETLIST).unlink()
             about = {"seconds": round(seconds, 1), "paths": paths}
-            (work / "about.json").write_text(json.dumps(about))
+            (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
             _settle(work, final)
     return _read(final, device, package, speed, seed, tool.version)
 
@@ -235,8 +235,8 @@ def _check_fit(lines: tuple[str, ...], device: Device) -> None:
 
 def _read(folder: Path, device: Device, package: str, speed: int, seed: int, tool: str) -> Placement:
     """A result of the cache."""
-    about = json.loads((folder / "about.json").read_text())
-    report = json.loads((folder / _REPORT).read_text())
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    report = json.loads((folder / _REPORT).read_text(encoding="utf-8"))
     use = {name: (bel["used"], bel["available"]) for name, bel in report["utilization"].items()}
     clocks = {
         clock: (round(found["achieved"], 2), float(found["constraint"]))

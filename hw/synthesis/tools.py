@@ -77,7 +77,14 @@ def find(name: str) -> Tool:
 def _native_version(path: str) -> str:
     """What a program says about its version."""
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=60,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InputError(f"{path} cannot be run: {error}") from None
     return f"{path} {(done.stdout + done.stderr).strip().partition(chr(10))[0]}"
@@ -148,7 +155,11 @@ def _lines(path: Path) -> list[str]:
     """Lines of a file that say something; none when there is no file."""
     if not path.is_file():
         return []
-    return [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    return [
+        line.strip()
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if line.strip()
+    ]
 
 
 class ToolError(InputError):

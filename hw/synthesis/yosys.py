@@ -173,7 +173,7 @@ def synthesise(
     key = cache.fingerprint([verilog, text, _SPREAD, tool.version])
     folder = cache.directory() / "synthesis"
     kept, about = folder / f"{key}.netlist.json", folder / f"{key}.json"
-    if not about.is_file() or (netlist and not kept.is_file()):
+    if not cache.holds(about) or (netlist and not cache.holds(kept)):
         with scratch(folder) as work:
             found = _run(tool, text, verilog, top, family, work, progress)
             if netlist:

@@ -28,6 +28,8 @@ from jacquard.fpga.tops import BAUD, FREQUENCY, MEMORY_BYTES, TOPS, Serial, Top,
 if TYPE_CHECKING:
     from hw.bus.board import Board
 
+#: The placers take no larger one.
+LAST_SEED = (1 << 31) - 1
 #: What only placement and routing uses.
 _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
 
@@ -60,7 +62,9 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
 )
 @click.option("--baud", type=int, default=BAUD, show_default=True, help="Bits per second of the UART.")
 @click.option("--frequency", type=float, metavar="MHZ", help="The clock; exit code 1 when it is not reached.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the placement.")
+@click.option(
+    "--seed", type=click.IntRange(0, LAST_SEED), default=1, show_default=True, help="Of the placement."
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1, 100),
@@ -86,6 +90,8 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
     find("yosys")
     if target.device is not None:
         find("nextpnr-ecp5")
+        if board is not None and output is not None:
+            find("ecppack")
     with _progress() as tell:
         tell(f"generating {TOPS[top.name].module} of {config.name} ({config.hash})")
         serial = Serial(options["memory"], round(target.frequency * 1e6), options["baud"])
@@ -130,9 +136,16 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
                 "it is synthesised only"
             )
         return top, None, Target(options["family"], None, "", 0, frequency or FREQUENCY, ())
-    device = find_device(options["device"] or (board.device if board else DEFAULT))
-    package = options["package"] or (board.package if board else device.package)
-    speed = options["speed"] or (board.speed if board else device.speed())
+    name, package, speed = (options[key] for key in ("device", "package", "speed"))
+    if name is None:
+        name = board.device if board else DEFAULT
+    device = find_device(name)
+    if package is None:
+        package = board.package if board else device.package
+    if speed is None:
+        speed = board.speed if board else device.speed()
+    if not package:
+        raise InputError(f"the package must be one of {', '.join(device.packages)}, not {package!r}")
     device.check(package, speed)
     if board is not None and (device.name, package, speed) != (board.device, board.package, board.speed):
         raise InputError(

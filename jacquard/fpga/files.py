@@ -1,4 +1,4 @@
-"""The files of a build: all of them are made beside the directory, then get their names in it."""
+"""The files of a build: all of them are made in a place of their own, then get their names."""
 
 from __future__ import annotations
 
@@ -15,23 +15,31 @@ from jacquard.fpga.constraints import lpf, xdc
 from jacquard.fpga.core_file import core_file
 from jacquard.fpga.flow import Build
 from jacquard.fpga.result import report
+from jacquard.fpga.tops import TOPS
 from jacquard.report.package import header
 from jacquard.report.pages import csr_page
 
 #: Endings of the files that carry the name of the top.
 _ENDINGS = (".v", ".f", ".lpf", ".xdc", ".core", ".config", ".bit")
 _OTHERS = ("jacquard.h", "csr.md", "report.md", "netlist.json", "nextpnr.json", "nextpnr.log")
+#: Names of all files that builds write, whichever top they are of.
+_KNOWN = {f"{top.module}{ending}" for top in TOPS.values() for ending in _ENDINGS} | set(_OTHERS)
 
 
 def check_directory(path: Path) -> None:
     """Raise `InputError` where a directory cannot be made or written, before work is done for it."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"{path}: must be a directory")
-    nearest = path
-    while not nearest.exists():
-        nearest = nearest.parent
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: directory cannot be made or written")
+    try:
+        real, nearest = _place(path)
+        if real == nearest and not real.is_dir():
+            raise InputError(f"{path}: must be a directory")
+        for name in sorted(_KNOWN):
+            if (real / name).is_dir():
+                raise InputError(f"{path / name}: must be a file, not a directory")
+        with _part(nearest) as part:
+            # Directories that are still to be made are tried where they leave nothing behind.
+            (part / real.relative_to(nearest)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: directory cannot be made or written: {error.strerror or error}") from None
 
 
 def write(build: Build, target: Path) -> list[Path]:
@@ -41,33 +49,31 @@ def write(build: Build, target: Path) -> list[Path]:
     written.
     """
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _beside(target) as part:
+        real, nearest = _place(target)
+        with _part(nearest) as part:
             _make(build, part)
             names = sorted(path.name for path in part.iterdir())
-            target.mkdir(exist_ok=True)
+            real.mkdir(parents=True, exist_ok=True)
             for name in names:
-                os.replace(part / name, target / name)
-            for name in _known(build) - set(names):
-                (target / name).unlink(missing_ok=True)
+                os.replace(part / name, real / name)
+            for name in _KNOWN - set(names):
+                (real / name).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
     return [target / name for name in names]
 
 
+def _place(path: Path) -> tuple[Path, Path]:
+    """A path without links, and what exists of it: itself, or the nearest directory above."""
+    real = Path(os.path.realpath(path))
+    return real, next(place for place in (real, *real.parents) if os.path.lexists(place))
+
+
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A directory on the same file system that is gone when the block ends."""
-    part = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        yield part
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def _known(build: Build) -> set[str]:
-    """Names that a build of this top can write."""
-    return {f"{build.design.module}{ending}" for ending in _ENDINGS} | set(_OTHERS)
+def _part(nearest: Path) -> Iterator[Path]:
+    """A directory inside of another, thus on the same file system, that is gone when the block ends."""
+    with tempfile.TemporaryDirectory(prefix=".jacquard-", dir=nearest, ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def _make(build: Build, folder: Path) -> None:

@@ -37,7 +37,7 @@ def mapper() -> str:
     """A fingerprint of the mapper's sources: another mapper may find other mappings."""
     folders = (resources.files("sw.cgra"), resources.files("sw.dfg"))
     files = sorted((f.name, f) for folder in folders for f in folder.iterdir() if f.name.endswith(".py"))
-    return fingerprint(text for name, file in files for text in (name, file.read_text()))
+    return fingerprint(text for name, file in files for text in (name, file.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)

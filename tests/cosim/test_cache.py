@@ -19,12 +19,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(target: Path, log: Path) -> None:
-    log.write_text("made")
+    log.write_text("made", encoding="utf-8")
     (target / "result").write_text("whole")
 
 
 def slow_make(target: Path, log: Path) -> None:
-    with log.open("a") as out:
+    with log.open("a", encoding="utf-8") as out:
         out.write("made\n")
     (target / "result").write_text("half")
     time.sleep(0.3)

@@ -179,6 +179,6 @@ def test_waves_show_the_machine_from_the_first_job_to_the_last(small: MachineCon
     waves = str(tmp_path / "run.vcd")
     traced = build(small, text=FAKE.read_text(), waves=waves)
     CppSimulator(small, traced, waves).run([fake_job(small, (0,), 20), fake_job(small, (1,), 20)])
-    text = Path(waves).read_text()
+    text = Path(waves).read_text(encoding="utf-8")
     assert "load_a_request__valid" in text[: text.index("$enddefinitions")]
     assert text.count("\n#") > 4000  # two runs of more than a thousand cycles, two half cycles each

@@ -13,7 +13,7 @@ from hw.errors import InputError
 
 def read_back(path: Path) -> dict[int, int]:
     words, at = {}, 0
-    for line in path.read_text().split():
+    for line in path.read_text(encoding="utf-8").split():
         if line.startswith("@"):
             at = int(line[1:], 16)
         else:

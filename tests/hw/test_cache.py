@@ -31,3 +31,9 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
         cache.write(path, "after")
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_cache_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
+    assert not cache.holds(tmp_path / "missing")
+    with pytest.raises(InputError, match=r"the cache must be a directory .* too long.*set JACQ"):
+        cache.holds(tmp_path / ("x" * 300) / "key.json")

@@ -132,6 +132,26 @@ def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, text: str, messa
     assert "bad.toml" in str(caught.value) or "nowhere" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", [f"rows = {'9' * 5000}", f"rows = {'[' * 5000}"])
+def test_numbers_and_nesting_without_end_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "machine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"machine\.toml: not valid TOML"):
+        config.load(str(path))
+
+
+@pytest.mark.parametrize("source", ["x" * 300, f"{'x' * 300}.toml"])
+def test_a_name_that_no_file_can_have_is_refused(source: str) -> None:
+    with pytest.raises(InputError, match=r"(x|toml): cannot be read: .*too long"):
+        config.load(source)
+
+
+@pytest.mark.parametrize("name", ["\udcff", "two\nlines", 7])
+def test_a_machine_has_a_name_that_can_be_printed(name: object) -> None:
+    with pytest.raises(InputError, match="test: name must be text that can be printed, not "):
+        config.load("test", {"name": name})
+
+
 def test_an_unknown_preset_names_those_that_exist() -> None:
     with pytest.raises(InputError, match="default, large, lean, test, tiny"):
         config.load("huge")

@@ -125,7 +125,7 @@ def test_files_that_are_not_there(jacquard: Any, file: Path) -> None:
 def test_instructions_without_warps_get_them(jacquard: Any, file: Path) -> None:
     """Those of `jacquard warps`: a warp for each name of generic instructions."""
     text = PROGRAM.replace(", warp=0", "").replace(", warp=1", "").replace("C = f", "C = g")
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     ended = jacquard("check", file, programs(file, TEXTS), "--json")
     assert (ended.code, json.loads(ended.out)["ok"]) == (0, True)
     swapped = {"0": TEXTS["1"], "1": TEXTS["0"]}
@@ -136,7 +136,8 @@ def test_a_loop_without_bound(jacquard: Any, file: Path) -> None:
     file.write_text(
         "@program\ndef long(n: int[0, 100000]):\n    a: Buffer[20]\n    for i in range(n):\n"
         "        P = f(write=a[(i % 2)*10 : (i % 2)*10 + 10], warp=0)\n"
-        "        C = f(read=a[(i % 2)*10 : (i % 2)*10 + 10], warp=1)\n"
+        "        C = f(read=a[(i % 2)*10 : (i % 2)*10 + 10], warp=1)\n",
+        encoding="utf-8",
     )
     texts = {
         "0": "arg r1, n\nloop r1, A\nwait 1\nop P\nsignal 0\nA:\nhalt",

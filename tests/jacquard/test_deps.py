@@ -75,7 +75,7 @@ def test_bad_input_is_refused(jacquard: Any, file: Path, tmp_path: Path) -> None
     ended = jacquard("deps", file, "--explain", "nobody")
     assert ended.code == 2
     assert "'nobody'" in ended.err
-    file.write_text("@program\ndef p():\n    x = y\n")
+    file.write_text("@program\ndef p():\n    x = y\n", encoding="utf-8")
     ended = jacquard("deps", file)
     assert ended.code == 2
     assert "program.py:3:9" in ended.err

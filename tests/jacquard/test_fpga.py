@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ import pytest
 from hw.bus.board import Board, constraints, load_board
 from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
+from hw.errors import InputError
 from hw.synthesis.devices import DEVICES
 from hw.synthesis.resources import Resources
+from jacquard.fpga.files import check_directory
+from jacquard.fpga.flow import Build
 from jacquard.fpga.result import clock_name, signal
 from jacquard.fpga.tops import TOPS, Design, Serial, Top, design
 from jacquard.report.pages import csr_page
@@ -153,6 +157,50 @@ def test_xilinx_is_synthesised_only(jacquard: Any, verilog: object, tmp_path: Pa
     assert "no place and route for xilinx" in (tmp_path / "report.md").read_text()
 
 
+def test_the_files_of_another_top_are_removed(
+    jacquard: Any, verilog: Callable[[str], None], tmp_path: Path
+) -> None:
+    tmp_path.joinpath("jacquard_ecp5.bit").write_text("of an earlier build")
+    tmp_path.joinpath("jacquard_mine.v").write_text("not ours")
+    assert jacquard("fpga", "--hw", "tiny", "--synth-only", "-o", tmp_path).code == 0
+    verilog(SMALL.replace("module small", "module jacquard_axi"))
+    assert jacquard("fpga", "--hw", "tiny", "--top", "axi", "--synth-only", "-o", tmp_path).code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "jacquard_mine.v", "jacquard_axi.v", "jacquard_axi.f", "jacquard_axi.lpf", "jacquard_axi.core",
+        "jacquard.h", "csr.md", "report.md", "netlist.json",
+    }  # fmt: skip
+
+
+def test_files_are_made_inside_of_a_directory_that_exists(
+    jacquard: Any, verilog: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # What is above may not be writable, or another file system.
+    folder = tmp_path / "out"
+    folder.mkdir()
+    seen: list[list[Path]] = []
+
+    def look(build: Build) -> str:
+        seen.append(list(tmp_path.iterdir()))
+        assert len(list(folder.iterdir())) == 1
+        return ""
+
+    monkeypatch.setattr("jacquard.fpga.files.report", look)
+    assert jacquard("fpga", "--hw", "tiny", "--synth-only", "-o", folder).code == 0
+    assert seen == [[folder]]
+
+
+def test_a_link_to_another_file_system_is_a_directory(jacquard: Any, verilog: object, tmp_path: Path) -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is one file system alone")
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        for target in (Path(name), Path(name, "new")):
+            link = tmp_path / target.name
+            link.symlink_to(target)
+            assert jacquard("fpga", "--hw", "tiny", "--device", "12k", "-o", link).code == 0
+            assert {path.name for path in target.iterdir() if path.is_file()} == FILES
+
+
 def test_people_get_a_table_and_the_critical_path(jacquard: Any, verilog: object) -> None:
     out = jacquard("fpga", "--hw", "tiny", "--device", "12k").out
     assert "critical path:" in out
@@ -168,6 +216,11 @@ def test_people_get_a_table_and_the_critical_path(jacquard: Any, verilog: object
         (["--device", "99k"], "the device must be one of 12k, 25k, 45k, 85k"),
         (["--package", "CABGA256"], "the package of um5g-85k must be one of CSFBGA285"),
         (["--speed", "5"], "the speed grade must be one of 6, 7, 8, not 5"),
+        (["--speed", "0"], "the speed grade must be one of 6, 7, 8, not 0"),
+        (["--package", ""], "the package must be one of CSFBGA285, CABGA381, CABGA554, CABGA756, not ''"),
+        (["--device", ""], "the device must be one of 12k, 25k, 45k, 85k"),
+        (["--board", "ulx3s", "--speed", "0"], "the speed grade must be one of 6, 7, 8, not 0"),
+        (["--seed", "2147483648"], "2147483648 is not in the range"),
         (["--top", "pcie"], "--top must be one of core, axi, uart, board, not 'pcie'"),
         (["--board", "mine"], "the board must be one of"),
         (["--top", "board"], "--top board needs --board: one of ecpix5, ulx3s"),
@@ -198,15 +251,35 @@ def test_a_directory_that_cannot_be_made_is_refused_before_the_work(
         raise AssertionError("work was done")
 
     monkeypatch.setattr("jacquard.cli.fpga.design", never)
-    file = tmp_path / "file"
+    file, ring, full = (tmp_path / name for name in ("file", "ring", "full"))
     file.write_text("")
+    ring.symlink_to(ring)
+    (full / "report.md").mkdir(parents=True)
     for folder, text in (
         (file, "must be a directory"),
-        (file / "out", "directory cannot be made or written"),
+        (file / "out", "directory cannot be made or written: Not a directory"),
+        (tmp_path / ("x" * 300), "directory cannot be made or written: File name too long"),
+        (tmp_path / "new" / ("x" * 300), "directory cannot be made or written: File name too long"),
+        (ring, "must be a directory"),
+        (full, "report.md: must be a file, not a directory"),
     ):
         ended = jacquard("fpga", "-o", folder)
         assert (ended.code, ended.out) == (2, "")
         assert text in ended.err
+        assert sorted(tmp_path.iterdir()) == [file, full, ring]
+
+
+@pytest.mark.parametrize("function", ["os.mkdir", "pathlib.Path.stat"])
+def test_a_directory_that_may_not_be_written_or_read_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, function: str
+) -> None:
+    def denied(*_arguments: object, **_others: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:  # root may write and read every directory
+        patch.setattr(function, denied)
+        with pytest.raises(InputError, match="directory cannot be made or written: Permission denied"):
+            check_directory(tmp_path)
 
 
 def test_a_design_larger_than_the_device_is_refused_with_the_numbers(
@@ -240,6 +313,20 @@ def test_a_missing_tool_is_told_before_the_work(
     assert ended.err.count("\n") == 1
 
 
+def test_the_packer_of_bitstreams_is_looked_for_before_the_work(
+    jacquard: Any, monkeypatch: pytest.MonkeyPatch, verilog: Callable[[str], None], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("JACQUARD_ECPPACK", "no-such-program")
+    verilog(BLINK)
+    ended = jacquard("fpga", "--board", "ulx3s", "-o", tmp_path / "out")
+    assert ended.code == 2
+    assert "JACQUARD_ECPPACK must name a program, not 'no-such-program'" in ended.err
+    assert ended.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    # Without a bitstream nothing is packed.
+    assert jacquard("fpga", "--board", "ulx3s", "--synth-only", "-o", tmp_path / "out").code == 0
+
+
 def test_an_interrupt_leaves_the_directory_as_it_was(
     jacquard: Any, monkeypatch: pytest.MonkeyPatch, verilog: object, tmp_path: Path
 ) -> None:
@@ -252,7 +339,8 @@ def test_an_interrupt_leaves_the_directory_as_it_was(
     ended = jacquard("fpga", "--device", "12k", "-o", tmp_path)
     assert ended.code == 130
     assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
-    assert not [p for p in tmp_path.parent.iterdir() if p.name.startswith(f".{tmp_path.name}")]
+    assert jacquard("fpga", "--device", "12k", "-o", tmp_path / "new" / "out").code == 130
+    assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
 
 
 def test_cells_and_clocks_are_told_by_the_signals_they_are_named_after() -> None:

@@ -271,7 +271,7 @@ def test_a_kernel_of_the_grid(tmp_path: Path) -> None:
 def test_a_tile_program() -> None:
     config = load("test")
     settings = MemorySettings.of(config)
-    program = parse_program(Path("examples/07_tile_program_on_rtl/phases.py").read_text())
+    program = parse_program(Path("examples/07_tile_program_on_rtl/phases.py").read_text(encoding="utf-8"))
     found = run_program(program, config, settings, lambda: Quick(config), {"last": np.array(7)})
     made = run_report(found, "phases", settings)
     assert made.proven

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jacquard.explore.metrics import METRICS, MINIMIZE
 from jacquard.explore.results import Exploration
 
-#: Styles of numbers: all digits; with a prefix such as k or µ; in percent.
+#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
 WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
 
 

@@ -94,9 +94,9 @@ def test_a_board_of_ones_own(tmp_path: Path) -> None:
         (("speed = 6", ""), "speed is missing"),
         (("speed = 6", "speed = 6\ncolour = 1"), "unknown field 'colour'"),
         (('"B2", "C2", ', ""), "led_pins must be 4 pins"),
-        (("speed = 6", "speed = 6\nconstants = { led = { pin = 'A1', level = 1 } }"), "constants.led"),
-        (("speed = 6", "speed = 6\nconstants = { x = { pin = 'A1', level = 2 } }"), "constants.x must have"),
+        (("25_000_000", "1" + "0" * 400), "clock_hz must be from 0 to 4294967295, not 0x"),
         (("speed = 6", "speed ="), "not valid TOML"),
+        (("speed = 6", f"speed = {'6' * 5000}"), "not valid TOML"),
     ],
 )
 def test_a_wrong_board_is_refused(tmp_path: Path, change: tuple[str, str], message: str) -> None:
@@ -104,6 +104,37 @@ def test_a_wrong_board_is_refused(tmp_path: Path, change: tuple[str, str], messa
     path.write_text(GOOD.replace(*change))
     with pytest.raises(InputError, match=message):
         load_board(str(path))
+
+
+@pytest.mark.parametrize("name", ["led", "clk", "elaborate", "signature", "metadata"])
+def test_a_constant_with_a_name_of_the_top_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(GOOD + f"constants = {{ {name} = {{ pin = 'A1', level = 1 }} }}")
+    with pytest.raises(InputError, match=f"constants.{name} must have a name that the top does not use"):
+        load_board(str(path))
+
+
+@pytest.mark.parametrize("name", ["_x", "__x__", "1x", "a-b", "größe", ""])
+def test_a_constant_whose_name_no_port_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(GOOD + f"constants = {{ '{name}' = {{ pin = 'A1', level = 1 }} }}", encoding="utf-8")
+    with pytest.raises(InputError, match=f"must have a name that begins with a letter .*, not '{name}'"):
+        load_board(str(path))
+
+
+@pytest.mark.parametrize(
+    "value", ["{ pin = 'A1', level = 2 }", "{ pin = 'A1', level = 1.0 }", "{ pin = 'A1' }", "1"]
+)
+def test_a_constant_needs_a_pin_and_a_level(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(GOOD + f"constants = {{ x = {value} }}")
+    with pytest.raises(InputError, match=r"constants\.x must have a pin and a level of 0 or 1"):
+        load_board(str(path))
+
+
+def test_a_board_whose_name_is_too_long_for_a_file_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be read: File name too long; the board must be one of"):
+        load_board("b" * 300)
 
 
 def test_an_unknown_board_is_refused() -> None:

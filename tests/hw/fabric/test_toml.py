@@ -212,8 +212,14 @@ def test_files_that_cannot_be_read_say_so(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"x\.toml: cannot be read"):
         load(str(path))
+    path.write_text(f"rows = {'9' * 5000}")
+    with pytest.raises(InputError, match=r"x\.toml: not valid TOML"):
+        load(str(path))
     with pytest.raises(InputError, match=r"a preset \(.*mesh4x4.*\) or a TOML file, not 'mash4x4'"):
         load("mash4x4")
+    for name in ("m" * 300, f"{'m' * 300}.toml"):
+        with pytest.raises(InputError, match=r"^m.* cannot be read: File name too long; a fabric must be"):
+            load(name)
     with pytest.raises(InputError, match="rows must be 1 to 64, not 65"):
         load("mesh65x4")
 

@@ -46,7 +46,7 @@ def test_small_components_are_proved_and_their_faults_found(tmp_path: Path) -> N
         assert [f["fault"] for f in proof["faults"]] == [f.name for f in expected.faults]
         for fault in proof["faults"]:
             assert fault["found"]
-            assert "$var" in Path(fault["trace"]).read_text()
+            assert "$var" in Path(fault["trace"]).read_text(encoding="utf-8")
 
 
 def test_components_of_the_control_are_proved_by_induction(tmp_path: Path) -> None:

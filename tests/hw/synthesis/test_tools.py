@@ -14,7 +14,7 @@ from hw.synthesis.tools import ToolError, find, run
 
 def script(path: Path, text: str) -> Path:
     """An executable script."""
-    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
