@@ -8,7 +8,6 @@ Exit code 1 if there is a latch or a combinational loop, or products do not beco
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.config import load
+from hw.emit import converted
 from hw.fabric import load as load_fabric
 from hw.synthesis import synthesise
 from hw.synthesis.tools import ToolError, find, run
@@ -27,14 +27,9 @@ TOP = "grid"
 
 def grid_verilog(fabric: str, machine: str = "test") -> str:
     """Verilog of the grid of a fabric, with the buffers of a machine, top module `grid`."""
-    from amaranth.back import verilog
-
     from hw.grid.grid import Grid
 
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    config = load(machine).replace(cgra=load_fabric(fabric))
-    text: str = verilog.convert(Grid(config), name=TOP, strip_internal_attrs=True, emit_src=False)
-    return text
+    return converted(Grid(load(machine).replace(cgra=load_fabric(fabric))), TOP)
 
 
 def loops_and_latches(folder: Path, text: str) -> str:

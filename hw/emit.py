@@ -10,8 +10,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from hw.config import MachineConfig
+
+if TYPE_CHECKING:
+    from amaranth.hdl import Elaboratable
 
 TOP = "jacquard"
 
@@ -29,6 +33,8 @@ LINT_OFF = {
 
 #: A memory word that is initialised with zero; contents at power-up are not part of the contract.
 _ZERO_WORD = re.compile(r"^ *\S+ ?\[\d+\] = \d+'h0+;\n", re.MULTILINE)
+#: An escaped name with indices in it, and an index.
+_ELEMENT, _INDEX = re.compile(r"\\\S*\[\S*(?=\s)"), re.compile(r"\[(\d+)\]")
 _EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
@@ -38,23 +44,35 @@ def verilog(config: MachineConfig, *, trace: bool = True) -> str:
     `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine.
     Uses the Yosys that comes with Amaranth, whatever is installed besides.
     """
-    from amaranth.back import verilog as backend
-
     from hw.machine import Machine
+
+    return of_machine(Machine(config, trace=trace), TOP, config)
+
+
+def of_machine(top: Elaboratable, name: str, config: MachineConfig) -> str:
+    """Verilog text of a top with a machine in it; its head says which, and what linters may pass over."""
+    return _header(config) + _EMPTY_INITIAL.sub("", _ZERO_WORD.sub("", converted(top, name)))
+
+
+def converted(top: Elaboratable, name: str) -> str:
+    """Verilog text of a component; `name` becomes that of its module.
+
+    Amaranth names the elements of an array `values[3]`, beside the signal `values`. Yosys names bits of a
+    signal so when it maps them, confuses the two, and gives up on some machines. Here elements are called
+    `values.3`, as fields of structures are.
+    """
+    from amaranth.back import verilog as backend
 
     os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
     collecting = gc.isenabled()
     gc.disable()  # millions of small objects, none of them garbage: a third of the time
     try:
         with interrupts_kept():
-            text: str = backend.convert(
-                Machine(config, trace=trace), name=TOP, strip_internal_attrs=True, emit_src=False
-            )
+            text: str = backend.convert(top, name=name, strip_internal_attrs=True, emit_src=False)
     finally:
         if collecting:
             gc.enable()
-    text = _EMPTY_INITIAL.sub("", _ZERO_WORD.sub("", text))
-    return _header(config) + text
+    return _ELEMENT.sub(lambda found: _INDEX.sub(r".\1", found[0]), text)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
+from hw.emit import converted
 
 #: Name of the top module of a part.
 TOP = "part"
@@ -61,9 +61,4 @@ def _grid_component(config: MachineConfig, kind: str, index: int) -> Component:
 
 def verilog(config: MachineConfig, kind: str, index: int = 0) -> str:
     """Verilog of a part alone, top module `part`."""
-    from amaranth.back import verilog as backend
-
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    part = component(config, kind, index)
-    text: str = backend.convert(part, name=TOP, strip_internal_attrs=True, emit_src=False)
-    return text
+    return converted(component(config, kind, index), TOP)

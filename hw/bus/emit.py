@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
-
-from amaranth.back import verilog as backend
-from amaranth.lib.wiring import Component
-
 from hw import emit
 from hw.bus import pll
 from hw.bus.board import Board, Ecp5Board
@@ -30,7 +24,7 @@ def axi_verilog(config: MachineConfig, beats: int = BEATS, *, separate: bool = F
     memory port has a master of its own, `m_axi_load_a_...`, ..., `m_axi_store_...`.
     """
     check_beats(beats)
-    return _verilog(AxiMachine(config, beats, separate=separate), AXI_TOP, config)
+    return emit.of_machine(AxiMachine(config, beats, separate=separate), AXI_TOP, config)
 
 
 def uart_verilog(
@@ -51,7 +45,7 @@ def uart_verilog(
     check_size(memory_bytes)
     divisor(clock_hz, baud)
     top = UartMachine(config, memory_bytes, clock_hz, baud, timeout_bits=timeout_bits, beats=beats)
-    return _verilog(top, UART_TOP, config)
+    return emit.of_machine(top, UART_TOP, config)
 
 
 def board_verilog(
@@ -72,18 +66,4 @@ def board_verilog(
     check_size(memory_bytes)
     divisor(round(pll.solve(board.clock_hz, clock_hz).hz(board.clock_hz)), baud)
     top = Ecp5Board(config, board, memory_bytes, clock_hz, baud, timeout_bits=timeout_bits, beats=beats)
-    return _verilog(top, BOARD_TOP, config)
-
-
-def _verilog(top: Component, name: str, config: MachineConfig) -> str:
-    """Verilog text of a top, as `hw.emit.verilog` makes that of the bare machine."""
-    os.environ.setdefault("AMARANTH_USE_YOSYS", "builtin")
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with emit.interrupts_kept():
-            text: str = backend.convert(top, name=name, strip_internal_attrs=True, emit_src=False)
-    finally:
-        if collecting:
-            gc.enable()
-    return emit._header(config) + emit._EMPTY_INITIAL.sub("", emit._ZERO_WORD.sub("", text))
+    return emit.of_machine(top, BOARD_TOP, config)

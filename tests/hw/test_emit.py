@@ -1,14 +1,19 @@
-"""Making Verilog can be interrupted."""
+"""Verilog has names that tools do not confuse, and making it can be interrupted."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 from collections.abc import Iterator
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import data
+from amaranth.lib.wiring import Component, In, Out
 
-from hw.emit import interrupts_kept
+from hw.config import load
+from hw.emit import converted, interrupts_kept, verilog
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +48,31 @@ def test_nothing_is_raised_without_an_interrupt() -> None:
     with interrupts_kept():
         reached.append("the end")
     assert reached == ["the end"]
+
+
+class Sum(Component):
+    """The sum of the elements of an array."""
+
+    def __init__(self) -> None:
+        super().__init__({"values": In(data.ArrayLayout(8, 3)), "total": Out(10)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.total.eq(self.values[0] + self.values[1] + self.values[2])
+        return m
+
+
+def test_elements_of_arrays_are_not_named_as_bits_are() -> None:
+    text = converted(Sum(), "sum")
+    assert {"values", "values.0", "values.1", "values.2"} <= set(re.findall(r"wire .*?([\w.]+) ?;", text))
+    assert re.search(r"assign \\values\.1 += values\[15:8\];", text)
+
+
+def test_no_two_wires_of_a_module_have_one_name() -> None:
+    text = verilog(load("test"))
+    assert not re.findall(r"\\\S*\[", text)
+    modules = re.split(r"^module ", text, flags=re.MULTILINE)[1:]
+    for module in modules:
+        names = re.findall(r"^  (?:wire|reg)(?: \[\d+:\d+\])? (\S+?) ?(?:=.*)?;", module, re.MULTILINE)
+        assert len(names) == len(set(names)), module.split("(")[0]
+    assert len(modules) > 20
