@@ -2,6 +2,7 @@
 
     python -m bench.area --fit ecp5      # synthesise a spread of components, fit, write hw/area/ecp5.json
     python -m bench.area --fit xilinx
+    python -m bench.area --fit-clock     # place and route whole machines, fit the clock of ECP5: hours
     python -m bench.area --fit ecp5 --kind issue --no-whole      # what has changed alone
     python -m bench.area                 # whole machines, synthesised in one piece, beside their estimates
 
@@ -22,13 +23,15 @@ from typing import TypeVar
 
 import click
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 import hw.area
+from hw.area.clock import DEVICE, LUTS, features
 from hw.area.components import TOP, verilog
-from hw.area.model import FAMILIES, RESOURCES, scale
+from hw.area.model import FAMILIES, RESOURCES
 from hw.area.parts import Part, parts
 from hw.config import MachineConfig, load
 from hw.emit import TOP as MACHINE
@@ -37,15 +40,17 @@ from hw.errors import InputError
 from hw.synthesis import DEVICES, Resources, place_and_route, synthesise
 from hw.synthesis.tools import ToolError
 
+Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 R = TypeVar("R")
 
 #: Machines in one piece: those that say what changes when parts are put together, and those that judge.
 JOINED, JUDGED = 4, 10
-#: Parts whose paths decide about the clock.
-TIMED = ("sequencer", "issue", "gemm", "load_a", "load_b", "store", "accumulator", "grid_ports", "pe")
-#: Wanted in placements, far beyond what is reached, so that the tool does its best.
-FREQUENCY_MHZ = 120.0
+#: Presets that are placed and routed for the clock beside the machines that judge, and the most of the device
+#: that these may take: with more of it routing may not end.
+PRESETS, MOST = ("test", "tiny"), 0.66
+#: Wanted in placements: what the flow asks for.
+FREQUENCY_MHZ = 60.0
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def machines(seed: int, count: int, *, whole: bool = False) -> list[MachineConfi
             "channel_depth": rng.choice((8, 15, 63)),
             "imem_words": rng.choice((256, 1024, 4096)),
             "loop_depth": rng.choice((4, 6, 8)),
-            "queue_depth": rng.choice((2, 4, 8)),
+            "queue_depth": rng.choice((1, 2, 2, 3, 4, 8)),
             "windows": rng.choice((2, 4, 8)),
             "cgra": rng.choice(grids[:5] if whole else grids),
         }
@@ -143,21 +148,18 @@ def in_parallel(
         return list(track(results, what, len(items), console=console, transient=True))
 
 
-def fit(
-    family: str, console: Console, most: int, clock: bool, workers: int, only: Sequence[str]
-) -> dict[str, object]:
-    """The model of a family. Without placing for the clock, delays stay as they are.
+def fit(family: str, console: Console, most: int, workers: int, only: Sequence[str]) -> dict[str, object]:
+    """The model of a family. The clock stays as it is.
 
-    With `only`, so do all coefficients and delays but those of these kinds of parts.
+    With `only`, so do all coefficients but those of these kinds of parts.
     """
-    nothing = hw.area.model.Model({}, dict.fromkeys(RESOURCES, 1.0), {}, 0.0)
+    nothing = hw.area.model.Model({}, dict.fromkeys(RESOURCES, 1.0), {})
     kept = hw.area.model.load(family) if hw.area.model.is_fitted(family) else nothing
     candidates = machines(1, 400)
     kinds = sorted({p.kind for c in candidates for p in parts(c)})
     if unknown := set(only) - set(kinds):
         raise click.UsageError(f"--kind must be one of {', '.join(kinds)}, not {unknown.pop()}")
     coefficients = {kind: dict(kept.coefficients[kind]) for kind in kinds if only and kind not in only}
-    delays = dict(kept.delays) if only else {}
     table = Table(
         "part", "samples", *(f"{r}: median, worst %" for r in RESOURCES), title="errors on the fit's samples"
     )
@@ -186,37 +188,59 @@ def fit(
             ]
             cells.append(f"{100 * statistics.median(errors):.1f}, {100 * max(errors):.0f}")
         table.add_row(kind, str(len(samples)), *cells)
-        if clock and family == "ecp5" and kind in TIMED:
-            delays[kind] = _delays(kind, samples, family, console)
     console.print(table)
-    return {
-        "coefficients": coefficients,
-        "whole": dict(kept.whole),
-        "delays": delays or dict(kept.delays),
-        "crowding": kept.crowding,
-    }
+    in_order = {kind: coefficients[kind] for kind in kinds}
+    return {"coefficients": in_order, "whole": dict(kept.whole), "clock": dict(kept.clock)}
 
 
-def _delays(kind: str, samples: Sequence[Sample], family: str, console: Console) -> dict[str, float]:
-    """Coefficients of the longest path, in nanoseconds."""
+def clock(console: Console, workers: int) -> dict[str, float]:
+    """Nanoseconds of the longest path by feature of a machine, from machines that are placed and routed."""
+    drawn = [c for c in machines(3, JUDGED, whole=True) if hw.area.estimate(c).luts < MOST * LUTS]
+    chosen = [*(load(name) for name in PRESETS), *drawn]
+
+    def period(config: MachineConfig) -> float | None:
+        try:
+            netlist = synthesise(machine_verilog(config, trace=False), MACHINE, "ecp5")
+            reached = place_and_route(netlist, DEVICES[DEVICE], FREQUENCY_MHZ).fmax_mhz
+        except InputError as error:
+            console.print(f"{config.name}: left out: {error}")
+            return None
+        return 1000 / reached if reached else None
+
+    tried = in_parallel(period, chosen, "machines for the clock", console, workers)
+    known = [(c, p) for c, p in zip(chosen, tried, strict=True) if p is not None]
+    rows = [features(c, hw.area.estimate(c).luts) for c, _ in known]
+    periods = np.array([p for _, p in known])
+    weights = weighed(rows, periods)
+    table = Table("machine", "array", "LUTs", "MHz: found", "fitted", "without it", title="clock")
+    errors = []
+    for i, ((config, found), row) in enumerate(zip(known, rows, strict=True)):
+        without = weighed(rows[:i] + rows[i + 1 :], np.delete(periods, i))
+        fitted, told = (sum(w * row[n] for n, w in ws.items()) for ws in (weights, without))
+        errors.append(abs(found / told - 1))
+        size = f"{config.rows}x{config.cols}"
+        luts = f"{hw.area.estimate(config).luts:,}"
+        table.add_row(config.name, size, luts, *(f"{1000 / ns:.1f}" for ns in (found, fitted, told)))
+    console.print(table)
+    median = 100 * statistics.median(errors)
+    console.print(
+        f"of machines left out of the fit: median error {median:.1f} %, worst {100 * max(errors):.1f} %"
+    )
+    return weights
+
+
+def weighed(rows: Sequence[Mapping[str, float]], wanted: Floats) -> dict[str, float]:
+    """Weights of features, none negative, that make relative errors of sums least."""
     from scipy.optimize import nnls
 
-    chosen = samples[:8]
-    found = []
-    for s in track(chosen, f"{kind}: clock", console=console, transient=True):
-        netlist = synthesise(verilog(s.config, kind, s.part.index), TOP, family)
-        placed = place_and_route(netlist, DEVICES["85k"], FREQUENCY_MHZ)
-        if placed.fmax_mhz:
-            found.append(1000 / placed.fmax_mhz)
-    names = list(chosen[0].part.features)
-    matrix = np.array([[scale(n, float(s.part.features[n])) for n in names] for s in chosen])
-    solution, _ = nnls(matrix, np.array(found))
-    return {n: float(f"{v:.4g}") for n, v in zip(names, solution, strict=True) if v > 1e-9}
+    matrix = np.array([list(row.values()) for row in rows])
+    solution, _ = nnls(matrix / wanted[:, None], np.ones(len(wanted)))
+    return {n: float(f"{v:.4g}") for n, v in zip(rows[0], solution, strict=True) if v > 1e-9}
 
 
 def whole(config: MachineConfig, family: str) -> Mapping[str, int]:
     """What a machine takes when it is synthesised in one piece."""
-    found = synthesise(machine_verilog(config, trace=False), MACHINE, family, netlist=False).resources
+    found = synthesise(machine_verilog(config, trace=False), MACHINE, family).resources
     return {r: getattr(found, r) for r in RESOURCES}
 
 
@@ -258,7 +282,7 @@ def judge(family: str, console: Console, workers: int) -> bool:
 
 def write(path: Path, values: Mapping[str, object]) -> None:
     """Make this the model of a family."""
-    path.write_text(json.dumps(values, indent=1) + "\n")
+    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     hw.area.model.load.cache_clear()
 
 
@@ -267,7 +291,7 @@ def write(path: Path, values: Mapping[str, object]) -> None:
 @click.option("--family", type=click.Choice(FAMILIES), multiple=True, default=("ecp5",), show_default=True)
 @click.option("--kind", multiple=True, help="Fit the parts of this kind alone; repeatable.")
 @click.option("--samples", default=99, help="At most so many components of a kind for the fit.")
-@click.option("--clock/--no-clock", default=True, help="Place components for the clock.")
+@click.option("--fit-clock", is_flag=True, help="Place and route whole machines, fit the clock and write it.")
 @click.option(
     "--whole/--no-whole", "joined", default=True, help="Whether to synthesise machines in one piece."
 )
@@ -277,7 +301,7 @@ def main(
     family: tuple[str, ...],
     kind: tuple[str, ...],
     samples: int,
-    clock: bool,
+    fit_clock: bool,
     joined: bool,
     workers: int,
 ) -> None:
@@ -285,11 +309,16 @@ def main(
     console = Console(width=150)
     if to_fit:
         path = Path(hw.area.__file__).with_name(f"{to_fit}.json")
-        values = fit(to_fit, console, samples, clock, workers, kind)
+        values = fit(to_fit, console, samples, workers, kind)
         if joined:
             write(path, values | {"whole": dict.fromkeys(RESOURCES, 1.0)})
             values["whole"] = factors(to_fit, console, workers)
         write(path, values)
+    if fit_clock:
+        path = Path(hw.area.__file__).with_name("ecp5.json")
+        values = json.loads(path.read_text(encoding="utf-8"))
+        write(path, values | {"clock": clock(console, workers)})
+    if to_fit or fit_clock:
         return
     raise SystemExit(not min(judge(f, console, workers) for f in family))
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hw.area.clock import features
 from hw.area.model import RESOURCES, load
 from hw.area.parts import parts
 from hw.config import MachineConfig
-
-#: LUTs of the device that clocks are estimated for (LFE5U-85F).
-DEVICE_LUTS = 83_640
 
 
 @dataclass(frozen=True)
@@ -17,8 +15,8 @@ class Estimate:
     """What a machine takes of an FPGA.
 
     `luts` are 4-input LUTs for ECP5 (carry and LUT RAM included, as nextpnr counts them), LUTs of any size
-    for Xilinx; `brams` are block RAMs of 16 Kibit (ECP5) or 18 Kibit (Xilinx). `fmax_mhz` is None where no
-    clock was measured for the family. `luts_by_part` says where the LUTs are.
+    for Xilinx; `brams` are block RAMs of 18 Kbit. `fmax_mhz` is None where no clock was measured for the
+    family. `luts_by_part` says where the LUTs are.
     """
 
     luts: int
@@ -34,15 +32,13 @@ def estimate(config: MachineConfig, family: str = "ecp5") -> Estimate:
     model = load(family)
     totals = dict.fromkeys(RESOURCES, 0.0)
     by_part: dict[str, int] = {}
-    slowest = 0.0
     for part in parts(config):
         for resource in RESOURCES:
             amount = part.count * model.part(part.kind, resource, part.features) * model.whole[resource]
             totals[resource] += amount
             if resource == "luts":
                 by_part[part.kind] = by_part.get(part.kind, 0) + round(amount)
-        slowest = max(slowest, model.delay(part.kind, part.features))
-    full = min(1.0, totals["luts"] / DEVICE_LUTS)
-    clock = 1000 / (slowest * (1 + model.crowding * full)) if slowest else None
+    delay = model.delay(features(config, totals["luts"]))
+    clock = 1000 / delay if delay else None
     luts, ffs, brams, dsps = (round(totals[r]) for r in RESOURCES)
     return Estimate(luts, ffs, brams, dsps, None if clock is None else round(clock, 1), by_part)

@@ -71,12 +71,13 @@ def _sequencer(c: MachineConfig) -> dict[str, float]:
 
 def _issue(c: MachineConfig) -> dict[str, float]:
     # Queues hold operations of one and the same width: in a register or two, or in LUT RAM if there are more.
-    behind = c.queue_depth - 1
+    few = c.queue_depth <= 2
     return {
         "one": 1,
         "warps": c.warps,
-        "second": behind == 1,
-        "stored": _lut_rams(behind) * (behind > 1),
+        "registers": c.queue_depth * few,
+        "chosen": c.queue_depth == 2,
+        "stored": 0 if few else _lut_rams(c.queue_depth),
     }
 
 
@@ -220,7 +221,7 @@ def _lut_rams(words: int) -> int:
 
 
 def memory_blocks(depth: int, width: int, readers: int = 1) -> int:
-    """Block RAMs of 16 Kibit that a memory takes; 0 where it is LUT RAM.
+    """Block RAMs of 18 Kbit that a memory takes; 0 where it is LUT RAM.
 
     With two readers, one of which shares its address with the writer, words are of at most 18 bits.
     """

@@ -80,6 +80,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     # The mapper and optuna take time to import.
     from jacquard.explore import output
     from jacquard.explore.command import Request, explore, prepare
+    from jacquard.explore.study import without_password
 
     for name in ("report", "csv"):
         if options[name] is not None:
@@ -101,14 +102,15 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
         options["sim"],
     )
     prepared = prepare(request)
-    note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {prepared.storage}")
+    storage = without_password(prepared.storage)
+    note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
     with _resumable(prepared), _progress() as report:
         found = explore(prepared, report, note)
     output.write_csv(options["csv"], found)
     output.export(options["export"], found, prepared.space)
     output.report(options["report"], found, prepared.space)
     if json_:
-        print_json(output.as_dict(found, prepared.storage))
+        print_json(output.as_dict(found, storage))
     else:
         console = Console()
         output.show(found, console if console.is_terminal else Console(width=160))
@@ -123,13 +125,15 @@ def _resumable(prepared: Prepared) -> Iterator[None]:
     """After an interrupt, tell what there is and how to go on."""
     from jacquard.explore.command import kept_so_far
     from jacquard.explore.output import summary
+    from jacquard.explore.study import without_password
 
     try:
         yield
     except KeyboardInterrupt:
         with contextlib.suppress(InputError):
             note(summary(kept_so_far(prepared)))
-        note(f"all of it is in {prepared.storage}: the same command goes on from here")
+        storage = without_password(prepared.storage)
+        note(f"all of it is in {storage}: the same command goes on from here")
         raise
 
 

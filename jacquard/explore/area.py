@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
@@ -10,6 +12,10 @@ from hw.config import MachineConfig
 FAMILIES = ("ecp5", "xilinx")
 #: Resources by the names of the metrics.
 RESOURCES = ("luts", "ffs", "brams", "dsps")
+
+
+class SynthesisError(Exception):
+    """Synthesis began and failed on a machine."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,10 @@ class Area:
 
 
 def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
-    """What a machine takes; raises `InputError` for an unknown family and missing tools.
+    """What a machine takes.
+
+    Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
+    `SynthesisError` where the tools fail on the machine.
 
     Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
     machine takes many minutes (`jacquard fpga` does it).
@@ -42,7 +51,20 @@ def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
     if not measured and guess is not None:
         return Area(guess.luts, guess.ffs, guess.brams, guess.dsps, guess.fmax_mhz)
     from hw.emit import TOP, verilog
+    from hw.synthesis.tools import ToolError
     from hw.synthesis.yosys import synthesise
 
-    found = synthesise(verilog(config, trace=False), TOP, family).resources
+    try:
+        found = synthesise(verilog(config, trace=False), TOP, family).resources
+    except ToolError as error:
+        if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
+            raise  # the cache is full
+        raise SynthesisError(str(error)) from None
     return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz if guess else None)
+
+
+def has_clock(family: str) -> bool:
+    """Whether the clock of machines is known of a family."""
+    from hw.area.model import is_fitted, load
+
+    return is_fitted(family) and bool(load(family).clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +59,9 @@ class DaskWorkers:
         except TimeoutError:
             client.close()
             raise InputError(f"--executor: the dask scheduler at {address} has no workers") from None
+        except OSError as error:
+            client.close()
+            raise InputError(f"--executor: no dask scheduler at {address}: {_first(error)}") from None
         for place, theirs in found.items():
             if theirs != worker.compiler():
                 client.close()
@@ -69,25 +73,46 @@ class DaskWorkers:
                 raise InputError(
                     f"--executor: worker {place} of {address} must have this Jacquard, it {what}"
                 )
-        client.register_plugin(Loader(name, workload), name=f"jacquard-{name}")
+        try:
+            client.register_plugin(Loader(name, workload), name=f"jacquard-{name}")
+        except Exception as error:
+            # Whatever a worker met, or the connection.
+            client.close()
+            raise InputError(
+                f"--executor: the workers of {address} cannot load the models: {_first(error)}"
+            ) from None
         # Equal points are evaluated once by the study; dask need not look for them.
         return DaskWorkers(client, client.get_executor(pure=False), name, address)
 
     def count(self) -> int:
         """Workers that are there now; each evaluates one point at a time."""
-        return max(1, len(self.client.nthreads()))
+        with self._reached():
+            return max(1, len(self.client.nthreads()))
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
         """Have a point evaluated by some worker."""
-        task: Future[Answer] = self.executor.submit(worker.run, self.name, config)
+        with self._reached():
+            task: Future[Answer] = self.executor.submit(worker.run, self.name, config)
         return task
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever goes wrong in talking to the scheduler as `ClusterLostError`."""
+        try:
+            yield
+        except Exception as error:
+            # Dask has many errors for it: of the network, of time, of a client that has closed itself.
+            raise self._lost(error) from None
+
+    def _lost(self, error: BaseException) -> ClusterLostError:
+        return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
 
     def translate(self, error: BaseException) -> BaseException:
         """A point that killed its workers, or a scheduler that is gone."""
         if isinstance(error, KilledWorker):
             return WorkerLostError(_first(error))
         if isinstance(error, CancelledError | CommClosedError | OSError):
-            return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
+            return self._lost(error)
         return error
 
     def close(self, *, kill: bool) -> None:
@@ -97,7 +122,8 @@ class DaskWorkers:
             self.executor.shutdown(wait=False, cancel_futures=True)
         with contextlib.suppress(Exception):
             self.client.unregister_worker_plugin(f"jacquard-{self.name}")
-        self.client.close(timeout=PATIENCE)
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=PATIENCE)
 
 
 def _first(error: BaseException) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import optuna
 from optuna.trial import FrozenTrial
 
 from hw.config import FIELDS
@@ -17,8 +16,9 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from jacquard import bundle
 from jacquard.explore import energy, worker
-from jacquard.explore.confirm import chosen, confirm
-from jacquard.explore.evaluate import LoadedModel, Model, ToolError, Workload, load_model
+from jacquard.explore.area import has_clock
+from jacquard.explore.confirm import check_tools, chosen, confirm
+from jacquard.explore.evaluate import LoadedModel, Model, Workload, load_model
 from jacquard.explore.executors import Workers, workers
 from jacquard.explore.metrics import CLOCKED
 from jacquard.explore.pareto import Vector, hypervolume, normalised, ranked, vector
@@ -26,7 +26,7 @@ from jacquard.explore.results import Exploration, Point, State
 from jacquard.explore.samplers import sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.space import Space, read
-from jacquard.explore.study import Fingerprints, Kept, distributions, open_study
+from jacquard.explore.study import Fingerprints, Kept, distributions, open_study, storage_errors
 
 #: Trials of a search that is not a grid, unless told otherwise.
 TRIALS = 100
@@ -70,12 +70,16 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Read everything; raises `InputError` for what does not make sense, before anything is written."""
+    for path in (request.space, *request.models):
+        _check_name(path)
     space = read(request.space)
     models = tuple(Model(str(path), _bytes(path)) for path in request.models)
     table = energy.read(request.energy)
     workload = Workload(models, request.allow_host, request.family, request.synthesis, table)
     loaded = tuple(load_model(model, workload) for model in models)
     _check_area(space, workload)
+    if request.confirm:
+        check_tools(request.sim)
     size = space.feasible.size
     trials = request.trials
     if trials is None:
@@ -90,6 +94,14 @@ def prepare(request: Request) -> Prepared:
     return Prepared(request, space, workload, loaded, trials, name, storage)
 
 
+def _check_name(path: Path) -> None:
+    """Raise `InputError` for a name that cannot be text of a database."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(path)!a}: the name of a file must be UTF-8 here") from None
+
+
 def _bytes(path: Path) -> bytes:
     try:
         if not path.is_file():
@@ -97,6 +109,8 @@ def _bytes(path: Path) -> bytes:
         return bundle.source_bytes(path)
     except InputError:
         raise
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:
         # The parser of protocol buffers has errors of its own for files of another kind.
         raise InputError(f"{path}: not a valid ONNX model: {error}") from None
@@ -105,23 +119,11 @@ def _bytes(path: Path) -> bytes:
 def _check_area(space: Space, workload: Workload) -> None:
     """Raise `InputError` where resources cannot be had, or the clock that objectives and limits need."""
     from hw.area.model import is_fitted
-    from jacquard.explore.area import area
 
-    known: Mapping[str, float] | None = None
-    fitted = is_fitted(workload.family)
-    if not fitted:
-        if not workload.synthesis:
-            raise InputError(f"--family {workload.family} has no area model: --synth is needed")
-        known = {}
-    for point in space.feasible if fitted else ():
-        try:
-            known = area(space.machine(point), workload.family, measured=False).metrics()
-            break
-        except (InputError, ToolError):
-            # Points that cannot be built are told one by one.
-            continue
+    if not is_fitted(workload.family) and not workload.synthesis:
+        raise InputError(f"--family {workload.family} has no area model: --synth is needed")
     needed = {*space.objectives, *(name for limit in space.limits for name in limit.names)} & {*CLOCKED}
-    if known is not None and needed and "fmax_mhz" not in known:
+    if needed and not has_clock(workload.family):
         name = min(needed)
         raise InputError(
             f"{space.file}: {name} needs a clock, which is not known of family {workload.family}"
@@ -201,7 +203,7 @@ def _search(prepared: Prepared, kept: Kept, staff: Workers, report: Callable[[Pr
     request, space = prepared.request, prepared.space
     relative = distributions(space)
     # A search that goes on must not draw again what it drew before.
-    seed = request.seed + 7919 * len(kept.points())
+    seed = (request.seed + 7919 * len(kept.points())) % (1 << 32)
     made = sampler(request.sampler, space.feasible, space.values, relative, prepared.trials, seed)
     kept.study.sampler = made
     return Search(kept, made, staff, prepared.trials, report).run()
@@ -247,7 +249,7 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
         points=tuple(points),
         front=tuple(p.number for p in front),
         confirmations=tuple(kept.confirmations().values()),
-        importance=importance(kept.study, space, points),
+        importance=importance(kept, points),
         hypervolume=volume,
         reference=_reference(worst, space.objectives),
         points_per_second=rate,
@@ -274,22 +276,28 @@ def _reference(worst: Vector, objectives: Mapping[str, str]) -> dict[str, float]
     }
 
 
-def _value(objective: int, trial: FrozenTrial) -> float:
+def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> float:
+    """An objective from 0 to 1: the trees take differences below 1e-8 for none."""
     assert trial.values is not None
-    return float(trial.values[objective])
+    return (float(trial.values[objective]) - least) / spread
 
 
-def importance(study: optuna.Study, space: Space, points: list[Point]) -> dict[str, dict[str, float]]:
+def importance(kept: Kept, points: list[Point]) -> dict[str, dict[str, float]]:
     """The influence of each parameter on each objective by fANOVA; empty where too little is known."""
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
     done = [p for p in points if p.state in (State.COMPLETE, State.INFEASIBLE)]
     found: dict[str, dict[str, float]] = {}
-    for i, name in enumerate(space.objectives):
-        if len(done) < ENOUGH or len({p.metrics[name] for p in done}) < 2:
+    for i, name in enumerate(kept.space.objectives):
+        values = [p.metrics[name] for p in done]
+        if len(values) < ENOUGH or min(values) == max(values):
             continue
-        shares = get_param_importances(
-            study, evaluator=FanovaImportanceEvaluator(seed=0), target=functools.partial(_value, i)
-        )
+        target = functools.partial(_value, i, min(values), max(values) - min(values))
+        evaluator = FanovaImportanceEvaluator(seed=0)
+        try:
+            with storage_errors(kept.where):
+                shares = get_param_importances(kept.study, evaluator=evaluator, target=target)
+        except RuntimeError:
+            continue  # no tree sees a difference
         found[name] = {parameter: float(share) for parameter, share in shares.items()}
     return found

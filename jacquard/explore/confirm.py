@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
+import find_libpython
+
+from cosim import toolchain
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from hw.errors import InputError
 from jacquard.explore.evaluate import LoadedModel
 from jacquard.explore.results import Confirmation, Point
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import run_network
+
+
+def check_tools(sim: str) -> None:
+    """Raise `InputError` where the tools that run the RTL are missing, before work is done for it."""
+    if sim == "amaranth":
+        return
+    toolchain.find()
+    if sim == "verilator" and find_libpython.find_libpython() is None:
+        raise InputError(
+            f"--sim verilator needs Python as a shared library, which {sys.executable} does not have: "
+            "--sim cpp does without"
+        )
 
 
 def confirm(
@@ -20,8 +37,14 @@ def confirm(
     sim: str,
     progress: Callable[[str], None],
 ) -> Confirmation:
-    """Run all models of a point on the RTL and compare; raises `InputError` for missing tools."""
-    built = simulator(config, sim)
+    """Run all models of a point on the RTL and compare.
+
+    Raises `InputError` for tools that are missing, or fail.
+    """
+    try:
+        built = simulator(config, sim)
+    except RuntimeError as error:
+        raise InputError(f"--confirm: the RTL of point {point.number} cannot be built: {error}") from None
     events = cycles = 0
     differences: list[str] = []
     for model, known in zip(models, point.models, strict=True):

@@ -27,6 +27,10 @@ instruction = 31.0      # 25 for the instruction memory, 6 for the registers
 cycle = 0.0             # clock tree and leakage, for a cycle of the whole machine: not in the source
 """
 
+#: Greatest number of a table, and the least and the greatest memory of a machine.
+MOST = 1e12
+SIZES = (64, 1 << 22)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -69,7 +73,7 @@ def parse(text: str, place: str) -> Table:
     """A table out of TOML; every key is needed. Raises `InputError`."""
     try:
         values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
         raise InputError(f"{place}: not valid TOML: {error}") from None
     names = [f.name for f in fields(Table)]
     for key in values:
@@ -82,16 +86,22 @@ def parse(text: str, place: str) -> Table:
         if name == "source":
             if not isinstance(value, str):
                 raise InputError(f"{place}: source must be text, not {value!r}")
-        elif (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-            or value < 0
-        ):
-            raise InputError(f"{place}: {name} must be a number of pJ, 0 or more, not {value!r}")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+            raise InputError(f"{place}: {name} must be a number from 0 to {MOST:g}, not {value!r}")
     if not values["sram_bytes"]:
         raise InputError(f"{place}: sram_bytes must be above 0, not 0")
-    return Table(**values)
+    table = Table(**values)
+    for size in SIZES:
+        try:
+            byte = table.byte_of(size)
+        except OverflowError:
+            byte = math.inf
+        if not byte <= MOST:
+            raise InputError(
+                f"{place}: sram_byte, sram_bytes and sram_exponent must give a byte of a memory of {size:,} "
+                f"bytes at most {MOST:g} pJ, not {byte:g}"
+            )
+    return table
 
 
 def energy(

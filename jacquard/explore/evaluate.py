@@ -92,7 +92,8 @@ def load_model(model: Model, workload: Workload) -> LoadedModel:
 def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:
     """Compile and predict all models on a machine.
 
-    Raises `InputError` for what is refused, `ToolError` where resources cannot be had, and `CheckError`.
+    Raises `InputError` for what is refused, `ToolError` where resources cannot be had, `SynthesisError` and
+    `CheckError`.
     """
     begin = time.perf_counter()
     try:

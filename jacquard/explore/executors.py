@@ -39,11 +39,11 @@ class Workers(Protocol):
     queues: bool
 
     def count(self) -> int:
-        """How many points are evaluated at the same time."""
+        """How many points are evaluated at the same time; raises `ClusterLostError` where nobody is there."""
         ...
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
-        """Have a point evaluated."""
+        """Have a point evaluated; raises `ClusterLostError` where nobody is there."""
         ...
 
     def translate(self, error: BaseException) -> BaseException:
@@ -115,8 +115,14 @@ class ProcessWorkers:
         # Threads and locks of this process do not go into one that starts anew.
         context = get_context("spawn")
         arguments = (self.name, self.workload)
-        pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
-        return _Slot(pool, pool.submit(os.getpid))
+        try:
+            pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
+            return _Slot(pool, pool.submit(os.getpid))
+        except (OSError, RuntimeError) as error:
+            raise InputError(
+                f"--executor: process {len(self.slots) + 1} of {self.number} cannot be started: {error}; "
+                "the same command goes on from here"
+            ) from None
 
     def translate(self, error: BaseException) -> BaseException:
         """A process that is gone."""

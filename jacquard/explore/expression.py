@@ -107,6 +107,8 @@ def _check(tree: ast.AST, text: str, place: str, depth: int) -> None:
     match tree:
         case ast.Constant(value=bool()):
             _refuse(tree, text, place)
+        case ast.Constant(value=int() | float() as number) if abs(number) > MOST:
+            raise InputError(f"{place}: a number in {text!r} is beyond 128 bits")
         case ast.Constant(value=int() | float() | str()) | ast.Name():
             pass
         case ast.BinOp(left, operator, right) if type(operator) in _OPERATORS:
@@ -135,9 +137,11 @@ def _check(tree: ast.AST, text: str, place: str, depth: int) -> None:
 
 def _refuse(tree: ast.AST, text: str, place: str) -> None:
     known = f"numbers, names, + - * / // % **, comparisons, and, or, not, if else, {', '.join(FUNCTIONS)}"
-    raise InputError(
-        f"{place}: {ast.unparse(tree)!r} in {text!r} is not part of formulas, which have {known}"
-    )
+    try:
+        part = ast.unparse(tree)
+    except RecursionError:
+        part = text
+    raise InputError(f"{place}: {part!r} in {text!r} is not part of formulas, which have {known}")
 
 
 # Values
@@ -151,7 +155,10 @@ def _value(tree: ast.expr, values: Mapping[str, Value]) -> Value:
         case ast.Name(name):
             return values[name]
         case ast.BinOp(left, operator, right):
-            return _applied(operator, _number(left, values), _number(right, values))
+            number = _applied(operator, _number(left, values), _number(right, values))
+            if not abs(number) <= MOST:  # also infinity, and what is no number
+                raise OverflowError("a number is beyond 128 bits")
+            return number
         case ast.UnaryOp(ast.Not(), operand):
             return int(not _value(operand, values))
         case ast.UnaryOp(sign, operand):

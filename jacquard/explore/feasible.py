@@ -241,8 +241,8 @@ def _contradiction(box: Box, constraints: Sequence[Formula], rules: Rules, place
         try:
             if fewer and next(_boxes(box, fewer, rules), None) is None:
                 blamed = fewer
-        except UndecidedError:
-            pass
+        except (UndecidedError, InputError):
+            pass  # what the others come to without this one is not known
     used = set().union(*(rules.parameters_of(c) for c in blamed)) & box.keys()
     points = math.prod(len(box[name]) for name in used)
     shown = " and ".join(repr(c.text) for c in blamed)

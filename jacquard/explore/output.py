@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from jacquard.files import write_text
 
 #: What the JSON of a point of the front always has.
 _FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
+#: Names of files that `export` writes.
+_EXPORTED = re.compile(r"point-(?:0|[1-9][0-9]*)\.toml")
 
 
 def as_dict(found: Exploration, storage: str) -> dict[str, Any]:
@@ -141,24 +145,39 @@ def write_csv(path: Path | None, found: Exploration) -> None:
 
 def check_directory(path: Path | None) -> None:
     """Raise `InputError` for a directory that files cannot be written to, before work is done for it."""
-    if path is not None and path.exists() and not path.is_dir():
-        raise InputError(f"{path}: must be a directory, not a file")
-    if path is not None and not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: directory {path.absolute().parent} does not exist")
+    if path is None:
+        return
+    above = path.absolute().parent
+    try:
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path}: must be a directory, not a file")
+        if not above.is_dir():
+            raise InputError(f"{path}: directory {above} does not exist")
+        with tempfile.TemporaryDirectory(prefix=".jacquard-", dir=path if path.exists() else above):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: directory cannot be made or written: {error.strerror or error}") from None
 
 
 def export(path: Path | None, found: Exploration, space: Space) -> None:
-    """The machine of every point of the front as a TOML file that `--hw` takes."""
+    """The machine of every point of the front as a TOML file that `--hw` takes; files of other points go."""
     if path is None:
         return
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"{path}: directory cannot be made: {error.strerror}") from None
+    written = {f"point-{number}.toml" for number in found.front}
     for number in found.front:
         config = space.machine(found.point(number).parameters)
         text = to_toml(config.replace(name=f"{found.name}-{number}"))
         write_text(path / f"point-{number}.toml", text)
+    try:
+        for old in path.iterdir():
+            if _EXPORTED.fullmatch(old.name) and old.name not in written and old.is_file():
+                old.unlink()
+    except OSError as error:
+        raise InputError(f"{path}: files of earlier fronts cannot be removed: {error.strerror}") from None
 
 
 def report(path: Path | None, found: Exploration, space: Space) -> None:

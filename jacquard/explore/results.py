@@ -17,8 +17,8 @@ class State(StrEnum):
     """What became of a point.
 
     `infeasible`: evaluated, but beyond a limit of the space. `refused`: the configuration cannot be built, or
-    the compiler does not find a program for it. `failed`: evaluating it killed its worker, or ended in an
-    error of Jacquard itself.
+    the compiler does not find a program for it. `failed`: evaluating it killed its worker, synthesis failed
+    on it, or it ended in an error of Jacquard itself.
     """
 
     COMPLETE = "complete"

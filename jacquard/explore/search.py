@@ -74,6 +74,12 @@ class Search:
         self.sampler.note(parameters for _, parameters in self.waiting)
         target = min(self.trials, len(finished) + len(self.waiting) + self.sampler.left)
         self.progress = Progress(target, len(finished))
+        try:
+            return self._evaluated()
+        except ClusterLostError as error:
+            raise InputError(f"{error}; the same command goes on from here") from None
+
+    def _evaluated(self) -> Progress:
         begin = time.monotonic()
         while True:
             self._fill()
@@ -114,7 +120,7 @@ class Search:
         except BaseException as error:
             translated = self.workers.translate(error)
             if isinstance(translated, ClusterLostError):
-                raise InputError(f"{translated}; the same command goes on from here") from None
+                raise translated from None
             if not isinstance(translated, WorkerLostError):
                 raise
             flight.lost += 1

@@ -30,6 +30,8 @@ _RANGE_KEYS = ("from", "to", "step", "powers_of_two")
 _NUMBERS = tuple(name for name in FIELDS if name not in ("name", "cgra"))
 #: Values of one parameter.
 MOST_VALUES = 10_000
+#: A limit's text names its value in the database.
+LONGEST_LIMIT = 400
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def read(path: Path) -> Space:
         raise InputError(f"{path}: no such file; a space is a TOML file (docs/explore.md)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
         raise InputError(f"{path}: not valid TOML: {error}") from None
     space = _space(values, path, text)
     assert space.feasible.size > 0
@@ -116,7 +118,7 @@ def _space(values: Mapping[str, Any], path: Path, text: str) -> Space:
         where = f"{place}: [parameters] {name}"
         found = _values(name, given, where)
         if name == "cgra":
-            found_grids |= _grids(found, where, path.parent)
+            found_grids |= _grids(found, where, path.parent, base.cgra)
         if isinstance(given, list | dict):
             varied[name] = found
         else:
@@ -186,11 +188,23 @@ def _values(name: str, given: Any, place: str) -> Values:
     return tuple(listed) if name == "cgra" else tuple(sorted(listed))
 
 
-def _grids(names: Values, place: str, folder: Path) -> dict[str, Fabric | None]:
+def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict[str, Fabric | None]:
+    """The grids of values; results tell grids by their own names, so different ones must differ in these."""
     try:
-        return {str(name): grids.grid(str(name), folder) for name in names}
+        found = {str(name): grids.grid(str(name), folder) for name in names}
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
+    known: dict[str, tuple[str, Fabric | None]] = {NO_GRID: (f'"{NO_GRID}"', None)}
+    if base is not None:
+        known[base.name] = ("the grid of the base", base)
+    for name, fabric in found.items():
+        own = NO_GRID if fabric is None else fabric.name
+        other, same = known.setdefault(own, (f'"{name}"', fabric))
+        if same != fabric:
+            raise InputError(
+                f'{place}: "{name}" and {other} are different grids of one name, {own!r}: each needs its own'
+            )
+    return found
 
 
 def _check_number(name: str, value: Any, place: str) -> None:
@@ -272,6 +286,15 @@ def _objectives(table: Mapping[str, Any], place: str) -> dict[str, str]:
 
 def _limit(text: object, place: str) -> Formula:
     formula = parse(text, tuple(METRICS), f"{place}: limits", comparison=True)
+    if len(formula.text) > LONGEST_LIMIT:
+        raise InputError(
+            f"{place}: limits: must have at most {LONGEST_LIMIT} characters, not {len(formula.text)}"
+        )
+    for part in ast.walk(formula.tree):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            raise InputError(
+                f"{place}: limits: must compare numbers, not the text {part.value!r} in {formula.text!r}"
+            )
     tree = formula.tree
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or isinstance(tree.ops[0], ast.Eq | ast.NotEq):
         raise InputError(f'{place}: limits: must be one comparison as "luts <= 80000", not {formula.text!r}')
@@ -279,7 +302,10 @@ def _limit(text: object, place: str) -> Formula:
 
 
 def beyond(limit: Formula, metrics: Mapping[str, float]) -> float:
-    """By how much metrics are beyond a limit, as a share of the limit; 0 or less within."""
+    """By how much metrics are beyond a limit, as a share of the limit; 0 or less within.
+
+    Raises `InputError` for a limit that has no value.
+    """
     assert isinstance(limit.tree, ast.Compare)
     left, right = (
         Formula(limit.text, limit.names, x).value(metrics)

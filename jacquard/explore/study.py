@@ -13,10 +13,11 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import re
 import sqlite3
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hw.config import NO_GRID, MachineConfig
 from hw.errors import InputError
 from jacquard.explore.evaluate import Evaluation
+from jacquard.explore.expression import Formula
 from jacquard.explore.results import Confirmation, Point, State, model_from
 from jacquard.explore.space import Space, beyond
 
@@ -44,6 +46,9 @@ PATIENCE = 5
 #: Databases that lock by a number, and how; the lock goes with the connection.
 _LOCKS = {"postgresql": "select pg_try_advisory_lock({})", "mysql": "select get_lock('jacquard-{}', 0)"}
 _DRIVERS = {"postgresql": "postgresql+psycopg"}
+#: What optuna says of a row that is not there any more.
+_GONE = "Record does not exist"
+_PASSWORD = re.compile(r"(://[^/@]*?:).*@")
 
 Fingerprints = Mapping[str, str]
 
@@ -79,13 +84,13 @@ class Kept:
 
     def points(self) -> list[Point]:
         """All points that are finished, by number."""
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             trials = self.study.get_trials(deepcopy=False)
         return [self._point(t) for t in trials if t.state.is_finished() and self._whole(t)]
 
     def unfinished(self) -> list[tuple[int, dict[str, Any]]]:
         """Points that an interrupted exploration left in flight, by number, with their parameters."""
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             trials = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return [(t.number, dict(t.params)) for t in trials if self._whole(t)]
 
@@ -113,7 +118,7 @@ class Kept:
 
     def confirmations(self) -> dict[int, Confirmation]:
         """What the RTL said of points, by number."""
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             held = self.study.user_attrs.get(_CONFIRMED, [])
         return {c["point"]: Confirmation(**c) for c in held}
 
@@ -122,31 +127,30 @@ class Kept:
     def confirm(self, found: Confirmation) -> None:
         """Keep what the RTL said of a point."""
         known = self.confirmations() | {found.point: found}
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             self.study.set_user_attr(_CONFIRMED, [dataclasses.asdict(c) for c in known.values()])
 
     def ask(self) -> tuple[int, dict[str, Any]]:
         """A new point, by the study's sampler."""
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             trial = self.study.ask(distributions(self.space))
             return trial.number, dict(trial.params)
 
     def complete(self, number: int, config: MachineConfig, found: Evaluation) -> Point:
         """Keep an evaluation."""
-        over = {limit.text: beyond(limit, found.metrics) for limit in self.space.limits}
-        broken = [text for text, value in over.items() if value > 0]
+        over, reason = judged(self.space.limits, found.metrics)
         held = {
             "hw": fields_of(config),
             "metrics": dict(found.metrics),
             "models": [dataclasses.asdict(m) for m in found.models],
             "seconds": found.seconds,
         }
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             trial_id = self._id(number)
             for name, value in found.metrics.items():
                 self.storage.set_trial_user_attr(trial_id, name, value)
-            if broken:
-                self.storage.set_trial_user_attr(trial_id, "reason", "beyond " + ", ".join(broken))
+            if reason is not None:
+                self.storage.set_trial_user_attr(trial_id, "reason", reason)
             # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
             for text, value in over.items():
                 self.storage.set_trial_system_attr(trial_id, f"constraints:{text}", value)
@@ -163,7 +167,7 @@ class Kept:
         return self._without(number, reason, config, TrialState.FAIL)
 
     def _without(self, number: int, reason: str, config: MachineConfig | None, state: TrialState) -> Point:
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             trial_id = self._id(number)
             self.storage.set_trial_user_attr(trial_id, "reason", reason)
             held = {} if config is None else {"hw": fields_of(config)}
@@ -173,7 +177,7 @@ class Kept:
 
     def drop_parts(self) -> None:
         """Give up trials that were left without all their parameters: they are no points."""
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
                 if not self._whole(trial):
                     self.study.tell(trial.number, state=TrialState.FAIL)
@@ -184,13 +188,34 @@ class Kept:
         return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
 
     def _told(self, number: int) -> Point:
-        with _storage_errors(self.where):
+        with storage_errors(self.where):
             return self._point(self.storage.get_trial(self._id(number)))
 
     def close(self) -> None:
         """Let others have the study."""
         with contextlib.suppress(SQLAlchemyError):
             self._lock.close()
+
+
+def judged(limits: Sequence[Formula], metrics: Mapping[str, float]) -> tuple[dict[str, float], str | None]:
+    """By how much metrics are beyond limits, by their texts, and what is wrong; None where all hold.
+
+    A limit that has no value does not hold.
+    """
+    over: dict[str, float] = {}
+    broken: list[str] = []
+    without: list[str] = []
+    for limit in limits:
+        try:
+            over[limit.text] = beyond(limit, metrics)
+        except InputError as error:
+            over[limit.text] = 1.0
+            without.append(f"limit {error}")
+            continue
+        if over[limit.text] > 0:
+            broken.append(limit.text)
+    reasons = ["beyond " + ", ".join(broken)] * bool(broken) + without
+    return over, "; ".join(reasons) or None
 
 
 def fields_of(config: MachineConfig) -> dict[str, Any]:
@@ -201,6 +226,11 @@ def fields_of(config: MachineConfig) -> dict[str, Any]:
 
 
 # Opening
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown, whether or not it is one."""
+    return _PASSWORD.sub(r"\1***@", url)
 
 
 def open_study(url: str, name: str, space: Space, made_from: Fingerprints) -> Kept:
@@ -218,7 +248,7 @@ def open_study(url: str, name: str, space: Space, made_from: Fingerprints) -> Ke
         lock.callback(storage.engine.dispose)
         lock.callback(storage.remove_session)
         _take(lock, storage, parsed, name, shown)
-        with _storage_errors(shown):
+        with storage_errors(shown):
             study = optuna.create_study(
                 storage=storage,
                 study_name=name,
@@ -241,13 +271,19 @@ def open_study(url: str, name: str, space: Space, made_from: Fingerprints) -> Ke
 def _url(url: str) -> sqlalchemy.URL:
     try:
         parsed = make_url(url)
-    except SQLAlchemyError:
+        url.encode()
+    except (SQLAlchemyError, ValueError):  # a port that is no number, text that is no Unicode
         raise InputError(
-            f"--storage must be a URL such as sqlite:///study.db or postgresql://user@host/base, not {url!r}"
+            "--storage must be a URL such as sqlite:///study.db or postgresql://user@host/base, "
+            f"not {without_password(url)!a}"
         ) from None
     if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):
         folder = Path(str(parsed.database)).absolute().parent
-        if not folder.is_dir():
+        try:
+            there = folder.is_dir()
+        except OSError as error:
+            raise InputError(f"--storage {url}: {folder} cannot be read: {error.strerror}") from None
+        if not there:
             raise InputError(f"--storage {url}: directory {folder} does not exist")
     elif parsed.get_backend_name() == "sqlite":
         raise InputError(f"--storage {url}: must name a file, as sqlite:///study.db does")
@@ -258,7 +294,7 @@ def _storage(url: sqlalchemy.URL, shown: str) -> optuna.storages.RDBStorage:
     waits = {"sqlite": {"timeout": 30}, "postgresql": {"connect_timeout": PATIENCE}}
     arguments = {"connect_args": waits.get(url.get_backend_name(), {})}
     try:
-        with _storage_errors(shown):
+        with storage_errors(shown):
             return optuna.storages.RDBStorage(url.render_as_string(hide_password=False), arguments)
     except ImportError:
         driver = url.get_driver_name()
@@ -266,6 +302,11 @@ def _storage(url: sqlalchemy.URL, shown: str) -> optuna.storages.RDBStorage:
         raise InputError(
             f"--storage {shown}: its driver {driver} is not installed: pip install {package}"
         ) from None
+    except StorageError:
+        raise
+    except (RuntimeError, TypeError, ValueError) as error:
+        # A database of another version of optuna, and options in the URL that the driver does not take.
+        raise InputError(f"--storage {shown}: {error}") from None
 
 
 def _take(
@@ -287,7 +328,7 @@ def _take(
         except OSError as error:
             raise InputError(f"--storage {shown}: cannot be locked: {error.strerror}") from None
     elif kind in _LOCKS:
-        with _storage_errors(shown):
+        with storage_errors(shown):
             connection = lock.enter_context(storage.engine.connect())
             number = zlib.crc32(f"jacquard {name}".encode())
             if not connection.execute(sqlalchemy.text(_LOCKS[kind].format(number))).scalar():
@@ -296,8 +337,8 @@ def _take(
 
 def _compare(study: optuna.Study, made_from: Fingerprints, shown: str) -> None:
     held = study.user_attrs.get(_KEY)
-    if held is None:
-        if study.get_trials(deepcopy=False):
+    if not isinstance(held, dict):
+        if held is not None or study.get_trials(deepcopy=False):
             raise InputError(f"--storage {shown}: study {study.study_name!r} is not one of jacquard explore")
         study.set_user_attr(_KEY, dict(made_from))
         return
@@ -311,11 +352,15 @@ def _compare(study: optuna.Study, made_from: Fingerprints, shown: str) -> None:
 
 
 @contextlib.contextmanager
-def _storage_errors(shown: str) -> Iterator[None]:
+def storage_errors(shown: str) -> Iterator[None]:
     """Errors of a database as `StorageError`."""
     try:
         yield
-    except (SQLAlchemyError, optuna.exceptions.StorageInternalError, sqlite3.Error, OSError) as error:
+    except KeyError as error:
+        if _GONE not in str(error):
+            raise
+        raise StorageError(f"--storage {shown}: the study was removed by another program") from None
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, sqlite3.Error, OSError) as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__

@@ -21,6 +21,7 @@ from multiprocessing import parent_process
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError
+from jacquard.explore.area import SynthesisError
 from jacquard.explore.evaluate import (
     CheckError,
     Evaluation,
@@ -41,8 +42,8 @@ _ASIDE = ("bus", "device", "formal")
 class Answer:
     """What a task gives: an evaluation, or why there is none.
 
-    `refused` is the compiler's reason, `failed` an error of Jacquard; `hindered` tells of the worker's
-    surroundings, such as a full disk: the point is as open as before.
+    `refused` is the compiler's reason, `failed` an error of Jacquard or of synthesis; `hindered` tells of the
+    worker's surroundings, such as a full disk: the point is as open as before.
     """
 
     evaluation: Evaluation | None = None
@@ -117,7 +118,7 @@ def run(name: str, config: MachineConfig) -> Answer:
             return Answer(refused=str(error))
         except (OSError, ToolError) as error:
             return Answer(hindered=str(error))
-        except CheckError as error:
+        except (CheckError, SynthesisError) as error:
             return Answer(failed=str(error))
         except Exception as error:
             # One point in which Jacquard itself fails must not end an exploration of thousands.

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib import import_module
+from math import log2
+
 import pytest
 
 from hw.area import estimate
+from hw.area.clock import DEVICE, LUTS
 from hw.area.components import TOP, verilog
-from hw.area.model import FAMILIES, RESOURCES, is_fitted, load
+from hw.area.model import FAMILIES, RESOURCES, Model, is_fitted, load
 from hw.area.parts import lut_blocks, memory_blocks, parts
-from hw.config import MachineConfig, preset_names
+from hw.config import PORTS, MachineConfig, preset_names
 from hw.config import load as machine
 from hw.errors import InputError
 from hw.fabric import load as fabric
-from hw.synthesis import synthesise
+from hw.synthesis import find_device, synthesise
+from hw.synthesis.devices import DEFAULT
 
 FITTED = [family for family in FAMILIES if is_fitted(family)]
+#: The module, whose name in its package is that of its function.
+ESTIMATES = import_module("hw.area.estimate")
 #: A machine that is no sample of the fit.
 ODD = machine("test", {"rows": 8, "warps": 5, "channels": 11, "channel_depth": 12, "windows": 3})
 
@@ -43,6 +51,60 @@ def test_pes_that_are_alike_are_one_part() -> None:
 def test_a_machine_without_a_grid_has_no_parts_of_one() -> None:
     config = machine("tiny").replace(cgra=None)
     assert not {p.kind for p in parts(config)} & {"pe", "grid_control", "grid_ports", "output_buffer"}
+
+
+@pytest.mark.parametrize("family", FITTED)
+@pytest.mark.parametrize("resource", ["luts", "ffs"])
+def test_deeper_queues_do_not_take_less(family: str, resource: str) -> None:
+    """A second one wants registers and a choice; where there are more, LUT RAM replaces the registers."""
+    one, two, three, four = (
+        getattr(estimate(machine("tiny", {"queue_depth": depth}), family), resource) for depth in (1, 2, 3, 4)
+    )
+    assert one < two
+    assert abs(four - three) < 0.02 * three
+    assert resource == "luts" or three < one
+
+
+def test_parts_count_as_often_as_they_occur_and_factors_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = machine("tiny")
+    kinds = {p.kind for p in parts(config)}
+    nothing: dict[str, dict[str, float]] = {r: {} for r in RESOURCES}
+    weights = dict.fromkeys(kinds, nothing)
+    weights["sequencer"] = nothing | {"luts": {"one": 10.0, "channels": 1.0}}
+    weights["host"] = nothing | {"luts": {"one": 7.0}, "ffs": {"one": 4.0}}
+    model = Model(weights, {"luts": 0.5, "ffs": 2.0, "brams": 1.0, "dsps": 1.0}, {})
+    monkeypatch.setattr(ESTIMATES, "load", lambda family: model)
+    found = estimate(config)
+    assert (config.warps, config.channels) == (6, 16)
+    assert (found.luts, found.ffs, found.brams, found.dsps) == (round((6 * 26 + 7) * 0.5), 8, 0, 0)
+    assert found.fmax_mhz is None
+
+
+def test_the_clock_falls_with_what_makes_paths_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = {"one": 10.0, "full": 5.0, "multiplier": 2.0, "array": 0.5, "port": 0.25, "banks": 1.0}
+    model = replace(load("ecp5"), clock=weights)
+    monkeypatch.setattr(ESTIMATES, "load", lambda family: model)
+    config = machine("tiny")
+    found = estimate(config)
+    assert (config.rows * config.cols, config.acc_banks, len(config.store_pes)) == (64, 1, 2)
+    port = log2(max(config.port_bytes(port) for port in PORTS))
+    period = 10 + 5 * found.luts / LUTS + 2 + 0.5 * 6 + 0.25 * port + log2(1 + 2)
+    assert found.fmax_mhz == pytest.approx(1000 / period, abs=0.06)
+    bare = estimate(config.replace(cgra=None)).fmax_mhz
+    wide = estimate(machine("tiny", {"rows": 64, "cols": 64})).fmax_mhz
+    assert bare is not None
+    assert wide is not None
+    assert wide < found.fmax_mhz < bare
+    # Beyond the device's size nothing is known.
+    huge = replace(model, clock={"full": 10.0})
+    monkeypatch.setattr(ESTIMATES, "load", lambda family: huge)
+    assert estimate(machine("large")).luts > LUTS
+    assert estimate(machine("large")).fmax_mhz == 100
+
+
+def test_the_clock_is_of_the_device_that_the_flow_takes() -> None:
+    assert DEFAULT == DEVICE
+    assert find_device(DEVICE).holds.luts == LUTS
 
 
 @pytest.mark.parametrize("family", FITTED)

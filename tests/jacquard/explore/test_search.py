@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.synthesis.tools import ToolError
+from jacquard.explore import worker
+from jacquard.explore.area import Area
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
 from jacquard.explore.evaluate import Evaluation, evaluate
-from jacquard.explore.executors import ProcessWorkers, WorkerLostError, workers
+from jacquard.explore.executors import ClusterLostError, ProcessWorkers, WorkerLostError, workers
 from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
 from jacquard.explore.results import Exploration, Point, State, from_json, to_json
 from jacquard.explore.samplers import SAMPLERS, sampler
@@ -167,6 +175,56 @@ def test_limits_become_constraints_of_the_study(folder: Path, space: Any) -> Non
     assert not best & {x.number for x in beyond}
 
 
+def test_a_point_for_which_a_limit_has_no_value_is_kept_as_infeasible(folder: Path, space: Any) -> None:
+    limits = 'limits = ["cycles / (luts - 16) <= 1e9", "luts <= 32"]\n'
+    p = prepare(Request(space(limits + (folder / "space.toml").read_text()), (Path("tiny.onnx"),)))
+    kept = opened(p)
+    try:
+        searched(kept, p, Here())
+        points = kept.points()
+        found = gathered(p, kept, 0.0)
+    finally:
+        kept.close()
+    assert len(points) == len(keys(points)) == POINTS
+    reasons = {x.metrics["luts"]: str(x.reason) for x in points if x.state is State.INFEASIBLE}
+    assert reasons.keys() == {16, 64}
+    assert reasons[64] == "beyond luts <= 32"
+    assert reasons[16].startswith("limit 'cycles / (luts - 16) <= 1e9' has no value where cycles = 6")
+    assert {x.metrics["luts"] for x in points if x.state is State.COMPLETE} == {32}
+    assert all(found.point(number).metrics["luts"] == 32 for number in found.front)
+
+
+def test_a_point_that_cannot_be_synthesised_is_kept_as_failed(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def synthesise(text: str, *arguments: Any) -> Any:
+        if text == "4 4":
+            raise ToolError("yosys", 1, ["ERROR: not this one"])
+        return SimpleNamespace(resources=Area(1, 2, 3, 4, None))
+
+    class Synthesising(Here):
+        def submit(self, config: MachineConfig) -> Future[Answer]:
+            future: Future[Answer] = Future()
+            future.set_result(worker.run("synthesis", config))
+            return future
+
+    monkeypatch.setattr("hw.emit.verilog", lambda config, trace: f"{config.rows} {config.cols}")
+    monkeypatch.setattr("hw.synthesis.yosys.synthesise", synthesise)
+    worker.load("synthesis", replace(prepared.workload, synthesis=True))
+    kept = opened(prepared)
+    try:
+        searched(kept, prepared, Synthesising())
+        points = kept.points()
+        assert not kept.unfinished()
+    finally:
+        kept.close()
+    assert len(points) == len(keys(points)) == POINTS
+    failed = [p for p in points if p.state is State.FAILED]
+    assert [(p.hw["rows"], p.hw["cols"]) for p in failed] == [(4, 4)] * 4
+    assert {p.reason for p in failed} == {"yosys failed (exit code 1): ERROR: not this one"}
+    assert sum(p.state is State.COMPLETE for p in points) == POINTS - REFUSED - 4
+
+
 def test_a_study_of_something_else_is_refused(prepared: Prepared, folder: Path) -> None:
     opened(prepared).close()
     (folder / "space.toml").write_text(
@@ -181,6 +239,69 @@ def test_a_study_of_something_else_is_refused(prepared: Prepared, folder: Path) 
     optuna.create_study(storage="sqlite:///foreign.db", study_name="space-tiny").ask()
     with pytest.raises(InputError, match="is not one of jacquard explore"):
         open_study("sqlite:///foreign.db", other.name, other.space, fingerprints(other))
+
+
+def test_a_database_of_another_optuna_is_told(prepared: Prepared) -> None:
+    opened(prepared).close()
+    with contextlib.closing(sqlite3.connect("space-tiny.db")) as base:
+        base.execute("update alembic_version set version_num = 'v99.0.a'")
+        base.commit()
+    with pytest.raises(InputError, match=r"--storage sqlite:///space-tiny.db: .* no longer compatible"):
+        opened(prepared)
+
+
+def test_a_study_that_another_program_removes_ends_the_search(prepared: Prepared) -> None:
+    kept = opened(prepared)
+    try:
+        optuna.delete_study(study_name="space-tiny", storage=prepared.storage)
+        with pytest.raises(InputError, match=r"space-tiny.db: the study was removed by another program"):
+            searched(kept, prepared, Here())
+    finally:
+        kept.close()
+
+
+def test_a_database_that_is_gone_when_influences_are_asked_for(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*arguments: Any, **options: Any) -> Any:
+        cause = sqlite3.OperationalError("disk I/O error")
+        raise OperationalError("select", {}, cause) from cause
+
+    kept = opened(prepared)
+    try:
+        searched(kept, prepared, Here())
+        assert gathered(prepared, kept, 0.0).importance.keys() == {"cycles", "luts"}
+        monkeypatch.setattr("optuna.importance.get_param_importances", gone)
+        with pytest.raises(InputError, match=r"--storage sqlite:///space-tiny.db: disk I/O error"):
+            gathered(prepared, kept, 0.0)
+    finally:
+        kept.close()
+
+
+def test_small_values_tell_of_influence_as_large_ones_do(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Alike(Here):
+        def submit(self, config: MachineConfig) -> Future[Answer]:
+            future: Future[Answer] = Future()
+            metrics = {"cycles": float(config.rows), "luts": 1e-5 + 1e-10 * config.rows}
+            future.set_result(Answer(Evaluation(metrics, (), 0.0)))
+            return future
+
+    def nothing(*arguments: Any, **options: Any) -> Any:
+        raise RuntimeError("Encountered zero total variance in all trees.")
+
+    kept = opened(prepared)
+    try:
+        searched(kept, prepared, Alike())
+        found = gathered(prepared, kept, 0.0).importance
+        assert found["luts"]["rows"] == pytest.approx(found["cycles"]["rows"])
+        assert found["luts"]["rows"] > 0.9
+        # What optuna raises where no tree sees a difference.
+        monkeypatch.setattr("optuna.importance.get_param_importances", nothing)
+        assert gathered(prepared, kept, 0.0).importance == {}
+    finally:
+        kept.close()
 
 
 def test_one_exploration_at_a_time(prepared: Prepared) -> None:
@@ -216,6 +337,37 @@ def test_a_killed_process_is_replaced(prepared: Prepared) -> None:
     assert len(set(killed)) == 2
     assert len(points) == len(keys(points)) == 5
     assert all(p.state is State.COMPLETE and p.models[0].cycles > 0 for p in points)
+
+
+def test_a_process_that_cannot_be_started(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any) -> Any:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("jacquard.explore.executors.ProcessPoolExecutor.submit", full)
+    kept, staff = opened(prepared), ProcessWorkers("test", prepared.workload, 7)
+    try:
+        with pytest.raises(InputError, match=r"--executor: process 1 of 7 cannot be started: .* unavailable"):
+            searched(kept, prepared, staff)
+        assert len(kept.unfinished()) == 1
+    finally:
+        staff.close(kill=True)
+        kept.close()
+
+
+def test_a_cluster_that_is_lost_ends_the_search(prepared: Prepared) -> None:
+    class Lost(Here):
+        def count(self) -> int:
+            if len(self.asked) >= 5:
+                raise ClusterLostError("the cluster was lost: nobody answers")
+            return 1
+
+    kept = opened(prepared)
+    try:
+        with pytest.raises(InputError, match="nobody answers; the same command goes on from here"):
+            searched(kept, prepared, Lost())
+        assert 2 <= len(kept.points()) < POINTS
+    finally:
+        kept.close()
 
 
 def test_executors_that_are_not_there() -> None:

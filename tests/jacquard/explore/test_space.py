@@ -70,6 +70,35 @@ def test_a_fabric_and_a_base_may_be_files_beside_the_space(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        ("mine", '["./a.toml", "./b.toml"]', '"./b.toml" and "./a.toml" are different grids'),
+        ("mesh2x2", '["mesh2x2", "./a.toml"]', '"./a.toml" and "mesh2x2" are different grids'),
+        ("torus4x4", '["./a.toml", "none"]', '"./a.toml" and the grid of the base are different grids'),
+        ("none", '["./a.toml", "none"]', '"./a.toml" and "none" are different grids'),
+        ("none", '["./a.toml", "mesh2x2"]', '"./a.toml" and "none" are different grids'),
+    ],
+)
+def test_different_grids_must_not_have_one_name(
+    space: Write, folder: Path, name: str, values: str, told: str
+) -> None:
+    for file, rows in (("a", 2), ("b", 4)):
+        (folder / f"{file}.toml").write_text(f'preset = "mesh4x4"\nname = "{name}"\nrows = {rows}\n')
+    with pytest.raises(InputError) as error:
+        read(space(f"[parameters]\nrows = [4, 8]\ncgra = {values}"))
+    assert f"other.toml: [parameters] cgra: {told} of one name, {name!r}: each needs its own" in str(
+        error.value
+    )
+
+
+def test_equal_grids_may_have_one_name(space: Write, folder: Path) -> None:
+    for file in "ab":
+        (folder / f"{file}.toml").write_text('preset = "mesh4x4"\nname = "mine"\nrows = 2\n')
+    found = read(space('[parameters]\nrows = [4, 8]\ncgra = ["./a.toml", "./b.toml", "torus4x4"]'))
+    assert found.feasible.size == 6
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ('base = "tset"\n[parameters]\nrows = [4]', "base: it must be a preset"),
@@ -121,7 +150,32 @@ def test_a_fabric_and_a_base_may_be_files_beside_the_space(folder: Path) -> None
             'must be "minimize" or "maximize", not \'less\'',
         ),
         ("constraints = ['rows > 8']\n[parameters]\nrows = [4, 8]", "'rows > 8' fails everywhere"),
+        (
+            "constraints = ['rows > 9', 'cols // (rows - 8) > 0']\n[parameters]\nrows = [4, 8]\ncols = [4]",
+            "constraints: 'rows > 9' fails everywhere: none of the 2 combinations of rows satisfies it",
+        ),
+        (
+            "constraints = ['cols // (rows - 8) > 0']\n[parameters]\nrows = [4, 8]\ncols = [4, 8]",
+            "constraints: 'cols // (rows - 8) > 0' has no value where cols = 4, rows = 8: ",
+        ),
+        (
+            "limits = ['luts <= \"a\"']\n[parameters]\nrows = [4]",
+            "limits: must compare numbers, not the text 'a' in 'luts <= \"a\"'",
+        ),
+        (
+            'limits = [\'luts <= (1 if "a" == "a" else 2)\']\n[parameters]\nrows = [4]',
+            "limits: must compare numbers, not the text 'a'",
+        ),
+        (
+            f"limits = ['luts <= max({'1, ' * 200}1)']\n[parameters]\nrows = [4]",
+            "limits: must have at most 400 characters, not 614",
+        ),
+        (f"[parameters]\nrows = [4]\ncgra = ['{'a' * 300}', 'none']", "File name too long"),
+        (f"[parameters]\nrows = [4]\ncgra = ['./{'a' * 300}.toml', 'none']", "File name too long"),
+        (f"base = './{'a' * 300}.toml'\n[parameters]\nrows = [4]", "File name too long"),
         ("rows = [", "not valid TOML"),
+        ("rows = 1" + "0" * 5000, "not valid TOML"),
+        ("rows = " + "[" * 3000, "not valid TOML"),
     ],
 )
 def test_every_mistake_is_told_with_file_key_found_and_needed(space: Write, text: str, told: str) -> None:
@@ -201,3 +255,12 @@ def test_how_far_beyond_a_limit() -> None:
     strict = parse("fmax_mhz > 60", ("fmax_mhz",), "place")
     assert beyond(strict, {"fmax_mhz": 60}) > 0
     assert beyond(strict, {"fmax_mhz": 61}) <= 0
+
+
+@pytest.mark.parametrize(
+    "text", ["cycles / utilization <= 9", "cycles <= 9 / utilization", "cycles * 1e38 < 9"]
+)
+def test_a_limit_may_have_no_value(text: str) -> None:
+    limit = parse(text, ("cycles", "utilization"), "place")
+    with pytest.raises(InputError, match="has no value where cycles = 8"):
+        beyond(limit, {"cycles": 8, "utilization": 0.0})
