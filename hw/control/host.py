@@ -180,6 +180,9 @@ class Host(Component):
         """
         error = Signal(ErrorReport)
         running, failed = Signal(), Signal()  # `running`: whether the state is RUN
+        # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
+        # go on afterwards. It is a register because it leads to half of all others.
+        clearing = Signal(init=1)
         begin = [running.eq(1), self.execute.eq(self.enable)]
         end = [running.eq(0), self.execute.eq(0)]
         count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
@@ -188,8 +191,7 @@ class Host(Component):
         cleared, loaded = Signal(range(self.clear_cycles)), Signal()
         expired = Signal()
         m.d.comb += [
-            # In reset until a run: what an error left in the engines must not go on afterwards.
-            self.clear.eq((state == State.IDLE) | (state == State.CLEAR)),
+            self.clear.eq(clearing),
             self.clear_index.eq(cleared),
             self.load.eq(state == State.LOAD),
             self.run.eq(running & ~self.error),
@@ -208,12 +210,12 @@ class Host(Component):
                     with m.If(program_ok):
                         m.d.sync += state.eq(State.CLEAR)
                     with m.Else():
-                        m.d.sync += [state.eq(State.DONE), failed.eq(1), error.eq(0)]
+                        m.d.sync += [state.eq(State.DONE), clearing.eq(0), failed.eq(1), error.eq(0)]
                         m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
             with m.Case(State.CLEAR):
                 m.d.sync += [count.eq(0), cleared.eq(cleared + 1)]
                 with m.If(cleared == self.clear_cycles - 1):
-                    m.d.sync += state.eq(State.LOAD)
+                    m.d.sync += [state.eq(State.LOAD), clearing.eq(0)]
             with m.Case(State.LOAD):
                 m.d.sync += [loaded.eq(~loaded), moved.eq(1)]
                 with m.If(loaded):
@@ -231,10 +233,11 @@ class Host(Component):
                 m.d.sync += state.eq(State.DONE)
         # Not while memory still owes answers: the next run would take them for its own.
         with m.If(writes["CONTROL"] & value[csr.CLEAR] & self.done & self.quiet):
-            m.d.sync += [state.eq(State.IDLE), failed.eq(0), error.eq(0)]
+            m.d.sync += [state.eq(State.IDLE), clearing.eq(1), failed.eq(0), error.eq(0)]
         with m.If(self.error):
             m.d.sync += [
                 state.eq(Mux(self.quiet, State.DONE, State.STOP)),
+                clearing.eq(0),
                 *end,
                 failed.eq(1),
                 error.eq(self.error_report),

@@ -105,9 +105,10 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
         state = bench.register(dut, "state")
         same = (bench.register(dut, "held") == held) & (bench.register(dut, "request") == Value.cast(payload))
         idle = (state == State.IDLE) == (dut.clear & ~starting)
+        clearing = dut.clear == ((state == State.IDLE) | (state == State.CLEAR))
         loading = (state == State.LOAD) | ~bench.register(dut, "loaded")
         running = (bench.register(dut, "running") == (state == State.RUN)) & (~ran | (state >= State.RUN))
-        return same & idle & (state <= State.DONE) & loading & running
+        return same & idle & clearing & (state <= State.DONE) & loading & running
 
     bench.invariant("requests", tied)
     return dut, _Requests(held, payload, write, starts, starting, under_way)
