@@ -16,7 +16,7 @@ demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, 
 test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5
 
 slow: $(VENV)/dev ## the tests that `make test` leaves out: more cases of what it runs in part
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow

@@ -292,7 +292,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 def to_toml(config: MachineConfig) -> str:
     """The configuration as TOML text that `load` reads back to an equal object."""
-    lines = [f"name = {json.dumps(config.name)}"]
+    lines = [f"name = {json.dumps(config.name, ensure_ascii=False)}"]
     for f in dataclasses.fields(config):
         if f.name not in _OTHERS:
             lines.append(f"{f.name} = {getattr(config, f.name)}".ljust(28) + f"# {f.metadata['meaning']}")

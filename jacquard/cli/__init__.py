@@ -6,6 +6,7 @@ Jacquard itself. 130: interrupted.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -83,6 +84,9 @@ for _module in (
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; no traceback reaches a user who did not ask for it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without some sign gets the rest
     sys.exit(call(arguments))
 
 

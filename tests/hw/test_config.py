@@ -24,8 +24,8 @@ def test_presets_have_the_arrays_they_are_known_for() -> None:
 
 
 def test_toml_text_reads_back_to_the_same_machine(tmp_path: Path) -> None:
-    machine = config.load("lean").replace(name="mine", channels=9)
-    (tmp_path / "mine.toml").write_text(config.to_toml(machine))
+    machine = config.load("lean").replace(name='"mine" × \U0001f600', channels=9)
+    (tmp_path / "mine.toml").write_text(config.to_toml(machine), encoding="utf-8")
     assert config.load(str(tmp_path / "mine.toml")) == machine
 
 

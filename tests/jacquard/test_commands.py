@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -189,3 +190,16 @@ def test_the_command_ends_quietly_when_its_reader_goes_away() -> None:
     )
     assert done.stdout == "# Instruction set\n"
     assert done.stderr == ""
+
+
+def test_a_terminal_without_a_sign_gets_the_rest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jacquard", "tile", "--matmul", "64x64x64"],
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"64" in done.stdout
+    assert b"?" in done.stdout
