@@ -11,13 +11,13 @@ import functools
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hw import toml_text
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
 from hw.fabric import toml as fabrics
@@ -262,10 +262,7 @@ def _is_path(fabric: str) -> bool:
 
 
 def _read(text: str, place: str) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
-        raise InputError(f"{place}: not valid TOML: {error}") from None
+    values = toml_text.parsed(text, place)
     base = values.pop("preset", None)
     if base is None:
         return values

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-import tomllib
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -15,6 +14,7 @@ from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, Module, Sign
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import Component, In, Out
 
+from hw import toml_text
 from hw.bus import pll
 from hw.bus.machine import BEATS
 from hw.bus.protocol import TIMEOUT_BITS
@@ -67,10 +67,7 @@ def load_board(source: str) -> Board:
             raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
         except UnicodeDecodeError as error:
             raise InputError(f"{source}: cannot be read: {error}") from None
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
-        raise InputError(f"{source}: not valid TOML: {error}") from None
+    values = toml_text.parsed(text, source)
     return _board(source, values)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hw import toml_text
 from hw.errors import InputError
 from hw.fabric.fabric import MOST, Fabric, Kind, Link
 from hw.fabric.links import STYLES, nearest
@@ -62,7 +62,7 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
         raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: cannot be read: {error}") from None
-    values = _parse(text, source)
+    values = toml_text.parsed(text, source)
     values.setdefault("name", path.stem)
     return from_values(values, source, grid)
 
@@ -74,18 +74,13 @@ def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
         sized, own = _SIZED.fullmatch(name), _SIZED.fullmatch(preset)
         other = sized and own and sized[1] == own[1]
         if name == preset or other:
-            values = _parse((folder / f"{preset}.toml").read_text(encoding="utf-8"), f"preset {preset}")
+            values = toml_text.parsed(
+                (folder / f"{preset}.toml").read_text(encoding="utf-8"), f"preset {preset}"
+            )
             values.setdefault("name", preset)
             size = (int(sized[2]), int(sized[3])) if sized and other and name != preset else None
             return values, size
     return None
-
-
-def _parse(text: str, place: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
-        raise InputError(f"{place}: not valid TOML: {error}") from None
 
 
 def from_values(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from hw import toml_text
 from hw.config import MachineConfig
 from hw.errors import InputError
 
@@ -71,10 +71,7 @@ def read(path: Path | None) -> Table:
 
 def parse(text: str, place: str) -> Table:
     """A table out of TOML; every key is needed. Raises `InputError`."""
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
-        raise InputError(f"{place}: not valid TOML: {error}") from None
+    values = toml_text.parsed(text, place)
     names = [f.name for f in fields(Table)]
     for key in values:
         if key not in names:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hw import config as machines
+from hw import toml_text
 from hw.config import FIELDS, NO_GRID, MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
@@ -93,14 +93,11 @@ def read(path: Path) -> Space:
     """The space in a file, with constraints that some point satisfies. Raises `InputError`."""
     try:
         text = path.read_text(encoding="utf-8")
-        values = tomllib.loads(text)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; a space is a TOML file (docs/explore.md)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # tomllib's own error, endless numbers, deep nesting
-        raise InputError(f"{path}: not valid TOML: {error}") from None
-    space = _space(values, path, text)
+    space = _space(toml_text.parsed(text, str(path)), path, text)
     assert space.feasible.size > 0
     return space
 
