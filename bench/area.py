@@ -224,7 +224,7 @@ def clock(console: Console, workers: int) -> dict[str, float]:
     console.print(table)
     median = 100 * statistics.median(errors)
     console.print(
-        f"of machines left out of the fit: median error {median:.1f} %, worst {100 * max(errors):.1f} %"
+        f"each told by the fit of all others: median error {median:.1f} %, worst {100 * max(errors):.1f} %"
     )
     return weights
 
