@@ -28,7 +28,7 @@ def _one(proof: str, fault: str | None, found: tools.Tools, folder: Path) -> Out
 def prove(
     jobs: list[tuple[str, str | None]], found: tools.Tools, folder: Path, workers: int, console: Console
 ) -> list[Outcome]:
-    """Run all jobs (proof, fault or None) in a pool with a line of progress; results in their order."""
+    """Run all jobs (proof, fault or None) in a pool and tell of each; results in their order."""
     done: dict[tuple[str, str | None], Outcome] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
@@ -40,7 +40,12 @@ def prove(
         for future in as_completed(futures):
             job = futures[future]
             done[job] = future.result()
-            progress.update(task, advance=1, description=" ".join(filter(None, job)))
+            name = ", fault ".join(filter(None, job))
+            progress.update(task, advance=1, description=name)
+            if not console.is_terminal:
+                verdict = ("found" if job[1] else "proved") if done[job].holds else "NOT as it must be"
+                line = f"{len(done)} of {len(jobs)}: {name}: {verdict}, {done[job].seconds:.0f} s"
+                console.print(line, soft_wrap=True, markup=False, highlight=False)
     return [done[job] for job in jobs]
 
 
@@ -65,7 +70,9 @@ def _selected(names: tuple[str, ...], faults: bool) -> list[tuple[str, str | Non
     "--page", is_flag=True, help="Print statements and faults as Markdown (docs/formal.md) and end."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-@click.option("--solver", type=click.Choice(list(tools.SOLVERS)), help="The solver (the quickest there is).")
+@click.option(
+    "--solver", type=click.Choice(list(tools.SOLVERS)), help="The solver of all (the best for each)."
+)
 @click.option("--workers", type=click.IntRange(1), help="Proofs at a time (the number of processors).")
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where files and traces go.")
 def main(
@@ -103,7 +110,7 @@ def main(
         sys.exit(2)
     results = table.reports(outcomes, PROOFS, faults=faults)
     if as_json:
-        click.echo(json.dumps(table.as_data(results, found.solver), indent=2))
+        click.echo(json.dumps(table.as_data(results, found), indent=2))
     else:
         table.show(results, Console())
     sys.exit(0 if all(r.holds for r in results) else 1)

@@ -94,10 +94,10 @@ def _run(
             shutil.rmtree(place)  # no result of an earlier run may count
         place.mkdir(parents=True)
         (place / "design.il").write_text(text, encoding="utf-8")
-        (place / "run.sby").write_text(_script(method, depth, tools), encoding="utf-8")
+        (place / "run.sby").write_text(_script(method, depth, tools.solvers[method].name), encoding="utf-8")
     except OSError as error:
         raise cache.unwritable(place, error) from None
-    log = _call(place, tools)
+    log = _call(place, tools, tools.solvers[method].folder)
     failed = tuple(dict.fromkeys(_FAILED.findall(log)))
     status = place / "run" / "status"
     verdict = status.read_text(encoding="utf-8").split()[0] if status.is_file() else "ERROR"
@@ -126,7 +126,7 @@ def _processor_seconds() -> float:
     return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def _script(method: Method, depth: int, tools: Tools) -> str:
+def _script(method: Method, depth: int, solver: str) -> str:
     # Memories and registers that no reset reaches begin with anything, as they do in a second run. Without
     # `-norom` a table would become a memory, whose contents an induction takes for arbitrary.
     mode = "prove" if method is Method.INDUCTION else "bmc"
@@ -135,7 +135,7 @@ mode {mode}
 depth {depth}
 timeout {TIME_LIMIT}
 [engines]
-smtbmc --nopresat {tools.solver}
+smtbmc --nopresat {solver}
 [script]
 read_rtlil design.il
 hierarchy -top {TOP}
@@ -148,8 +148,8 @@ design.il
 """
 
 
-def _call(place: Path, tools: Tools) -> str:
-    path = os.pathsep.join([str(tools.solver_folder), os.environ.get("PATH", "")])
+def _call(place: Path, tools: Tools, solvers: Path) -> str:
+    path = os.pathsep.join([str(solvers), os.environ.get("PATH", "")])
     command = [tools.sby, "--yosys", tools.yosys, "--smtbmc", tools.smtbmc, "-f", "run.sby"]
     done = subprocess.run(
         [str(c) for c in command],

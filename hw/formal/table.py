@@ -11,6 +11,7 @@ from rich.table import Table
 
 from hw.formal.proof import Method, Proof
 from hw.formal.prover import Outcome
+from hw.formal.tools import Tools
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,10 @@ def _seconds(results: list[Report]) -> float:
     return sum(o.seconds for r in results for o in (r.outcome, *(r.faults or ())))
 
 
-def as_data(results: list[Report], solver: str) -> dict[str, object]:
+def as_data(results: list[Report], tools: Tools) -> dict[str, object]:
     """What `--json` prints."""
     return {
-        "solver": solver,
+        "solvers": {method.value: solver.name for method, solver in tools.solvers.items()},
         "holds": all(r.holds for r in results),
         "seconds": _seconds(results),
         "proofs": [_report_data(r) for r in results],

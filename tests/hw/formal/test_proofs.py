@@ -216,3 +216,27 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_find", lambda program: Path(program) if "yowasp" in program else None)
     with pytest.raises(InputError, match="pip install z3-solver"):
         tools.find("z3")
+
+
+@pytest.mark.parametrize("solver", tools.SOLVERS)
+def test_every_solver_proves_and_finds_faults(solver: str, tmp_path: Path) -> None:
+    code, answer = _invoke("stream-buffer", "--faults", "--solver", solver, "--folder", str(tmp_path))
+    assert (code, set(answer["solvers"].values())) == (0, {solver})
+
+
+def test_without_a_wish_each_method_has_the_solver_that_suits_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {m.value: s.name for m, s in tools.find().solvers.items()} == {
+        "induction": "bitwuzla",
+        "bounded": "yices",
+    }
+    monkeypatch.setattr(tools, "_find_solver", lambda name: Path("/a/z3") if name == "z3" else None)
+    assert {s.folder for s in tools.find().solvers.values()} == {Path("/a")}
+
+
+def test_a_program_of_bitwuzla_that_cannot_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="the cache must be a directory that can be written"):
+        tools.find("bitwuzla")
