@@ -18,6 +18,46 @@ from sw.dfg.operations import OPERATIONS
 MASK = 0xFFFFFFFF
 
 
+def _wrapped(text: str) -> str:
+    """Text for the lowest 32 bits of a value, in two's complement."""
+    return f"(({text} + 0x80000000) & 0xFFFFFFFF) - 0x80000000"
+
+
+def _round_even(a: str, b: str, shift: str) -> str:
+    """A half is rounded up only from an odd floor: half, less 1, and the floor's lowest bit are added."""
+    if shift.isdecimal():
+        amount = int(shift) & 63
+        if not amount:
+            return _wrapped(f"{a} * {b}")
+        return _wrapped(f"((w := {a} * {b}) + {(1 << amount >> 1) - 1} + (w >> {amount} & 1) >> {amount})")
+    added = f"((1 << z >> 1) - 1 + (w >> z & 1) if (z := {shift} & 63) else 0)"
+    return _wrapped(f"((w := {a} * {b}) + {added} >> z)")
+
+
+#: Operations that need no call, as text of their operands; what they mean stands in `sw.dfg.operations`.
+INLINE: dict[str, Callable[..., str]] = {
+    "add": lambda a, b: _wrapped(f"{a} + {b}"),
+    "sub": lambda a, b: _wrapped(f"{a} - {b}"),
+    "mul": lambda a, b: _wrapped(f"{a} * {b}"),
+    "mul_shift_round": lambda a, b, s: _wrapped(f"(({a} * {b} + (1 << ({s} & 63) >> 1)) >> ({s} & 63))"),
+    "mul_shift_round_even": _round_even,
+    "shl": lambda a, b: _wrapped(f"({a} << ({b} & 31))"),
+    "shr": lambda a, b: f"{a} >> ({b} & 31)",
+    "shr_logical": lambda a, b: _wrapped(f"(({a} & 0xFFFFFFFF) >> ({b} & 31))"),
+    "and": lambda a, b: f"{a} & {b}",
+    "or": lambda a, b: f"{a} | {b}",
+    "xor": lambda a, b: f"{a} ^ {b}",
+    **{
+        name: lambda a, b, sign=sign: f"(1 if {a} {sign} {b} else 0)"
+        for name, sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
+    },
+    "min": lambda a, b: f"({a} if {a} < {b} else {b})",
+    "max": lambda a, b: f"({a} if {a} > {b} else {b})",
+    "select": lambda c, a, b: f"({a} if {c} else {b})",
+    "mov": lambda a: a,
+}
+
+
 class Site(NamedTuple):
     """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts."""
 
@@ -191,11 +231,17 @@ class _Writer:
         if operation.name == "const":
             value = self._number("const", pe, context)
         else:
-            meaning = OPERATIONS[operation.name].meaning
-            assert meaning is not None, operation.name
-            self.used[f"do_{operation.name}"] = meaning
-            value = f"do_{operation.name}({', '.join(operands.data)})"
+            value = self._result(operation.name, operands.data)
         return value if operands.condition is None else f"{value} if {operands.condition} else 0"
+
+    def _result(self, name: str, operands: Sequence[str]) -> str:
+        """The value of an operation of these operands."""
+        if name in INLINE:
+            return INLINE[name](*operands)
+        meaning = OPERATIONS[name].meaning
+        assert meaning is not None, name
+        self.used[f"do_{name}"] = meaning
+        return f"do_{name}({', '.join(operands)})"
 
     def _access(
         self,
