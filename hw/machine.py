@@ -230,16 +230,19 @@ class Machine(Component):
         Errors come late in a cycle; the host hears of them in the next one.
         """
         channels = self._channels
-        late = {kind: Signal(name=f"{kind}_failed") for kind in ("warps", "channels", "engines")}
         at_channels = channels.overflow | channels.fire_conflict | channels.take_conflict
         errors = {
             "warps": Cat(warp.error for warp in warps).any(),
-            "channels": at_channels.any(),
+            # Those of channels are the latest, so they are put together in the next cycle.
+            **{f"channels{w}": at_channels[w] for w in range(len(warps))},
             "engines": Cat(engine.control.error for engine in engines.values()).any(),
         }
-        for kind, happened in errors.items():
-            m.d.sync += late[kind].eq(happened & host.run)
-        m.d.comb += host.error.eq(Cat(*late.values()).any())
+        late = Signal(len(errors))
+        for i, (source, happened) in enumerate(errors.items()):
+            failed = Signal(name=f"{source}_failed")
+            m.d.sync += failed.eq(happened & host.run)
+            m.d.comb += late[i].eq(failed)
+        m.d.comb += host.error.eq(late.any())
 
         def told(name: str, happened: Value, report: Value) -> None:
             """An error of the cycle before, and a report of it; one that is told later counts."""

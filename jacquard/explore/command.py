@@ -210,12 +210,12 @@ def _search(prepared: Prepared, kept: Kept, staff: Workers, report: Callable[[Pr
 
 
 def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> None:
-    """Run the best points on the RTL, those that were not run before."""
+    """Run the best points on the RTL, but for those that are confirmed already."""
     known = kept.confirmations()
     ranks = ranked(kept.points(), prepared.space.objectives)
     best = chosen(ranks, prepared.request.confirm)
     for i, point in enumerate(best):
-        if point.number in known:
+        if point.number in known and known[point.number].confirmed:
             continue
         note(f"confirming point {point.number} on the RTL ({i + 1} of {len(best)})")
         config = prepared.space.machine(point.parameters)

@@ -39,7 +39,7 @@ def confirm(
 ) -> Confirmation:
     """Run all models of a point on the RTL and compare.
 
-    Raises `InputError` for tools that are missing, or fail.
+    A run that breaks off does not hold either. Raises `InputError` for tools that are missing or fail to build.
     """
     try:
         built = simulator(config, sim)
@@ -49,9 +49,13 @@ def confirm(
     differences: list[str] = []
     for model, known in zip(models, point.models, strict=True):
         settings = MemorySettings.of(config)
-        report = run_network(
-            model.network, config, settings, lambda: built, model.inputs, sim=sim, progress=progress
-        )
+        try:
+            report = run_network(
+                model.network, config, settings, lambda: built, model.inputs, sim=sim, progress=progress
+            )
+        except RuntimeError as error:
+            differences.append(f"{model.name}: the run broke off: {error}")
+            continue
         events += report.events
         cycles += report.cycles
         found = _difference(report)

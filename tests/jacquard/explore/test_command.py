@@ -139,6 +139,25 @@ def test_a_difference_on_the_rtl_is_exit_code_1(jacquard: Any, folder: Path, rtl
     assert "point 0 differs on the RTL: net.onnx: " in ended.err
 
 
+def test_a_run_on_the_rtl_that_breaks_off_is_told_and_tried_again(
+    jacquard: Any, folder: Path, rtl: Any
+) -> None:
+    def broken(outcome: Outcome) -> Outcome:
+        raise RuntimeError("the simulation ended with code 1 after 0 of 1 jobs")
+
+    rtl(broken)
+    command = (*FEW[:-1], "1", "--confirm", "1", "--json", "--csv", "points.csv")
+    ended = jacquard(*command)
+    assert ended.code == 1, ended.err
+    assert json.loads(ended.out)["front"][0]["difference"] == (
+        "net.onnx: the run broke off: the simulation ended with code 1 after 0 of 1 jobs"
+    )
+    assert Path("points.csv").is_file()
+    rtl()
+    ended = jacquard(*command)
+    assert (ended.code, json.loads(ended.out)["front"][0]["confirmed"]) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
