@@ -18,8 +18,8 @@ test: $(VENV)/dev ## style, types, tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5
 
-slow: $(VENV)/dev ## the tests that `make test` leaves out: more cases of what it runs in part
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow
+slow: $(VENV)/dev ## the tests that `make test` leaves out, and all cases of what it draws in part
+	JACQUARD_CASES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or drawn"
 
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults

@@ -39,7 +39,7 @@ def confirm(
 ) -> Confirmation:
     """Run all models of a point on the RTL and compare.
 
-    A run that breaks off does not hold either. Raises `InputError` for tools that are missing or fail to build.
+    A run that breaks off does not hold either. Raises `InputError` for tools that are missing, or fail.
     """
     try:
         built = simulator(config, sim)

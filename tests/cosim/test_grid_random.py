@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Job, Outcome
 from cosim.model import predict
 from hw.fabric import OPERATIONS, Fabric, Link, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry
+from tests.budget import cases
 from tests.cosim.model.grids import MIXED, Change, GridJob, corrupted, launch_job, machine_of
 
 CONFIG = machine_of(MIXED)
-BUDGET = 60
+BUDGET = cases(30, 100)
 
 
 def jobs_of(first: int, *, wild: float = 0.0, change: Change | None = None) -> list[Job]:
@@ -45,6 +48,7 @@ def agreed(jobs: list[Job], outcomes: list[Outcome]) -> Counter[str]:
     return seen
 
 
+@pytest.mark.drawn
 def test_random_launches_do_what_the_model_predicts() -> None:
     jobs = jobs_of(0, wild=0.15)
     seen = agreed(jobs, simulator(CONFIG, "cpp").run(jobs))
@@ -55,6 +59,7 @@ def test_random_launches_do_what_the_model_predicts() -> None:
     assert seen["stalls"] > 100, seen
 
 
+@pytest.mark.drawn
 def test_broken_bitstreams_are_refused_or_do_what_they_say() -> None:
     jobs = jobs_of(1000, change=corrupted)
     seen = agreed(jobs, simulator(CONFIG, "cpp").run(jobs))

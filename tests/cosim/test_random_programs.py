@@ -15,12 +15,14 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.model import predict
 from hw.config import load
+from tests.budget import cases
 from tests.cosim.model.jobs import RandomJob
 
 TEST = load("test")
 
 
-@pytest.mark.parametrize(("banks", "budget"), [(2, 250), (1, 150)])
+@pytest.mark.drawn
+@pytest.mark.parametrize(("banks", "budget"), [(2, cases(120, 400)), (1, cases(60, 200))])
 def test_random_programs_do_what_the_model_predicts(banks: int, budget: int) -> None:
     config = TEST.replace(acc_banks=banks)
     jobs, seed = [], 0

@@ -23,6 +23,7 @@ from sw.ir.program import Program, instructions
 from sw.warps.instances import convert_instances
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels
+from tests.budget import cases
 from tests.jacquard.test_run import KEYS
 from tests.sw.generic_programs import drawn
 
@@ -221,10 +222,11 @@ def nest():
     assert message in ended.err
 
 
+@pytest.mark.drawn
 def test_random_programs_of_several_warps_have_their_sequential_meaning_on_the_rtl() -> None:
     settings = MemorySettings.of(TEST, stall_seed=11)
     prepared = []
-    for seed in range(100, 116):
+    for seed in range(100, 100 + cases(8, 32)):
         program, values = drawn(seed, warps=1 + seed % 4, instructions=7)
         arrays = {name: np.array(value) for name, value in values.items()}
         prepared.append(prepare(program, TEST, settings, arrays, seed=seed))

@@ -18,17 +18,19 @@ from sw.convolution import Convolution
 from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
+from tests.budget import cases
 from tests.jacquard.conftest import Ended
 
 Run = Callable[..., Ended]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", MACHINES)
 def test_predictions_are_right_without_running_anything(name: str) -> None:
     config = load(name)
     settings = MemorySettings.of(config)
     errors = []
-    for i in range(24):
+    for i in range(cases(8, 24)):
         problem = draw(config, f"{name}/{i}")
         plan = plan_for_machine(problem, config, settings)
         exact = exact_cycles(lower(problem, config, blocking=plan.blocking), settings)
@@ -37,6 +39,7 @@ def test_predictions_are_right_without_running_anything(name: str) -> None:
     assert max(errors) < 0.10
 
 
+@pytest.mark.drawn
 def test_predictions_hold_for_convolutions_and_slow_memories() -> None:
     config = load("default")
     errors = []
@@ -44,7 +47,7 @@ def test_predictions_hold_for_convolutions_and_slow_memories() -> None:
         MemorySettings.of(config),
         MemorySettings.of(config, bandwidth={"load_b": 3, "store": 7}, latency={"load_a": 90}),
     ):
-        for problem in resnet()[::3]:
+        for problem in resnet()[:: cases(6, 3)]:
             plan = plan_for_machine(problem, config, settings)
             rate = {port: p.bandwidth for port, p in settings.ports.items()}
             kernel = lower(problem, config, bandwidth=rate, blocking=plan.blocking)

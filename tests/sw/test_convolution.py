@@ -16,6 +16,7 @@ from sw.convolution import Convolution
 from sw.lowering import lower
 from sw.patches import Axis
 from sw.tiling.candidates import candidates, inner_cuts
+from tests.budget import cases
 from tests.sw.functional import execute
 
 TEST = load("test")
@@ -85,7 +86,8 @@ def axes(draw: st.DrawFn) -> Axis:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.drawn
+@settings(max_examples=cases(25, 120), deadline=None)
 @given(
     axes(),
     axes(),
@@ -113,7 +115,8 @@ def test_any_convolution_on_any_machine(
     assert np.array_equal(got, want)
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.drawn
+@settings(max_examples=cases(25, 120), deadline=None)
 @given(axes(), axes(), st.integers(1, 2), st.integers(1, 4), st.integers(1, 12), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_convolution(
     rows: Axis, cols: Axis, images: int, channels: int, out: int, seed: int

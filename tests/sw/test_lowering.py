@@ -17,6 +17,7 @@ from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
+from tests.budget import cases
 from tests.sw.functional import execute
 
 TEST = load("test")
@@ -87,14 +88,16 @@ def products(draw: st.DrawFn) -> Product:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.drawn
+@settings(max_examples=cases(15, 60), deadline=None)
 @given(products(), machines(), st.integers(0, 1000))
 def test_any_product_on_any_machine(problem: Product, config: MachineConfig, seed: int) -> None:
     got, want, _ = execute(problem, config, seed)
     assert np.array_equal(got, want)
 
 
-@settings(max_examples=50, deadline=None)
+@pytest.mark.drawn
+@settings(max_examples=cases(15, 80), deadline=None)
 @given(products(), machines(), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
     config = config.replace(channel_depth=8)

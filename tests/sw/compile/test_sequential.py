@@ -17,6 +17,7 @@ from sw.network import reference
 from sw.network.expression import Apply, Expression, Number, Operand
 from sw.network.host import HostOperator
 from sw.network.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
+from tests.budget import cases
 from tests.jacquard.random_models import draw
 from tests.jacquard.random_operators import KINDS
 from tests.sw.compile.convolution_networks import drawn, requantised
@@ -38,12 +39,14 @@ def wrong(network: Network, config: MachineConfig = TEST) -> list[str]:
     return found + [name for name in wanted if not np.array_equal(wanted[name], left[name])]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", range(cases(3, 8)))
 def test_convolutions(seed: int) -> None:
     assert wrong(drawn(1000 + seed)) == []
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.drawn
+@pytest.mark.parametrize("seed", range(cases(5, 12)))
 def test_random_models(seed: int) -> None:
     model, kinds = draw(f"sequential {seed}", KINDS, 2, 5)
     assert wrong(import_model(model, allow_host=True)) == [], kinds
