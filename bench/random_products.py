@@ -38,7 +38,14 @@ MACHINES: dict[str, MachineConfig] = {
         name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4
     ),
     "narrow": _BARE.replace(
-        name="narrow", rows=8, cols=8, load_a_bytes=4, load_b_bytes=4, store_bytes=8, queue_depth=1
+        name="narrow",
+        rows=8,
+        cols=8,
+        load_a_bytes=4,
+        load_b_bytes=4,
+        store_bytes=8,
+        acc_banks=1,
+        queue_depth=1,
     ),
     "broad": _BARE.replace(
         name="broad",

@@ -11,20 +11,18 @@ from collections import Counter
 
 import pytest
 
+from bench.random_products import MACHINES
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.model import predict
-from hw.config import load
 from tests.budget import cases
 from tests.cosim.model.jobs import RandomJob
 
-TEST = load("test")
-
 
 @pytest.mark.drawn
-@pytest.mark.parametrize(("banks", "budget"), [(2, cases(120, 400)), (1, cases(60, 200))])
-def test_random_programs_do_what_the_model_predicts(banks: int, budget: int) -> None:
-    config = TEST.replace(acc_banks=banks)
+@pytest.mark.parametrize(("name", "budget"), [("test", cases(120, 400)), ("narrow", cases(60, 200))])
+def test_random_programs_do_what_the_model_predicts(name: str, budget: int) -> None:
+    config = MACHINES[name]  # of two banks, and of one
     jobs, seed = [], 0
     while len(jobs) < budget:
         job = RandomJob(seed, config).job
