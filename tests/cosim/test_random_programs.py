@@ -36,6 +36,6 @@ def test_random_programs_do_what_the_model_predicts(name: str, budget: int) -> N
         assert divergence is None, f"{job.name}: {divergence}"
         seen["none" if outcome.error is None else outcome.error.cause.name] += 1
         stalls += outcome.counters["STORE_STALL_BANK"]
-    assert seen["none"] > budget / 2
+    assert seen["none"] > budget / 4, seen
     assert {"WATCHDOG", "CHANNEL_OVERFLOW"} <= set(seen), seen
     assert stalls > 0, "no program read an accumulator bank that the array held"
