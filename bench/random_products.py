@@ -33,7 +33,9 @@ _BARE = _TEST.replace(cgra=None)
 #: Six small machines that differ in what matters: shape of the array, ports, banks, queues; two with a grid.
 MACHINES: dict[str, MachineConfig] = {
     "test": _TEST,
-    "wide": _BARE.replace(name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16),
+    "wide": _BARE.replace(
+        name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16, acc_banks=1
+    ),
     "tall": _BARE.replace(
         name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4
     ),
@@ -44,7 +46,6 @@ MACHINES: dict[str, MachineConfig] = {
         load_a_bytes=4,
         load_b_bytes=4,
         store_bytes=8,
-        acc_banks=1,
         queue_depth=1,
     ),
     "broad": _BARE.replace(

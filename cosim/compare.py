@@ -11,6 +11,7 @@ from typing import TypeVar
 from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output
 from hw.assembly import disassemble_words
 from hw.config import MachineConfig
+from hw.isa import Cause
 
 #: Events of the same warp that are told with a divergence.
 BEFORE = 8
@@ -71,11 +72,13 @@ def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outco
 
     The n-th event of a kind in a warp is compared with the n-th observed, and the n-th output of a PE with
     its n-th. Of several that differ, the one that was expected or happened first is reported, events before
-    outputs. Only predicted counters count. Where an error is predicted, the prediction ends before the
-    machine stops: what happens from then on, cycles and counters are not compared, the error is.
+    outputs. Only predicted counters count. Where an error is predicted, it must be that, in its cycle, with
+    everything before; what still happens while the machine stops, and counters, are not compared. The cycle
+    in which the watchdog gives up is not predicted; there nothing may happen that is not.
     """
     happened, stored = observed.events, observed.stored
-    if predicted.error is not None:
+    timed = predicted.error is not None and predicted.error.cause not in (Cause.WATCHDOG, Cause.CHECK_WORD)
+    if timed:
         happened = [event for event in happened if event.cycle < predicted.cycles]
         stored = [output for output in stored if output.cycle < predicted.cycles]
     found = None if predicted.events == happened else _first(job, predicted.events, happened)
@@ -87,10 +90,12 @@ def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outco
         return found
     if predicted.error != observed.error:
         return Divergence("error", _error_text(predicted.error), _error_text(observed.error))
-    if predicted.error is not None:
+    if predicted.error is not None and not timed:
         return None
     if predicted.cycles != observed.cycles:
         return Divergence("cycles", predicted.cycles, observed.cycles)
+    if predicted.error is not None:
+        return None
     for name, value in predicted.counters.items():
         if observed.counters.get(name) != value:
             return Divergence(name, value, observed.counters.get(name))

@@ -88,31 +88,35 @@ def byte_outside_buffer(use: BufferUse, transposed: bool, rows: int, size: int) 
 
 
 def block_outside(
-    a: tuple[int, int, int],
-    b: tuple[int, int, int],
-    words: tuple[int, int, int],
-    rows: tuple[int, int],
-    grid: tuple[int, int],
+    a: tuple[int, int, int], b: tuple[int, int, int], grid: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """The first block (row, column) of a product that leaves a buffer or the accumulator.
+    """The first block (row, column) of a product that reads columns outside a buffer.
 
-    `a` and `b` hold the last column that block 0 reads, the pitch of blocks, and the buffer's columns;
-    `words` the first word, the pitch of rows, and the accumulator's words; `rows` the rows of a block
-    and of a block in the last block row; `grid` the block rows and block columns.
+    `a` and `b` hold the last column that block 0 reads, the pitch of blocks, and the buffer's columns; `grid`
+    the block rows and block columns.
     """
     down, right = grid
-    base, pitch, limit = words
+    row, column = first_above(*a), first_above(*b)
+    if column < right:
+        return 0, 0 if row == 0 else column
+    return (row, 0) if row < down else None
 
-    def first_bad_column(i: int) -> int:
-        if a[0] + i * a[1] >= a[2]:
-            return 0
-        last_row = i * rows[0] + (rows[1] if i == down - 1 else rows[0]) - 1
-        return min(first_above(b[0], b[1], b[2]), first_above(base + last_row * pitch, 1, limit))
 
-    # Faults grow with the row: the first row that has any is row 0, the one of a closed form, or the last.
-    by_a = first_above(a[0], a[1], a[2])
-    by_word = first_above(base + right - 1 + (rows[0] - 1) * pitch, rows[0] * pitch, limit)
-    for i in sorted({0, by_a, by_word, down - 1}):
-        if i < down and (j := first_bad_column(i)) < right:
-            return i, j
+def word_outside(
+    words: tuple[int, int, int], rows: tuple[int, int], grid: tuple[int, int]
+) -> tuple[int, int, int] | None:
+    """The first row outside the accumulator that a product drains: block row, block column, row of the block.
+
+    Blocks drain one after the other. `words` holds the first word, the pitch of rows, and the accumulator's
+    words; `rows` the rows of a block and of a block in the last block row; `grid` block rows and columns.
+    """
+    (down, right), (word, pitch, limit) = grid, words
+    # Words grow with the row, so the first block row with a bad one is the first whose last block ends badly.
+    by_word = first_above(word + right - 1 + (rows[0] - 1) * pitch, rows[0] * pitch, limit)
+    for i in sorted({by_word, down - 1}):
+        if i < down:
+            height, base = rows[1] if i == down - 1 else rows[0], word + i * rows[0] * pitch
+            j = first_above(base + (height - 1) * pitch, 1, limit)
+            if j < right:
+                return i, j, first_above(base + j, pitch, limit)
     return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosim.model.checks import NEVER, Fault, block_outside, engine_fault
+from cosim.model.checks import NEVER, Fault, block_outside, engine_fault, word_outside
 from cosim.model.sharing import Operation
 from hw.config import ENGINES, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
@@ -23,21 +23,27 @@ _KEY = itemgetter(M, N, A_PITCH, B_PITCH, C_PITCH)
 
 
 class BankReads:
-    """Accumulator reads of an operation in cycles from the first of them, in banks `low` to `high`.
+    """Accumulator reads of an operation from the first of them on, in banks `low` to `high`.
 
     `grid` is block rows and columns, `rows` those of a block and of a block in the last block row,
-    `words` the first accumulator word and the pitch of rows.
+    `words` the first accumulator word and the pitch of rows; words beyond the last of `banks` are none.
     """
 
     __slots__ = ("_by_bank", "_shape", "high", "low")
 
     def __init__(
-        self, k: int, grid: tuple[int, int], rows: tuple[int, int], words: tuple[int, int], bank_words: int
+        self,
+        k: int,
+        grid: tuple[int, int],
+        rows: tuple[int, int],
+        words: tuple[int, int],
+        bank_words: int,
+        banks: int,
     ):
         word, pitch = words
         last_row = (grid[0] - 1) * rows[0] + rows[1] - 1
         self.low = word // bank_words
-        self.high = (word + last_row * pitch + grid[1] - 1) // bank_words
+        self.high = min(banks - 1, (word + last_row * pitch + grid[1] - 1) // bank_words)
         self._shape = (k, grid, rows, words, bank_words)
         self._by_bank: dict[int, tuple[list[int], list[int]]] = {}
 
@@ -103,11 +109,13 @@ class Drains:
 class Plan(NamedTuple):
     """What an operation does, in cycles from its first read: all of it is fixed by its operands.
 
-    `last` is when the last block starts to read; `bad` when a block that must not be executed would.
+    `last` is when the last block starts to read; `bad` when a block that must not be executed would, `beyond`
+    when a row would go beyond the accumulator. Whichever comes first happens.
     """
 
     wrong: bool
     bad: int | None
+    beyond: int | None
     last: int
     rest: int
     blocks: int
@@ -127,6 +135,7 @@ class Gemm:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
+        self._over = False  # nothing is taken behind a fault of what is read
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
         self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat
@@ -142,10 +151,14 @@ class Gemm:
             return plan
 
     def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> Drain | None:
-        """Add the operation that issues in cycle `t`; returns its accumulator reads unless it fails."""
-        wrong, bad, plan_last, rest, blocks, reads = plan
+        """Add the operation that issues in cycle `t`; returns its accumulator reads.
+
+        One that fails in a later block or row reads like others until it does: the machine stops before what
+        would come then. None where nothing is read.
+        """
+        wrong, bad, beyond, plan_last, rest, blocks, reads = plan
         start, done, drain = NEVER, NEVER, None
-        if self.fault is None:
+        if not self._over:
             k = fetched[3]
             start = t + TIMING.enqueue
             if start < self._last_read:
@@ -154,44 +167,67 @@ class Gemm:
             if first < self._turn - k:
                 first = self._turn - k
             if wrong or reads is None:
-                self.fault = engine_fault(start, self.number, Cause.OPERAND, warp, pc)
-            elif bad is not None:
-                self.fault = engine_fault(first + bad, self.number, Cause.BUFFER_RANGE, warp, pc)
+                self._fail(start, Cause.OPERAND, warp, pc)
+                self._over = True
             else:
                 end = first + plan_last + k
-                self._last_read = end - 1
-                self._turn = end + rest + TIMING.gemm_turn
-                self.busy += blocks * k
                 last = end + TIMING.gemm_drain + rest - 1
-                done = last + TIMING.acc_write
-                drain = Drain(first + k + TIMING.gemm_drain, last, reads)
-                self.drains.add(drain)
+                if beyond is not None:
+                    # Drains are behind reads: what follows is read, and may fail, before this does.
+                    last = first + beyond
+                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                if bad is not None:
+                    last = first + bad
+                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                    self._over = True
+                else:
+                    self._last_read = end - 1
+                    self._turn = end + rest + TIMING.gemm_turn
+                    self.busy += blocks * k
+                    if self.fault is None:
+                        done = last + TIMING.acc_write
+                begin = first + k + TIMING.gemm_drain
+                if begin <= last:
+                    drain = Drain(begin, last, reads)
+                    self.drains.add(drain)
         self.starts.append(start)
         self.completions.append(done)
         return drain
+
+    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error, unless one comes earlier; in one cycle that of a row counts, which is told first."""
+        if self.fault is None or cycle < self.fault.cycle:
+            self.fault = engine_fault(cycle, self.number, cause, warp, pc)
 
     def _plan(self, operands: Sequence[int], params: Sequence[int]) -> Plan:
         """What an operation does; `wrong` when an operand is zero."""
         a, b, c, k = operands
         m, n, pitch = params[M], params[N], params[C_PITCH]
         if m == 0 or n == 0 or k == 0:
-            return Plan(True, None, 0, 0, 0, None)
+            return Plan(True, None, None, 0, 0, 0, None)
         sizes, height = self.config.derived, self.config.rows
         down, right = -(-m // height), -(-n // self.config.cols)
         rest = m - height * (down - 1)
         full = height if down > 1 else rest
         step, last_step = max(k, full), max(k, rest)
+        grid = down, right
+
+        def begins(i: int, j: int) -> int:
+            return i * right * step + j * (last_step if i == down - 1 else step)
+
         outside = block_outside(
             (a + k - 1, params[A_PITCH], sizes.buffer_a.columns),
             (b + k - 1, params[B_PITCH], sizes.buffer_b.columns),
-            (c, pitch, sizes.acc_words),
-            (full, rest),
-            (down, right),
+            grid,
         )
-        bad = None
-        if outside is not None:
-            i, j = outside
-            bad = i * right * step + j * (last_step if i == down - 1 else step)
-        last = (down - 1) * right * step + (right - 1) * last_step
-        reads = BankReads(k, (down, right), (full, rest), (c, pitch), sizes.acc_bank_words)
-        return Plan(False, bad, last, rest, down * right, reads)
+        row = word_outside((c, pitch, sizes.acc_words), (full, rest), grid)
+        bad = None if outside is None else begins(*outside)
+        beyond = None if row is None else begins(*row[:2]) + k + TIMING.gemm_drain + row[2]
+        if outside is not None and row is not None and outside <= row[:2]:
+            beyond = None  # that block is never executed
+        # Block rows behind that of the first failure do not come to read the accumulator.
+        reached = min([down, *(at[0] + 1 for at in (outside, row) if at is not None)])
+        rows = (full, rest if reached == down else full)
+        last = begins(down - 1, right - 1)
+        reads = BankReads(k, (reached, right), rows, (c, pitch), sizes.acc_bank_words, self.config.acc_banks)
+        return Plan(False, bad, beyond, last, rest, down * right, reads)

@@ -70,8 +70,10 @@ class Loader:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
+        self._over = False  # an error of the requests stops them
         self._entered = 0  # e of the last beat so far; the cycle behind the last step of patches
         self._passed = 0  # x of the last beat so far
+        self._written = -1  # y of the last beat so far
         # Operations repeat, at other addresses.
         self._plans: dict[tuple[object, ...], Plan | Patches | None] = {}
 
@@ -97,7 +99,8 @@ class Loader:
     def issue(self, t: int, warp: int, pc: int, plan: Plan | Patches, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
         starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
-        if self.fault is not None:
+        over = self._over
+        if over:
             starts.append(NEVER)
             completions.append(NEVER)
             return
@@ -120,9 +123,10 @@ class Loader:
             beats = plan.beats
             row = row_outside_windows(self.windows, memory, plan.stride, beats.size, beats.rows)
         if plan.wrong or plan.outside is not None or row is not None:
-            self.fault = self._find_fault(plan, start, enter, row, warp, pc)
-            completions.append(NEVER)
-            return
+            self._find_faults(plan, start, enter, row, warp, pc)
+            if self._over:
+                completions.append(NEVER)
+                return
         if self.always:
             self._passed = enter + plan.moved
             self._entered = self._passed - 1
@@ -130,7 +134,12 @@ class Loader:
             self._pass_port(plan, enter)
         self.busy += plan.moved
         self.words += plan.beats.total
-        completions.append(self._passed + self.port.latency + TIMING.load_write)
+        self._complete(self._passed + self.port.latency)
+
+    def _complete(self, written: int) -> None:
+        """Add the completion of an operation whose last beat is written in a cycle; none behind a fault."""
+        self._written = written
+        self.completions.append(NEVER if self.fault is not None else written + TIMING.load_write)
 
     def _patches(self, operands: Sequence[int], values: Sequence[int]) -> Patches:
         memory, *rest = operands
@@ -139,19 +148,18 @@ class Loader:
     def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
         """Add an operation that forms patches and is taken in cycle `start`."""
         enter = start + 1 if start >= self._passed else self._passed
-        fault, outside = None, plan.outside
+        outside, written = plan.outside, max(start + 2, self._written + 1)
         if plan.wrong:
-            fault = start, Cause.OPERAND
+            self._refuse(start, Cause.OPERAND, warp, pc)
         elif plan.large:
-            fault = enter + TIMING.conv_setup - 1, Cause.OPERAND
+            self._refuse(enter + TIMING.conv_setup - 1, Cause.OPERAND, warp, pc)
         else:
             window = self._step_outside_windows(plan, memory)
-            if window is not None and (outside is None or window <= outside):
-                fault = plan.reach(self.port, enter, window), Cause.WINDOW
-            elif outside is not None:
-                fault = plan.reach(self.port, enter, outside), Cause.BUFFER_RANGE
-        if fault is not None:
-            self.fault = engine_fault(fault[0], self.number, fault[1], warp, pc)
+            if outside is not None and (window is None or outside < window):
+                self._fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
+            if window is not None:
+                self._refuse(plan.reach(self.port, enter, window), Cause.WINDOW, warp, pc)
+        if self._over:
             self.completions.append(NEVER)
             return
         last, self._passed = plan.finish(self.port, enter)
@@ -159,13 +167,18 @@ class Loader:
         self.busy += plan.steps
         self.words += plan.words
         self.stall_memory += self._passed - enter - plan.steps
-        if plan.reads:
-            self.completions.append(self._passed + self.port.latency + TIMING.load_write)
-            return
-        written = start + 2
-        if self.completions:
-            written = max(written, self.completions[-1] - TIMING.load_write + 1)
-        self.completions.append(written + plan.steps - 1 + TIMING.load_write)
+        last = self._passed + self.port.latency if plan.reads else written + plan.steps - 1
+        self._complete(last)
+
+    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error, unless one comes earlier; of one cycle that of the writing half counts, told first."""
+        if self.fault is None or cycle < self.fault.cycle:
+            self.fault = engine_fault(cycle, self.number, cause, warp, pc)
+
+    def _refuse(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error of the requests: nothing is taken behind it."""
+        self._fail(cycle, cause, warp, pc)
+        self._over = True
 
     def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
         """The first step of an operation that finds its row outside the windows."""
@@ -175,15 +188,20 @@ class Loader:
                 return None
         return plan.outside_windows(self.windows, memory)
 
-    def _find_fault(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> Fault:
-        """The error of an operation of which `row` is the first row outside the windows."""
+    def _find_faults(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> None:
+        """The errors of an operation of which `row` is the first row outside the windows."""
         if plan.wrong:
-            return engine_fault(start, self.number, Cause.OPERAND, warp, pc)
-        cause, at = Cause.BUFFER_RANGE, plan.outside
-        if row is not None and (at is None or (row, 0) <= at):
-            cause, at = Cause.WINDOW, (row, 0)
-        assert at is not None
-        return engine_fault(self._reach(plan, enter, *at), self.number, cause, warp, pc)
+            self._refuse(start, Cause.OPERAND, warp, pc)
+            return
+        at = plan.outside
+        if at is not None and (row is None or at < (row, 0)):
+            # Written when it is answered; what follows is requested, and may fail, before.
+            x = self._reach(plan, enter, *at)
+            in_memory = at[0] < plan.beats.rows and at[1] < plan.beats.count(at[0])
+            x = self.port.after(x + 1, 1) if in_memory else x + 1
+            self._fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
+        if row is not None:
+            self._refuse(self._reach(plan, enter, row, 0), Cause.WINDOW, warp, pc)
 
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int

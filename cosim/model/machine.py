@@ -316,8 +316,9 @@ class Machine:
 def predict(config: MachineConfig, job: Job) -> Outcome:
     """What the machine does with a job: events, what the grid stores, cycles, error, counters.
 
-    Event cycles count from 0. With an error, events are those before its cycle, and counters may
-    count beyond it. Raises `InputError` for programs that do not fit the machine or never end.
+    Event cycles count from 0. With an error, events are those before its cycle, which is what `cycles` says
+    (but for that of the watchdog), and counters may count beyond it. Raises `InputError` for programs that do
+    not fit the machine or never end.
     Source: docs/machine.md.
     """
     collects = gc.isenabled()
@@ -338,6 +339,8 @@ def _predict(config: MachineConfig, job: Job) -> Outcome:
     end = fault.cycle - 1 if fault is not None else NEVER - 1
     stored = machine.grid.outputs(end) if machine.grid is not None else []
     cycles = max((part[-1].cycle + 1 for part in (events, stored) if part), default=0)
+    if fault is not None and fault.error.cause is not Cause.WATCHDOG:
+        cycles = fault.cycle
     outcome = Outcome(events, cycles, fault.error if fault is not None else None, machine.counters())
     outcome.stored = stored
     machine.close()

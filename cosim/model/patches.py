@@ -222,6 +222,16 @@ class Patches:
             enter, at = port.after(enter + k - at + 1, 1), k + 1
         return enter + step - at
 
+    def written(self, port: Port, enter: int, first: int, step: int) -> int:
+        """The cycle in which a step writes, when step 0 happens in `enter` and writes in `first`; slow."""
+        at = writes_at = 0
+        for k in () if step < TIMING.conv_setup else self.memory_steps():
+            if k > step:
+                break
+            enter, at = port.after(enter + k - at + 1, 1), k + 1
+            first, writes_at = enter + port.latency, k
+        return first + step - writes_at
+
     def finish(self, port: Port, enter: int) -> tuple[int, int]:
         """The cycles of the last step, and of the one that would follow it, when step 0 happens in `enter`.
 

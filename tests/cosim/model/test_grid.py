@@ -174,7 +174,9 @@ def test_a_store_waits_for_the_load_of_its_word_and_a_load_for_the_storer() -> N
 def test_reads_of_the_array_count_in_the_cycles_that_are_looked_at(first: int, last: int, free: int) -> None:
     storer = Storer(CONFIG, AlwaysPort(1), (), drains := Drains())
     # Ten rows of one block, in cycles 10 to 19, in bank 0.
-    drains.add(Drain(10, 19, BankReads(1, (1, 1), (10, 10), (0, 1), CONFIG.derived.acc_bank_words)))
+    drains.add(
+        Drain(10, 19, BankReads(1, (1, 1), (10, 10), (0, 1), CONFIG.derived.acc_bank_words, CONFIG.acc_banks))
+    )
     wanted = (Resource(0, 0), Resource(0, 1), Resource(2, 0))
     busy = Busy(storer, drains, wanted, first, last)
     assert [cycle for cycle in range(30) if busy.at(wanted[0], cycle)] == list(range(max(first, 10), free))

@@ -1,14 +1,26 @@
 """Tables and closed forms against counting one by one."""
 
 import random
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
 
-from cosim.model.checks import BufferUse, block_outside, byte_outside_buffer, row_outside_windows
+from cosim.model.checks import (
+    BufferUse,
+    block_outside,
+    byte_outside_buffer,
+    row_outside_windows,
+    word_outside,
+)
+from cosim.model.gemm import Drains, Gemm
 from cosim.model.memory_port import AlwaysPort, BandwidthPort, Run, TablePort, port_of
 from cosim.model.rows import RowBeats
+from cosim.model.sharing import Operation
 from cosim.settings import MemorySettings
+from hw.config import MachineConfig
+from hw.isa import PARAMETERS, TIMING
 from tests.cosim.model.jobs import TEST
 
 
@@ -90,19 +102,93 @@ def test_the_first_row_outside_the_windows_is_found() -> None:
 def test_the_first_block_outside_is_found() -> None:
     chance = random.Random(5)
     for _ in range(2000):
-        a = (chance.randrange(30), chance.randrange(5), 40)
-        b = (chance.randrange(30), chance.randrange(5), 40)
-        words = (chance.randrange(90), chance.randrange(5), 100)
+        a = (chance.randrange(45), chance.randrange(5), 40)
+        b = (chance.randrange(45), chance.randrange(5), 40)
+        grid = (chance.randint(1, 5), chance.randint(1, 5))
+        blocks = [(i, j) for i in range(grid[0]) for j in range(grid[1])]
+        bad = [(i, j) for i, j in blocks if a[0] + i * a[1] >= 40 or b[0] + j * b[1] >= 40]
+        assert block_outside(a, b, grid) == (bad[0] if bad else None)
+
+
+def test_the_first_row_beyond_the_accumulator_is_found() -> None:
+    chance = random.Random(6)
+    for _ in range(2000):
+        words = (chance.randrange(110), chance.randrange(6), 100)
         grid = (chance.randint(1, 5), chance.randint(1, 5))
         rest = chance.randint(1, 4)
         full = 4 if grid[0] > 1 else rest
-        expected = None
-        for i in range(grid[0]):
-            for j in range(grid[1]):
-                last = i * full + (rest if i == grid[0] - 1 else full) - 1
-                outside = (
-                    a[0] + i * a[1] >= 40 or b[0] + j * b[1] >= 40 or words[0] + last * words[1] + j >= 100
-                )
-                if expected is None and outside:
-                    expected = i, j
-        assert block_outside(a, b, words, (full, rest), grid) == expected
+        rows = [
+            (i, j, r)
+            for i in range(grid[0])
+            for j in range(grid[1])
+            for r in range(rest if i == grid[0] - 1 else full)
+        ]
+        bad = [(i, j, r) for i, j, r in rows if words[0] + (i * full + r) * words[1] + j >= 100]
+        assert word_outside(words, (full, rest), grid) == (bad[0] if bad else None)
+
+
+def walked_product(
+    config: MachineConfig, operands: list[int], params: dict[str, int]
+) -> tuple[int | None, set[Any]]:
+    """When a product that is taken in cycle 0 fails, and its accumulator reads until then: cycle, bank."""
+    a, b, c, k = operands
+    d, rows_of = config.derived, config.rows
+    m, n, pitch = params["gemm_m"], params["gemm_n"], params["gemm_c_pitch"]
+    t = TIMING.gemm_first
+    faults: list[int] = []
+    reads: set[tuple[int, int]] = set()
+    for i in range(-(-m // rows_of)):
+        rows = min(rows_of, m - i * rows_of)
+        for j in range(-(-n // config.cols)):
+            ends = (a + i * params["gemm_a_pitch"] + k, b + j * params["gemm_b_pitch"] + k)
+            if ends[0] > d.buffer_a.columns or ends[1] > d.buffer_b.columns:
+                return min([*faults, t]), {r for r in reads if r[0] < min([*faults, t])}
+            for r in range(rows):
+                word = c + (i * rows_of + r) * pitch + j
+                at = t + k + TIMING.gemm_drain + r
+                if word >= d.acc_words:
+                    faults.append(at)
+                elif not faults:
+                    reads.add((at, word // d.acc_bank_words))
+            t += max(k, rows)
+    first = min(faults, default=None)
+    return first, {r for r in reads if first is None or r[0] < first}
+
+
+def test_a_product_fails_and_reads_until_then_as_a_walk_finds() -> None:
+    chance = random.Random(7)
+    seen: Counter[bool] = Counter()
+    operation = Operation(None, "gemm", tuple, (1 << 16,) * 4)
+    for _ in range(600):
+        config = TEST.replace(acc_banks=chance.choice([1, 2, 4]))
+        words, columns = config.derived.acc_words, config.derived.buffer_a.columns
+        params: dict[str, int] = dict.fromkeys(PARAMETERS, 0) | {
+            "gemm_m": chance.randint(1, 14),
+            "gemm_n": chance.randint(1, 14),
+            "gemm_c_pitch": chance.choice([0, 1, 5, 40]),
+            "gemm_a_pitch": chance.choice([0, 9, 300]),
+            "gemm_b_pitch": chance.choice([0, 9, 300]),
+        }
+        operands = [
+            chance.choice([0, columns - 40]),
+            chance.choice([0, columns - 40]),
+            chance.choice([0, words // 2, words - 9, words + 3]),
+            chance.randint(1, 30),
+        ]
+        drains = Drains()
+        engine = Gemm(config, drains)
+        plan = engine.plan(operation, operands, [params[name] for name in PARAMETERS])
+        assert plan is not None
+        engine.issue(-TIMING.enqueue, 0, 0, plan, operands)
+        fault, reads = walked_product(config, operands, params)
+        assert (engine.fault.cycle if engine.fault else None) == fault
+        seen[fault is not None] += 1
+        end = fault if fault is not None else 1000
+        for bank in range(config.acc_banks):
+            found: set[int] = set()
+            cycle = 0
+            while (block := drains.next_block(bank, cycle)) is not None:
+                found |= set(range(max(cycle, block[0]), block[1]))
+                cycle = block[1]
+            assert {t for t in found if t < end} == {t for t, b in reads if b == bank}
+    assert min(seen.values()) > 50, seen

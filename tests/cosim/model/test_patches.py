@@ -183,17 +183,21 @@ def error_cycle(geometry: dict[str, int], **changes: Any) -> tuple[int, Cause]:
     return max(e.cycle for e in outcome.events) + 1, outcome.error.cause
 
 
+#: From the step of a word to the error of what is written with it: accepted a cycle later, answered, told.
+ANSWER = 1 + TEST.load_b_latency + 1
+
+
 @pytest.mark.parametrize(
     ("changes", "cycle", "cause"),
     [
         ({"conv_width": 0}, TAKEN, Cause.OPERAND),
         ({"conv_out_rows": 8191, "conv_out_cols": 9}, TAKEN + 1 + 9, Cause.OPERAND),
-        ({"target": 1023}, TAKEN + 1 + 11, Cause.BUFFER_RANGE),
+        ({"target": 1023}, TAKEN + 1 + 11 + ANSWER, Cause.BUFFER_RANGE),
         ({"target": 1019}, None, None),
-        ({"target": 1020}, TAKEN + 1 + 11, Cause.BUFFER_RANGE),
+        ({"target": 1020}, TAKEN + 1 + 11 + ANSWER, Cause.BUFFER_RANGE),
         ({"target": 1023, "conv_out_cols": 4}, None, None),
         ({"target": 1023, "conv_out_cols": 5, "conv_width": 4, "conv_rows": 0}, None, None),
-        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 13, Cause.BUFFER_RANGE),
+        ({"target": 1022, "outer": 3, "conv_out_cols": 4}, TAKEN + 1 + 13 + ANSWER, Cause.BUFFER_RANGE),
         ({"memory": 297}, TAKEN + 1 + 11, Cause.WINDOW),
         ({"memory": 297, "conv_rows": 0}, None, None),
         ({"memory": 297, "target": 1023}, TAKEN + 1 + 11, Cause.WINDOW),
@@ -271,11 +275,13 @@ def test_closed_forms_are_those_of_a_walk(
             model_of(geometry, width, shape),
         )
         for enter in (chance.randint(0, 5000), chance.randint(0, 5000)):
-            r, last = enter, enter  # of the next step, of the last one
+            r, last, w = enter, enter, enter + 3 - 1  # of the next step, of the last one, its write
             for k, step in enumerate(steps):
-                if k in (0, 7, 20, len(steps) - 1):
-                    assert plan.reach(port, enter, k) == r
                 last, r = r, port.after(r + 1, 1) if step.memory else r + 1
+                w = r + port.latency if step.memory else w + 1
+                if k in (0, 7, 20, len(steps) - 1):
+                    assert plan.reach(port, enter, k) == last
+                    assert plan.written(port, enter, enter + 3, k) == w
             assert at_port.finish(port, enter) == (last, r)
 
 
