@@ -124,6 +124,8 @@ class Loader:
             row = row_outside_windows(self.windows, memory, plan.stride, beats.size, beats.rows)
         if plan.wrong or plan.outside is not None or row is not None:
             self._find_faults(plan, start, enter, row, warp, pc)
+            if self.fault is not None and enter + plan.moved > self.fault.cycle:
+                self._over = True
             if self._over:
                 completions.append(NEVER)
                 return
@@ -159,6 +161,8 @@ class Loader:
                 self._fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
             if window is not None:
                 self._refuse(plan.reach(self.port, enter, window), Cause.WINDOW, warp, pc)
+        if self.fault is not None and enter + plan.steps > self.fault.cycle:
+            self._over = True
         if self._over:
             self.completions.append(NEVER)
             return
@@ -201,7 +205,11 @@ class Loader:
             x = self.port.after(x + 1, 1) if in_memory else x + 1
             self._fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
         if row is not None:
-            self._refuse(self._reach(plan, enter, row, 0), Cause.WINDOW, warp, pc)
+            if row == 0:
+                at_cycle = start + TIMING.load_request - 1
+            else:
+                at_cycle = self._reach(plan, enter, row - 1, plan.beats.count(row - 1) + plan.fill - 1) + 1
+            self._refuse(at_cycle, Cause.WINDOW, warp, pc)
 
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int

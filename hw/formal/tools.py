@@ -83,7 +83,17 @@ def find(solver: str | None = None) -> Tools:
         programs.append(path)
     sby, yosys, smtbmc = programs
     names = (solver,) if solver else tuple(SOLVERS)
-    found = {name: Solver(name, path.parent) for name in names if (path := _find_solver(name)) is not None}
+    found: dict[str, Solver] = {}
+    unwritable: InputError | None = None
+    for name in names:
+        try:
+            path = _find_solver(name)
+        except InputError as error:  # another one will do
+            unwritable, path = error, None
+        if path is not None:
+            found[name] = Solver(name, path.parent)
+    if not found and unwritable is not None:
+        raise unwritable
     if not found:
         wanted = [SOLVERS[name] for name in names]
         raise InputError(

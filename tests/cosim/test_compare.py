@@ -145,3 +145,28 @@ def test_outputs_behind_a_predicted_error_do_not_count(small: MachineConfig) -> 
         is None
     )
     assert compare(small, job(small), predicted, with_stored([*STORED, Output(20, 0, 0, 0)], error=error))
+
+
+def failed(cause: Cause, cycles: int, *events: Event) -> Outcome:
+    return Outcome([*EVENTS[:4], *events], cycles, MachineError(cause, 0, 1))
+
+
+def test_an_error_has_its_cycle(small: MachineConfig) -> None:
+    wanted = failed(Cause.WINDOW, 9)
+    assert compare(small, job(small), wanted, failed(Cause.WINDOW, 9)) is None
+    late = compare(small, job(small), wanted, failed(Cause.WINDOW, 10))
+    assert late is not None
+    assert (late.kind, late.expected, late.got) == ("cycles", 9, 10)
+    # What still happens while the machine stops does not count; what comes before does.
+    assert compare(small, job(small), wanted, failed(Cause.WINDOW, 9, Event(9, 0, ISSUE, 3))) is None
+    early = compare(small, job(small), wanted, failed(Cause.WINDOW, 9, Event(8, 0, ISSUE, 3)))
+    assert early is not None
+    assert (early.kind, early.got) == ("issue", 8)
+
+
+def test_nothing_happens_before_the_watchdog_gives_up(small: MachineConfig) -> None:
+    wanted = failed(Cause.WATCHDOG, 3)
+    assert compare(small, job(small), wanted, failed(Cause.WATCHDOG, 99)) is None
+    more = compare(small, job(small), wanted, failed(Cause.WATCHDOG, 99, Event(50, 0, ISSUE, 3)))
+    assert more is not None
+    assert (more.kind, more.got) == ("issue", 50)

@@ -7,6 +7,7 @@ channels that overflow or are shared, waits for nothing, padded and unaligned lo
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import Counter
 
 import pytest
@@ -15,8 +16,9 @@ from bench.random_products import MACHINES
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.model import predict
+from hw.assembly import decode
 from tests.budget import cases
-from tests.cosim.model.jobs import RandomJob
+from tests.cosim.model.jobs import EdgeJob, RandomJob
 
 
 @pytest.mark.drawn
@@ -43,3 +45,25 @@ def test_random_programs_do_what_the_model_predicts(name: str, causes: set[str])
     assert seen["none"] > budget / 4, seen
     assert {"WATCHDOG"} | causes <= set(seen), seen
     assert stalls > 0, "no program read an accumulator bank that the array held"
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize("name", ["test", "wide"])
+def test_errors_come_in_their_cycle(name: str) -> None:
+    config = MACHINES[name]
+    made = (EdgeJob(seed, config).job for seed in itertools.count())
+    fitting = (job for job in made if max(map(len, job.programs.values())) <= config.imem_words)
+    jobs = [
+        dataclasses.replace(job, watchdog=3000, name=f"job {i}")
+        for i, job in enumerate(itertools.islice(fitting, cases(250, 1000)))
+    ]
+    seen: Counter[str] = Counter()
+    for job, outcome in zip(jobs, simulator(config, "cpp").run(jobs), strict=True):
+        divergence = compare(config, job, predict(config, job), outcome)
+        assert divergence is None, f"{job.name}: {divergence}"
+        if outcome.error is not None:
+            code = decode(job.programs[outcome.error.warp][outcome.error.pc])
+            assert code is not None
+            seen[f"{outcome.error.cause.name} {code.name.split('_')[0]}"] += 1
+    wanted = {f"{cause} {unit}" for cause in ("BUFFER_RANGE", "WINDOW") for unit in ("load", "store")}
+    assert wanted | {"BUFFER_RANGE gemm", "OPERAND load"} <= set(seen), seen

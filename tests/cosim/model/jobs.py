@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 from cosim import texts as texts_of
@@ -226,6 +227,52 @@ class RandomJob:
             f"li r2, {target}",
         ]
         return [*lines, f"li r3, {g['outer']}", f"li r4, {g['inner']}", "load_b_conv r1, r2, r3, r4"]
+
+
+class EdgeJob(RandomJob):
+    """A random job some of whose loads, products and stores end at, or beyond, buffers and windows."""
+
+    def __init__(self, seed: int, config: MachineConfig):
+        own = random.Random(f"edges {seed}")
+        self.often = own.choice([0.05, 0.15, 0.4])
+        self.edge = own.choice([None, own.randint(1000, 5000)])  # where the first window ends
+        super().__init__(seed, config)
+        if self.edge is not None:
+            more = own.randint(self.edge + 2, 8000)
+            self.job = replace(self.job, windows=(Window(0, self.edge - 1), Window(more, more + 3000)))
+
+    def _operation(self, name: str) -> list[str]:
+        r, derived, lines = self.random, self.config.derived, super()._operation(name)
+        if name == "load_b_conv" or r.random() > self.often:
+            return lines
+        values: dict[int, int] = {}
+        if self.edge is not None and not name.startswith("gemm") and r.random() < 0.6:
+            values[1] = max(0, self.edge - r.randint(-20, 200))
+        elif name.startswith("load"):
+            shapes = {"load_a": derived.buffer_a, "load_b": derived.buffer_b, "load_c": derived.scratch}
+            values[2] = shapes[name[:6]].columns - r.randint(0, 60)
+            if r.random() < 0.1:
+                values[3] = 0
+        elif name.startswith("gemm"):
+            values = {
+                1: r.choice([0, derived.buffer_a.columns - r.randint(0, 60)]),
+                2: r.choice([0, derived.buffer_b.columns - r.randint(0, 60)]),
+                3: r.choice([0, derived.acc_words - r.randint(-2, 30)]),
+            }
+        elif name == "store":
+            values[2] = derived.acc_words - r.randint(-1, 20)
+        else:
+            values[2] = derived.scratch.columns - self.config.store_bytes * r.randint(0, 20)
+        # Operands are aimed behind what sets them, right before the operation.
+        aimed = [line for i, value in values.items() for line in _constant(i, value)]
+        return [*lines[:-1], *aimed, lines[-1]]
+
+
+def _constant(register: int, value: int) -> list[str]:
+    """Instructions that set a register to a number of any size."""
+    if value < 1 << 14:
+        return [f"li r{register}, {value}"]
+    return [f"li r{register}, {value >> 15}", f"lih r{register}, {(value & 0x7FFF ^ 0x4000) - 0x4000}"]
 
 
 def ring_job(seed: int) -> tuple[MachineConfig, Job]:

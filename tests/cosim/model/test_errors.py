@@ -157,3 +157,14 @@ def test_a_wrong_check_word_stops_the_start() -> None:
     words = job_of(["halt"]).programs[0]
     right = zlib.crc32(b"".join(word.to_bytes(4, "little") for word in loaded(TEST, words)))
     assert run("halt", check_word=right).error is None
+
+
+@pytest.mark.parametrize("text", ["load_c r0, r0, r3, r3", "load_a r0, r0, r3, r3"])
+def test_nothing_is_worked_out_behind_an_error(text: str) -> None:
+    # Four thousand million bytes through a port that stalls: all of it would take minutes, and gigabytes.
+    program = f"li r3, 1\nlih r3, -1\n{text}\nhalt"
+    outcome = run(program, memory={"stall_seed": 1, "stall_rate": 100})
+    assert outcome.error is not None
+    assert outcome.error.cause in (Cause.BUFFER_RANGE, Cause.WINDOW)
+    assert outcome.cycles < 1 << 20
+    assert outcome.counters[f"{text[:6].upper()}_WORDS"] < 1 << 20

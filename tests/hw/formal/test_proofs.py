@@ -240,3 +240,4 @@ def test_a_program_of_bitwuzla_that_cannot_be_written_is_told(
     monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "file"))
     with pytest.raises(InputError, match="the cache must be a directory that can be written"):
         tools.find("bitwuzla")
+    assert {s.name for s in tools.find().solvers.values()} == {"yices"}
