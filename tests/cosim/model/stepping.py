@@ -199,6 +199,7 @@ class Stepping:
         self.tokens = [0] * config.channels
         self.events: list[Event] = []
         self.errors: list[MachineError] = []
+        self.failed = -1  # the cycle of the first error
 
     def run(self) -> tuple[list[Event], MachineError | None]:
         t = idle = 0
@@ -210,6 +211,7 @@ class Stepping:
                 e.error for e in self.engines.values() if isinstance(e, SlowLoader | SlowGrid) and e.error
             ]
             if self.errors or failed:
+                self.failed = t
                 if self.grid is not None:
                     self.grid.outputs = [output for output in self.grid.outputs if output.cycle < t]
                 events = [e for e in self.events if e.cycle < t]

@@ -30,11 +30,15 @@ class Op:
 
 @dataclass
 class Step:
-    """A beat, or a step of load_b_conv: whether it asks memory for a word, ends its operation, must fail."""
+    """A beat, or a step of load_b_conv: whether it asks memory for a word, ends its operation, must fail.
+
+    What is requested fails with `cause`; `outside` says that what is written does not lie in the buffer.
+    """
 
     memory: bool = False
     last: bool = False
     cause: Cause | None = None
+    outside: bool = False
 
 
 class Base:
@@ -82,6 +86,7 @@ class SlowLoader(Base):
         self.fills = False  # what the register holds
         self.answers: deque[int] = deque()
         self.error: MachineError | None = None
+        self.wrong: Op | None = None  # what was written beside the buffer in the cycle before
 
     def fail(self, op: Op, cause: Cause) -> None:
         """Keep the first error."""
@@ -142,7 +147,7 @@ class SlowLoader(Base):
                     place, depth = r * g["out_cols"] + c, (channel * g["kernel_h"] + i) * g["kernel_w"] + j
                     column = target + place // lanes * g["load_pitch"] + depth
                     if x in pixels and x < g["width"] and column >= self.shape.columns:
-                        step.cause = step.cause or Cause.BUFFER_RANGE
+                        step.outside = True
                 steps.append(step)
                 if step.cause:
                     return steps  # nobody gets further
@@ -152,6 +157,8 @@ class SlowLoader(Base):
         return any(w.first <= first and last <= w.last for w in self.windows)
 
     def step(self, t: int) -> None:
+        if self.wrong is not None:
+            self.fail(self.wrong, Cause.BUFFER_RANGE)
         self.request(t)
         self.write(t)
         rests = self.stepped == t  # what is behind patches is taken a cycle later
@@ -202,5 +209,7 @@ class SlowLoader(Base):
         elif op.name == "load_b_conv" and t < op.start + 2:
             return
         self.writes.popleft()
-        if step.last:
+        if step.outside:
+            self.wrong = self.wrong or op
+        elif step.last:
             op.done = t + TIMING.load_write
