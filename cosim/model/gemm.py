@@ -121,6 +121,11 @@ class Plan(NamedTuple):
     blocks: int
     reads: BankReads | None
 
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.wrong or self.bad is not None or self.beyond is not None
+
 
 class Gemm:
     """The schedule of the array: `starts` and `completions` hold s and c of each operation.

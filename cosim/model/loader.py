@@ -53,6 +53,11 @@ class Plan(NamedTuple):
     moved: int
     outside: tuple[int, int] | None
 
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.wrong or self.outside is not None
+
 
 class Loader:
     """The schedule of one loader: `starts` and `completions` hold s and c of each operation.

@@ -211,7 +211,7 @@ class Machine:
         """Put the engine operation of a warp into its queue in cycle `t`."""
         operation, storer, pc, fetched = warp.held[7], self.storer, warp.pc, warp.fetched
         engine = operation.engine
-        if self.data is not None:
+        if self.data is not None and engine is not self.grid and not warp.plan.fails:
             self.data.perform(operation, fetched, warp.parameters)
         drain = engine.issue(t, warp.index, pc, warp.plan, fetched)
         warp.engine = engine

@@ -194,6 +194,11 @@ class Patches:
                 return at + (worst * self._beats + beat) * steps + use * g.kernel_w + j
         return None
 
+    @property
+    def fails(self) -> bool:
+        """Whether operands or the buffer's end make it fail, whatever else happens."""
+        return self.wrong or self.large or self.outside is not None
+
     def outside_windows(self, windows: Sequence[tuple[int, int]], memory: int) -> int | None:
         """The first step that finds its row of a channel in none of the windows (first and last bytes)."""
         g = self.geometry

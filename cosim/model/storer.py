@@ -80,6 +80,11 @@ class Plan(NamedTuple):
     banks: tuple[int, int] | None
     space: int
 
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.limit < self.beats.total
+
 
 class Reads(NamedTuple):
     """Cycles in which an operation reads, ascending, and the bank of the accumulator (-1: none) in each."""

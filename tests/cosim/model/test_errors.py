@@ -5,6 +5,7 @@ import zlib
 import pytest
 
 from cosim.job import EventKind, MachineError, Window, loaded
+from hw.config import load
 from hw.errors import InputError
 from hw.isa import Cause
 from tests.cosim.model.jobs import TEST, issues, job_of, run
@@ -168,3 +169,15 @@ def test_nothing_is_worked_out_behind_an_error(text: str) -> None:
     assert outcome.error.cause in (Cause.BUFFER_RANGE, Cause.WINDOW)
     assert outcome.cycles < 1 << 20
     assert outcome.counters[f"{text[:6].upper()}_WORDS"] < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["load_c r0, r0, r3, r3", "gemm r0, r0, r0, r5", "gemm r0, r0, r0, r3", "store r0, r0, r3, r3"],
+)
+def test_what_fails_is_not_carried_out_beside_a_grid(text: str) -> None:
+    # Of four thousand million elements; the grid is there, so memory is kept.
+    config = load("test")
+    program = "li r3, 1\nlih r3, -1\nli r5, 1\nparam gemm_m, r3\nparam gemm_n, r3\n@r0 cgra r0, r0, r0, r0\n"
+    outcome = run(f"{program}{text}\nhalt", config=config)
+    assert outcome.error == MachineError(Cause.BUFFER_RANGE, 0, 6)
