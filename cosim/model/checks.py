@@ -30,6 +30,11 @@ def engine_fault(cycle: int, engine: int, cause: Cause, warp: int, pc: int) -> F
     return Fault(cycle, ENGINE_RANK + engine, MachineError(cause, warp, pc))
 
 
+def earlier(known: Fault | None, new: Fault) -> Fault:
+    """The fault of an engine that counts: the first, and of one cycle what is known already."""
+    return new if known is None or new.cycle < known.cycle else known
+
+
 def first_above(base: int, step: int, limit: int) -> int:
     """The smallest n >= 0 with base + n*step >= limit; NEVER when there is none."""
     if base >= limit:

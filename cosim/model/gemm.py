@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cosim.model.checks import NEVER, Fault, block_outside, engine_fault, word_outside
+from cosim.model.checks import NEVER, Fault, block_outside, earlier, engine_fault, word_outside
 from cosim.model.sharing import Operation
 from hw.config import ENGINES, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
@@ -201,8 +201,7 @@ class Gemm:
 
     def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
         """An error, unless one comes earlier; in one cycle that of a row counts, which is told first."""
-        if self.fault is None or cycle < self.fault.cycle:
-            self.fault = engine_fault(cycle, self.number, cause, warp, pc)
+        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
 
     def _plan(self, operands: Sequence[int], params: Sequence[int]) -> Plan:
         """What an operation does; `wrong` when an operand is zero."""

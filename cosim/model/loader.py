@@ -12,6 +12,7 @@ from cosim.model.checks import (
     BufferUse,
     Fault,
     byte_outside_buffer,
+    earlier,
     engine_fault,
     permitted,
     row_outside_windows,
@@ -181,8 +182,7 @@ class Loader:
 
     def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
         """An error, unless one comes earlier; of one cycle that of the writing half counts, told first."""
-        if self.fault is None or cycle < self.fault.cycle:
-            self.fault = engine_fault(cycle, self.number, cause, warp, pc)
+        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
 
     def _refuse(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
         """An error of the requests: nothing is taken behind it."""
