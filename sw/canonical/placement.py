@@ -62,6 +62,14 @@ COMPUTE = Compute()
 
 
 @dataclass(eq=False)
+class Asked:
+    """The options of an expression, and the statements of the program in which it is asked for."""
+
+    options: tuple[Option, ...]
+    tops: set[int] = field(default_factory=set)
+
+
+@dataclass(eq=False)
 class Body:
     """Statements of the program, a loop or a branch, with what is to be added to them.
 
@@ -74,6 +82,8 @@ class Body:
     index: int
     around: Statement | None
     depth: int
+    #: The statement of the program that it is in; None: it is the program's.
+    top: int | None
     before: dict[int, list[Statement]] = field(default_factory=dict)
     ends: list[tuple[str, Expr, bool]] = field(default_factory=list)
     values: dict[tuple[Expr, int, bool], Var] = field(default_factory=dict)
@@ -96,6 +106,11 @@ class Spot:
 
     body: Body
     index: int
+
+    @property
+    def top(self) -> int:
+        """The statement of the program that it is in or before."""
+        return self.index if self.body.top is None else self.body.top
 
 
 class Plan:
@@ -122,7 +137,8 @@ class Plan:
         around: Statement | None,
         depth: int,
     ) -> Body:
-        made = Body(parent, index, around, depth)
+        top = None if parent is None else index if parent.top is None else parent.top
+        made = Body(parent, index, around, depth, top)
         self.bodies.append(made)
         for i, s in enumerate(body):
             made.changes.append(modified(s))
@@ -135,6 +151,14 @@ class Plan:
                 deeper = depth + isinstance(s, For | While)
                 made.children[i, which] = self._body(nested, made, i, s, deeper)
         return made
+
+    def part(self, tops: frozenset[int]) -> Plan:
+        """A plan for nothing but these statements of the program and the waits before them."""
+        first = self.root.first
+        kept = {i for top in tops if top < len(first) for i in range(first[top], top + 1)}
+        body = tuple(s for i, s in enumerate(self.program.body) if i in kept)
+        program = dataclasses.replace(self.program, body=body)
+        return Plan(program, carry=self.carry, keep=self.keep, uniform=self.uniform)
 
     # Options
 
@@ -221,8 +245,8 @@ class Plan:
 
     # The program for a choice
 
-    def build(self, choice: Choice) -> tuple[Program, dict[Expr, tuple[Option, ...]]]:
-        """The program that keeps what is chosen, and the expressions that were asked for with their options.
+    def build(self, choice: Choice) -> tuple[Program, dict[Expr, Asked]]:
+        """The program that keeps what is chosen, and what is to be known of the expressions asked for.
 
         What `choice` does not name is had by its first option.
         """
@@ -250,12 +274,12 @@ class _Builder:
 
     def __init__(self, plan: Plan, choice: Choice):
         self.plan, self.choice = plan, choice
-        self.asked: dict[Expr, tuple[Option, ...]] = {}
+        self.asked: dict[Expr, Asked] = {}
         self.used = set(plan.taken)
         for body in plan.bodies:
             body.clear()
 
-    def program(self) -> tuple[Program, dict[Expr, tuple[Option, ...]]]:
+    def program(self) -> tuple[Program, dict[Expr, Asked]]:
         """The whole."""
         body = self.body(self.plan.root, self.plan.program.body)
         return dataclasses.replace(self.plan.program, body=body), self.asked
@@ -376,7 +400,7 @@ class _Builder:
             return COMPUTE
         options = self.plan.options(expr, spot)
         if len(options) > 1:
-            self.asked.setdefault(expr, options)
+            self.asked.setdefault(expr, Asked(options)).tops.add(spot.top)
         chosen = self.choice.get(expr, options[0])
         return chosen if chosen in options else options[-1]
 

@@ -9,12 +9,12 @@ from operator import itemgetter
 
 from hw import isa
 from sw.canonical.count import is_scalar
-from sw.canonical.placement import COMPUTE, Carry, Keep, Option, Plan
+from sw.canonical.placement import COMPUTE, Asked, Carry, Keep, Option, Plan
 from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
 from sw.ir.expression import Apply, Expr
-from sw.ir.program import If, Program, statements
+from sw.ir.program import Assign, If, Instruction, Program, Statement, statements
 
 Chosen = dict[Expr, Option]
 #: Values that are had in another way.
@@ -29,6 +29,8 @@ LIMIT = 250
 #: Shares of it may be used up when the strategy `EVERYTHING`, then giving up values, end.
 WORK = 20_000
 EVERYTHING_SHARE, RELIEVE_SHARE = 0.4, 0.7
+#: Of these, operations that one look for improvements may lower: with more, cycles of models stay the same.
+CLIMB = 5_000
 #: Registers to spare with which allocation surely succeeds, so that choices need not wait for it.
 SLACK = 4
 #: By how much more than another one a cycle before the first operation of an engine counts, and one between a
@@ -46,7 +48,7 @@ class Result:
     """
 
     program: Program
-    asked: dict[Expr, tuple[Option, ...]]
+    asked: dict[Expr, Asked]
     excess: int
     cycles: float
     delay: float
@@ -83,7 +85,10 @@ class Search:
     evaluated: int = 0
     #: Operations that were lowered for that.
     work: int = 0
+    #: Engines have done something before the program.
+    begun: bool = False
     _known: dict[frozenset[tuple[Expr, Option]], Result] = field(default_factory=dict)
+    _parts: dict[frozenset[int], Search | None] = field(default_factory=dict)
 
     def result(self, chosen: Chosen) -> Result:
         """What a choice comes to."""
@@ -96,7 +101,7 @@ class Search:
     def _evaluate(self, chosen: Chosen) -> Result:
         return self.measured(*self.plan.build(chosen))
 
-    def measured(self, program: Program, asked: dict[Expr, tuple[Option, ...]]) -> Result:
+    def measured(self, program: Program, asked: dict[Expr, Asked]) -> Result:
         """What a program comes to."""
         # Branches that have lost their operands may be small enough for predicates.
         simple = not any(isinstance(s, If) for s in statements(program.body))
@@ -111,7 +116,9 @@ class Search:
         self.work += len(code.operations)
         scalar = [o for o in code.operations if is_scalar(o)]
         cycles = sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar)
-        return Result(program, asked, excess, cycles, *delays(code), registers, len(code.operations))
+        return Result(
+            program, asked, excess, cycles, *delays(code, self.begun), registers, len(code.operations)
+        )
 
     def key(self, chosen: Chosen) -> tuple[float, ...]:
         """What choices are compared by: less is better."""
@@ -142,7 +149,7 @@ class Search:
         large = len(waiting) * self.result(chosen).static > EVERYTHING_SHARE * WORK
         size = max(1, self.registers // 2) if large else 1
         while waiting and self.work < EVERYTHING_SHARE * WORK:
-            group = {e: outermost(o) for e, o in waiting[:size] if e not in seen}
+            group = {e: outermost(a.options) for e, a in waiting[:size] if e not in seen}
             trial = self.closed(chosen | group, lambda options: COMPUTE) if group else chosen
             fits = self.result(trial).excess <= self.result(chosen).excess
             if not fits and size > 1:
@@ -152,14 +159,14 @@ class Search:
             seen |= group.keys()
             if fits and group:
                 chosen = trial
-                waiting += [(e, o) for e, o in self.result(trial).asked.items() if e not in seen]
+                waiting += [(e, a) for e, a in self.result(trial).asked.items() if e not in seen]
                 size *= 2 if large else 1
         return chosen
 
     def closed(self, chosen: Chosen, choose: Callable[[tuple[Option, ...]], Option]) -> Chosen:
         """A choice for all that is asked for, what it does not name as `choose` has it."""
         while True:
-            new = {e: choose(o) for e, o in self.result(chosen).asked.items() if e not in chosen}
+            new = {e: choose(a.options) for e, a in self.result(chosen).asked.items() if e not in chosen}
             if not new:
                 return chosen
             chosen = chosen | new
@@ -186,8 +193,8 @@ class Search:
     def moves(self, chosen: Chosen) -> list[Move]:
         """Changes of one value, and of all that are made of one part, which they share if computed."""
         asked = self.result(chosen).asked
-        present = {e: chosen.get(e, options[0]) for e, options in asked.items()}
-        found: list[Move] = [((e, o),) for e, options in asked.items() for o in options if o != present[e]]
+        present = {e: chosen.get(e, a.options[0]) for e, a in asked.items()}
+        found: list[Move] = [((e, o),) for e, a in asked.items() for o in a.options if o != present[e]]
         made_of: dict[Expr, list[Expr]] = {}
         for expr, option in present.items():
             if option != COMPUTE and isinstance(expr, Apply):
@@ -203,6 +210,8 @@ class Search:
         What a value costs is looked at again when its turn comes: prices change little with what was given up
         before, so few have to be looked at.
         """
+        if not self.result(chosen).excess:
+            return chosen
         waiting = self._priced(chosen, self.moves(chosen))
         while self.result(chosen).excess and self.may_relieve():
             fresh: list[Priced] = []
@@ -253,27 +262,84 @@ class Search:
         return sorted(found, key=itemgetter(0, 1))
 
     def climb(self, chosen: Chosen) -> Chosen:
-        """Take every change of one value that is for the better, round after round, until there is none."""
+        """Take every change of one value that is for the better, round after round, until there is none.
+
+        What was refused is tried again when something else has changed in the statements that it concerns.
+        """
         waiting = [] if self.result(chosen).excess else self.moves(chosen)
-        last = self.evaluated + LIMIT
-        while waiting and self.evaluated < last and self.work < WORK:
-            trial = chosen | dict(waiting.pop(0))
-            if self.key(trial) < self.key(chosen):
-                chosen = trial
-                known = set(waiting)
-                waiting += [m for m in self.moves(chosen) if m not in known]
+        refused: dict[Move, frozenset[int]] = {}
+        last, most = self.evaluated + LIMIT, min(WORK, self.work + CLIMB)
+        while waiting and self.evaluated < last and self.work < most:
+            move = waiting.pop(0)
+            concerned, trial = self.concerned(chosen, move), chosen | dict(move)
+            if not self.promises(chosen, trial, concerned) or self.key(trial) >= self.key(chosen):
+                refused[move] = concerned
+                continue
+            chosen = trial
+            refused = {m: tops for m, tops in refused.items() if tops.isdisjoint(concerned)}
+            known = refused.keys() | set(waiting)
+            waiting += [m for m in self.moves(chosen) if m not in known]
         return chosen
 
+    # Parts
 
-def delays(code: Code) -> tuple[float, float, float]:
+    def concerned(self, chosen: Chosen, move: Move) -> frozenset[int]:
+        """The statements of the program in which a change shows."""
+        asked = self.result(chosen).asked
+        return frozenset(top for expr, _ in move if expr in asked for top in asked[expr].tops)
+
+    def promises(self, chosen: Chosen, trial: Chosen, concerned: frozenset[int]) -> bool:
+        """Whether a choice is worth evaluating: the statements that it concerns become better by it.
+
+        Large programs are many loops one after the other that share little, and most changes are for the
+        worse: it takes a fraction of the time to see that on the loops that they concern.
+        """
+        part = self.part(concerned)
+        if part is None:
+            return True
+        now, work = self.result(chosen), part.work
+        before, after = part.result(chosen), part.result(trial)
+        self.work += part.work - work
+        measures = (
+            round(have + new - old, 6)
+            for have, new, old in zip(now.measures, after.measures, before.measures, strict=True)
+        )
+        cycles, delay, first, late = measures
+        static = now.static + after.static - before.static
+        then = Result(now.program, {}, after.excess, cycles, delay, first, late, now.registers, static)
+        rank = now.excess, round(now.beyond(self.limits), 6), round(now.cost, 6), now.static, now.registers
+        return self.rank(then) < rank
+
+    def part(self, concerned: frozenset[int]) -> Search | None:
+        """A search on these statements alone; None: they are most of it, or scalars join them."""
+        if concerned not in self._parts:
+            body = self.plan.program.body
+            size = sum(1 for i in concerned if i < len(body) for _ in statements((body[i],)))
+            whole = list(statements(body))
+            small = 2 * size <= len(whole) and not any(isinstance(s, Assign) for s in whole)
+            begun = min(concerned, default=0) > self._start()
+            made = Search(self.plan.part(concerned), self.registers, begun=begun) if small else None
+            self._parts[concerned] = made
+        return self._parts[concerned]
+
+    def _start(self) -> int:
+        """The first statement of the program in which an engine is waited for or does something."""
+        return next((i for i, s in enumerate(self.plan.program.body) if not _signals(s)), 0)
+
+
+def _signals(statement: Statement) -> bool:
+    return isinstance(statement, Instruction) and statement.name == "signal"
+
+
+def delays(code: Code, begun: bool = False) -> tuple[float, float, float]:
     """Scalar cycles before the first wait or operation, from there to the first operation, and late ones.
 
     Late are those between waits and operations, once per wait: further steps of a loop inside come when the
     engine has something to do. A predicated operation may not be the one that the wait was for; what comes
-    until the next signal counts.
+    until the next signal counts. If engines have `begun` before, nothing comes before the first operation.
     """
     delay = first = late = waiting = 0.0
-    started = issued = False
+    started = issued = begun
     for o in code.operations:
         if is_scalar(o):
             cycles = isa.INSTRUCTIONS[o.name].cycles

@@ -9,7 +9,7 @@ import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from sw.compile.memory import Home, Kind, MemoryPlan
 from sw.compile.parts import Part
 from sw.compile.products import check_machine
 from sw.compile.writer import WARPS
-from sw.ir.program import Program
+from sw.ir.program import Instruction, Program, Region, statements
 from sw.ir.scope import retype
 from sw.layout import MEMORY_BYTES
 from sw.lowering import Observer
@@ -186,7 +186,7 @@ def code(
     words: dict[int, list[int]] = {}
     operator_of: dict[tuple[int, int], int] = {}
     for warp in warps(made):
-        own = _optimised(share(made, warp), config.registers)
+        own = _optimised(_alone(share(made, warp)), config.registers)
         after(f"optimise warp {WARPS[warp]}", own)
         name = f"warp {WARPS[warp]}"
         made_code, allocation = compiled(own, config, name, uniform=True)
@@ -195,6 +195,16 @@ def code(
             if operation.label in labels:
                 operator_of[warp, pc] = labels[operation.label]
     return words, operator_of
+
+
+def _alone(own: Program) -> Program:
+    """The program of one warp without buffers of others, which differ where its own are equal."""
+    named: set[str] = set()
+    for s in statements(own.body):
+        if isinstance(s, Instruction):
+            values = (*s.reads, *s.writes, *(value for _, value in s.operands))
+            named |= {value.buffer for value in values if isinstance(value, Region)}
+    return replace(own, buffers=tuple(b for b in own.buffers if b.name in named))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -59,7 +59,7 @@ def tiled(
     return found[1:]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2048)
 def _best(extent: Extent, config: MachineConfig) -> tuple[Choice, ...]:
     """The best blockings: operators of equal shapes have the same."""
     return tuple(best(extent, config, None, ALTERNATIVES))

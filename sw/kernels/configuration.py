@@ -69,8 +69,7 @@ class Configured:
         That is looked at when it is asked for: of the many configurations that are compared few are used.
         """
         assert self.config.cgra is not None
-        arrays, scalars = _tables(self.kernel, self.config)
-        return tuple(verify(self.graph, self.words, self.config.cgra, arrays=arrays, scalars=scalars))
+        return _differences(self.graph, self.words, self.config.cgra, *_tables(self.kernel, self.config))
 
     @property
     def verified(self) -> bool:
@@ -141,12 +140,11 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found = mapped(graph_of(kernel), config.cgra, seed)
-    words = encode(configuration(found.mapping, *_tables(kernel, config)))
+    found, words = _encoded(graph_of(kernel), config.cgra, *_tables(kernel, config), seed)
     return Configured(
         kernel,
         config,
-        tuple(words),
+        words,
         found.mapping,
         found.mii,
         found.res_mii,
@@ -158,7 +156,33 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     )
 
 
-def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[dict[str, ArrayEntry], dict[str, int]]:
-    """The arrays of a kernel by name, and the places of its scalars in a launch."""
-    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
-    return arrays, {name: i for i, name in enumerate(kernel.scalars)}
+#: Arrays of a kernel by name, and the places of its scalars in a launch.
+_Arrays = tuple[tuple[str, ArrayEntry], ...]
+_Scalars = tuple[tuple[str, int], ...]
+
+
+def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[_Arrays, _Scalars]:
+    """All of a machine but its grid that a configuration depends on: many machines have the same."""
+    arrays = tuple((stream.name, stream.entry(config)) for stream in kernel.streams)
+    return arrays, tuple((name, i) for i, name in enumerate(kernel.scalars))
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoded(
+    graph: Graph, fabric: Fabric, arrays: _Arrays, scalars: _Scalars, seed: int
+) -> tuple[mappings.Found, tuple[int, ...]]:
+    found = mapped(graph, fabric, seed)
+    return found, tuple(encode(configuration(found.mapping, dict(arrays), dict(scalars))))
+
+
+@functools.lru_cache(maxsize=1024)
+def _differences(
+    graph: Graph, words: tuple[int, ...], fabric: Fabric, arrays: _Arrays, scalars: _Scalars
+) -> tuple[str, ...]:
+    return tuple(verify(graph, words, fabric, arrays=dict(arrays), scalars=dict(scalars)))
+
+
+def forget() -> None:
+    """Forget what this process configured, so that only what the cache on disk holds is known."""
+    for known in (configure, mapped, _encoded, _differences):
+        known.cache_clear()

@@ -75,7 +75,7 @@ SEEDS = (9, 215, 3, 14, 221)[: cases(2, 5)]
 
 @pytest.mark.drawn
 def test_networks_of_convolutions_are_executed_exactly() -> None:
-    config = load("test", {"imem_words": 4096})
+    config = load("test")
     networks = [bottleneck(), residual(), wide(), *(drawn(seed) for seed in SEEDS)]
     rng = np.random.default_rng(0)
     inputs = [reference.random_inputs(network, rng) for network in networks]
@@ -96,7 +96,7 @@ def test_networks_of_convolutions_are_executed_exactly() -> None:
 
 @pytest.mark.parametrize("seed", [300, 302])
 def test_machines_with_larger_arrays_find_no_error(seed: int) -> None:
-    config = load("tiny", {"imem_words": 4096})
+    config = load("tiny")
     network = drawn(seed)
     inputs = reference.random_inputs(network, np.random.default_rng(seed))
     assert predict(config, job_of(compiled(network, config), inputs)).error is None

@@ -15,7 +15,7 @@ from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import parse
 from sw.cgra.verify import verify
 from sw.kernels import mappings
-from sw.kernels.configuration import Configured, configure, graph_of, mapped
+from sw.kernels.configuration import Configured, configure, forget, graph_of
 from sw.kernels.kernel import GridKernel, Stream
 
 FABRIC = load_fabric("mesh4x4")
@@ -36,12 +36,6 @@ def kernel(table: tuple[int, ...] = (1, 2, 3, 4), step: int = 1, element: str = 
     """A loop with a table, a number and an array that may be other ones."""
     streams = (Stream("x", "scratch", element), Stream("y", "out", "int8", offset=step))
     return GridKernel("scaled", TEXT.format(table=table, step=step), streams, ("at", "to", "factor"))
-
-
-def forget() -> None:
-    """Leave what was mapped to the cache on disk alone."""
-    configure.cache_clear()
-    mapped.cache_clear()
 
 
 @pytest.fixture(autouse=True)
