@@ -81,6 +81,8 @@ class Search:
 
     def _evaluated(self) -> Progress:
         begin = time.monotonic()
+        if isinstance(self.sampler, GridSampler):
+            self.sampler.lanes = self.workers.count()
         while True:
             self._fill()
             self.progress.seconds = time.monotonic() - begin

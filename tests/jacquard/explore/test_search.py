@@ -28,7 +28,7 @@ from jacquard.explore.evaluate import Evaluation, evaluate
 from jacquard.explore.executors import ClusterLostError, ProcessWorkers, WorkerLostError, workers
 from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
 from jacquard.explore.results import Exploration, Point, State, from_json, to_json
-from jacquard.explore.samplers import SAMPLERS, sampler
+from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.study import Kept, distributions, open_study
 from jacquard.explore.worker import Answer
@@ -411,3 +411,19 @@ def test_ranks_and_volumes() -> None:
     assert hypervolume([(1.0, 3.0), (2.0, 1.0), (9.0, 9.0)], (4.0, 4.0)) == 3 * 1 + 2 * 2
     cube = [(0.0, 0.0, 1.0), (1.0, 1.0, 0.0), (1.5, 1.5, 0.5)]
     assert hypervolume(cube, (2.0, 2.0, 2.0)) == 4 * 1 + 1 * 1
+
+
+def test_each_worker_gets_a_stretch_of_the_grid(prepared: Prepared) -> None:
+    """What one after the other takes is alike, so that it finds what it has compiled."""
+    space = prepared.space
+    made = sampler("grid", space.feasible, space.values, distributions(space), 10, 0)
+    assert isinstance(made, GridSampler)
+    made.lanes = 3
+    taken = []
+    for _ in range(space.feasible.size):
+        point = made._any()
+        made.note([point])
+        taken.append(made.key(point))
+    order = [made.key(p) for p in space.feasible]
+    # Ten points are wanted: stretches of four, four and two; then the others.
+    assert taken == [order[i] for i in (0, 4, 8, 1, 5, 9, 2, 6, 3, 7)] + order[10:]
