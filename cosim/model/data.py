@@ -21,9 +21,13 @@ from sw.functional import Memories, OperationError
 
 
 class Data:
-    """The memories of a machine in a run; buffers are 0 at the start, as after a reset."""
+    """The memories of a machine in a run; buffers are 0 at the start, as after a reset.
 
-    def __init__(self, config: MachineConfig, job: Job):
+    Without `values` only the scratchpad is filled, out of which the grid takes its configurations.
+    """
+
+    def __init__(self, config: MachineConfig, job: Job, values: bool):
+        self.values = values
         memory = np.zeros(MEMORY_BYTES, np.uint8)
         for first, words in segments(job.memory):
             memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
@@ -40,7 +44,7 @@ class Data:
     def perform(self, operation: Operation, fetched: Sequence[int], parameters: Sequence[int]) -> None:
         """Do what an operation does to memory; launches of the grid are left to the grid."""
         spec = isa.INSTRUCTIONS[operation.name]
-        if spec.engine == "cgra":
+        if spec.engine == "cgra" or not (self.values or spec.engine == "load_c"):
             return
         values = {o.name: value for o, value in zip(spec.operands, fetched, strict=True)}
         values |= {name: parameters[PARAMETERS[name].index] for name in spec.parameters}

@@ -3,10 +3,13 @@
 What muxes choose is fixed by a configuration, so it is looked up once and written as text: a launch of
 thousands of steps then executes only what moves a value. What launches change (patched constants, arrays,
 iterations) are arguments. The meaning is that of docs/cgra.md, "Configuration of a PE" and "Running".
+
+Where only cycles are wanted, what no address and no condition is computed from is left out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +19,12 @@ from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from sw.dfg.operations import OPERATIONS
 
 MASK = 0xFFFFFFFF
+#: Names of values in the text: of a step (results of operations), and registers.
+_VALUES = re.compile(r"\b(?:[ye]\d+|[rdl]\d+|f\d+_\d+)\b")
+
+
+class DataError(Exception):
+    """Addresses or conditions are computed from what is loaded: cycles cannot be told without values."""
 
 
 def _wrapped(text: str) -> str:
@@ -90,9 +99,13 @@ def registers(fabric: Fabric) -> list[str]:
     return found + [f"l{link}" for link in range(len(fabric.links))]
 
 
-def code_of(configuration: Configuration) -> Code:
-    """The function of a configuration, and what its arguments are."""
-    return _Writer(configuration).code()
+def code_of(configuration: Configuration, values: bool = True) -> Code:
+    """The function of a configuration, and what its arguments are.
+
+    Without `values` it notes the same accesses and stores nothing, as long as registers that earlier launches
+    wrote do not matter and no index leaves its table. Raises `DataError` where accesses depend on data.
+    """
+    return _Writer(configuration, values).code()
 
 
 def signed(value: int) -> int:
@@ -109,10 +122,17 @@ class _Operands(NamedTuple):
 
 
 class _Writer:
-    """Writes the text of a function, a context after the other."""
+    """Writes the text of a function, a context after the other.
 
-    def __init__(self, configuration: Configuration):
-        self.configuration, self.fabric = configuration, configuration.fabric
+    Of each context it knows the texts that `values` of the step have, None for what is loaded, those that the
+    registers take at its end, and, in `roots`, what accesses depend on.
+    """
+
+    def __init__(self, configuration: Configuration, values: bool):
+        self.configuration, self.fabric, self.data = configuration, configuration.fabric, values
+        self.values: list[dict[str, str | None]] = [{} for _ in range(configuration.ii)]
+        self.taken: list[dict[str, str]] = [{} for _ in range(configuration.ii)]
+        self.roots: list[list[str]] = [[] for _ in range(configuration.ii)]
         self.layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
         self.sites: list[Site] = []
         self.stages: set[int] = set()
@@ -122,7 +142,10 @@ class _Writer:
 
     def code(self) -> Code:
         """All of it."""
-        steps = [line for context in range(self.configuration.ii) for line in self._step(context)]
+        contexts = range(self.configuration.ii)
+        written = [list(self._step(context)) for context in contexts]
+        wanted = None if self.data else self._wanted()
+        steps = [line for context in contexts for line in self._lines(context, written[context], wanted)]
         arrays = range(len(self.configuration.arrays))
         names = registers(self.fabric)
         lines = ["def run(state, steps, iterations, numbers, arrays, tables, indices, values):"]
@@ -139,10 +162,45 @@ class _Writer:
         exec(compile("\n".join(lines), "<configuration>", "exec"), space)
         return Code(space["run"], tuple(self.sites), tuple(self.constants))
 
-    def _step(self, context: int) -> Iterator[str]:
-        """The lines of a context: what may be an error comes before any access, loads before stores."""
+    def _lines(
+        self, context: int, written: Sequence[str], wanted: set[tuple[int, str]] | None
+    ) -> Iterator[str]:
+        """The lines of a context, of values and registers those that are wanted (None: all)."""
         yield "if t == steps:"
         yield "    break"
+        for line in written:
+            name = line.partition(" = ")[0]
+            if wanted is None or name not in self.values[context] or (context, name) in wanted:
+                yield line
+        after = (context + 1) % self.configuration.ii
+        taken = {n: v for n, v in self.taken[context].items() if wanted is None or (after, n) in wanted}
+        if taken:
+            comma = "," if len(taken) == 1 else ""
+            yield f"{', '.join(taken)}{comma} = {', '.join(taken.values())}{comma}"
+        yield "t += 1"
+
+    def _wanted(self) -> set[tuple[int, str]]:
+        """Values that accesses depend on, by context: of registers, those at its beginning."""
+        contexts = range(self.configuration.ii)
+        waiting = [(c, name) for c in contexts for text in self.roots[c] for name in _VALUES.findall(text)]
+        found = set(waiting)
+        while waiting:
+            context, name = waiting.pop()
+            if name[0] in "ye":
+                text = self.values[context].get(name)
+                if text is None:
+                    raise DataError(name)
+                new = {(context, n) for n in _VALUES.findall(text)}
+            else:
+                before = (context - 1) % self.configuration.ii
+                text = self.taken[before].get(name)
+                new = {(before, n) for n in ([name] if text is None else _VALUES.findall(text))}
+            waiting += new - found
+            found |= new
+        return found
+
+    def _step(self, context: int) -> Iterator[str]:
+        """The lines of a context: what may be an error comes before any access, loads before stores."""
         y: dict[int, str] = {}
         started: dict[int, str] = {}
         loads: list[str] = []
@@ -156,20 +214,23 @@ class _Writer:
             if operands.condition == "0":
                 continue
             if operation.unit is Unit.MEMORY and operation.name in ("load", "store"):
+                self.roots[context] += [operands.active, operands.data[0]]
                 yield from self._access(pe, entry, operation, operands, loads, stores)
                 if operation.name == "load":
                     started[pe] = f"e{pe}"
+                    self.values[context][f"e{pe}"] = None
             elif operation.unit is Unit.TABLE:
-                yield from self._table(pe, context, operands)
+                yield from self._table(pe, context, operands) if self.data else ()
                 started[pe] = f"e{pe}"
+                self.values[context][f"e{pe}"] = None
             elif (value := self._value(pe, context, operation, operands)) is not None:
                 target = y if operation.latency == 1 else started
-                target[pe] = f"{'y' if operation.latency == 1 else 'e'}{pe}"
-                yield f"{target[pe]} = {value}"
+                name = target[pe] = f"{'y' if operation.latency == 1 else 'e'}{pe}"
+                self.values[context][name] = value
+                yield f"{name} = {value}"
         yield from loads
         yield from stores
-        yield from self._clock(context, y, started)
-        yield "t += 1"
+        self._clock(context, y, started)
 
     # Entries
 
@@ -266,6 +327,9 @@ class _Writer:
         yield "        return t"
         site = len(self.sites)
         self.sites.append(Site(pe, number, stored))
+        if not self.data:
+            (stores if stored else loads).extend([f"if x{pe} >= 0:", f"    g{site}(t << 32 | x{pe})"])
+            return
         if not stored:
             loads += [f"e{pe} = 0", f"if x{pe} >= 0:", f"    e{pe} = v{number}[o{number} + x{pe}]"]
             loads.append(f"    g{site}(t << 32 | x{pe})")
@@ -284,14 +348,13 @@ class _Writer:
         yield "        return t"
         yield f"    e{pe} = tables[{pe}][({const} & 65535) + x{pe}]"
 
-    def _clock(self, context: int, y: dict[int, str], started: dict[int, str]) -> Iterator[str]:
+    def _clock(self, context: int, y: dict[int, str], started: dict[int, str]) -> None:
         """All registers take their next values at once."""
-        targets, values = [], []
+        taken = self.taken[context]
 
         def take(target: str, value: str) -> None:
             if value:
-                targets.append(target)
-                values.append(value)
+                taken[target] = value
 
         for pe in range(self.fabric.size):
             entry = self._entry(pe, context)
@@ -305,10 +368,6 @@ class _Writer:
             # In context 0 there may be one of an earlier launch; elsewhere 0 stays 0.
             if pe in started or context == 0 or (before is not None and before.latency == 2):
                 take(f"d{pe}", started.get(pe, "0"))
-        if targets:
-            yield f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = {', '.join(values)}" + (
-                "," if len(values) == 1 else ""
-            )
 
 
 def _unpack(names: Sequence[str] | Any, source: str) -> list[str]:

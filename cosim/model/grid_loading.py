@@ -53,13 +53,13 @@ class Loading(NamedTuple):
     loaded: Loaded | None
 
 
-def load(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Loading:
-    """What the grid loads from an address in the scratchpad."""
+def load(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool = True) -> Loading:
+    """What the grid loads from an address in the scratchpad; `values` as `code_of` has it."""
     for at, right in enumerate(_header(scratch, address, fabric)):
         if not right:
             return Loading(at + 1, None)
     size = _word(scratch, address + 8)
-    return Loading(size, _loaded(scratch[address : address + 4 * size].tobytes(), fabric))
+    return Loading(size, _loaded(scratch[address : address + 4 * size].tobytes(), fabric, values))
 
 
 def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:
@@ -79,13 +79,13 @@ def _header(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric) -> Ite
 
 
 @lru_cache(256)
-def _loaded(data: bytes, fabric: Fabric) -> Loaded | None:
+def _loaded(data: bytes, fabric: Fabric, values: bool) -> Loaded | None:
     """The configuration that words stand for, unless the grid refuses them."""
     try:
         configuration = parse(np.frombuffer(data, "<u4").tolist(), fabric)
     except InputError:
         return None
-    return Loaded(configuration, code_of(configuration))
+    return Loaded(configuration, code_of(configuration, values))
 
 
 def patched(configuration: Configuration, scalars: Sequence[int]) -> Configuration:

@@ -8,7 +8,7 @@ Source: docs/cgra.md, "Memory ports and freezing".
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -78,6 +78,12 @@ class Work:
         places = self.space << BANK_BITS | np.where(self.space == ACC, self.bank, 0)
         found = np.unique(places[~self.stores]).tolist()
         return frozenset(Resource(*divmod(place, 1 << BANK_BITS)) for place in found)
+
+    def again(self) -> Work:
+        """The same for another launch."""
+        made = replace(self, offset=self.offset.copy())
+        made.__dict__["resources"] = self.resources
+        return made
 
     def accesses(self, step: int) -> tuple[int, list[Access]]:
         """The accesses of a step, and the number of the first of them."""
@@ -178,7 +184,7 @@ def _work(
         else:
             line = address // 4
             bank = line % banks(config, array.space)
-        value = np.array(stored if site.stores else [0] * len(noted), np.int64)
+        value = np.array(stored, np.int64) if stored else np.zeros_like(found)
         value &= MASK if ELEMENT_BYTES[array.element] == 4 else 0xFF
         same = (np.full(len(found), x) for x in (site.pe, site.stores, array.space))
         parts.append(np.stack([found >> 32, *same, bank, line, address, value]))

@@ -24,6 +24,7 @@ from cosim.model.checks import NEVER, Fault
 from cosim.model.data import Data
 from cosim.model.gemm import Drains, Gemm
 from cosim.model.grid import Grid, Launch
+from cosim.model.grid_code import DataError
 from cosim.model.loader import Loader
 from cosim.model.memory_port import port_of
 from cosim.model.sharing import Channel, Operation, bind
@@ -44,7 +45,7 @@ Engine = Loader | Gemm | Storer | Grid
 class Machine:
     """One run of a job: warps, channels, engines, and the heap of what comes next."""
 
-    def __init__(self, config: MachineConfig, job: Job):
+    def __init__(self, config: MachineConfig, job: Job, values: bool):
         self.config, self.job = config, job
         for w in job.programs:
             if not 0 <= w < config.warps:
@@ -61,8 +62,8 @@ class Machine:
         self.data: Data | None = None
         self.grid: Grid | None = None
         if any(word[0] == p.ENGINE and word[7][0] == "cgra" for code in programs.values() for word in code):
-            self.data = Data(config, job)
-            self.grid = self.engines["cgra"] = Grid(config, self.storer, drains, self.data.memories)
+            self.data = Data(config, job, values)
+            self.grid = self.engines["cgra"] = Grid(config, self.storer, drains, self.data.memories, values)
         channels = [Channel(config.channel_depth) for _ in range(config.channels)]
         self.woken: list[tuple[Warp, int]] = []
         self.warps = {
@@ -313,27 +314,32 @@ class Machine:
         self.warps.clear()
 
 
-def predict(config: MachineConfig, job: Job) -> Outcome:
+def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
     """What the machine does with a job: events, what the grid stores, cycles, error, counters.
 
     Event cycles count from 0. With an error, events are those before its cycle, which is what `cycles` says
-    (but for that of the watchdog), and counters may count beyond it. Raises `InputError` for programs that do
+    (but for that of the watchdog), and counters may count beyond it. Without `values` what the grid stores is
+    0, and only as much is computed as cycles depend on: for programs of the compiler, whose launches neither
+    read registers of others nor leave tables. Raises `InputError` for programs that do
     not fit the machine or never end.
     Source: docs/machine.md.
     """
     collects = gc.isenabled()
     gc.disable()  # a fifth of the time goes to searching many small objects, none of which stays in a cycle
     try:
-        return _predict(config, job)
+        try:
+            return _predict(config, job, values)
+        except DataError:
+            return _predict(config, job, True)
     finally:
         if collects:
             gc.enable()
 
 
-def _predict(config: MachineConfig, job: Job) -> Outcome:
+def _predict(config: MachineConfig, job: Job, values: bool) -> Outcome:
     if job.check_word is not None and not _check_word_is_right(config, job):
         return Outcome([], 0, MachineError(Cause.CHECK_WORD, 0, 0))
-    machine = Machine(config, job)
+    machine = Machine(config, job, values)
     fault = machine.run()
     events = _events_of(machine, fault)
     end = fault.cycle - 1 if fault is not None else NEVER - 1

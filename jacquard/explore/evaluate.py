@@ -126,7 +126,7 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
     for program, verdict in zip(compiled.programs, compiled.verdicts, strict=True):
         tensors = _tensors(model, program)
         job = job_of(program, tensors, settings, model.name)
-        predicted = predict(config, job)
+        predicted = predict(config, job, values=False)
         if predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {predicted.error}")
         runs.append(

@@ -1,0 +1,71 @@
+"""The model without values: the same cycles of everything, for what the compiler makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.grid_kernels import prepared
+from cosim.job import Job, Outcome
+from cosim.model import machine as model
+from cosim.model import predict
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig, load
+from hw.fabric import load as load_fabric
+from jacquard.grid_run import base_machine, machine
+from jacquard.network_program import MachineProgram
+from jacquard.network_run import compile_model, job_of
+from sw.frontend.network import import_model
+from sw.network import reference
+from tests.jacquard.network_models import perceptron
+from tests.sw.dfg.reference import CASES
+
+GRID = machine(base_machine(), load_fabric("mesh4x4"))(0, 0)
+
+
+def cycles(outcome: Outcome) -> tuple[object, ...]:
+    """All that is known of a run but values."""
+    stored = [(o.cycle, o.pe, o.address) for o in outcome.stored]
+    return outcome.events, outcome.cycles, outcome.error, outcome.counters, stored
+
+
+def compared(config: MachineConfig, job: Job, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether cycles were found without values; they are the same in either case."""
+    tried: list[bool] = []
+    run = model._predict
+
+    def noted(config: MachineConfig, job: Job, values: bool) -> Outcome:
+        tried.append(values)
+        return run(config, job, values)
+
+    monkeypatch.setattr(model, "_predict", noted)
+    alone = predict(config, job, values=False)
+    monkeypatch.undo()
+    assert cycles(alone) == cycles(predict(config, job))
+    return tried == [False]
+
+
+@pytest.mark.parametrize("unroll", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_kernels(name: str, unroll: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if unroll > 1 and name in ("softmax", "matrix_vector", "histogram"):
+        pytest.skip("not one loop, or one that writes what its next step reads")
+    alone = compared(GRID, prepared(name, 17, GRID, unroll).prepared.job, monkeypatch)
+    # The histogram's addresses are loaded, and so is the counter of iterations that unrolling leaves over.
+    assert alone == (name != "histogram" and unroll == 1)
+
+
+@pytest.mark.parametrize("stalls", [0, 3])
+@pytest.mark.parametrize("preset", ["test", "tiny"])
+def test_networks(preset: str, stalls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load(preset)
+    network = import_model(perceptron())
+    tensors = reference.run(
+        network, reference.random_inputs(network, np.random.default_rng(1)), everything=True
+    )
+    settings = MemorySettings.of(config, stall_seed=stalls)
+    for program in compile_model(network, config).programs:
+        assert isinstance(program, MachineProgram)
+        job = job_of(program, tensors, settings, "perceptron")
+        assert job.programs
+        assert compared(config, job, monkeypatch)
