@@ -10,6 +10,7 @@ Only the grid must be followed: nothing that happens in a cycle or later changes
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import heapq
 import zlib
@@ -318,19 +319,19 @@ def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
     """What the machine does with a job: events, what the grid stores, cycles, error, counters.
 
     Event cycles count from 0. With an error, events are those before its cycle, which is what `cycles` says
-    (but for that of the watchdog), and counters may count beyond it. Without `values` what the grid stores is
-    0, and only as much is computed as cycles depend on: for programs of the compiler, whose launches neither
-    read registers of others nor leave tables. Raises `InputError` for programs that do
+    (but for that of the watchdog), and counters may count beyond it. Without `values` only as much is
+    computed as cycles depend on, and what the grid stores may be 0: for programs of the compiler, whose
+    launches neither read registers of others nor leave tables. Raises `InputError` for programs that do
     not fit the machine or never end.
     Source: docs/machine.md.
     """
     collects = gc.isenabled()
     gc.disable()  # a fifth of the time goes to searching many small objects, none of which stays in a cycle
     try:
-        try:
-            return _predict(config, job, values)
-        except DataError:
-            return _predict(config, job, True)
+        if not values:
+            with contextlib.suppress(DataError):
+                return _predict(config, job, False)
+        return _predict(config, job, True)
     finally:
         if collects:
             gc.enable()

@@ -189,25 +189,40 @@ class SpaceSampler(BaseSampler):
 
 
 class GridSampler(SpaceSampler):
-    """All points in their order, of which each of `lanes` workers is to get a stretch.
+    """All points in their order: each of `lanes` workers has a stretch of them, `lane` is whose turn it is.
 
-    What comes one after the other is alike, and a worker compiles faster what is like what it has compiled.
+    Points next to each other are alike, and a worker compiles faster what is like what it has compiled. At
+    the end of its stretch it takes half of the longest that is left.
     """
 
-    trials: int = 0
-    lanes: int = 1
+    trials = 0
+    lanes = 1
+    lane = 0
+    _stretches: list[range] | None = None
 
     def _any(self) -> Parameters:
-        if self._order is None:
-            size, wanted = self.feasible.size, min(self.trials, self.feasible.size)
-            stretch = max(1, -(-wanted // self.lanes))
-            first = sorted(range(wanted), key=lambda i: (i % stretch, i // stretch))
-            self._order = iter([*first, *range(wanted, size)])
-        for number in self._order:
-            point = self.feasible.point(number)
+        while True:
+            point = self.feasible.point(self._next())
             if self.key(point) not in self.seen:
                 return point
-        raise AssertionError("there must be a point that is new")
+
+    def _next(self) -> int:
+        """The number of the next point."""
+        size, wanted = self.feasible.size, min(self.trials, self.feasible.size)
+        if self._stretches is None:
+            ends = [wanted * i // self.lanes for i in range(self.lanes + 1)]
+            self._stretches = [*map(range, ends, ends[1:]), range(wanted, size)]
+        found, lane = self._stretches, self.lane % self.lanes
+        if not found[lane]:
+            longest = max(range(self.lanes), key=lambda i: len(found[i]))
+            if not found[longest]:
+                lane = self.lanes  # the points beyond those that were wanted
+            else:
+                middle = len(found[longest]) // 2
+                found[lane], found[longest] = found[longest][middle:], found[longest][:middle]
+        assert found[lane], "there must be a point that is new"
+        number, found[lane] = found[lane][0], found[lane][1:]
+        return number
 
 
 def sampler(

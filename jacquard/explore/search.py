@@ -43,10 +43,14 @@ class Progress:
 
 @dataclass
 class _Flight:
-    """A point that is being evaluated; `lost` counts the workers that it has cost."""
+    """A point that is being evaluated; `lost` counts the workers that it has cost.
+
+    `lane` is the stretch of a grid that its worker has.
+    """
 
     number: int
     config: MachineConfig
+    lane: int
     lost: int = 0
 
 
@@ -61,6 +65,8 @@ class Search:
     report: Callable[[Progress], None] = lambda progress: None
     flights: dict[Future[Answer], _Flight] = field(default_factory=dict)
     waiting: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    #: Stretches of a grid whose workers have nothing to do.
+    lanes: list[int] = field(default_factory=list)
 
     def run(self) -> Progress:
         """Evaluate until there are enough points, or no new ones.
@@ -83,6 +89,7 @@ class Search:
         begin = time.monotonic()
         if isinstance(self.sampler, GridSampler):
             self.sampler.lanes = self.workers.count()
+            self.lanes = [*range(self.sampler.lanes)]
         while True:
             self._fill()
             self.progress.seconds = time.monotonic() - begin
@@ -92,13 +99,18 @@ class Search:
                 return self.progress
             ended, _ = wait(self.flights, timeout=TICK, return_when=FIRST_COMPLETED)
             for future in ended:
-                self._end(future, self.flights.pop(future))
+                flight = self.flights.pop(future)
+                self.lanes.append(flight.lane)
+                self._end(future, flight)
 
     def _fill(self) -> None:
         """Give the workers as much as they can take; the order of a grid depends on no result."""
         ahead = 2 if isinstance(self.sampler, GridSampler) and self.workers.queues else 1
         while len(self.flights) < ahead * self.workers.count():
             finished = self.progress.known + len(self.progress.done)
+            lane = self.lanes.pop(0) if self.lanes else len(self.flights)
+            if isinstance(self.sampler, GridSampler):
+                self.sampler.lane = lane
             if self.waiting:
                 number, parameters = self.waiting.pop(0)
             elif finished + len(self.flights) < self.trials and self.sampler.left > 0:
@@ -109,8 +121,9 @@ class Search:
                 config = self.kept.space.machine(parameters)
             except InputError as error:
                 self.progress.done.append(self.kept.refuse(number, str(error), None))
+                self.lanes.insert(0, lane)
                 continue
-            self._submit(_Flight(number, config))
+            self._submit(_Flight(number, config, lane))
 
     def _submit(self, flight: _Flight) -> None:
         self.flights[self.workers.submit(flight.config)] = flight
@@ -127,6 +140,7 @@ class Search:
                 raise
             flight.lost += 1
             if flight.lost < self.workers.patience:
+                self.lanes.remove(flight.lane)
                 self._submit(flight)
                 return
             times = "its workers" if flight.lost == 1 else f"its worker {flight.lost} times"

@@ -155,7 +155,7 @@ class Plan:
     def part(self, tops: frozenset[int]) -> Plan:
         """A plan for nothing but these statements of the program and the waits before them."""
         first = self.root.first
-        kept = {i for top in tops if top < len(first) for i in range(first[top], top + 1)}
+        kept = {i for top in tops for i in range(first[top], top + 1)}
         body = tuple(s for i, s in enumerate(self.program.body) if i in kept)
         program = dataclasses.replace(self.program, body=body)
         return Plan(program, carry=self.carry, keep=self.keep, uniform=self.uniform)

@@ -272,6 +272,8 @@ class Search:
         while waiting and self.evaluated < last and self.work < most:
             move = waiting.pop(0)
             concerned, trial = self.concerned(chosen, move), chosen | dict(move)
+            if not concerned:
+                continue  # another change has made its values unnecessary
             if not self.promises(chosen, trial, concerned) or self.key(trial) >= self.key(chosen):
                 refused[move] = concerned
                 continue
@@ -314,21 +316,21 @@ class Search:
         """A search on these statements alone; None: they are most of it, or scalars join them."""
         if concerned not in self._parts:
             body = self.plan.program.body
-            size = sum(1 for i in concerned if i < len(body) for _ in statements((body[i],)))
+            size = sum(1 for i in concerned for _ in statements((body[i],)))
             whole = list(statements(body))
             small = 2 * size <= len(whole) and not any(isinstance(s, Assign) for s in whole)
-            begun = min(concerned, default=0) > self._start()
+            begun = min(concerned) > self._start()
             made = Search(self.plan.part(concerned), self.registers, begun=begun) if small else None
             self._parts[concerned] = made
         return self._parts[concerned]
 
     def _start(self) -> int:
-        """The first statement of the program in which an engine is waited for or does something."""
-        return next((i for i, s in enumerate(self.plan.program.body) if not _signals(s)), 0)
+        """The first statement of the program that is no wait or signal: an engine may do something there."""
+        return next((i for i, s in enumerate(self.plan.program.body) if not _synchronises(s)), 0)
 
 
-def _signals(statement: Statement) -> bool:
-    return isinstance(statement, Instruction) and statement.name == "signal"
+def _synchronises(statement: Statement) -> bool:
+    return isinstance(statement, Instruction) and statement.name in ("wait", "signal")
 
 
 def delays(code: Code, begun: bool = False) -> tuple[float, float, float]:

@@ -180,9 +180,3 @@ def _differences(
     graph: Graph, words: tuple[int, ...], fabric: Fabric, arrays: _Arrays, scalars: _Scalars
 ) -> tuple[str, ...]:
     return tuple(verify(graph, words, fabric, arrays=dict(arrays), scalars=dict(scalars)))
-
-
-def forget() -> None:
-    """Forget what this process configured, so that only what the cache on disk holds is known."""
-    for known in (configure, mapped, _encoded, _differences):
-        known.cache_clear()

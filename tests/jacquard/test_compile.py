@@ -15,7 +15,7 @@ from jacquard import __version__, bundle
 from jacquard.network_run import compile_model
 from sw.frontend.network import import_model
 from sw.ir.load import load_program
-from sw.kernels.configuration import forget
+from tests.caches import forget_configurations
 from tests.jacquard.network_models import hosted, perceptron, save
 
 RUN = ("--sim", "cpp", "--json")
@@ -44,11 +44,11 @@ def test_compiling_again_gives_the_same_bytes(
     for name in ("one", "other"):
         # Nothing that an earlier compilation left behind may matter.
         monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / f"cache of {name}"))
-        forget()
+        forget_configurations()
         ended = jacquard("compile", source, "--hw", "test", "-o", tmp_path / name, "--json")
         assert ended.code == 0, ended.err
         told.append(json.loads(ended.out))
-    forget()
+    forget_configurations()
     one, other = (contents(tmp_path / name) for name in ("one", "other"))
     assert one == other
     assert set(told[0]["files"]) == set(one)

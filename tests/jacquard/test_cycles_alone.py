@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from bench.grid_kernels import prepared
 from cosim.job import Job, Outcome
+from cosim.model import grid, predict
 from cosim.model import machine as model
-from cosim.model import predict
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from jacquard.grid_run import base_machine, machine
-from jacquard.network_program import MachineProgram
 from jacquard.network_run import compile_model, job_of
 from sw.frontend.network import import_model
 from sw.network import reference
@@ -29,20 +30,32 @@ def cycles(outcome: Outcome) -> tuple[object, ...]:
     return outcome.events, outcome.cycles, outcome.error, outcome.counters, stored
 
 
-def compared(config: MachineConfig, job: Job, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether cycles were found without values; they are the same in either case."""
-    tried: list[bool] = []
-    run = model._predict
+def compared(config: MachineConfig, job: Job, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int] | None:
+    """Launches that were executed without values and with them; None: there was no way without.
 
-    def noted(config: MachineConfig, job: Job, values: bool) -> Outcome:
-        tried.append(values)
+    Cycles are the same in either case.
+    """
+    executed = {False: 0, True: 0}
+    run, execute = model._predict, grid.execute
+    now = False
+
+    def predicting(config: MachineConfig, job: Job, values: bool) -> Outcome:
+        nonlocal now
+        now = values
         return run(config, job, values)
 
-    monkeypatch.setattr(model, "_predict", noted)
-    alone = predict(config, job, values=False)
-    monkeypatch.undo()
-    assert cycles(alone) == cycles(predict(config, job))
-    return tried == [False]
+    def executing(*given: Any) -> grid.Work:
+        executed[now] += 1
+        return execute(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "_predict", predicting)
+        patched.setattr(grid, "execute", executing)
+        alone = predict(config, job, values=False)
+        fell_back = now
+        executed[True] = 0
+        assert cycles(alone) == cycles(predict(config, job))
+    return None if fell_back else (executed[False], executed[True])
 
 
 @pytest.mark.parametrize("unroll", [1, 2])
@@ -50,22 +63,23 @@ def compared(config: MachineConfig, job: Job, monkeypatch: pytest.MonkeyPatch) -
 def test_kernels(name: str, unroll: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if unroll > 1 and name in ("softmax", "matrix_vector", "histogram"):
         pytest.skip("not one loop, or one that writes what its next step reads")
-    alone = compared(GRID, prepared(name, 17, GRID, unroll).prepared.job, monkeypatch)
+    found = compared(GRID, prepared(name, 17, GRID, unroll).prepared.job, monkeypatch)
     # The histogram's addresses are loaded, and so is the counter of iterations that unrolling leaves over.
-    assert alone == (name != "histogram" and unroll == 1)
+    assert (found is not None) == (name != "histogram" and unroll == 1)
 
 
 @pytest.mark.parametrize("stalls", [0, 3])
 @pytest.mark.parametrize("preset", ["test", "tiny"])
 def test_networks(preset: str, stalls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load(preset)
-    network = import_model(perceptron())
+    network = import_model(perceptron(64, 64, 100))
     tensors = reference.run(
         network, reference.random_inputs(network, np.random.default_rng(1)), everything=True
     )
     settings = MemorySettings.of(config, stall_seed=stalls)
     for program in compile_model(network, config).programs:
-        assert isinstance(program, MachineProgram)
-        job = job_of(program, tensors, settings, "perceptron")
-        assert job.programs
-        assert compared(config, job, monkeypatch)
+        found = compared(config, job_of(program, tensors, settings, "perceptron"), monkeypatch)
+        assert found is not None
+        # Equal launches are executed once.
+        few, all_ = found
+        assert 0 < few < all_ / 2

@@ -26,6 +26,7 @@ from jacquard.explore.area import Area
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
 from jacquard.explore.evaluate import Evaluation, evaluate
 from jacquard.explore.executors import ClusterLostError, ProcessWorkers, WorkerLostError, workers
+from jacquard.explore.feasible import Rules, decide
 from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
 from jacquard.explore.results import Exploration, Point, State, from_json, to_json
 from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
@@ -414,16 +415,52 @@ def test_ranks_and_volumes() -> None:
 
 
 def test_each_worker_gets_a_stretch_of_the_grid(prepared: Prepared) -> None:
-    """What one after the other takes is alike, so that it finds what it has compiled."""
+    """What one takes after the other is alike, so that it finds what it has compiled."""
     space = prepared.space
     made = sampler("grid", space.feasible, space.values, distributions(space), 10, 0)
     assert isinstance(made, GridSampler)
-    made.lanes = 3
+    made.lanes = 2
+    order = [made.key(p) for p in space.feasible]
     taken = []
-    for _ in range(space.feasible.size):
+    # The second is slow: the first one takes half of what is left of it. Then come those beyond the ten.
+    for lane in (0, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 1):
+        made.lane = lane
         point = made._any()
         made.note([point])
-        taken.append(made.key(point))
-    order = [made.key(p) for p in space.feasible]
-    # Ten points are wanted: stretches of four, four and two; then the others.
-    assert taken == [order[i] for i in (0, 4, 8, 1, 5, 9, 2, 6, 3, 7)] + order[10:]
+        taken.append(order.index(made.key(point)))
+    assert taken == [0, 5, 1, 2, 3, 4, 8, 9, 6, 7, 10, 11]
+
+
+def test_a_grid_beyond_all_memory_has_a_first_point() -> None:
+    values = {f"p{i}": tuple(range(1000)) for i in range(12)}
+    space = decide(values, Rules((), {}, {}, {}), "place")
+    made = sampler("grid", space, values, {}, 10, 0)
+    assert space.size == 10**36
+    assert made._any() == dict.fromkeys(values, 0)
+
+
+def test_who_is_done_goes_on_where_it_was(prepared: Prepared) -> None:
+    """One worker answers at once, the other much later: the first does not take its place."""
+    held: list[tuple[Future[Answer], Answer]] = []
+    lanes: list[int] = []
+
+    class Uneven(Here):
+        def submit(self, config: MachineConfig) -> Future[Answer]:
+            answered = super().submit(config)
+            lanes.append(made.lane)
+            if len(lanes) % 4 == 2:
+                slow: Future[Answer] = Future()
+                held.append((slow, answered.result()))
+                return slow
+            if len(lanes) % 4 == 1 and held:
+                future, answer = held.pop()
+                future.set_result(answer)
+            return answered
+
+    kept, space = opened(prepared), prepared.space
+    made = sampler("grid", space.feasible, space.values, distributions(space), 5, 0)
+    assert isinstance(made, GridSampler)
+    kept.study.sampler = made
+    Search(kept, made, Uneven(), 5).run()
+    assert lanes == [0, 1, 0, 0, 0]
+    assert len(kept.points()) == 5

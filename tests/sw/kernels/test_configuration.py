@@ -15,8 +15,9 @@ from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import parse
 from sw.cgra.verify import verify
 from sw.kernels import mappings
-from sw.kernels.configuration import Configured, configure, forget, graph_of
+from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.kernel import GridKernel, Stream
+from tests.caches import forget_configurations
 
 FABRIC = load_fabric("mesh4x4")
 MACHINE = load("test").replace(cgra=FABRIC)
@@ -42,13 +43,13 @@ def kernel(table: tuple[int, ...] = (1, 2, 3, 4), step: int = 1, element: str = 
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own."""
     monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "cache"))
-    forget()
+    forget_configurations()
     return tmp_path / "cache"
 
 
 def again(made: GridKernel) -> Configured:
     """The configuration out of the cache on disk."""
-    forget()
+    forget_configurations()
     return configure(made, MACHINE)
 
 
@@ -98,7 +99,7 @@ def test_the_words_do_not_depend_on_what_was_mapped_before(
 def test_kernels_that_differ_in_numbers_are_mapped_once(cache: Path) -> None:
     first = configure(kernel(), MACHINE)
     for other in (kernel((9, 8, 7, 6)), kernel(step=2), kernel(element="uint8")):
-        forget()
+        forget_configurations()
         made = configure(other, MACHINE)
         assert made.cached
         assert made.verified

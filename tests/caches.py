@@ -1,0 +1,16 @@
+"""What processes keep of earlier work, emptied for tests that ask what disks keep."""
+
+from __future__ import annotations
+
+from sw.kernels import configuration
+
+
+def forget_configurations() -> None:
+    """Forget what this process configured and mapped."""
+    for known in (
+        configuration.configure,
+        configuration.mapped,
+        configuration._encoded,
+        configuration._differences,
+    ):
+        known.cache_clear()
