@@ -9,14 +9,11 @@ import pytest
 
 from bench.random_products import MACHINES, draw, draw_convolution, prove
 
-#: Products per machine: 6 machines x 34 = 204 shapes in `make slow`.
+#: Products per machine: 6 machines x 34 = 204 shapes.
 BUDGET = 34
-#: Building a machine takes most of the time. Others show what these show.
-LIKE_OTHERS = ("narrow", "broad")
-NAMES = [pytest.param(n, marks=pytest.mark.slow if n in LIKE_OTHERS else ()) for n in MACHINES]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MACHINES)
 def test_random_products_are_bit_exact_and_cycle_exact(name: str) -> None:
     report = prove(MACHINES[name], [draw(MACHINES[name], f"{name}/{i}") for i in range(BUDGET)], "verilator")
     assert report.failures == []
@@ -28,7 +25,7 @@ def test_random_products_are_bit_exact_and_cycle_exact(name: str) -> None:
 CONVOLUTIONS = 12
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MACHINES)
 def test_random_convolutions_are_bit_exact_and_cycle_exact(name: str) -> None:
     cases = [draw_convolution(MACHINES[name], f"{name}/{i}") for i in range(CONVOLUTIONS)]
     report = prove(MACHINES[name], cases, "verilator")

@@ -168,9 +168,7 @@ def test_what_memories_become(depth: int, width: int, blocks: int, luts: int) ->
     assert (memory_blocks(depth, width), lut_blocks(depth, width)) == (blocks, luts)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("channels", marks=pytest.mark.slow), "program", "buffer_a", "accumulator"]
-)
+@pytest.mark.parametrize("kind", ["channels", "program", "buffer_a", "accumulator"])
 def test_parts_that_were_never_fitted(kind: str) -> None:
     part = next(p for p in parts(ODD) if p.kind == kind)
     found = synthesise(verilog(ODD, kind, part.index), TOP, "ecp5", netlist=False).resources
