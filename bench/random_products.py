@@ -37,7 +37,14 @@ MACHINES: dict[str, MachineConfig] = {
         name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16, acc_banks=1
     ),
     "tall": _BARE.replace(
-        name="tall", rows=8, cols=2, load_a_bytes=16, load_b_bytes=4, store_bytes=4, acc_banks=4
+        name="tall",
+        rows=8,
+        cols=2,
+        load_a_bytes=16,
+        load_b_bytes=4,
+        store_bytes=4,
+        acc_banks=4,
+        queue_depth=1,
     ),
     "narrow": _BARE.replace(
         name="narrow",

@@ -17,7 +17,7 @@ from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
-from tests.budget import cases
+from tests.budget import cases, sweep
 from tests.sw.functional import execute
 
 TEST = load("test")
@@ -111,7 +111,9 @@ def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, se
     assert np.array_equal(got, want), t
 
 
-@pytest.mark.parametrize("hw", ["test", "tiny", "default", "lean", "large"])
+@pytest.mark.parametrize(
+    "hw", sweep(["test", "tiny", "default", "lean", "large"], kept=("test", "default", "large"))
+)
 def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
     config = load(hw)
     for problem in (
@@ -164,8 +166,14 @@ def test_an_operand_that_stays_is_loaded_once() -> None:
     ],
 )
 def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int], text: str) -> None:
+    config, problem = TEST.replace(**change), Product(33, 301, 41)
     with pytest.raises(InputError, match=text):
-        lower(Product(33, 301, 41), TEST.replace(**change))
+        lower(problem, config, blocking=best(extent_of(problem), TEST)[0].blocking)
+
+
+def test_what_no_blocking_helps_is_refused_for_what_the_best_lacks() -> None:
+    with pytest.raises(InputError, match="channels must be at least 6, not 5"):
+        lower(Product(33, 301, 41), TEST.replace(channels=5))
 
 
 @pytest.mark.parametrize("registers", [14, 16, 18])

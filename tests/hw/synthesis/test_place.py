@@ -11,6 +11,7 @@ from hw.errors import InputError
 from hw.synthesis import DEVICES, Placement, Synthesis, find_device, place, place_and_route, synthesise
 from hw.synthesis.resources import Resources
 from hw.synthesis.tools import ToolError
+from tests.budget import sweep
 from tests.hw.synthesis.designs import RESET, SMALL, many
 
 PINS = 'LOCATE COMP "clk" SITE "P3";\nIOBUF PORT "clk" IO_TYPE=LVCMOS33;\nFREQUENCY PORT "clk" 25 MHZ;\n'
@@ -54,7 +55,7 @@ def test_a_placement_is_found_again_without_running_the_tool(
         place_and_route(small, find_device("12k"), 50, seed=2)
 
 
-@pytest.mark.parametrize("name", ["12k", "45k", "85k"])
+@pytest.mark.parametrize("name", sweep(["12k", "45k", "85k"], kept=("12k", "85k")))
 def test_the_table_of_devices_is_nextpnrs(small: Synthesis, name: str) -> None:
     device = find_device(name)
     assert place_and_route(small, device, 50).available == device.holds
