@@ -1,7 +1,8 @@
-"""All presets on FPGAs: resources, and for the small ones the clock on an ECP5-5G-85k and what limits it.
+"""All presets on FPGAs: resources, and for the small ones the clock on an ECP5-85k and what limits it.
 
     python -m bench.fpga                       # hours: every preset synthesised, two placed and routed
     python -m bench.fpga --only tiny           # one preset; repeatable
+    python -m bench.fpga --device um5g-85k     # placed on another device
     python -m bench.fpga --synth-only          # no placement
     python -m bench.fpga --top axi --seeds 4   # behind AXI4; the best of four seeds
     python -m bench.fpga --family xilinx       # 7 series, synthesised only
@@ -20,21 +21,20 @@ from rich.table import Table
 
 from hw.config import load, preset_names
 from hw.errors import InputError
-from hw.synthesis import FAMILIES, Resources, find_device
+from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
 from hw.synthesis.components import grouped
-from hw.synthesis.devices import DEFAULT
 from jacquard.fpga.flow import NAMES, Build, Target, build
 from jacquard.fpga.result import TOP, path
 from jacquard.fpga.tops import FREQUENCY, TOPS, design
 
-#: Presets that are placed and routed, and where.
+#: Presets that are placed and routed.
 PLACED = ("tiny", "test")
-DEVICE = DEFAULT
 
 
-def target(preset: str, family: str, frequency: float, seeds: int, synth_only: bool) -> Target:
+def target(
+    preset: str, family: str, device: Device, frequency: float, seeds: int, synth_only: bool
+) -> Target:
     """Where a preset goes."""
-    device = find_device(DEVICE)
     place = preset in PLACED and family == "ecp5" and not synth_only
     return Target(
         family,
@@ -46,12 +46,11 @@ def target(preset: str, family: str, frequency: float, seeds: int, synth_only: b
     )
 
 
-def row(made: Build) -> list[str]:
+def row(made: Build, device: Device) -> list[str]:
     """Cells of the table."""
     resources = made.synthesis.resources
     cells = [f"{getattr(resources, field):,}" for field in NAMES]
-    holds = find_device(DEVICE).holds
-    cells.append(f"{resources.luts / holds.luts:.0%}" if made.target.family == "ecp5" else "")
+    cells.append(f"{resources.luts / device.holds.luts:.0%}" if made.target.family == "ecp5" else "")
     seconds = f"{made.synthesis.seconds:,.0f}"
     if made.placement is None:
         return [*cells, "", "", "", seconds]
@@ -68,38 +67,47 @@ def row(made: Build) -> list[str]:
 @click.option("--only", multiple=True, type=click.Choice(preset_names()), help="Presets; repeatable.")
 @click.option("--family", type=click.Choice(FAMILIES), default="ecp5", show_default=True)
 @click.option("--top", type=click.Choice(["core", "axi", "uart"]), default="core", show_default=True)
+@click.option("--device", "name", type=click.Choice(list(DEVICES)), default="85k", show_default=True)
 @click.option("--frequency", type=click.FloatRange(1), default=FREQUENCY, show_default=True, help="MHz.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="The best of so many.")
 @click.option("--synth-only", is_flag=True, help="Do not place and route.")
 def main(
-    only: tuple[str, ...], family: str, top: str, frequency: float, seeds: int, synth_only: bool
+    only: tuple[str, ...],
+    family: str,
+    top: str,
+    name: str,
+    frequency: float,
+    seeds: int,
+    synth_only: bool,
 ) -> None:
     """Put all presets on FPGAs."""
-    console, failed = Console(width=160), False
-    title = f"{TOPS[top].module}, {family}" + (f", {DEVICE} at {frequency:g} MHz" if not synth_only else "")
-    columns = [*NAMES.values(), f"of {DEVICE}", "MHz", "critical path", "its delay", "seconds"]
+    console, device, failed = Console(width=160), find_device(name), False
+    title = f"{TOPS[top].module}, {family}" + (
+        f", {device.name} at {frequency:g} MHz" if not synth_only else ""
+    )
+    columns = [*NAMES.values(), f"of {device.name}", "MHz", "critical path", "its delay", "seconds"]
     table = Table("preset", *columns, title=title)
     components = Table("preset", "component", *NAMES.values(), title="the largest components")
-    for name in only or sorted(preset_names(), key=lambda name: load(name).rows):
+    for preset in only or sorted(preset_names(), key=lambda preset: load(preset).rows):
         begin = time.perf_counter()
         try:
-            config = load(name)
+            config = load(preset)
             made = build(
                 config,
                 design(config, TOPS[top]),
-                target(name, family, frequency, seeds, synth_only),
+                target(preset, family, device, frequency, seeds, synth_only),
                 lambda _text: None,
             )
         except InputError as error:
             failed = True
-            table.add_row(name, *[""] * (len(columns) - 3), str(error), "", "")
-            console.print(f"{name}: {error}", highlight=False)
+            table.add_row(preset, *[""] * (len(columns) - 3), str(error), "", "")
+            console.print(f"{preset}: {error}", highlight=False)
             continue
         failed |= made.placement is not None and not made.placement.reached
-        table.add_row(name, *row(made))
+        table.add_row(preset, *row(made, device))
         for part, resources in _largest(made):
-            components.add_row(name, part, *(f"{getattr(resources, field):,}" for field in NAMES))
-        console.print(f"{name}: {time.perf_counter() - begin:.0f} s", highlight=False)
+            components.add_row(preset, part, *(f"{getattr(resources, field):,}" for field in NAMES))
+        console.print(f"{preset}: {time.perf_counter() - begin:.0f} s", highlight=False)
     console.print(table)
     console.print(components)
     raise SystemExit(failed)
