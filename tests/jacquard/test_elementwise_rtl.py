@@ -8,8 +8,7 @@ import pytest
 from bench.grid_elementwise import RESULT, cases, measured
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
-from hw.fabric import load as load_fabric
-from jacquard.grid_run import FABRIC, base_machine, machine
+from jacquard.grid_run import base_machine, chosen_fabric, machine
 from jacquard.program_run import prepare, run_prepared
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import configure
@@ -18,7 +17,7 @@ from sw.kernels.elementwise import make
 from tests.jacquard.elementwise_program import build
 
 #: The machine on which kernels run where none is named, so that its simulator is there already.
-MACHINE = machine(base_machine(), load_fabric(FABRIC))(0, 0)
+MACHINE = machine(base_machine(), chosen_fabric(base_machine(), None, None))(0, 0)
 ROWS, WIDTH = 6, 32
 
 
