@@ -155,25 +155,27 @@ def test_an_operand_that_stays_is_loaded_once() -> None:
     assert machine.performed["load_a"] > 1
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"warps": 3}, "warps must be at least 4, not 3"),
-        ({"channels": 5}, "channels must be at least 6, not 5"),
-        ({"windows": 2}, "windows must be at least 3, not 2"),
-        ({"loop_depth": 1}, "loop_depth must be at least"),
-        ({"imem_words": 32}, "imem_words must be at least"),
-    ],
-)
+LACKING = [
+    ({"warps": 3}, "warps must be at least 4, not 3"),
+    ({"channels": 5}, "channels must be at least 6, not 5"),
+    ({"windows": 2}, "windows must be at least 3, not 2"),
+    ({"loop_depth": 1}, "loop_depth must be at least"),
+    ({"imem_words": 32}, "imem_words must be at least"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), LACKING)
 def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int], text: str) -> None:
     config, problem = TEST.replace(**change), Product(33, 301, 41)
     with pytest.raises(InputError, match=text):
         lower(problem, config, blocking=best(extent_of(problem), TEST)[0].blocking)
 
 
-def test_what_no_blocking_helps_is_refused_for_what_the_best_lacks() -> None:
-    with pytest.raises(InputError, match="channels must be at least 6, not 5"):
-        lower(Product(33, 301, 41), TEST.replace(channels=5))
+@pytest.mark.parametrize("lacking", sweep(LACKING, kept=LACKING[:3]))
+def test_what_no_blocking_helps_is_refused_by_name(lacking: tuple[dict[str, int], str]) -> None:
+    change, text = lacking
+    with pytest.raises(InputError, match=text):
+        lower(Product(33, 301, 41), TEST.replace(**change))
 
 
 @pytest.mark.parametrize("registers", [14, 16, 18])
