@@ -78,6 +78,10 @@ def prepare(request: Request) -> Prepared:
     workload = Workload(models, request.allow_host, request.family, request.synthesis, table)
     loaded = tuple(load_model(model, workload) for model in models)
     _check_area(space, workload)
+    if request.synthesis and request.executor.startswith("processes"):
+        from hw.synthesis.tools import find
+
+        find("yosys")
     if request.confirm:
         check_tools(request.sim)
     size = space.feasible.size

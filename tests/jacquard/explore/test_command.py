@@ -106,6 +106,17 @@ def test_missing_simulators_are_told_before_the_search(
     check_tools("amaranth")
 
 
+def test_a_missing_yosys_is_told_before_the_search(
+    jacquard: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JACQUARD_YOSYS", "no-such-program")
+    before = sorted(folder.iterdir())
+    ended = jacquard(*FEW, "--synth", "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "jacquard: JACQUARD_YOSYS must name a program, not 'no-such-program'\n"
+    assert sorted(folder.iterdir()) == before
+
+
 def test_a_build_that_fails_is_told_with_the_point(
     jacquard: Any, folder: Path, rtl: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
