@@ -67,7 +67,7 @@ def row(made: Build, device: Device) -> list[str]:
 @click.option("--only", multiple=True, type=click.Choice(preset_names()), help="Presets; repeatable.")
 @click.option("--family", type=click.Choice(FAMILIES), default="ecp5", show_default=True)
 @click.option("--top", type=click.Choice(["core", "axi", "uart"]), default="core", show_default=True)
-@click.option("--device", "name", type=click.Choice(list(DEVICES)), default="85k", show_default=True)
+@click.option("--device", "device_name", type=click.Choice(list(DEVICES)), default="85k", show_default=True)
 @click.option("--frequency", type=click.FloatRange(1), default=FREQUENCY, show_default=True, help="MHz.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="The best of so many.")
 @click.option("--synth-only", is_flag=True, help="Do not place and route.")
@@ -75,13 +75,13 @@ def main(
     only: tuple[str, ...],
     family: str,
     top: str,
-    name: str,
+    device_name: str,
     frequency: float,
     seeds: int,
     synth_only: bool,
 ) -> None:
     """Put all presets on FPGAs."""
-    console, device, failed = Console(width=160), find_device(name), False
+    console, device, failed = Console(width=160), find_device(device_name), False
     title = f"{TOPS[top].module}, {family}" + (
         f", {device.name} at {frequency:g} MHz" if not synth_only else ""
     )
