@@ -27,7 +27,7 @@ from cosim.bus.environment import rough
 from cosim.device import Device
 from cosim.device.device import DeviceSimulator
 from cosim.job import Job, Outcome
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw import csr
 from hw.config import PORTS, MachineConfig, load
@@ -39,8 +39,8 @@ from jacquard.grid_run import PreparedKernel, base_machine, machine, prepare_ker
 from jacquard.network_run import compile_model, run_model
 from sw.dfg.python import from_function
 from sw.frontend.network import import_model
+from sw.graph import reference
 from sw.lowering import lower
-from sw.network import reference
 from tests.cosim.bus_machines import SMALL, UNEVEN, UNEVEN_BEATS
 from tests.jacquard.random_models import draw as draw_model
 from tests.jacquard.random_operators import KINDS

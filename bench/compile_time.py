@@ -26,9 +26,9 @@ from rich.table import Table
 from hw.config import MachineConfig, load
 from sw.compile.pipeline import MachineStage, compile_network
 from sw.frontend.network import import_model
+from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.network import Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 from sw.ir.program import Program
-from sw.network.expression import Apply, Expression, Number, Operand
-from sw.network.network import Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 
 #: Rows and columns of everything in a chain.
 ROWS, COLUMNS = 64, 128

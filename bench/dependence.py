@@ -27,7 +27,7 @@ import sw.dependence.plan
 from sw.dependence import analyse
 from sw.ir import parse_program
 from tests.sw.dependence.oracle import compare
-from tests.sw.tile_programs import NESTS, STRAIGHT, Knobs, random_program
+from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 
 #: Kinds of random programs.
 KINDS = {

@@ -27,7 +27,7 @@ TOP = "grid"
 
 def grid_verilog(fabric: str, machine: str = "test") -> str:
     """Verilog of the grid of a fabric, with the buffers of a machine, top module `grid`."""
-    from hw.grid.grid import Grid
+    from hw.rtl.cgra.grid import Grid
 
     return converted(Grid(load(machine).replace(cgra=load_fabric(fabric))), TOP)
 

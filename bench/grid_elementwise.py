@@ -21,9 +21,9 @@ from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from jacquard.program_run import Prepared, prepare
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand
 from tests.jacquard.elementwise_program import ElementwiseProgram, build
 
 ACC, BYTE, RESULT = Access("acc", "int32"), Access("scratch", "int8"), Access("out", "int8")

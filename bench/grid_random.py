@@ -19,10 +19,10 @@ from rich.table import Table
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Job
-from cosim.model import predict
+from cosim.models.cycle import predict
 from hw import fabric
 from hw.config import MachineConfig
-from tests.cosim.model.grids import MIXED, GridJob, corrupted, machine_of, random_fabric
+from tests.cosim.models.cycle.grids import MIXED, GridJob, corrupted, machine_of, random_fabric
 
 #: Machines that differ in what matters: grid, banks of every space, width of the ports that store and load.
 MACHINES: dict[str, MachineConfig] = {

@@ -26,7 +26,7 @@ from bench.prediction import Problem, bert, resnet
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Simulator
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw import isa
 from hw.assembly import decode

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from cosim.backends import simulator
 from cosim.compare import compare
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
 from jacquard.execute import make_job

@@ -25,7 +25,7 @@ from cosim import cache
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Outcome, Simulator
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import load
 from jacquard.execute import make_job

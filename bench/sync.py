@@ -14,7 +14,7 @@ The sequential programs of BERT-large's products and ResNet-50's convolutions, w
 - `values`: a full and an empty channel for each place of a tile in a buffer. Every product waits for its
   tiles and releases them, every store its own.
 
-Each program is checked by `sw.warps.check`. Operations are the waits and signals that are executed; one whose
+Each program is checked by `sw.check`. Operations are the waits and signals that are executed; one whose
 predicate is false does not count. Cycles are those of the cycle model, which is exact; `--rtl` runs every
 program on the RTL as well, and compares. As the schemes need many channels and tokens, all four run on a
 machine with 64 channels that hold 255 tokens; ours is compiled for the machine as it is. Exit code 1 if there
@@ -40,7 +40,7 @@ from bench.schemes import barrier, tokens, values
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import EventKind, Simulator
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import decode
 from hw.config import MachineConfig, load

@@ -23,7 +23,7 @@ from cosim.job import Job, Outcome, Output
 from cosim.observe import Records
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
-from hw.machine import Machine
+from hw.rtl.machine import Machine
 
 #: Cycles of which acceptance is computed at once.
 BLOCK = 1024

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cosim.job import Job, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError

@@ -44,7 +44,7 @@ def verilog(config: MachineConfig, *, trace: bool = True) -> str:
     `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine.
     Uses the Yosys that comes with Amaranth, whatever is installed besides.
     """
-    from hw.machine import Machine
+    from hw.rtl.machine import Machine
 
     return of_machine(Machine(config, trace=trace), TOP, config)
 

@@ -15,7 +15,7 @@ import functools
 from dataclasses import dataclass
 
 WORD_BITS = 32
-#: Bits of a word in a program memory: the instruction and, above it, its sort (`hw.control.decoder`).
+#: Bits of a word in a program memory: the instruction and, above it, its sort (`hw.rtl.core.decoder`).
 STORED_BITS = WORD_BITS + 4
 OPCODE_LOW, OPCODE_BITS = 26, 6
 PREDICATE_LOW, PREDICATE_BITS = 21, 5

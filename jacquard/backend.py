@@ -27,8 +27,8 @@ from jacquard import network_run
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import CompiledModel, compile_model
 from sw.frontend.network import import_model
-from sw.network.host import HostOperator
-from sw.network.network import Network
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
 
 #: The environment variable that names the machine, and the preset if it is not set.
 VARIABLE, PRESET = "JACQUARD_HW", "test"

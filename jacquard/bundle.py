@@ -20,9 +20,9 @@ from hw.config import load as load_machine
 from hw.errors import InputError
 from jacquard.bundle_program import read_program, write_program
 from jacquard.network_run import CompiledModel, Step, checked_model
-from sw.network.host import HostOperator
-from sw.network.network import Network
-from sw.network.text import text
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
+from sw.graph.text import text
 
 MANIFEST, MODEL, NETWORK, MACHINE = "manifest.json", "model.onnx", "network.txt", "machine.toml"
 #: What a manifest says that it is, and the number of its form.

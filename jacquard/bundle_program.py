@@ -17,8 +17,8 @@ from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts,
 from sw.cgra.draw import to_svg
 from sw.compile.memory import Home, Kind
 from sw.dfg.json import format_graph, parse_graph
+from sw.graph.network import Tensor, View
 from sw.ir.load import load_program
-from sw.network.network import Tensor, View
 
 SOURCE, SYNCHRONISED = "sequential.py", "synchronised.py"
 MEMORY, PLAN, CONSTANTS = "memory.json", "plan.json", "constants.bin"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.isa import TIMING
+from sw.check import Verdict, check
 from sw.ir.program import Program
-from sw.warps.check import Verdict, check
 
 
 def verdict_on(
@@ -15,7 +15,7 @@ def verdict_on(
 ) -> Verdict:
     """What the checker says of warps, as assembly text, that stand for a sequential program on a machine.
 
-    Raises `InputError` and `IRError` as `sw.warps.check.check` does.
+    Raises `InputError` and `IRError` as `sw.check.check` does.
     """
     return check(
         program,

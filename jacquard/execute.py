@@ -11,7 +11,7 @@ import numpy as np
 
 from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.refine import refine
 from cosim.settings import MemorySettings
 from hw.assembly import listing
@@ -19,11 +19,11 @@ from hw.config import MachineConfig
 from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.tiling import plan_of_kernel
+from sw.check import Verdict
 from sw.convolution import Convolution
 from sw.kernel import Kernel
 from sw.lowering import Observer, lower
 from sw.problem import Product
-from sw.warps.check import Verdict
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from sw.compile.operands import Tiles
 from sw.compile.parts import Part
 from sw.compile.pipeline import Compiled
 from sw.dfg.graph import Graph
+from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import For, If, Instruction, Program, Region, Statement, instructions, statements
 from sw.kernels.configuration import Configured
-from sw.network.network import ImageConvolution, MatrixProduct, Operator, View
 
 
 @dataclass(frozen=True)

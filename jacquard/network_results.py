@@ -12,9 +12,9 @@ import numpy as np
 from cosim.job import EventKind
 from hw.config import PORTS
 from jacquard.results import Report, Result, utilization
-from sw.network.host import HostOperator
-from sw.network.network import Network
-from sw.warps.check import Verdict
+from sw.check import Verdict
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.

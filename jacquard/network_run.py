@@ -14,7 +14,7 @@ import numpy as np
 
 from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
@@ -22,13 +22,13 @@ from jacquard.checking import verdict_on
 from jacquard.network_program import MachineProgram, machine_program
 from jacquard.network_results import NetworkReport, ProgramRun, difference, equal
 from jacquard.results import Result
+from sw.check import Verdict
 from sw.compile.memory import Home, Kind
 from sw.compile.pipeline import HostStage, compile_network
+from sw.graph import reference
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
 from sw.lowering import Observer
-from sw.network import reference
-from sw.network.host import HostOperator
-from sw.network.network import Network
-from sw.warps.check import Verdict
 
 Arrays = Mapping[str, np.ndarray]
 Step = HostOperator | MachineProgram

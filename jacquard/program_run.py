@@ -15,7 +15,8 @@ import numpy as np
 
 from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
+from cosim.models.functional import Memories, execute
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import ENGINES, MachineConfig
@@ -23,15 +24,14 @@ from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.warps import converted
-from sw.binding import Bound, bind
-from sw.binding.stated import Launches
-from sw.functional import Memories, execute
+from sw.check import Verdict
 from sw.ir.parse import parse_program
 from sw.ir.program import Program, instructions
 from sw.layout import PAGE, Placement
 from sw.lowering import Observer
+from sw.tile_programs import Bound, bind
+from sw.tile_programs.stated import Launches
 from sw.tiled.split import warps, without_syncs
-from sw.warps.check import Verdict
 from sw.warps.text import warp_assembly
 
 Arrays = Mapping[str, np.ndarray]

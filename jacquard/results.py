@@ -14,7 +14,7 @@ from cosim.job import EventKind, Job, Outcome
 from hw.assembly import decode
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.warps.check import Verdict
+from sw.check import Verdict
 
 
 @dataclass

@@ -23,7 +23,7 @@ _RESPONSES = {SLVERR: "SLVERR", DECERR: "DECERR"}
 @functools.lru_cache
 def program(config: MachineConfig, beats: int | None = None) -> build.Program:
     """The simulation of a machine with `beats` transfers in a burst at most, built or from the cache."""
-    from hw.bus import emit, machine  # Amaranth takes half a second to import
+    from hw.rtl.bus import emit, machine  # Amaranth takes half a second to import
 
     most = machine.BEATS if beats is None else beats
     text, took = build.verilog(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))

@@ -155,7 +155,7 @@ class SteppedLine:
 @functools.lru_cache
 def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Program:
     """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
-    from hw.bus import emit  # Amaranth takes half a second to import
+    from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
     made, took = build.verilog(
         config,

@@ -1,4 +1,4 @@
-"""A machine at the other end of a serial line: the host's side of `hw.bus.protocol`."""
+"""A machine at the other end of a serial line: the host's side of `hw.rtl.bus.protocol`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cosim.device.bus import BusError, UncertainError, check_range
-from hw.bus import protocol
-from hw.bus.protocol import Identity, Operation, Reply, Request, Status
+from hw.rtl.bus import protocol
+from hw.rtl.bus.protocol import Identity, Operation, Reply, Request, Status
 
 BAUD = 115_200
 #: Attempts before a request is given up.

@@ -16,7 +16,7 @@ import numpy as np
 from cosim.backends import BACKENDS, simulator
 from cosim.compare import compare
 from cosim.job import Job, Region, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import assemble, disassemble_words
 from hw.config import load

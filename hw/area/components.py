@@ -15,15 +15,15 @@ TOP = "part"
 
 def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
     """The component of a machine that a part stands for."""
-    from hw.control.channels import Channels
-    from hw.control.host import Host
-    from hw.control.issue import Issue
-    from hw.control.sequencer import ProgramMemory, Sequencer
-    from hw.gemm import Gemm
-    from hw.memory.accumulator import Accumulator
-    from hw.memory.buffer import BankedBuffer
-    from hw.memory.loader import Loader
-    from hw.memory.storer import Storer
+    from hw.rtl.core.channels import Channels
+    from hw.rtl.core.host import Host
+    from hw.rtl.core.issue import Issue
+    from hw.rtl.core.sequencer import ProgramMemory, Sequencer
+    from hw.rtl.gemm import Gemm
+    from hw.rtl.memory.accumulator import Accumulator
+    from hw.rtl.memory.buffer import BankedBuffer
+    from hw.rtl.memory.loader import Loader
+    from hw.rtl.memory.storer import Storer
 
     derived, has_grid = config.derived, config.cgra is not None
     if kind in ("load_a", "load_b", "load_c"):
@@ -48,9 +48,9 @@ def component(config: MachineConfig, kind: str, index: int = 0) -> Component:
 
 
 def _grid_component(config: MachineConfig, kind: str, index: int) -> Component:
-    from hw.grid.control import Control
-    from hw.grid.pe import ProcessingElement
-    from hw.grid.ports import Ports
+    from hw.rtl.cgra.control import Control
+    from hw.rtl.cgra.pe import ProcessingElement
+    from hw.rtl.cgra.ports import Ports
 
     fabric = config.cgra
     assert fabric is not None, f"{kind} needs a grid"

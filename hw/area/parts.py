@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from hw import csr, isa
-from hw.bits import log2
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.fabric import Fabric, Unit, layout
+from hw.rtl.bits import log2
 
 #: Words of a memory that one LUT RAM holds.
 LUT_RAM = 16

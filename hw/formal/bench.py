@@ -44,7 +44,7 @@ class Sabotage:
     """How a fault gets into a component: at its ports, and by replacing names of its module's source.
 
     `ports` may override what the module around the component connects. `replaced` maps names such as
-    `hw.memory.storer.range_mask` to what stands there while the component is built.
+    `hw.rtl.memory.storer.range_mask` to what stands there while the component is built.
     """
 
     ports: Alter | None = None

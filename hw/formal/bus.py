@@ -7,12 +7,12 @@ from unittest import mock
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.bits import log2
-from hw.bus.axi import BOUNDARY, Burst, Resp
-from hw.bus.reader import ReadMaster
-from hw.bus.writer import WriteMaster
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
+from hw.rtl.bits import log2
+from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
+from hw.rtl.bus.reader import ReadMaster
+from hw.rtl.bus.writer import WriteMaster
 
 #: The masters of the proofs: a port as wide as the bus or half of it, bursts of up to four transfers.
 WIDTH, BEATS, ID_BITS, IDENTITY = 8, 4, 2, 2
@@ -78,7 +78,7 @@ def build_writes(bench: Bench, port: int) -> None:
 
     AXI lets data come before their address. Assumed is a slave that takes them once the address is offered.
     """
-    with mock.patch.multiple("hw.bus.writer", DATA_DEPTH=PLACES["DATA_DEPTH"], BURSTS=PLACES["BURSTS"]):
+    with mock.patch.multiple("hw.rtl.bus.writer", DATA_DEPTH=PLACES["DATA_DEPTH"], BURSTS=PLACES["BURSTS"]):
         dut = bench.add(WriteMaster(port, WIDTH, BEATS, ID_BITS, IDENTITY), "dut")
     bus, sync = dut.bus, bench.m.d.sync
     _, requested = _requests(bench, dut.port.request, port)
@@ -136,7 +136,7 @@ def _write_answers(bench: Bench, dut: Component, fresh: Value, answers: Value) -
 def build_reads(bench: Bench) -> None:
     """Two ports, one of them narrow; any requests and stalls, any slave that answers what it was asked."""
     widths = (NARROW, WIDTH)
-    with mock.patch("hw.bus.reader.NARROW_BURSTS", PLACES["NARROW_BURSTS"]):
+    with mock.patch("hw.rtl.bus.reader.NARROW_BURSTS", PLACES["NARROW_BURSTS"]):
         dut = bench.add(ReadMaster(widths, WIDTH, BEATS, ID_BITS), "dut")
     ar, r, sync = dut.bus.ar, dut.bus.r, bench.m.d.sync
     bench.require("address_is_stable", _stable(bench, "ar", ar))
@@ -275,7 +275,7 @@ def _faults(channel: str, side: str) -> tuple[Fault, ...]:
             "page-crossed",
             "bursts are cut at 8 KiB",
             "burst_in_page",
-            Sabotage(replaced={"hw.bus.gather.BOUNDARY": 2 * BOUNDARY}),
+            Sabotage(replaced={"hw.rtl.bus.gather.BOUNDARY": 2 * BOUNDARY}),
             DEPTH,
         ),
         Fault(

@@ -6,9 +6,9 @@ from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
-from hw.control.channels import Channels
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
+from hw.rtl.core.channels import Channels
 
 STATEMENTS = {
     "tokens_are_fires_minus_takes": "the watched channel shows a token if and only if more were "

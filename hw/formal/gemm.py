@@ -9,7 +9,7 @@ from hw.formal import engines
 from hw.formal.bench import Bench
 from hw.formal.proof import Method, Proof
 from hw.formal.storer import COMMON_FAULTS
-from hw.gemm import Gemm
+from hw.rtl.gemm import Gemm
 
 
 def build(bench: Bench, config: MachineConfig) -> None:

@@ -9,14 +9,14 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component, In, Out
 
 from hw import csr
-from hw.bits import log2
 from hw.config import MachineConfig
-from hw.control.host import Host, State
 from hw.formal import host_faults
 from hw.formal.bench import Bench
 from hw.formal.host_faults import ADDRESS
 from hw.formal.proof import Method, Proof
-from hw.interfaces import HostRequest
+from hw.rtl.bits import log2
+from hw.rtl.core.host import Host, State
+from hw.rtl.interfaces import HostRequest
 
 
 class _Mixing(Component):
@@ -191,7 +191,7 @@ def build_programs(bench: Bench, config: MachineConfig) -> None:
     The CRC is that of Amaranth and a black box here: a function of all words that is simple for solvers
     stands in for it on both sides.
     """
-    with mock.patch("hw.control.host.CRC32_ETHERNET", _Mixing):
+    with mock.patch("hw.rtl.core.host.CRC32_ETHERNET", _Mixing):
         dut, known = _host(bench, config)
     sync, value, writes = bench.m.d.sync, known.payload.data, known.writes
     warp = bench.constant(range(config.warps), "warp")

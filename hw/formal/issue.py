@@ -12,12 +12,12 @@ from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.control.issue import Issue
-from hw.control.queue import OperationQueue
-from hw.control.sequencer import VALUE
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
-from hw.interfaces import operation
+from hw.rtl.core.issue import Issue
+from hw.rtl.core.queue import OperationQueue
+from hw.rtl.core.sequencer import VALUE
+from hw.rtl.interfaces import operation
 
 STATEMENTS = {
     "lowest_warp_first": "of the warps that set a parameter or ask for an engine whose queue has room the "
@@ -371,7 +371,7 @@ def _ports(engine: str) -> dict[str, Sabotage]:
 
 
 def _queue(instead: type[OperationQueue]) -> Sabotage:
-    return Sabotage(replaced={"hw.control.issue.OperationQueue": instead})
+    return Sabotage(replaced={"hw.rtl.core.issue.OperationQueue": instead})
 
 
 def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
@@ -410,7 +410,7 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
             "parameter-late",
             "an operation right behind a parameter finds the old value",
             "parameters_as_set",
-            Sabotage(replaced={"hw.control.issue.memory": SimpleNamespace(Memory=_LateMemory)}),
+            Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)}),
             6,
         ),
         Fault(

@@ -7,14 +7,14 @@ import dataclasses
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.bits import log2
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
-from hw.memory.loader import Loader
-from hw.memory.patch_requests import VARIANT
+from hw.rtl.bits import log2
+from hw.rtl.memory.loader import Loader
+from hw.rtl.memory.patch_requests import VARIANT
 
 REQUESTS = {
     "reads_stay_in_windows": "a word that is requested holds at least one byte of a window open for reading "

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib.wiring import Component
 
-from hw.bits import log2
 from hw.formal.bench import Bench
+from hw.rtl.bits import log2
 
 
 @dataclass(frozen=True)

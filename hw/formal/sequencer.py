@@ -10,13 +10,13 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.control.alu import MultiplyDivide
-from hw.control.decoder import known, stored
-from hw.control.sequencer import Sequencer
-from hw.control.signals import CHANNEL_BITS
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
 from hw.isa import STORED_BITS
+from hw.rtl.core.alu import MultiplyDivide
+from hw.rtl.core.decoder import known, stored
+from hw.rtl.core.sequencer import Sequencer
+from hw.rtl.core.signals import CHANNEL_BITS
 
 STATEMENTS = {
     "wait_needs_token": "a token is taken only from a channel that shows one, and only by a `wait` that "
@@ -57,7 +57,7 @@ def build(bench: Bench, config: MachineConfig) -> None:
     error the machine stops, and it does not run again before it is reset; of engines: completions only of
     operations that were issued; of queues: they accept only what is offered.
     """
-    with mock.patch("hw.control.sequencer.MultiplyDivide", _Slow):
+    with mock.patch("hw.rtl.core.sequencer.MultiplyDivide", _Slow):
         dut = bench.add(Sequencer(config), "dut")
     issue, sync = dut.issue, bench.m.d.sync
     loads, failed = _surroundings(bench, dut)

@@ -8,10 +8,10 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.control.signals import CHANNEL_BITS, COUNT_BITS, PendingSignals
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
-from hw.interfaces import PC_BITS
+from hw.rtl.core.signals import CHANNEL_BITS, COUNT_BITS, PendingSignals
+from hw.rtl.interfaces import PC_BITS
 
 STATEMENTS = {
     "fires_are_signals": "no more signals fire than were issued, and no more wait than there is room for",
@@ -164,7 +164,7 @@ def proof(config: MachineConfig) -> Proof:
                 "order-swapped",
                 "of two waiting signals the younger fires first",
                 "fires_itself",
-                Sabotage(replaced={"hw.control.signals.fifo.SyncFIFO": LastInFirstOut}),
+                Sabotage(replaced={"hw.rtl.core.signals.fifo.SyncFIFO": LastInFirstOut}),
             ),
             Fault(
                 "issue-uncounted",

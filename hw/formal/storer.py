@@ -5,12 +5,12 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.bits import log2, range_mask
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
-from hw.memory.storer import Storer
+from hw.rtl.bits import log2, range_mask
+from hw.rtl.memory.storer import Storer
 
 WINDOWS = {
     "writes_stay_in_windows": "all bytes that a presented beat writes lie in one open window that "
@@ -247,7 +247,7 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
                     "strobe-off-by-one",
                     "the byte after the row is written too",
                     "writes_stay_in_windows",
-                    Sabotage(replaced={"hw.memory.storer.range_mask": _strobe_shifted}),
+                    Sabotage(replaced={"hw.rtl.memory.storer.range_mask": _strobe_shifted}),
                     8,
                 ),
                 Fault(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.bus.buffer import StreamBuffer
 from hw.formal.bench import Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof
+from hw.rtl.bus.buffer import StreamBuffer
 
 STATEMENTS = {
     "none_lost_none_doubled": "a transfer is offered if and only if more were accepted than have left, and "

@@ -14,8 +14,8 @@ from hw.errors import InputError
 from hw.isa import TIMING
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
+from sw.check import Verdict, check
 from sw.ir.load import STDIN, read_text
-from sw.warps.check import Verdict, check
 from sw.warps.tree import assign_warps
 
 

@@ -26,7 +26,7 @@ from jacquard.fpga.result import clock_name, path
 from jacquard.fpga.tops import BAUD, FREQUENCY, MEMORY_BYTES, TOPS, Serial, Top, design
 
 if TYPE_CHECKING:
-    from hw.bus.board import Board
+    from hw.rtl.bus.board import Board
 
 #: The placers take no larger one.
 LAST_SEED = (1 << 31) - 1
@@ -122,7 +122,7 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
     if board is not None and top.name != "board":
         raise InputError(f"--board must not be given with --top {top.name}")
     if board is None and top.name == "board":
-        from hw.bus.board import board_names
+        from hw.rtl.bus.board import board_names
 
         raise InputError(f"--top board needs --board: one of {', '.join(board_names())}, or a TOML file")
     for name in ("memory", "baud"):
@@ -163,7 +163,7 @@ def _board(source: str | None) -> Board | None:
     """The board of a name or file."""
     if source is None:
         return None
-    from hw.bus.board import load_board  # Amaranth takes half a second to import
+    from hw.rtl.bus.board import load_board  # Amaranth takes half a second to import
 
     return load_board(source)
 

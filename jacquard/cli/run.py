@@ -40,7 +40,7 @@ from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
     from jacquard.network_run import CompiledModel
-    from sw.network.network import Network
+    from sw.graph.network import Network
 
 _PATH = click.Path(path_type=Path)
 #: How a message starts that names a file already.

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from cosim.job import Outcome
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
@@ -22,10 +22,10 @@ from jacquard.explore.results import Engine, ModelMetrics, OperatorMetrics
 from jacquard.network_program import MachineProgram
 from jacquard.network_results import OperatorResult, ProgramRun, host_result
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, job_of
+from sw.check import Verdict
 from sw.frontend.network import import_model
-from sw.network import reference
-from sw.network.network import Network
-from sw.warps.check import Verdict
+from sw.graph import reference
+from sw.graph.network import Network
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hw.config import MachineConfig
 
 if TYPE_CHECKING:
-    from hw.bus.board import Board
+    from hw.rtl.bus.board import Board
 
 #: MHz that placement aims at when none is asked for.
 FREQUENCY = 60.0
@@ -74,7 +74,7 @@ def design(
     the top cannot have.
     """
     from hw import emit as core  # Amaranth takes half a second to import
-    from hw.bus import emit
+    from hw.rtl.bus import emit
 
     if top.name == "core":
         return Design(top, core.verilog(config, trace=False))
@@ -84,7 +84,7 @@ def design(
     serial = serial or Serial(MEMORY_BYTES, round(FREQUENCY * 1e6), BAUD)
     if top.name == "uart":
         return Design(top, emit.uart_verilog(config, serial.memory_bytes, serial.clock_hz, serial.baud))
-    from hw.bus.board import constraints
+    from hw.rtl.bus.board import constraints
 
     assert board is not None
     text = emit.board_verilog(config, board, serial.memory_bytes, serial.clock_hz, serial.baud)

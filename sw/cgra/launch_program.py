@@ -16,7 +16,6 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry, encode
-from sw.binding import Bound, bind
 from sw.cgra.launch_arrays import Extent, copied_arrays
 from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, Mapped, arrays_of, map_graphs
 from sw.cgra.launch_plan import SCALARS, Plan, Planned, Repeat, Run, Scalar
@@ -27,6 +26,7 @@ from sw.ir.expression import Const, Expr, const, substitute
 from sw.ir.intrinsics import KEEP
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.program import Program
+from sw.tile_programs import Bound, bind
 
 _SPACES = {"scratch": SCRATCH, "out": OUT}
 

@@ -26,13 +26,13 @@ from sw.compile.tile_launches import Launches
 from sw.compile.tiled import tiled
 from sw.compile.writer import Writer
 from sw.convolution import Convolution
+from sw.graph.network import ImageConvolution, Tensor, View
 from sw.ir.expression import Expr
 from sw.ir.program import Interval, Region, Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.layout import Placement, round_up
-from sw.network.network import ImageConvolution, Tensor, View
 from sw.tiled.emit import Operands
 from sw.tiled.forms import part, size
 from sw.tiling.blocking import Blocking, Extent

@@ -14,12 +14,12 @@ from sw.compile.memory import Home
 from sw.compile.operands import HALVES, Source, Tiles, longest, room, source
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.writer import loop
+from sw.graph.network import Elementwise, View
+from sw.graph.views import descending
 from sw.ir.program import Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.layout import round_up
-from sw.network.network import Elementwise, View
-from sw.network.views import descending
 from sw.tiled.forms import count, size
 
 #: Names of the loops over tiles.

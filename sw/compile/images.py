@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
+from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View
 from sw.kernels.access import Follows
-from sw.network.network import Epilogue, ImageConvolution, MatrixProduct, View
 
 
 def spread(view: View) -> tuple[int, int, int]:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from hw.errors import InputError
 from sw.compile.writer import CONFIGURATION, GRID, Walk, Writer, given, interval
+from sw.graph.network import whole
 from sw.ir.expression import Expr, const
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Access, Instruction, Region, Statement
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
-from sw.network.network import whole
 
 #: Operands and parameters of a launch that are its scalars, in order.
 SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))

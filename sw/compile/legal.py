@@ -17,12 +17,10 @@ from sw.compile.images import follows_of, joined, plain, product_of, spread
 from sw.compile.memory import Lines
 from sw.compile.pools import oriented
 from sw.compile.writer import row_compatible
-from sw.kernels.pool import way
-from sw.layout import round_up
-from sw.network.expression import Operand
-from sw.network.host import HostOperator
-from sw.network.layernorm import LayerNormalisation
-from sw.network.network import (
+from sw.graph.expression import Operand
+from sw.graph.host import HostOperator
+from sw.graph.layernorm import LayerNormalisation
+from sw.graph.network import (
     Elementwise,
     Epilogue,
     ImageConvolution,
@@ -34,9 +32,11 @@ from sw.network.network import (
     dense,
     whole,
 )
-from sw.network.pool import Pool
-from sw.network.softmax import Softmax
-from sw.network.views import broadcast, transposed
+from sw.graph.pool import Pool
+from sw.graph.softmax import Softmax
+from sw.graph.views import broadcast, transposed
+from sw.kernels.pool import way
+from sw.layout import round_up
 
 
 def legal(network: Network, config: MachineConfig) -> Network:

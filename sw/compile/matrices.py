@@ -12,8 +12,8 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop, Nest, extent_of
 from sw.compile.memory import Home
+from sw.graph.network import MatrixProduct, View
 from sw.layout import Placement, coalesce
-from sw.network.network import MatrixProduct, View
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
 

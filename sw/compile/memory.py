@@ -15,8 +15,8 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.graph.network import Network, Operator, Tensor
 from sw.layout import GARBAGE, MEMORY_BYTES, PAGE, round_up
-from sw.network.network import Network, Operator, Tensor
 
 #: Tensors start at multiples of this, which is at least a word of every port.
 ALIGNMENT = 128

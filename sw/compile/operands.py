@@ -15,11 +15,11 @@ from sw.arrangement import Loop
 from sw.compile.launches import Area
 from sw.compile.memory import Home
 from sw.compile.writer import Walk, Writer, loop
+from sw.graph.network import Tensor, View, whole
 from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Access, Follows
 from sw.kernels.elementwise import ElementwiseKernel
-from sw.network.network import Tensor, View, whole
 from sw.tiled.forms import both, index
 
 #: Places in the scratchpad that take turns.

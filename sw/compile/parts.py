@@ -23,15 +23,15 @@ from sw.compile.rows import row_part
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.tiled import tiled
 from sw.compile.writer import Writer
+from sw.graph.layernorm import LayerNormalisation
+from sw.graph.network import Elementwise, ImageConvolution, MatrixProduct, Operator, Tensor, View
+from sw.graph.pool import Pool
+from sw.graph.softmax import Softmax
 from sw.ir.program import Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.kernels.pool import way
-from sw.network.layernorm import LayerNormalisation
-from sw.network.network import Elementwise, ImageConvolution, MatrixProduct, Operator, Tensor, View
-from sw.network.pool import Pool
-from sw.network.softmax import Softmax
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
 

@@ -25,12 +25,12 @@ from sw.compile.memory import Home, Kind, MemoryPlan
 from sw.compile.parts import Part
 from sw.compile.products import check_machine
 from sw.compile.writer import WARPS
+from sw.graph.host import HostOperator
+from sw.graph.network import Network, Operator
 from sw.ir.program import Instruction, Program, Region, statements
 from sw.ir.scope import retype
 from sw.layout import MEMORY_BYTES
 from sw.lowering import Observer
-from sw.network.host import HostOperator
-from sw.network.network import Network, Operator
 from sw.tiled.split import share, warps
 from sw.warps.convert import convert
 

@@ -19,13 +19,13 @@ from sw.compile.memory import Home
 from sw.compile.pool_tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece
 from sw.compile.rows import launches
 from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.graph.network import Tensor, View, whole
+from sw.graph.pool import Pool
 from sw.ir.expression import Const, Expr
 from sw.ir.program import For, Statement
 from sw.kernels.configuration import Configured, configure
 from sw.kernels.pool import PoolTile, factor_words, passes, varying
 from sw.layout import round_up
-from sw.network.network import Tensor, View, whole
-from sw.network.pool import Pool
 from sw.tiled.forms import count, linear, size
 
 #: Name of the loop over the loads of a tile.

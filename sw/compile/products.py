@@ -13,10 +13,10 @@ from sw.compile.memory import Home
 from sw.compile.operands import Tiles
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.writer import Walk, Writer, given
+from sw.graph.network import View
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction, Interval, Region, Statement
 from sw.layout import round_up
-from sw.network.network import View
 from sw.tiled.emit import Emitter
 from sw.tiled.forms import count, linear
 

@@ -17,9 +17,9 @@ from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
 from sw.compile.parts import Part, part
 from sw.compile.rows import RowPart
 from sw.compile.writer import Writer
+from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
 from sw.layout import MEMORY_BYTES, PAGE, round_up
-from sw.network.network import Network, Operator, Tensor
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ from sw.compile.launches import UNIT, Area, Grid
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
 from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.graph.layernorm import LayerNormalisation
+from sw.graph.network import Operator, Tensor, View, whole
+from sw.graph.pool import Pool
+from sw.graph.requantise import LIMITS
+from sw.graph.softmax import Softmax
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement
 from sw.kernels import layernorm, pool, softmax
 from sw.kernels.configuration import Configured, configure
 from sw.kernels.rows import RECORD, Pass, RowTile, Span, pitch
 from sw.layout import round_up
-from sw.network.layernorm import LayerNormalisation
-from sw.network.network import Operator, Tensor, View, whole
-from sw.network.pool import Pool
-from sw.network.requantise import LIMITS
-from sw.network.softmax import Softmax
 from sw.tiled.forms import count, size
 
 #: Places that take turns, where there is more than one tile.

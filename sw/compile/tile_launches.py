@@ -9,11 +9,11 @@ from typing import TypedDict
 from sw.compile.launches import Grid
 from sw.compile.operands import Fetch, Segments, Tiles
 from sw.compile.writer import Writer
+from sw.graph.network import View
 from sw.ir.expression import Expr
 from sw.ir.program import Access, Region, Statement
 from sw.kernels.choose import Chosen
 from sw.kernels.indices import Key
-from sw.network.network import View
 
 #: Elements that a view moves on with the loops over batches, by key: a, b, c, or number of an operand.
 Batches = Mapping[int | str, Mapping[str, int]]

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from hw.config import MachineConfig
 from sw.arrangement import Loop
 from sw.compile.memory import Home, MemoryPlan
+from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
-from sw.network.network import View
 from sw.tiled.forms import linear
 
 #: Warps by what they do.

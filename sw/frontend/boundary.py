@@ -10,9 +10,9 @@ from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Dequantised, Grid, Stored, Value
-from sw.network.host import HostOperator
-from sw.network.network import ELEMENTS, View, whole
-from sw.network.requantise import LIMITS
+from sw.graph.host import HostOperator
+from sw.graph.network import ELEMENTS, View, whole
+from sw.graph.requantise import LIMITS
 
 #: Attributes of ours that ONNX does not know.
 OURS = ("opset",)

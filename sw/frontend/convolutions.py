@@ -11,10 +11,10 @@ from sw.frontend.reals import combined
 from sw.frontend.shapes import viewed
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, pixels, two
-from sw.network.expression import Operand
-from sw.network.network import Elementwise, ImageConvolution, View
-from sw.network.requantise import LIMITS, apply
-from sw.network.views import broadcast, reshaped
+from sw.graph.expression import Operand
+from sw.graph.network import Elementwise, ImageConvolution, View
+from sw.graph.requantise import LIMITS, apply
+from sw.graph.views import broadcast, reshaped
 
 
 def _convolved(

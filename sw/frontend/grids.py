@@ -9,8 +9,8 @@ from sw.frontend.importer import Handler, Importer
 from sw.frontend.node import Node
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.values import Dequantised, Grid, Stored, Value, is_real
-from sw.network.expression import Operand
-from sw.network.requantise import LIMITS, wrapped
+from sw.graph.expression import Operand
+from sw.graph.requantise import LIMITS, wrapped
 
 _WORD = (1 << 31) - 1
 

@@ -10,9 +10,9 @@ from hw.errors import InputError
 from sw.frontend.model import Model
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Stored, Value
-from sw.network.expression import Expression, Number, Operand
-from sw.network.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
-from sw.network.views import broadcast, reshaped
+from sw.graph.expression import Expression, Number, Operand
+from sw.graph.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
+from sw.graph.views import broadcast, reshaped
 
 #: Constants up to this size are compared with those that are there already.
 _COMPARED_BYTES = 1 << 16

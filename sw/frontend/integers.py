@@ -9,8 +9,8 @@ import numpy as np
 from sw.frontend.importer import Handler, Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Stored, Value
-from sw.network.expression import Apply, Expression, Number, Operand
-from sw.network.requantise import apply, wrapped
+from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.requantise import apply, wrapped
 
 #: Operators of two or more operands: how two become one.
 _FOLDED: dict[str, Callable[[Expression, Expression], Expression]] = {

@@ -10,11 +10,11 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Grid
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate, walk
-from sw.network.fuse import substitute
-from sw.network.network import View
-from sw.network.requantise import LIMITS
-from sw.network.views import broadcast, same_places
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate, walk
+from sw.graph.fuse import substitute
+from sw.graph.network import View
+from sw.graph.requantise import LIMITS
+from sw.graph.views import broadcast, same_places
 
 #: Constants are computed from others up to this many elements; they take four bytes each.
 _MOST_COMPUTED = 1 << 16

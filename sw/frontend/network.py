@@ -16,9 +16,9 @@ from sw.frontend.model import Model, load
 from sw.frontend.node import Node
 from sw.frontend.patterns import recognised
 from sw.frontend.values import Constant, Stored, Value, is_real
-from sw.network.fuse import fused, with_tensor
-from sw.network.host import HostOperator, run_node
-from sw.network.network import Network, Operator, Tensor, whole
+from sw.graph.fuse import fused, with_tensor
+from sw.graph.host import HostOperator, run_node
+from sw.graph.network import Network, Operator, Tensor, whole
 
 _COMMON: dict[str, Handler] = (
     shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | rows.HANDLERS

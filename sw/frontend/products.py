@@ -14,10 +14,10 @@ from sw.frontend.quantised import settled
 from sw.frontend.reals import combined
 from sw.frontend.shapes import viewed
 from sw.frontend.values import Constant, Dequantised, Real, Stored, Structured, Value
-from sw.network.expression import Expression, Operand
-from sw.network.network import Elementwise, MatrixProduct, View
-from sw.network.requantise import LIMITS, apply
-from sw.network.views import broadcast, reshaped, transposed
+from sw.graph.expression import Expression, Operand
+from sw.graph.network import Elementwise, MatrixProduct, View
+from sw.graph.requantise import LIMITS, apply
+from sw.graph.views import broadcast, reshaped, transposed
 
 BYTES = ("int8", "uint8")
 

@@ -22,10 +22,10 @@ from sw.frontend.importer import Importer
 from sw.frontend.lowering import Lowering, collapsed
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate
-from sw.network.fixed_point import Term, exact_product, exact_sum
-from sw.network.network import Elementwise, View
-from sw.network.requantise import (
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate
+from sw.graph.fixed_point import Term, exact_product, exact_sum
+from sw.graph.network import Elementwise, View
+from sw.graph.requantise import (
     LIMITS,
     apply,
     clamped,
@@ -33,7 +33,7 @@ from sw.network.requantise import (
     multiplier,
     requantised,
 )
-from sw.network.views import same_places
+from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
 _WORD = (1 << 31) - 1

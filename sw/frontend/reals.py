@@ -11,9 +11,9 @@ from sw.frontend.importer import Handler, Importer
 from sw.frontend.node import Node
 from sw.frontend.shapes import spread
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
-from sw.network.expression import Apply, Operand
-from sw.network.network import Elementwise
-from sw.network.views import broadcast
+from sw.graph.expression import Apply, Operand
+from sw.graph.network import Elementwise
+from sw.graph.views import broadcast
 
 #: Scales that differ by less than this count as one where a bias is added to sums of products.
 _SAME_SCALE = 2.0**-20

@@ -15,11 +15,11 @@ from sw.frontend.quantised import on_grid, settled
 from sw.frontend.reals import held
 from sw.frontend.values import Dequantised, Grid, Real, Stored, Structured, Value, is_real
 from sw.frontend.windows import axes, images, pixels, two
-from sw.network.layernorm import layer_normalisation
-from sw.network.network import Operator, View
-from sw.network.pool import average_pool, max_pool
-from sw.network.softmax import softmax
-from sw.network.views import reshaped, transposed
+from sw.graph.layernorm import layer_normalisation
+from sw.graph.network import Operator, View
+from sw.graph.pool import average_pool, max_pool
+from sw.graph.softmax import softmax
+from sw.graph.views import reshaped, transposed
 from sw.patches import Axis
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from sw.frontend.importer import Handler, Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value, is_real
-from sw.network.network import ELEMENTS, View
-from sw.network.views import broadcast, sliced, transposed
+from sw.graph.network import ELEMENTS, View
+from sw.graph.views import broadcast, sliced, transposed
 
 OnView = Callable[[View], View]
 OnArray = Callable[[np.ndarray], np.ndarray]

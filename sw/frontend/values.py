@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sw.frontend.node import Node
-from sw.network.network import View
+from sw.graph.network import View
 
 
 @dataclass(frozen=True, eq=False)

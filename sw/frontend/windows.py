@@ -5,7 +5,7 @@ from __future__ import annotations
 from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Value
-from sw.network.network import View
+from sw.graph.network import View
 from sw.patches import Axis
 
 _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sw.network.expression import SIGNS, Apply, Expression, Lookup, Number, Operand
+from sw.graph.expression import SIGNS, Apply, Expression, Lookup, Number, Operand
 
 _CALLS = {
     "mul_shift_round": "mul_shift_round",

@@ -9,11 +9,11 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
+from sw.graph.expression import Expression
 from sw.kernels.access import Access
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import ElementwiseKernel, make
-from sw.network.expression import Expression
 
 #: Masks of elements of an iteration (`Unrolling`): neighbours, then bytes in different words, then in few.
 NEIGHBOURS = (0b0, 0b1, 0b11, 0b111)

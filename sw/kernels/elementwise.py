@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
+from sw.graph.expression import Expression, Operand, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import Access
 from sw.kernels.body import Body, bytes_as_unsigned, numbers
 from sw.kernels.configuration import fits
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import MOST_SCALARS, GridKernel
-from sw.network.expression import Expression, Operand, walk
 
 RESULT = "result"
 #: Keys of the records' first words among the bases.

@@ -7,6 +7,8 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
+from sw.graph.layernorm import LOW_BITS, SLOPE, START, STEPS, LayerNormalisation
+from sw.graph.requantise import LIMITS
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.rows import (
     GROUP,
@@ -22,8 +24,6 @@ from sw.kernels.rows import (
     plus,
     words,
 )
-from sw.network.layernorm import LOW_BITS, SLOPE, START, STEPS, LayerNormalisation
-from sw.network.requantise import LIMITS
 
 #: Words of a record: sums of elements and of squares so far; then mantissa and shift; then slope and start.
 _SUM, _SQUARES, _SLOPE, _START = (

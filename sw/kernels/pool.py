@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
+from sw.graph.pool import Pool
+from sw.graph.requantise import LIMITS
 from sw.kernels import layernorm, softmax
 from sw.kernels.pool_loops import (
     COPIES,
@@ -40,8 +42,6 @@ from sw.kernels.rows import (
     times,
     words,
 )
-from sw.network.pool import Pool
-from sw.network.requantise import LIMITS
 
 #: Most loads of an iteration, and most places of a kernel row: each has an array.
 _MOST_LOADS, _MOST_PLACES = 36, 13

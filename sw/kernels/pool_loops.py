@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import math
 
+from sw.graph.requantise import LIMITS
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.rows import RECORD_WORDS, loop, numbered, packed
-from sw.network.requantise import LIMITS
 
 #: Columns of an iteration that takes several.
 COPIES = 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+from sw.graph.requantise import LIMITS
+from sw.graph.softmax import GROUP, SLOPE, START, STEPS, Softmax
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.rows import (
     BYTES,
@@ -18,8 +20,6 @@ from sw.kernels.rows import (
     packing,
     words,
 )
-from sw.network.requantise import LIMITS
-from sw.network.softmax import GROUP, SLOPE, START, STEPS, Softmax
 
 #: Words of a record: the maximum in four bytes; the sum so far; mantissa of the sum, then factor; shift.
 _TOP, _SUM, _FACTOR, _SHIFT = (

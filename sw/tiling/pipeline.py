@@ -1,7 +1,7 @@
 """The time of a short program by following its tiles through loaders, array and storer.
 
-Coarser than the cycle model (`cosim.model`), which executes the program's instructions: here a tile is one
-step of one engine, and the hand from engine to engine a constant. It serves programs that are too short for
+Coarser than the cycle model (`cosim.models.cycle`), which executes the instructions: here a tile is one step
+of one engine, and the hand from engine to engine a constant. It serves programs that are too short for
 a steady state, where a formula of averages would be off.
 """
 

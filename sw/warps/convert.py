@@ -54,7 +54,7 @@ def convert(
 
     Places are derived from runs with all values of the parameters, or some where there are many, those of
     `also` among them, and from the first instances of each, so what comes out is to be checked
-    (`sw.warps.check`). `early`: who gives places back does not set the pace, and may be disturbed by work in
+    (`sw.check`). `early`: who gives places back does not set the pace, and may be disturbed by work in
     the next place. Raises `IRError` for a program that fails for all values, `InputError` where the machine
     has too few channels, or channels that hold too few tokens.
     """

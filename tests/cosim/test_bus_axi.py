@@ -12,7 +12,7 @@ from cosim.bus.axi import AxiSimulation
 from cosim.bus.environment import CALM, DECERR, SLVERR, Environment, Fault, rough
 from cosim.device import BusError, Device
 from cosim.host import script
-from cosim.model import predict
+from cosim.models.cycle import predict
 from hw import csr
 from hw.assembly import decode
 from hw.isa import Cause

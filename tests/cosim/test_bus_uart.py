@@ -10,7 +10,7 @@ import pytest
 from cosim.bus.uart import BAUD, CYCLES, PATIENCE, SteppedLine, UartSimulation
 from cosim.device import BusError, Device, UartBus
 from cosim.host import script
-from cosim.model import predict
+from cosim.models.cycle import predict
 from tests.cosim.bus_machines import SMALL, cases
 
 CASES = cases(SMALL)

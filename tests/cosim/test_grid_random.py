@@ -13,11 +13,11 @@ import pytest
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Job, Outcome
-from cosim.model import predict
+from cosim.models.cycle import predict
 from hw.fabric import OPERATIONS, Fabric, Link, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry
 from tests.budget import cases
-from tests.cosim.model.grids import MIXED, Change, GridJob, corrupted, launch_job, machine_of
+from tests.cosim.models.cycle.grids import MIXED, Change, GridJob, corrupted, launch_job, machine_of
 
 CONFIG = machine_of(MIXED)
 BUDGET = cases(30, 100)

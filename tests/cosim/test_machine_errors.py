@@ -7,7 +7,7 @@ import pytest
 
 from cosim.backends import simulator
 from cosim.job import Job, MachineError, Outcome, Region, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import load

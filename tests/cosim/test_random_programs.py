@@ -15,10 +15,10 @@ import pytest
 from bench.random_products import MACHINES
 from cosim.backends import simulator
 from cosim.compare import compare
-from cosim.model import predict
+from cosim.models.cycle import predict
 from hw.assembly import decode
 from tests.budget import cases
-from tests.cosim.model.jobs import EdgeJob, RandomJob
+from tests.cosim.models.cycle.jobs import EdgeJob, RandomJob
 
 
 @pytest.mark.drawn

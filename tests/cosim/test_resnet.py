@@ -10,7 +10,7 @@ import numpy as np
 from bench.prediction import RESNET
 from cosim.backends import simulator
 from cosim.compare import compare
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import load
 from jacquard.execute import make_job

@@ -8,7 +8,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.sim import Simulator
 
-from hw.bits import at_most, lookup, one_of, place, place_bits, range_mask, rotate_left, rotate_right
+from hw.rtl.bits import at_most, lookup, one_of, place, place_bits, range_mask, rotate_left, rotate_right
 
 
 def results(inputs: list[Signal], build: Callable[[Module], Value]) -> dict[tuple[int, ...], int]:

@@ -12,7 +12,7 @@ from amaranth.sim import Simulator
 
 from hw import csr, fabric
 from hw.config import MachineConfig, load
-from hw.control.host import Host
+from hw.rtl.core.host import Host
 
 TEST = load("test")
 PROGRAM = [0x08000000, 0x04000000, 0x08000000]

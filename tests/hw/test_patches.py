@@ -11,7 +11,7 @@ from amaranth.sim import Simulator
 
 from hw.config import BufferShape, MachineConfig
 from hw.isa import TIMING, Cause
-from hw.memory.loader import Loader
+from hw.rtl.memory.loader import Loader
 from tests.hw.patch_contract import (
     Step,
     Timed,

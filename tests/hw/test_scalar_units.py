@@ -10,7 +10,7 @@ from amaranth.hdl import Const
 from amaranth.sim import Simulator
 
 from hw import isa
-from hw.control.alu import Alu, MultiplyDivide, alu_control
+from hw.rtl.core.alu import Alu, MultiplyDivide, alu_control
 
 NAMES = list(isa.BINARY)
 EDGES = [0, 1, -1, 2, 7, -7, 31, 32, 2**31 - 1, -(2**31), -(2**31) + 1]

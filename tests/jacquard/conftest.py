@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from cosim.job import Job, Outcome
-from cosim.model import predict
+from cosim.models.cycle import predict
+from cosim.models.functional import Memories
 from hw.config import MachineConfig
 from jacquard.cli import call
-from sw.functional import Memories
 from tests.jacquard import chromium
 from tests.sw.functional import Machine
 

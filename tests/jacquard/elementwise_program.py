@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.binding import bind
 from sw.cgra.launch_plan import SCALARS
+from sw.graph.expression import Expression, evaluate
 from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Program
 from sw.kernels.choose import Chosen
 from sw.kernels.elementwise import RECORDS
 from sw.kernels.indices import Key, record_operands
-from sw.network.expression import Expression, evaluate
+from sw.tile_programs import bind
 
 #: Steps of the products that fill the accumulator.
 DEPTH = 24

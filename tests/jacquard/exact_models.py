@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from sw.network.host import run_node
+from sw.graph.host import run_node
 
 #: How far from a tie a result may be rounded to either side, in units of its last place.
 NEAR = 2.0**-12

@@ -15,12 +15,12 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.network_run import compile_model, run_model
 from sw.frontend.network import import_model
-from sw.network import reference
-from sw.network.host import HostOperator
-from sw.network.layernorm import LayerNormalisation
-from sw.network.network import Network
-from sw.network.pool import Pool
-from sw.network.softmax import Softmax
+from sw.graph import reference
+from sw.graph.host import HostOperator
+from sw.graph.layernorm import LayerNormalisation
+from sw.graph.network import Network
+from sw.graph.pool import Pool
+from sw.graph.softmax import Softmax
 from tests.jacquard.exact_models import Exact, unexplained
 from tests.sw.quantised_models import operator_results, runtime
 

@@ -10,14 +10,14 @@ import pytest
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Job, Region, Window
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig, load
 from jacquard.checking import verdict_on
 from sw.compile.pipeline import Compiled, MachineStage, compile_network
-from sw.network import reference
-from sw.network.network import Network
+from sw.graph import reference
+from sw.graph.network import Network
 from sw.patches import Axis
 from tests.budget import cases
 from tests.sw.compile.convolution_networks import Builder, drawn, same

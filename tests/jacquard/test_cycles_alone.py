@@ -9,15 +9,15 @@ import pytest
 
 from bench.grid_kernels import prepared
 from cosim.job import Job, Outcome
-from cosim.model import grid, predict
-from cosim.model import machine as model
+from cosim.models.cycle import grid, predict
+from cosim.models.cycle import machine as model
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from jacquard.grid_run import base_machine, machine
 from jacquard.network_run import compile_model, job_of
 from sw.frontend.network import import_model
-from sw.network import reference
+from sw.graph import reference
 from tests.jacquard.network_models import perceptron
 from tests.sw.dfg.reference import CASES
 

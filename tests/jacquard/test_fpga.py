@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from hw.bus.board import Board, constraints, load_board
 from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
+from hw.rtl.bus.board import Board, constraints, load_board
 from hw.synthesis.devices import DEVICES
 from hw.synthesis.resources import Resources
 from jacquard.fpga.files import check_directory

@@ -22,7 +22,7 @@ from jacquard.network_results import NetworkReport
 from jacquard.network_run import compile_model, draw_inputs, run_model
 from jacquard.report.table import print_report
 from sw.frontend.network import import_model
-from sw.network.reference import run
+from sw.graph.reference import run
 from tests.jacquard.network_models import perceptron, save, value
 
 TEST = load("test")

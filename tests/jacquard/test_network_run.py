@@ -24,7 +24,7 @@ from jacquard.network_results import NetworkReport
 from jacquard.network_run import compile_model, draw_inputs, run_model
 from sw.frontend import onnx as products
 from sw.frontend.network import import_model
-from sw.network import reference
+from sw.graph import reference
 from tests.jacquard.network_models import hosted, integers, perceptron, save
 from tests.sw.models import matmul_integer
 from tests.sw.models import save as save_products

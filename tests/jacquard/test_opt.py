@@ -18,7 +18,7 @@ from hw.errors import InputError
 from sw import pipeline
 from sw.ir import parse_program
 from sw.passes import Pass
-from tests.sw.tile_programs import random_program
+from tests.sw.random_tile_programs import random_program
 
 TEXT = """@program
 def f(x: int[0, 8], p: bool):

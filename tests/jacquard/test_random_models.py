@@ -13,7 +13,7 @@ from cosim.job import Simulator
 from hw.config import load
 from jacquard.network_run import draw_inputs
 from sw.frontend.network import import_model
-from sw.network.host import HostOperator
+from sw.graph.host import HostOperator
 from tests.jacquard.exact_models import Exact, unexplained
 from tests.jacquard.judged_models import judged
 from tests.jacquard.random_models import draw

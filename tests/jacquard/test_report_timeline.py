@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cosim import trace
 from cosim.job import Event, EventKind, Job, Outcome, Output
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw import isa
 from hw.assembly import assemble

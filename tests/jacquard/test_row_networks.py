@@ -10,7 +10,7 @@ from cosim.settings import MemorySettings
 from hw.config import load
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import run_network
-from sw.network import reference
+from sw.graph import reference
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 

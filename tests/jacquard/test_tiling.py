@@ -120,7 +120,7 @@ def test_pixels_are_read_once_per_tile_and_load() -> None:
     rows = 56 + (bands - 1) * 2
     assert plan.plan.bytes_b == plan.plan.loads_b * rows * 56 * 64
     from cosim.job import Job, Window
-    from cosim.model import predict
+    from cosim.models.cycle import predict
 
     kernel = lower(problem, config, blocking=plan.blocking)
     job = Job(kernel.programs, settings, tuple(Window(*w) for w in kernel.windows))

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cosim.models.functional.memories import MASK, Memories
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig
 from sw.convolution import Convolution
-from sw.functional.memories import MASK, Memories
 from sw.layout import GARBAGE
 from sw.lowering import lower
 from sw.problem import Product

@@ -7,7 +7,7 @@ import random
 
 from sw.ir.intrinsics import effects
 from sw.ir.program import For, If, Instruction, Program, Statement
-from tests.sw.tile_programs import random_program, sample_parameters
+from tests.sw.random_tile_programs import random_program, sample_parameters
 
 
 def generic(program: Program, rng: random.Random, warps: int = 1) -> Program:

@@ -11,8 +11,8 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
-from sw.network.network import Network
-from sw.network.reference import value
+from sw.graph.network import Network
+from sw.graph.reference import value
 
 #: Types of elements as onnxruntime names them.
 _TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}

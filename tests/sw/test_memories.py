@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cosim.models.functional import Memories, OperationError
 from hw import isa
 from hw.config import load
-from sw.functional import Memories, OperationError
 
 TEST = load("test").replace(scratch_bytes=4096, out_bytes=4096, cgra=None)
 

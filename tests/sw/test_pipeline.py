@@ -13,7 +13,7 @@ from sw.dependence.passes import LASTING
 from sw.ir import Program, parse_program, problems
 from sw.ir.interpret import difference, run, seeded_choice
 from sw.passes import run as apply
-from tests.sw.tile_programs import random_program, sample_run
+from tests.sw.random_tile_programs import random_program, sample_run
 
 ALL = tuple(pipeline.PASSES)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosim.job import EventKind, Job
-from cosim.model.program import ENGINE, NOP, SIGNAL, WAIT, decode
-from cosim.model.warp import Stop, Warp
+from cosim.models.cycle.program import ENGINE, NOP, SIGNAL, WAIT, decode
+from cosim.models.cycle.warp import Stop, Warp
 from hw import isa
 from hw.assembly import Code, disassemble_words
 from hw.assembly import decode as decode_word

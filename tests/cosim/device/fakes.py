@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from cosim.device.bus import check_range
 from hw import csr
-from hw.bus import protocol
-from hw.bus.protocol import Identity, Operation, Reply, Status
 from hw.config import MachineConfig
+from hw.rtl.bus import protocol
+from hw.rtl.bus.protocol import Identity, Operation, Reply, Status
 
 
 class FakeBus:

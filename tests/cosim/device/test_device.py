@@ -19,7 +19,7 @@ from hw.config import MachineConfig, load, preset_names
 from hw.errors import InputError
 from hw.isa import Cause
 from tests.cosim.device.fakes import FakeBus
-from tests.cosim.model.grids import MIXED, machine_of
+from tests.cosim.models.cycle.grids import MIXED, machine_of
 
 
 def job(config: MachineConfig, **changes: object) -> Job:

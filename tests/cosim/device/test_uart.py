@@ -10,9 +10,9 @@ import pytest
 
 from cosim.device import BusError, Device, UartBus, UncertainError
 from cosim.device.uart import ATTEMPTS
-from hw.bus import protocol
-from hw.bus.protocol import Operation
 from hw.config import MachineConfig
+from hw.rtl.bus import protocol
+from hw.rtl.bus.protocol import Operation
 from tests.cosim.device.fakes import FakeBus, FakeLine
 
 

@@ -13,7 +13,6 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import Component, Out
 from click.testing import CliRunner
 
-from hw.control.signals import PendingSignals
 from hw.errors import InputError
 from hw.formal import table, tools
 from hw.formal.__main__ import main
@@ -21,6 +20,7 @@ from hw.formal.bench import Bench, Sabotage
 from hw.formal.catalogue import PROOFS
 from hw.formal.proof import Fault, Method, Proof
 from hw.formal.prover import Outcome, run
+from hw.rtl.core.signals import PendingSignals
 
 
 @pytest.fixture(scope="module")

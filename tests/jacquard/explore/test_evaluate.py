@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cosim.model import predict
+from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import load
 from hw.errors import InputError
@@ -19,7 +19,7 @@ from jacquard.explore.counts import counted
 from jacquard.explore.evaluate import Model, Workload, evaluate, load_model
 from jacquard.network_run import compile_model, draw_inputs, job_of
 from sw.frontend.network import import_model
-from sw.network import reference
+from sw.graph import reference
 from tests.jacquard.network_models import hosted, perceptron
 
 

@@ -18,7 +18,7 @@ from sw.ir.program import For, If, Parameter, Program, Statement, While, change_
 from sw.ir.scope import retype
 from sw.ir.types import INT, Kind
 from sw.passes import run as run_passes
-from tests.sw.tile_programs import random_program, sample_parameters
+from tests.sw.random_tile_programs import random_program, sample_parameters
 
 #: Zeros that the checker does not see through.
 ZEROS: tuple[Callable[[Var], Expr], ...] = (

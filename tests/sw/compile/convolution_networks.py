@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sw.network.expression import Apply, Expression, Number, Operand
-from sw.network.network import (
+from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.network import (
     Elementwise,
     Epilogue,
     ImageConvolution,
@@ -17,8 +17,8 @@ from sw.network.network import (
     View,
     whole,
 )
-from sw.network.requantise import LIMITS
-from sw.network.views import broadcast
+from sw.graph.requantise import LIMITS
+from sw.graph.views import broadcast
 from sw.patches import Axis
 
 

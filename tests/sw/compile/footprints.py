@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosim.models.functional.sequential import operations
 from hw.config import MachineConfig
 from sw.compile.memory import Home
-from sw.functional.sequential import operations
 from sw.ir.program import Program
 from sw.ir.trace import Boxes, trace
 

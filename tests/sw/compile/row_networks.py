@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from sw.network.layernorm import layer_normalisation
-from sw.network.network import Network, Operator, Tensor, View, whole
-from sw.network.pool import average_pool, max_pool
-from sw.network.requantise import LIMITS
-from sw.network.softmax import softmax
+from sw.graph.layernorm import layer_normalisation
+from sw.graph.network import Network, Operator, Tensor, View, whole
+from sw.graph.pool import average_pool, max_pool
+from sw.graph.requantise import LIMITS
+from sw.graph.softmax import softmax
 from sw.patches import Axis
 
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosim.models.functional import Memories, execute
 from hw.config import MachineConfig
-from sw.binding.places import Place
-from sw.binding.stated import Launches
 from sw.compile import program
 from sw.compile.legal import legal
 from sw.compile.memory import Kind, MemoryPlan
 from sw.compile.pipeline import HostStage, Stage, runs
 from sw.compile.writer import ACCUMULATOR, OUT, SCRATCH
-from sw.functional import Memories, execute
+from sw.graph import reference
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
 from sw.ir.program import Program
 from sw.ir.scope import retype
-from sw.network import reference
-from sw.network.host import HostOperator
-from sw.network.network import Network
+from sw.tile_programs.places import Place
+from sw.tile_programs.stated import Launches
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.memory import ALIGNMENT, Home, Kind, Lines, MemoryPlan, plan_memory
-from sw.network.expression import Operand
-from sw.network.network import Elementwise, Network, Tensor, whole
+from sw.graph.expression import Operand
+from sw.graph.network import Elementwise, Network, Tensor, whole
 
 TEST = load("test", {"cgra": "torus4x4"})
 

@@ -10,10 +10,10 @@ from hw.assembly import decode
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.pipeline import Compiled, MachineStage, compile_network
+from sw.graph import reference
+from sw.graph.expression import Apply, Number, Operand
+from sw.graph.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
 from sw.ir.program import instructions
-from sw.network import reference
-from sw.network.expression import Apply, Number, Operand
-from sw.network.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
 from tests.sw.compile.sequential import results, steps_of
 
 TEST = load("test", {"cgra": "torus4x4"})

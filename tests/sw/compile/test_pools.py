@@ -18,10 +18,10 @@ from sw.compile.parts import part
 from sw.compile.pipeline import MachineStage, compile_network
 from sw.compile.pool_tiles import ACROSS, DOWN, LONGEST, Cut, Results, cut_of, piece
 from sw.compile.pools import PoolPart
+from sw.graph import reference
+from sw.graph.network import View
+from sw.graph.pool import Pool, max_pool
 from sw.ir.expression import evaluate
-from sw.network import reference
-from sw.network.network import View
-from sw.network.pool import Pool, max_pool
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine

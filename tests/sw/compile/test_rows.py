@@ -9,9 +9,9 @@ from hw.errors import InputError
 from sw.compile.memory import plan_memory
 from sw.compile.pipeline import MachineStage, compile_network
 from sw.compile.rows import RowPart, row_part
+from sw.graph.layernorm import LayerNormalisation
+from sw.graph.softmax import Softmax
 from sw.ir.program import instructions
-from sw.network.layernorm import LayerNormalisation
-from sw.network.softmax import Softmax
 from tests.sw.compile.row_networks import Builder
 
 TEST, DEFAULT = load("test", {"cgra": "torus4x4"}), load("default")

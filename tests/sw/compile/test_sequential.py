@@ -13,10 +13,10 @@ from onnx import helper
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.network import import_model
-from sw.network import reference
-from sw.network.expression import Apply, Expression, Number, Operand
-from sw.network.host import HostOperator
-from sw.network.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
+from sw.graph import reference
+from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.host import HostOperator
+from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
 from tests.budget import cases
 from tests.jacquard.random_models import draw
 from tests.jacquard.random_operators import KINDS

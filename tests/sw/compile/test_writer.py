@@ -13,11 +13,11 @@ from sw.compile.limits import check_operands
 from sw.compile.memory import Lines, plan_memory
 from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.compile.writer import given as operands_of
+from sw.graph.expression import Operand
+from sw.graph.network import Elementwise, Network, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction
 from sw.ir.scope import retype
-from sw.network.expression import Operand
-from sw.network.network import Elementwise, Network, Tensor, View, whole
 from sw.tiled.forms import size
 from tests.sw.compile.footprints import Footprints
 

@@ -10,7 +10,7 @@ import pytest
 from sw.dependence.cfg import Graph, build_graph
 from sw.dependence.ssa import phi_nodes
 from sw.ir import parse_program
-from tests.sw.tile_programs import random_program
+from tests.sw.random_tile_programs import random_program
 
 TEXT = """
 @program

@@ -9,7 +9,7 @@ import pytest
 import sw.dependence.frames
 import sw.dependence.plan
 from tests.sw.dependence.oracle import compare
-from tests.sw.tile_programs import NESTS, STRAIGHT, Knobs, random_program
+from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 
 KNOBS = {
     "all": Knobs(),

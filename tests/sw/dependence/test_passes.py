@@ -13,7 +13,7 @@ from sw.ir.errors import IRError
 from sw.ir.interpret import run, seeded_choice
 from sw.ir.program import Program, instructions
 from sw.passes import run as run_passes
-from tests.sw.tile_programs import Knobs, random_program, sample_parameters
+from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
 
 def labels(program: Program) -> list[str]:

@@ -13,8 +13,8 @@ from onnx import helper
 
 from hw.errors import InputError
 from sw.frontend.network import import_model
-from sw.network.host import HostOperator
-from sw.network.reference import random_inputs, run
+from sw.graph.host import HostOperator
+from sw.graph.reference import random_inputs, run
 from tests.sw.quantised_models import Builder, encoder, runtime
 
 

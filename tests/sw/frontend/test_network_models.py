@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sw.frontend.network import import_model
-from sw.network.host import HostOperator
-from sw.network.reference import random_inputs, run
-from sw.network.text import text
+from sw.graph.host import HostOperator
+from sw.graph.reference import random_inputs, run
+from sw.graph.text import text
 from tests.sw.quantised_models import Builder, bottleneck, encoder, operator_differences, quantise, runtime
 
 KINDS = [

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from sw.frontend.network import import_model
-from sw.network.reference import random_inputs, run
+from sw.graph.reference import random_inputs, run
 from tests.sw.quantised_models import Builder, runtime
 
 MICROSOFT = "com.microsoft"

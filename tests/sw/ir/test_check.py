@@ -16,7 +16,7 @@ from sw.ir.print import nesting
 from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter, Statement
 from sw.ir.scope import retype
 from sw.ir.types import BOOL, INT
-from tests.sw.tile_programs import random_program, sample_run
+from tests.sw.random_tile_programs import random_program, sample_run
 
 
 def program(body: str, buffers: str = "a: Buffer[60]") -> Program:

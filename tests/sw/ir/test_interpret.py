@@ -24,7 +24,7 @@ from sw.ir.interpret import (
 )
 from sw.ir.program import expressions, statements
 from sw.ir.types import HIGH, LOW, Kind, wrap
-from tests.sw.tile_programs import random_expr, random_program, sample_run
+from tests.sw.random_tile_programs import random_expr, random_program, sample_run
 
 
 def program(body: str, parameters: str = "p: bool, x: int[0, 61]") -> Program:

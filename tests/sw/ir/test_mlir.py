@@ -16,7 +16,7 @@ from sw.ir.intrinsics import effects
 from sw.ir.mlir import to_mlir
 from sw.ir.program import instructions
 from sw.ir.types import wrap
-from tests.sw.tile_programs import random_program, sample_run
+from tests.sw.random_tile_programs import random_program, sample_run
 
 pytest.importorskip("xdsl", reason="the export is checked where xdsl is installed")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from sw.ir import ANY, Assign, Const, For, If, Op, Program, Region, While
 from sw.ir.expression import Apply
 from sw.ir.program import expressions, instructions, statements
-from tests.sw.tile_programs import NESTS, STRAIGHT, random_program, sample_run
+from tests.sw.random_tile_programs import NESTS, STRAIGHT, random_program, sample_run
 
 
 def features(program: Program) -> set[str]:

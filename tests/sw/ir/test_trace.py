@@ -15,7 +15,7 @@ from sw.ir.trace import Trace, assignments, names, trace
 from sw.ir.types import Kind
 from sw.ir.vector import evaluate_rows
 from tests.sw.random_expressions import expression, values, variables
-from tests.sw.tile_programs import Knobs, random_program, sample_parameters
+from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
 
 def program_of(text: str) -> Program:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from cosim.models.functional import Memories
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
-from sw.functional import Memories
 from sw.ir.expression import Expr, evaluate
 from sw.kernels.configuration import configure
 from sw.kernels.meaning import launch

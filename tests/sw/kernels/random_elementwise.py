@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.dfg.operations import OPERATIONS
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate
 from sw.ir.expression import evaluate as number_of
 from sw.kernels.access import Access
 from sw.kernels.choose import MASKS
 from sw.kernels.elementwise import ElementwiseKernel, make
 from sw.kernels.indices import Key
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand, evaluate
 
 #: Bytes of the spaces; operands in the output buffer lie in its first half, the result in the second.
 SIZES = {"acc": 1 << 12, "scratch": 1 << 13, "out": 1 << 13}

@@ -7,12 +7,12 @@ import pytest
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
+from sw.graph.expression import Operand
 from sw.kernels.access import Access
 from sw.kernels.choose import MASKS, NEIGHBOURS, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import make
-from sw.network.expression import Operand
 from tests.sw.kernels.test_elementwise import ACC, CASES, OUT
 
 DEFAULT = load("default").replace(cgra=load_fabric("torus4x4"))

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cosim.models.functional import Memories
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
-from sw.functional import Memories
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand
 from sw.kernels.access import Access
 from sw.kernels.configuration import configure
 from sw.kernels.elementwise import make
 from sw.kernels.indices import Unrolling
 from sw.kernels.meaning import launch
-from sw.network.expression import Apply, Expression, Lookup, Number, Operand
 from tests.sw.kernels.random_elementwise import SIZES, Tile, tile
 
 ACC, BYTE, OUT = Access("acc", "int32"), Access("scratch", "int8"), Access("out", "int8")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sw.graph.layernorm import LayerNormalisation, layer_normalisation, reference
+from sw.graph.network import View, dense
 from sw.kernels import layernorm as kernels
 from sw.kernels.rows import RowTile
-from sw.network.layernorm import LayerNormalisation, layer_normalisation, reference
-from sw.network.network import View, dense
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_results, row_tile, spaces
 from tests.sw.kernels.test_softmax_launches import SHAPES, rows_of
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw.errors import InputError
+from sw.graph.network import View, dense
+from sw.graph.pool import Pool, average_pool, max_pool, reference
+from sw.graph.requantise import LIMITS
 from sw.kernels import pool as kernels
 from sw.kernels.rows import Pass
-from sw.network.network import View, dense
-from sw.network.pool import Pool, average_pool, max_pool, reference
-from sw.network.requantise import LIMITS
 from sw.patches import Axis
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_tile, spaces
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sw.graph.network import View, dense
+from sw.graph.requantise import LIMITS
+from sw.graph.softmax import Softmax, reference, softmax
 from sw.kernels import softmax as kernels
-from sw.network.network import View, dense
-from sw.network.requantise import LIMITS
-from sw.network.softmax import Softmax, reference, softmax
 from tests.sw.kernels.passes import by_graph, by_words, machine, row_results, row_tile, spaces
 
 SHAPES = [(1, 1), (3, 3), (9, 5), (2, 8), (4, 100), (5, 127), (1, 300)]

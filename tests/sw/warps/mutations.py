@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from hw.config import MachineConfig
+from sw.check import Limits, check_binding, compile_all
+from sw.check.dependences import TooLargeError
+from sw.check.explore import Event, explore
+from sw.check.streams import Stream, run
 from sw.ir.program import Program
 from sw.ir.trace import trace
-from sw.warps.check import Limits, check_binding, compile_all
-from sw.warps.check.dependences import TooLargeError
-from sw.warps.check.explore import Event, explore
-from sw.warps.check.streams import Stream, run
-from tests.sw.warps.check.cases import conflicts, replay
+from tests.sw.check.cases import conflicts, replay
 
 Texts = Mapping[int, str]
 

@@ -9,6 +9,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from hw.config import MachineConfig
+from sw.check import Limits, compile_all
+from sw.check.execute import execute, random_schedule
+from sw.check.streams import run
 from sw.ir.errors import IRError
 from sw.ir.interpret import difference, seeded_choice
 from sw.ir.interpret import run as interpret
@@ -17,11 +20,8 @@ from sw.ir.program import Parameter, Program, instructions
 from sw.ir.scope import retype
 from sw.ir.trace import assignments, trace
 from sw.ir.types import HIGH, LOW, Kind, Type
-from sw.warps.check import Limits, compile_all
-from sw.warps.check.execute import execute, random_schedule
-from sw.warps.check.streams import run
 from tests.sw.generic_programs import generic
-from tests.sw.tile_programs import NESTS, Knobs, random_program
+from tests.sw.random_tile_programs import NESTS, Knobs, random_program
 from tests.sw.warps.samples import with_warps
 
 #: All values of the parameters together: of most programs, and of the others.

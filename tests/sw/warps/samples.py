@@ -14,7 +14,7 @@ from sw.ir.expression import Const, evaluate
 from sw.ir.program import Assign, If, Instruction, Program, Statement
 from sw.ir.trace import Trace, trace
 from sw.tiled.split import share, warps
-from tests.sw.tile_programs import Knobs, random_program, sample_parameters
+from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
 #: The example of the source: three phases, triple buffering.
 WORKED = """

@@ -11,7 +11,7 @@ from sw.ir.trace import Trace, names, trace
 from sw.warps import graph
 from sw.warps.graph import edges, unfed, warp_of
 from sw.warps.tree import assign_warps, schedule_tree
-from tests.sw.tile_programs import NESTS, STRAIGHT, Knobs
+from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs
 from tests.sw.warps.samples import WORKED, program_of, random_trace
 
 Pairs = set[tuple[int, int]]

@@ -14,7 +14,7 @@ from sw.warps.instances import Conversion, convert_instances
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels, fifo_channels
 from sw.warps.unroll import unrolled
-from tests.sw.tile_programs import STRAIGHT, random_program
+from tests.sw.random_tile_programs import STRAIGHT, random_program
 from tests.sw.warps.samples import WORKED, program_of, with_warps
 
 CONFIG = MachineConfig(channels=64)

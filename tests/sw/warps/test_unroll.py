@@ -18,7 +18,7 @@ from sw.warps.straight import reduced, syncs_of, with_syncs
 from sw.warps.throttle import throttled
 from sw.warps.unique import Channels, fifo_channels
 from sw.warps.unroll import unrolled
-from tests.sw.tile_programs import NESTS, Knobs, random_program, sample_run
+from tests.sw.random_tile_programs import NESTS, Knobs, random_program, sample_run
 from tests.sw.warps.samples import ordered, program_of, streams, with_warps
 
 CONFIG = MachineConfig(channels=64, imem_words=4096)

@@ -1,0 +1,1 @@
+"""What a machine does, without its RTL: results, cycles."""

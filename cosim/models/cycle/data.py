@@ -1,0 +1,53 @@
+"""Contents of memory and buffers as operations issue, for what depends on them: the grid.
+
+An operation does all that it does when it issues. That is right for programs that order operations which
+touch the same bytes; where they race, the machine may read other bytes than the model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from cosim.images import MEMORY_BYTES, segments
+from cosim.job import Job
+from cosim.models.cycle.sharing import Operation
+from cosim.models.functional import Memories, OperationError
+from hw import isa
+from hw.config import MachineConfig
+from hw.isa import PARAMETERS
+
+
+class Data:
+    """The memories of a machine in a run; buffers are 0 at the start, as after a reset.
+
+    Without `values` only the scratchpad is filled, out of which the grid takes its configurations.
+    """
+
+    def __init__(self, config: MachineConfig, job: Job, values: bool):
+        self.values = values
+        memory = np.zeros(MEMORY_BYTES, np.uint8)
+        for first, words in segments(job.memory):
+            memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
+        self.memories = Memories(config, memory)
+        for buffer in (
+            self.memories.a,
+            self.memories.b,
+            self.memories.acc,
+            self.memories.scratch,
+            self.memories.out,
+        ):
+            buffer.fill(0)
+
+    def perform(self, operation: Operation, fetched: Sequence[int], parameters: Sequence[int]) -> None:
+        """Do what an operation does to memory; launches of the grid are left to the grid."""
+        spec = isa.INSTRUCTIONS[operation.name]
+        if spec.engine == "cgra" or not (self.values or spec.engine == "load_c"):
+            return
+        values = {o.name: value for o, value in zip(spec.operands, fetched, strict=True)}
+        values |= {name: parameters[PARAMETERS[name].index] for name in spec.parameters}
+        # The engine finds the error, and when it stops the machine.
+        with contextlib.suppress(OperationError):
+            self.memories.perform(operation.name, values)

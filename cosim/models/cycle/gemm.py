@@ -1,0 +1,237 @@
+"""The GEMM array: fixed durations once taken, and the cycles in which it reads accumulator banks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from cosim.models.cycle.checks import NEVER, Fault, block_outside, earlier, engine_fault, word_outside
+from cosim.models.cycle.sharing import Operation
+from hw.config import ENGINES, MachineConfig
+from hw.isa import PARAMETERS, TIMING, Cause
+
+M, N = PARAMETERS["gemm_m"].index, PARAMETERS["gemm_n"].index
+A_PITCH, B_PITCH, C_PITCH = (PARAMETERS[f"gemm_{x}_pitch"].index for x in "abc")
+
+
+_KEY = itemgetter(M, N, A_PITCH, B_PITCH, C_PITCH)
+
+
+class BankReads:
+    """Accumulator reads of an operation from the first of them on, in banks `low` to `high`.
+
+    `grid` is block rows and columns, `rows` those of a block and of a block in the last block row,
+    `words` the first accumulator word and the pitch of rows; words beyond the last of `banks` are none.
+    """
+
+    __slots__ = ("_by_bank", "_shape", "high", "low")
+
+    def __init__(
+        self,
+        k: int,
+        grid: tuple[int, int],
+        rows: tuple[int, int],
+        words: tuple[int, int],
+        bank_words: int,
+        banks: int,
+    ):
+        word, pitch = words
+        last_row = (grid[0] - 1) * rows[0] + rows[1] - 1
+        self.low = word // bank_words
+        self.high = min(banks - 1, (word + last_row * pitch + grid[1] - 1) // bank_words)
+        self._shape = (k, grid, rows, words, bank_words)
+        self._by_bank: dict[int, tuple[list[int], list[int]]] = {}
+
+    def intervals(self, bank: int) -> tuple[list[int], list[int]]:
+        """Starts and ends (exclusive) of the reads of one bank, in order."""
+        if bank not in self._by_bank:
+            self._by_bank[bank] = self._find(bank)
+        return self._by_bank[bank]
+
+    def _find(self, bank: int) -> tuple[list[int], list[int]]:
+        k, (down, right), (full, rest), (word, pitch), bank_words = self._shape
+        i, j = np.divmod(np.arange(down * right, dtype=np.int64), right)
+        rows = np.where(i == down - 1, rest, full)
+        start = i * right * max(k, full) + j * np.where(i == down - 1, max(k, rest), max(k, full))
+        base = word + i * full * pitch + j
+        if pitch:
+            low = np.clip(-((base - bank * bank_words) // pitch), 0, rows)
+            high = np.clip(-((base - (bank + 1) * bank_words) // pitch), 0, rows)
+        else:
+            inside = base // bank_words == bank
+            low, high = np.zeros_like(rows), np.where(inside, rows, 0)
+        hit = np.flatnonzero(high > low)
+        return (start + low)[hit].tolist(), (start + high)[hit].tolist()
+
+
+class Drain(NamedTuple):
+    """Accumulator reads from cycle `first` to cycle `last`."""
+
+    first: int
+    last: int
+    reads: BankReads
+
+
+_LAST = attrgetter("last")
+
+
+class Drains:
+    """All accumulator reads known so far, in order of time."""
+
+    def __init__(self) -> None:
+        self._by_bank: defaultdict[int, list[Drain]] = defaultdict(list)
+
+    def add(self, drain: Drain) -> None:
+        """Append the reads of an operation; operations do not overlap in time."""
+        reads = drain.reads
+        for bank in range(reads.low, reads.high + 1):
+            self._by_bank[bank].append(drain)
+
+    def next_block(self, bank: int, cycle: int) -> tuple[int, int] | None:
+        """The first interval (start, end) of reads of `bank` that ends after `cycle`."""
+        drains = self._by_bank[bank]
+        if not drains or drains[-1].last < cycle:
+            return None
+        for n in range(bisect_left(drains, cycle, key=_LAST), len(drains)):
+            first, _, reads = drains[n]
+            starts, ends = reads.intervals(bank)
+            at = bisect_right(ends, cycle - first)
+            if at < len(ends):
+                return first + starts[at], first + ends[at]
+        return None
+
+
+class Plan(NamedTuple):
+    """What an operation does, in cycles from its first read: all of it is fixed by its operands.
+
+    `last` is when the last block starts to read; `bad` when a block that must not be executed would, `beyond`
+    when a row would go beyond the accumulator. Whichever comes first happens.
+    """
+
+    wrong: bool
+    bad: int | None
+    beyond: int | None
+    last: int
+    rest: int
+    blocks: int
+    reads: BankReads | None
+
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.wrong or self.bad is not None or self.beyond is not None
+
+
+class Gemm:
+    """The schedule of the array: `starts` and `completions` hold s and c of each operation.
+
+    `issue` appends to `drains`; `busy` counts cycles that read columns.
+    """
+
+    def __init__(self, config: MachineConfig, drains: Drains):
+        self.config, self.drains = config, drains
+        self.number = ENGINES.index("gemm")
+        self.starts: list[int] = []
+        self.completions: list[int] = []
+        self.fault: Fault | None = None
+        self.busy = self.stall_memory = self.stall_bank = self.words = 0
+        self._over = False  # nothing is taken behind a fault of what is read
+        self._last_read = 0
+        self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
+        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat
+
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        key = (*fetched, *_KEY(params))
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan = self._plans[key] = None if operands is None else self._plan(operands, params)
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> Drain | None:
+        """Add the operation that issues in cycle `t`; returns its accumulator reads.
+
+        One that fails in a later block or row reads like others until it does: the machine stops before what
+        would come then. None where nothing is read.
+        """
+        wrong, bad, beyond, plan_last, rest, blocks, reads = plan
+        start, done, drain = NEVER, NEVER, None
+        if not self._over:
+            k = fetched[3]
+            start = t + TIMING.enqueue
+            if start < self._last_read:
+                start = self._last_read
+            first = start + TIMING.gemm_first
+            if first < self._turn - k:
+                first = self._turn - k
+            if wrong or reads is None:
+                self._fail(start, Cause.OPERAND, warp, pc)
+                self._over = True
+            else:
+                end = first + plan_last + k
+                last = end + TIMING.gemm_drain + rest - 1
+                if beyond is not None:
+                    # Drains are behind reads: what follows is read, and may fail, before this does.
+                    last = first + beyond
+                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                if bad is not None:
+                    last = first + bad
+                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                    self._over = True
+                else:
+                    self._last_read = end - 1
+                    self._turn = end + rest + TIMING.gemm_turn
+                    self.busy += blocks * k
+                    if self.fault is None:
+                        done = last + TIMING.acc_write
+                begin = first + k + TIMING.gemm_drain
+                if begin <= last:
+                    drain = Drain(begin, last, reads)
+                    self.drains.add(drain)
+        self.starts.append(start)
+        self.completions.append(done)
+        return drain
+
+    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error, unless one comes earlier; in one cycle that of a row counts, which is told first."""
+        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
+
+    def _plan(self, operands: Sequence[int], params: Sequence[int]) -> Plan:
+        """What an operation does; `wrong` when an operand is zero."""
+        a, b, c, k = operands
+        m, n, pitch = params[M], params[N], params[C_PITCH]
+        if m == 0 or n == 0 or k == 0:
+            return Plan(True, None, None, 0, 0, 0, None)
+        sizes, height = self.config.derived, self.config.rows
+        down, right = -(-m // height), -(-n // self.config.cols)
+        rest = m - height * (down - 1)
+        full = height if down > 1 else rest
+        step, last_step = max(k, full), max(k, rest)
+        grid = down, right
+
+        def begins(i: int, j: int) -> int:
+            return i * right * step + j * (last_step if i == down - 1 else step)
+
+        outside = block_outside(
+            (a + k - 1, params[A_PITCH], sizes.buffer_a.columns),
+            (b + k - 1, params[B_PITCH], sizes.buffer_b.columns),
+            grid,
+        )
+        row = word_outside((c, pitch, sizes.acc_words), (full, rest), grid)
+        bad = None if outside is None else begins(*outside)
+        beyond = None if row is None else begins(*row[:2]) + k + TIMING.gemm_drain + row[2]
+        if outside is not None and row is not None and outside <= row[:2]:
+            beyond = None  # that block is never executed
+        # Block rows behind that of the first failure do not come to read the accumulator.
+        reached = min([down, *(at[0] + 1 for at in (outside, row) if at is not None)])
+        rows = (full, rest if reached == down else full)
+        last = begins(down - 1, right - 1)
+        reads = BankReads(k, (reached, right), rows, (c, pitch), sizes.acc_bank_words, self.config.acc_banks)
+        return Plan(False, bad, beyond, last, rest, down * right, reads)

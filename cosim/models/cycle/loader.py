@@ -1,0 +1,283 @@
+"""A loader: every operation in closed form, since it waits for nothing but its port and its own past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from cosim.job import Window
+from cosim.models.cycle.checks import (
+    NEVER,
+    BufferUse,
+    Fault,
+    byte_outside_buffer,
+    earlier,
+    engine_fault,
+    permitted,
+    row_outside_windows,
+)
+from cosim.models.cycle.memory_port import AlwaysPort, Port
+from cosim.models.cycle.patches import GEOMETRY_INDICES, Geometry, Patches
+from cosim.models.cycle.rows import RowBeats
+from cosim.models.cycle.sharing import MASK, Operation
+from hw.config import ENGINES, BufferShape, MachineConfig
+from hw.isa import PARAMETERS, TIMING, Cause
+
+STRIDE, PITCH, PAD_OUTER, PAD_INNER = (
+    PARAMETERS[f"load_{x}"].index for x in ("stride", "pitch", "pad_outer", "pad_inner")
+)
+
+
+_KEY = itemgetter(STRIDE, PITCH, PAD_OUTER, PAD_INNER)
+_PATCHES_KEY = itemgetter(*GEOMETRY_INDICES)
+IN_FLIGHT = TIMING.in_flight
+
+
+class Plan(NamedTuple):
+    """What an operation does, apart from its address (of which only the alignment counts).
+
+    Rows start `stride` bytes apart, the last byte lies `span` behind the first if addresses do not wrap.
+    `fill` fill beats follow each row; `tail_rows` rows of `tail_beats` fill beats follow the last one.
+    `after` beats in all follow the last memory beat, `moved` is the number of all beats. `outside` is the row
+    and beat of the first byte outside the buffer.
+    """
+
+    wrong: bool
+    stride: int
+    span: int
+    beats: RowBeats
+    fill: int
+    tail_rows: int
+    tail_beats: int
+    after: int
+    moved: int
+    outside: tuple[int, int] | None
+
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.wrong or self.outside is not None
+
+
+class Loader:
+    """The schedule of one loader: `starts` and `completions` hold s and c of each operation.
+
+    `fault` is the first error, `busy`, `stall_memory` and `words` count as the counters do.
+    """
+
+    def __init__(self, name: str, config: MachineConfig, port: Port, windows: Sequence[Window]):
+        d = config.derived
+        shapes: dict[str, BufferShape] = {"load_a": d.buffer_a, "load_b": d.buffer_b, "load_c": d.scratch}
+        self.number, self.shape = ENGINES.index(name), shapes[name]
+        self.width, self.port, self.windows = config.port_bytes(name), port, permitted(windows, write=False)
+        self.always = isinstance(port, AlwaysPort)
+        self.starts: list[int] = []
+        self.completions: list[int] = []
+        self.fault: Fault | None = None
+        self.busy = self.stall_memory = self.stall_bank = self.words = 0
+        self._over = False  # an error of the requests stops them
+        self._entered = 0  # e of the last beat so far; the cycle behind the last step of patches
+        self._passed = 0  # x of the last beat so far
+        self._written = -1  # y of the last beat so far
+        # Operations repeat, at other addresses.
+        self._plans: dict[tuple[object, ...], Plan | Patches | None] = {}
+
+    def plan(
+        self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
+    ) -> Plan | Patches | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        memory, target, outer, inner = fetched
+        name = operation.name
+        patches = name == "load_b_conv"
+        values = _PATCHES_KEY(params) if patches else _KEY(params)
+        key = (name, memory % self.width, target, outer, inner, values)
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan: Plan | Patches | None = None
+            if operands is not None:
+                plan = self._patches(operands, values) if patches else self._plan(name, operands, *values)
+            self._plans[key] = plan
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan | Patches, fetched: Sequence[int]) -> None:
+        """Add the operation that issues in cycle `t`."""
+        starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
+        over = self._over
+        if over:
+            starts.append(NEVER)
+            completions.append(NEVER)
+            return
+        start = t + TIMING.enqueue
+        if start < self._entered:
+            start = self._entered
+        if len(completions) >= IN_FLIGHT and start <= completions[-IN_FLIGHT]:
+            start = completions[-IN_FLIGHT] + 1
+        starts.append(start)
+        enter = start + TIMING.load_request - 1
+        if enter < self._passed:
+            enter = self._passed
+        if isinstance(plan, Patches):
+            self._issue_patches(plan, start, memory, warp, pc)
+            return
+        for low, high in self.windows:
+            if low <= memory and memory + plan.span <= high:
+                break
+        else:
+            beats = plan.beats
+            row = row_outside_windows(self.windows, memory, plan.stride, beats.size, beats.rows)
+        if plan.wrong or plan.outside is not None or row is not None:
+            self._find_faults(plan, start, enter, row, warp, pc)
+            if self.fault is not None and enter + plan.moved > self.fault.cycle:
+                self._over = True
+            if self._over:
+                completions.append(NEVER)
+                return
+        if self.always:
+            self._passed = enter + plan.moved
+            self._entered = self._passed - 1
+        else:
+            self._pass_port(plan, enter)
+        self.busy += plan.moved
+        self.words += plan.beats.total
+        self._complete(self._passed + self.port.latency)
+
+    def _complete(self, written: int) -> None:
+        """Add the completion of an operation whose last beat is written in a cycle; none behind a fault."""
+        self._written = written
+        self.completions.append(NEVER if self.fault is not None else written + TIMING.load_write)
+
+    def _patches(self, operands: Sequence[int], values: Sequence[int]) -> Patches:
+        memory, *rest = operands
+        return Patches(Geometry(memory % self.width, *rest, *values), self.shape, self.width)
+
+    def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
+        """Add an operation that forms patches and is taken in cycle `start`."""
+        enter = start + 1 if start >= self._passed else self._passed
+        outside, written = plan.outside, max(start + 2, self._written + 1)
+        if plan.wrong:
+            self._refuse(start, Cause.OPERAND, warp, pc)
+        elif plan.large:
+            self._refuse(enter + TIMING.conv_setup - 1, Cause.OPERAND, warp, pc)
+        else:
+            window = self._step_outside_windows(plan, memory)
+            if outside is not None and (window is None or outside < window):
+                self._fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
+            if window is not None:
+                self._refuse(plan.reach(self.port, enter, window), Cause.WINDOW, warp, pc)
+        if self.fault is not None and enter + plan.steps > self.fault.cycle:
+            self._over = True
+        if self._over:
+            self.completions.append(NEVER)
+            return
+        last, self._passed = plan.finish(self.port, enter)
+        self._entered = last + 1
+        self.busy += plan.steps
+        self.words += plan.words
+        self.stall_memory += self._passed - enter - plan.steps
+        last = self._passed + self.port.latency if plan.reads else written + plan.steps - 1
+        self._complete(last)
+
+    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error, unless one comes earlier; of one cycle that of the writing half counts, told first."""
+        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
+
+    def _refuse(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error of the requests: nothing is taken behind it."""
+        self._fail(cycle, cause, warp, pc)
+        self._over = True
+
+    def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
+        """The first step of an operation that finds its row outside the windows."""
+        first, last = memory + plan.low, memory + plan.high
+        for low, high in self.windows:
+            if low <= first and last <= high:
+                return None
+        return plan.outside_windows(self.windows, memory)
+
+    def _find_faults(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> None:
+        """The errors of an operation of which `row` is the first row outside the windows."""
+        if plan.wrong:
+            self._refuse(start, Cause.OPERAND, warp, pc)
+            return
+        at = plan.outside
+        if at is not None and (row is None or at < (row, 0)):
+            # Written when it is answered; what follows is requested, and may fail, before.
+            x = self._reach(plan, enter, *at)
+            in_memory = at[0] < plan.beats.rows and at[1] < plan.beats.count(at[0])
+            x = self.port.after(x + 1, 1) if in_memory else x + 1
+            self._fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
+        if row is not None:
+            if row == 0:
+                at_cycle = start + TIMING.load_request - 1
+            else:
+                at_cycle = self._reach(plan, enter, row - 1, plan.beats.count(row - 1) + plan.fill - 1) + 1
+            self._refuse(at_cycle, Cause.WINDOW, warp, pc)
+
+    def _plan(
+        self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int
+    ) -> Plan:
+        """What an operation does; `wrong` when its operands do not fit together."""
+        memory, target, outer, inner = operands
+        lanes, banks, width = self.shape.lanes, self.shape.banks, self.width
+        transposed = name.endswith("_t")
+        wrong = outer == 0 or inner == 0
+        if transposed and inner + pad_inner > lanes and (pitch - lanes) % banks:
+            wrong = True
+        beats = RowBeats(memory, stride, max(1, inner), max(1, outer), width)
+        outside = None
+        use = BufferUse(lanes, self.shape.columns, target, pitch)
+        byte = None if wrong else byte_outside_buffer(use, transposed, outer + pad_outer, inner + pad_inner)
+        if byte is not None:
+            row, k = byte
+            if row >= outer:
+                outside = row, k // width
+            elif k < inner:
+                outside = row, ((memory + row * stride) % width + k) // width
+            else:
+                outside = row, beats.count(row) + (k - inner) // width
+        fill, tail_beats = -(-pad_inner // width), -(-(inner + pad_inner) // width)
+        after = fill + pad_outer * tail_beats
+        moved = beats.total + (beats.rows - 1) * fill + after
+        span = (outer - 1) * stride + inner - 1
+        return Plan(wrong, stride, span, beats, fill, pad_outer, tail_beats, after, moved, outside)
+
+    def _pass_rows(self, plan: Plan, x: int, rows: int) -> int:
+        """Pass of the last beat of the first `rows` rows with their fill beats, the first entering in `x`."""
+        beats, fill = plan.beats, plan.fill
+        if rows == 0:
+            return x
+        if self.always:
+            return x + beats.start(rows) + rows * fill
+        if fill == 0:
+            return self.port.after(x + 1, beats.start(rows))
+        for row in range(rows):
+            x = self.port.after(x + 1, beats.count(row)) + fill
+        return x
+
+    def _reach(self, plan: Plan, x: int, row: int, beat: int) -> int:
+        """The cycle in which a beat enters, when the first beat of the operation enters in `x`."""
+        beats = plan.beats
+        x = self._pass_rows(plan, x, min(row, beats.rows))
+        if row >= beats.rows:
+            return x + (row - beats.rows) * plan.tail_beats + beat
+        from_memory = min(beat, beats.count(row))
+        if from_memory:
+            x = self.port.after(x + 1, from_memory)
+        return x + beat - from_memory
+
+    def _pass_port(self, plan: Plan, enter: int) -> None:
+        """Pass all beats of an operation through a port that does not accept one in every cycle."""
+        beats = plan.beats
+        x, count = enter, beats.total
+        if plan.fill:
+            last = beats.rows - 1
+            x, count = self._pass_rows(plan, enter, last), beats.count(last)
+        self._passed = self.port.after(x + 1, count) + plan.after
+        if plan.after:
+            self._entered = self._passed - 1
+        else:
+            self._entered = self.port.after(x + 1, count - 1) if count > 1 else x
+        self.stall_memory += self._passed - enter - plan.moved

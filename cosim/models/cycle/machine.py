@@ -1,0 +1,395 @@
+"""The event loop: attempts to issue and fires of signals, in order of time.
+
+Within a cycle, warps issue in order of their numbers, one operation of an engine or new parameter in all,
+then signals fire: a token, room in a queue and room for a signal that appear in cycle t count from t + 1 on.
+Completions need no events of their own; engines know them ahead, and whoever is held by one is woken in the
+cycle behind it. Nor do waits and signals of channels that one warp uses alone (see `sharing`): they issue as
+soon as it is known when.
+Only the grid must be followed: nothing that happens in a cycle or later changes what others read until then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import heapq
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterable
+from itertools import repeat
+from operator import itemgetter
+
+from cosim.job import Event, EventKind, Job, MachineError, Outcome, loaded
+from cosim.models.cycle import program as p
+from cosim.models.cycle.checks import NEVER, Fault
+from cosim.models.cycle.data import Data
+from cosim.models.cycle.gemm import Drains, Gemm
+from cosim.models.cycle.grid import Grid, Launch
+from cosim.models.cycle.grid_code import DataError
+from cosim.models.cycle.loader import Loader
+from cosim.models.cycle.memory_port import port_of
+from cosim.models.cycle.sharing import Channel, Operation, bind
+from cosim.models.cycle.storer import Store, Storer
+from cosim.models.cycle.warp import Log, Stop, Warp
+from hw.config import ENGINES, MachineConfig
+from hw.errors import InputError
+from hw.isa import Cause
+
+ISSUE, FIRE = 0, 1
+# Members of enumerations that the loop below names often; a look-up of each costs more than a comparison.
+HELD, TURN, HALT, FAULT = Stop.HELD, Stop.TURN, Stop.HALT, Stop.FAULT
+MASK = 0xFFFFFFFF
+
+Engine = Loader | Gemm | Storer | Grid
+
+
+class Machine:
+    """One run of a job: warps, channels, engines, and the heap of what comes next."""
+
+    def __init__(self, config: MachineConfig, job: Job, values: bool):
+        self.config, self.job = config, job
+        for w in job.programs:
+            if not 0 <= w < config.warps:
+                raise InputError(f"warp must be 0 to {config.warps - 1}, not {w}")
+        drains = Drains()
+        ports = {name: port_of(job.settings, name) for name in ("load_a", "load_b", "load_c", "store")}
+        self.engines: dict[str, Engine] = {
+            name: Loader(name, config, ports[name], job.windows) for name in ("load_a", "load_b", "load_c")
+        }
+        self.engines["gemm"] = Gemm(config, drains)
+        self.storer = Storer(config, ports["store"], job.windows, drains)
+        self.engines["store"] = self.storer
+        programs = {w: p.decode(config, job.programs[w]) for w in sorted(job.programs)}
+        self.data: Data | None = None
+        self.grid: Grid | None = None
+        if any(word[0] == p.ENGINE and word[7][0] == "cgra" for code in programs.values() for word in code):
+            self.data = Data(config, job, values)
+            self.grid = self.engines["cgra"] = Grid(config, self.storer, drains, self.data.memories, values)
+        channels = [Channel(config.channel_depth) for _ in range(config.channels)]
+        self.woken: list[tuple[Warp, int]] = []
+        self.warps = {
+            w: Warp(w, config, code, self._plan_fire, self.woken)
+            for w, code in bind(programs, channels, self.engines).items()
+        }
+        self.depth = config.queue_depth
+        self.heap: list[tuple[int, int, int, int]] = []
+        self.now = 0  # nothing issues before
+        self.issued_at = -1  # the latest operation of any engine, or new parameter
+        self.faults: list[Fault] = []
+        self.stop = NEVER - 1
+
+    def run(self) -> Fault | None:
+        """Play everything until all is done or an error stops the machine; returns that error."""
+        for warp in self.warps.values():
+            warp.start()
+            self._plan_issue(warp)
+        heap, pop, warps, woken = self.heap, heapq.heappop, self.warps, self.woken
+        while heap or woken or self.grid is not None:
+            if woken:
+                warp, cycle = woken.pop()
+                warp.stop = warp.issue(cycle)
+                self._plan_issue(warp)
+                continue
+            if self.grid is not None:
+                last = min(heap[0][0], self.stop) if heap else self.stop
+                if self.grid.due <= last:
+                    self._advance(self.grid, last)
+                    continue
+                if not heap:
+                    break
+            cycle, phase, index, version = pop(heap)
+            if cycle > self.stop:
+                break
+            warp = warps[index]
+            if phase == FIRE:
+                if version == warp.fire_version:
+                    self.now = cycle + 1
+                    self._fire(warp, cycle)
+            elif version == warp.version:
+                self.now = cycle
+                if warp.stop is TURN:
+                    warp.start()
+                    self._plan_issue(warp)
+                else:
+                    self._attempt(warp, cycle)
+        return self._first_fault()
+
+    def _first_fault(self) -> Fault | None:
+        """The error that counts when nothing more can happen before it; a deadlock is one."""
+        faults = [*self.faults, *(e.fault for e in self.engines.values() if e.fault is not None)]
+        if faults:
+            return min(faults, key=lambda f: (f.cycle, f.rank))
+        held = [w for w in self.warps.values() if w.stop is not HALT]
+        if not held:
+            return None
+        if self.job.watchdog == 0:
+            raise InputError(f"watchdog must be above 0 for a job that deadlocks, as {self.job.name!r} does")
+        return Fault(NEVER, 0, MachineError(Cause.WATCHDOG, held[0].index, held[0].pc))
+
+    def _plan_issue(self, warp: Warp) -> None:
+        """Plan what a warp that has run ahead does next, unless something will come that makes it go on."""
+        if warp.stop is HELD:
+            kind, channel = warp.held[0], warp.held[7]
+            if kind == p.WAIT and channel.alone:
+                channel.waiting.append(warp)
+            elif kind == p.SIGNAL:
+                warp.full = True
+            elif kind == p.WAIT or self._fits(warp):
+                heapq.heappush(self.heap, (warp.ready, ISSUE, warp.index, warp.version))
+            else:
+                self._warp_fault(warp.ready, Cause.OPERAND, warp.index, warp.pc)
+        elif warp.stop is TURN:
+            heapq.heappush(self.heap, (warp.ready, ISSUE, warp.index, warp.version))
+        elif warp.stop is FAULT:
+            self._warp_fault(warp.ready, warp.cause, warp.index, warp.pc)
+
+    @staticmethod
+    def _fits(warp: Warp) -> bool:
+        """Whether no operand and no parameter is too wide: known in the first cycle, held or not."""
+        if warp.held[0] != p.ENGINE:
+            return warp.set_parameter()
+        operation: Operation = warp.held[7]
+        warp.fetched = operation.fetch(warp.registers)
+        warp.plan = operation.engine.plan(operation, warp.fetched, warp.parameters)
+        return warp.plan is not None
+
+    def _warp_fault(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        self.faults.append(Fault(cycle, warp, MachineError(cause, warp, pc)))
+        self.stop = min(self.stop, cycle)
+
+    def _wake(self, warp: Warp, cycle: int) -> None:
+        """Plan an attempt to issue in `cycle`; earlier plans are void."""
+        warp.version += 1
+        if cycle < NEVER:
+            heapq.heappush(self.heap, (cycle, ISSUE, warp.index, warp.version))
+
+    def _issue(self, warp: Warp, t: int) -> None:
+        """Issue the held instruction of a warp in cycle `t`, run ahead, and plan what comes next."""
+        warp.stop = warp.issue(t)
+        self._plan_issue(warp)
+
+    def _attempt(self, warp: Warp, t: int) -> None:
+        """Issue the held instruction of a warp in cycle `t` if others do not hold it, or plan to."""
+        if warp.held[0] == p.WAIT:
+            self._attempt_wait(warp, t)
+            return
+        earliest = self._earliest(warp, t)
+        if earliest > t:
+            self._wake(warp, earliest)
+            return
+        warp.stall_engine += t - warp.ready
+        self.issued_at = t
+        if warp.held[0] == p.ENGINE:
+            self._operate(warp, t)
+        self._issue(warp, t)
+
+    def _attempt_wait(self, warp: Warp, t: int) -> None:
+        channel: Channel = warp.held[7]
+        if channel.taken[0] == t:  # both see the same count, so both would take
+            for index, pc in (channel.taken[1:], (warp.index, warp.pc)):
+                self._warp_fault(t, Cause.CHANNEL_CONFLICT, index, pc)
+        elif not channel.tokens:
+            channel.waiting.append(warp)
+        else:
+            channel.tokens.popleft()
+            channel.taken = (t, warp.index, warp.pc)
+            warp.stall_channel += t - warp.ready
+            self._issue(warp, t)
+
+    def _earliest(self, warp: Warp, t: int) -> int:
+        """The first cycle from `t` on in which nothing known holds the operation or parameter of a warp."""
+        if warp.held[0] == p.ENGINE:
+            engine = warp.held[7].engine
+            if warp.engine is not engine:
+                done = warp.done if warp.late < 0 else warp.engine.completions[warp.late]
+                if done >= t:
+                    t = done + 1
+            starts = engine.starts
+            if len(starts) >= self.depth and starts[-self.depth] >= t:
+                t = starts[-self.depth] + 1
+        return t if self.issued_at < t else t + 1
+
+    def _operate(self, warp: Warp, t: int) -> None:
+        """Put the engine operation of a warp into its queue in cycle `t`."""
+        operation, storer, pc, fetched = warp.held[7], self.storer, warp.pc, warp.fetched
+        engine = operation.engine
+        if self.data is not None and engine is not self.grid and not warp.plan.fails:
+            self.data.perform(operation, fetched, warp.parameters)
+        drain = engine.issue(t, warp.index, pc, warp.plan, fetched)
+        warp.engine = engine
+        if isinstance(engine, Storer | Grid):
+            warp.done, warp.late = -1, len(engine.starts) - 1
+        else:
+            warp.done, warp.late = engine.completions[-1], -1
+            if warp.done < NEVER:
+                warp.completions.cycles.append(warp.done)
+                warp.completions.pcs.append(pc)
+        if drain is not None and storer.revise(drain):
+            self._replan(warp)
+        if engine.fault is not None or storer.fault is not None:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Nothing happens from the first error on, which a changed schedule of stores may have moved."""
+        cycles = [f.cycle for f in self.faults]
+        cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
+        self.stop = min(cycles)
+
+    def _advance(self, grid: Grid, last: int) -> None:
+        """Follow the grid up to `last`, and plan what waited for launches that end."""
+        if grid.advance(last):
+            if grid.fault is not None:
+                self._stop()
+            self._replan()
+
+    def _replan(self, issuer: Warp | None = None) -> None:
+        """Plan again what changed completions may hold: engine operations, next signals.
+
+        The issuer has gone on; its next attempt to issue is planned afterwards.
+        """
+        for warp in self.warps.values():
+            if warp is not issuer and warp.stop is HELD and warp.held[0] == p.ENGINE:
+                self._wake(warp, self._earliest(warp, max(self.now, warp.ready)))
+            if warp.pending and warp.pending[0].late >= 0:
+                self._plan_fire(warp)
+
+    def _plan_fire(self, warp: Warp) -> None:
+        """Plan the fire of a warp's oldest pending signal."""
+        cycle, _, _, engine, late = warp.pending[0]
+        if cycle <= warp.last_fire:
+            cycle = warp.last_fire + 1
+        if late >= 0:
+            cycle = max(cycle, engine.completions[late])
+        warp.fire_version += 1
+        if cycle < NEVER:
+            heapq.heappush(self.heap, (cycle, FIRE, warp.index, warp.fire_version))
+
+    def _fire(self, warp: Warp, t: int) -> None:
+        """Fire the oldest pending signal of a warp, and let go on who waited for the token or for room."""
+        _, channel, pc, _, _ = warp.pending.popleft()
+        warp.last_fire = t
+        warp.fires.add(t, pc)
+        if channel.fired[0] == t:
+            for index, other in (channel.fired[1:], (warp.index, pc)):
+                self._warp_fault(t, Cause.CHANNEL_CONFLICT, index, other)
+        elif channel.full(t):
+            self._warp_fault(t, Cause.CHANNEL_OVERFLOW, warp.index, pc)
+        channel.fired = (t, warp.index, pc)
+        channel.tokens.append(t)
+        if warp.pending:
+            self._plan_fire(warp)
+        if warp.full:
+            warp.full = False
+            cycle = max(t + 1, warp.ready)
+            warp.stall_engine += cycle - warp.ready
+            self.woken.append((warp, cycle))
+        waiting, channel.waiting = channel.waiting, []
+        for held in waiting:
+            if channel.alone:
+                held.take(channel)
+            else:
+                self._wake(held, t + 1)
+
+    def counters(self) -> dict[str, int]:
+        """Values of the counter registers of `hw.csr`, by name."""
+        found: dict[str, int] = {}
+        for w in range(self.config.warps):
+            warp = self.warps.get(w)
+            found[f"WARP{w}_INSTRUCTIONS"] = len(warp.issues.pcs) if warp else 0
+            found[f"WARP{w}_STALL_CHANNEL"] = warp.stall_channel if warp else 0
+            found[f"WARP{w}_STALL_ENGINE"] = warp.stall_engine if warp else 0
+        for name in ENGINES:
+            engine = self.engines.get(name)
+            prefix = name.upper()
+            found[f"{prefix}_OPERATIONS"] = sum(c < NEVER for c in engine.completions) if engine else 0
+            found[f"{prefix}_BUSY"] = engine.busy if engine else 0
+            found[f"{prefix}_STALL_MEMORY"] = engine.stall_memory if engine else 0
+            found[f"{prefix}_STALL_BANK"] = engine.stall_bank if engine else 0
+            found[f"{prefix}_WORDS"] = engine.words if engine else 0
+        return {name: value & MASK for name, value in found.items()}
+
+    def close(self) -> None:
+        """Part machine and warps, which know each other, so that nobody must search for them as garbage."""
+        for warp in self.warps.values():
+            warp.close()
+        self.warps.clear()
+
+
+def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
+    """What the machine does with a job: events, what the grid stores, cycles, error, counters.
+
+    Event cycles count from 0. With an error, events are those before its cycle, which is what `cycles` says
+    (but for that of the watchdog), and counters may count beyond it. Without `values` only as much is
+    computed as cycles depend on, and what the grid stores may be 0: for programs of the compiler, whose
+    launches neither read registers of others nor leave tables. Raises `InputError` for programs that do
+    not fit the machine or never end.
+    Source: docs/machine.md.
+    """
+    collects = gc.isenabled()
+    gc.disable()  # a fifth of the time goes to searching many small objects, none of which stays in a cycle
+    try:
+        if not values:
+            with contextlib.suppress(DataError):
+                return _predict(config, job, False)
+        return _predict(config, job, True)
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _predict(config: MachineConfig, job: Job, values: bool) -> Outcome:
+    if job.check_word is not None and not _check_word_is_right(config, job):
+        return Outcome([], 0, MachineError(Cause.CHECK_WORD, 0, 0))
+    machine = Machine(config, job, values)
+    fault = machine.run()
+    events = _events_of(machine, fault)
+    end = fault.cycle - 1 if fault is not None else NEVER - 1
+    stored = machine.grid.outputs(end) if machine.grid is not None else []
+    cycles = max((part[-1].cycle + 1 for part in (events, stored) if part), default=0)
+    if fault is not None and fault.error.cause is not Cause.WATCHDOG:
+        cycles = fault.cycle
+    outcome = Outcome(events, cycles, fault.error if fault is not None else None, machine.counters())
+    outcome.stored = stored
+    machine.close()
+    return outcome
+
+
+def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
+    """All events of a run that ended, in order; with a fault, those before it."""
+    events: list[Event] = []
+    late: list[tuple[Iterable[Store | Launch], list[int]]] = [
+        (machine.storer.stores, machine.storer.completions)
+    ]
+    if machine.grid is not None:
+        late.append((machine.grid.launches, machine.grid.completions))
+    for index, warp in machine.warps.items():
+        ends = Log()
+        for operations, completions in late:
+            for operation, done in zip(operations, completions, strict=False):
+                if operation.warp == index:
+                    ends.add(done, operation.pc)
+        issues = [EventKind.ISSUE] * len(warp.issues.pcs)
+        for place in warp.voids:
+            issues[place] = EventKind.VOID
+        for kinds, log in (
+            (issues, warp.issues),
+            (repeat(EventKind.COMPLETE), warp.completions),
+            (repeat(EventKind.COMPLETE), ends),
+            (repeat(EventKind.SIGNAL), warp.fires),
+        ):
+            # tuple.__new__ spares the Python frame of Event._make: there are more events than instructions.
+            values = zip(log.cycles, repeat(index), kinds, log.pcs)
+            events += map(tuple.__new__, repeat(Event), values)
+    # Stable, and no two events of a kind in a warp have the same cycle: the rest is in order already.
+    events.sort(key=itemgetter(0))
+    if fault is not None:
+        del events[bisect_left(events, fault.cycle, key=itemgetter(0)) :]
+    return events
+
+
+def _check_word_is_right(config: MachineConfig, job: Job) -> bool:
+    """Whether the job's check word is that of its programs, each loaded and checked on its own."""
+    for words in job.programs.values():
+        if zlib.crc32(b"".join(w.to_bytes(4, "little") for w in loaded(config, words))) != job.check_word:
+            return False
+    return True

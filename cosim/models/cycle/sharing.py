@@ -1,0 +1,102 @@
+"""What warps share, and who uses what alone.
+
+A channel that only one warp waits on leaves nothing to the order of events: tokens only become more until
+that warp takes one. If only one warp signals to it, too, even the cycles of later tokens are known ahead.
+Such instructions issue ahead of time, as scalar ones do. The way to the engines is shared by all warps.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cosim.models.cycle.program import ENGINE, SIGNAL, WAIT, Decoded
+
+MASK = 0xFFFFFFFF
+
+
+class Channel:
+    """Tokens of a channel, the warps held on it, and who used it last (cycle, warp, pc).
+
+    `tokens` holds the cycles in which those fired that nobody has taken. Only one warp waits on an `alone`
+    channel; it takes tokens ahead of time, and `ahead` holds the cycles. To a `private` one only one
+    warp signals, too; tokens may be of the future.
+    """
+
+    __slots__ = ("ahead", "alone", "depth", "fired", "private", "taken", "tokens", "waiting")
+
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+        self.alone = self.private = False
+        self.tokens: deque[int] = deque()
+        self.ahead: deque[int] = deque()
+        self.waiting: list[Any] = []
+        self.taken = (-1, 0, 0)
+        self.fired = (-1, 0, 0)
+
+    def full(self, cycle: int) -> bool:
+        """Whether, as far as is known, there is no room for a token that is fired in `cycle`."""
+        ahead, count = self.ahead, len(self.tokens)
+        if count + len(ahead) < self.depth:
+            return False
+        while ahead and ahead[0] <= cycle:
+            ahead.popleft()
+        return count + len(ahead) >= self.depth
+
+
+class Pending(NamedTuple):
+    """A signal that has issued and not fired: not before `cycle`.
+
+    Nor does it before the completion of operation `late` (-1: none) of `engine`, which may change.
+    """
+
+    cycle: int
+    channel: Channel
+    pc: int
+    engine: Any
+    late: int
+
+
+class Operation(NamedTuple):
+    """An engine operation: its engine, mnemonic, operands out of the registers, and largest operands."""
+
+    engine: Any
+    name: str
+    fetch: Callable[[Sequence[int]], tuple[int, ...]]
+    limits: tuple[int, ...]
+
+    def operands(self, fetched: Sequence[int]) -> list[int] | None:
+        """What was fetched, as unsigned numbers; None when one is wider than its field."""
+        values = [value & MASK for value in fetched]
+        return values if all(map(operator.le, values, self.limits)) else None
+
+
+def bind(
+    programs: Mapping[int, list[Decoded]], channels: list[Channel], engines: Mapping[str, Any]
+) -> dict[int, list[Decoded]]:
+    """Programs with channels and engines in place of their numbers and names, as `extra`; marks channels."""
+
+    def users(kind: int) -> Counter[Any]:
+        counts: Counter[Any] = Counter()
+        for code in programs.values():
+            counts.update({word[3] for word in code if word[0] == kind})
+        return counts
+
+    signals = users(SIGNAL)
+    for number, count in users(WAIT).items():
+        channels[number].alone = count == 1
+        channels[number].private = count == 1 and signals[number] == 1
+
+    def bound(word: Decoded) -> Decoded:
+        kind, guard, sense, a, b, _, cycles, extra = word
+        if kind in (WAIT, SIGNAL):
+            return (kind, guard, sense, a, b, 0, cycles, channels[a])
+        if kind == ENGINE:
+            engine, name, registers, limits = extra
+            operation = Operation(engines[engine], name, operator.itemgetter(*registers), limits)
+            return (kind, guard, sense, a, b, 0, cycles, operation)
+        return word
+
+    return {warp: [bound(word) for word in code] for warp, code in programs.items()}

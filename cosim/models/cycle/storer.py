@@ -1,0 +1,357 @@
+"""The storer: a schedule that can be revised while the array's accumulator reads are not all known.
+
+Beats that meet no conflict flow in closed form: once the output is never empty, beat i leaves the read
+stage when beat i-2 is accepted, and acceptances are successive available cycles of the port. Single
+beats are computed only where an operation starts and where the array holds a bank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cosim.job import Window
+from cosim.models.cycle.checks import NEVER, Fault, engine_fault, first_above, permitted, row_outside_windows
+from cosim.models.cycle.gemm import Drain, Drains
+from cosim.models.cycle.memory_port import Port
+from cosim.models.cycle.rows import RowBeats
+from cosim.models.cycle.sharing import MASK, Operation
+from hw.config import ENGINES, MachineConfig
+from hw.fabric.bitstream import ACC, OUT, SCRATCH
+from hw.isa import PARAMETERS, TIMING, Cause
+
+STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].index
+#: Spaces by the operation that reads them.
+SPACES = {"store": ACC, "store_scratch": SCRATCH, "store_out": OUT}
+
+
+class State(NamedTuple):
+    """The pipeline behind a beat: g, o, w of that beat, o and w of the one before; counters so far."""
+
+    g: int = -2
+    o: int = -1
+    w: int = -1
+    o_before: int = -2
+    w_before: int = -2
+    stall_memory: int = 0
+    stall_bank: int = 0
+
+
+EMPTY = State()
+
+
+class Run(NamedTuple):
+    """Successive beats that read one accumulator bank (or none: -1), up to beat `end`."""
+
+    end: int
+    bank: int
+
+
+class Leaves(NamedTuple):
+    """Successive beats from `beat` on leave the read stage: in `first`, `second`, then as the port accepts.
+
+    They read accumulator bank `bank`, or another space (-1).
+    """
+
+    beat: int
+    beats: int
+    first: int
+    second: int
+    bank: int
+
+
+class Plan(NamedTuple):
+    """What an operation does, its window apart: beats, chunks of a row, banks that it reads.
+
+    `limit` is the number of beats that may be executed, `cause` why it is less than all. `space` is the one
+    that is read: 0 accumulator, 1 scratchpad, 2 output buffer.
+    """
+
+    limit: int
+    cause: Cause
+    stride: int
+    beats: RowBeats
+    chunks: int
+    runs: tuple[Run, ...]
+    banks: tuple[int, int] | None
+    space: int
+
+    @property
+    def fails(self) -> bool:
+        """Whether operands or a buffer's end make it fail, whatever else happens."""
+        return self.limit < self.beats.total
+
+
+class Reads(NamedTuple):
+    """Cycles in which an operation reads, ascending, and the bank of the accumulator (-1: none) in each."""
+
+    cycles: npt.NDArray[np.int64]
+    banks: npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Store:
+    """One operation: what it does (fixed at issue) and when (revised with new accumulator reads)."""
+
+    issued: int
+    warp: int
+    pc: int
+    plan: Plan
+    limit: int
+    cause: Cause
+    start: int = 0
+    g_last: int = 0
+    before: State = EMPTY
+    leaves: list[Leaves] = field(default_factory=list)
+    reads: Reads | None = None
+
+
+class Storer:
+    """The schedule of the storer: `starts` and `completions` hold s and c of each operation so far.
+
+    What lies in the past of the latest event is final; the rest may change with `revise`. `reads` is known
+    of operations that are scheduled while `observed` is set.
+    """
+
+    def __init__(self, config: MachineConfig, port: Port, windows: Sequence[Window], drains: Drains):
+        self.config, self.port, self.drains = config, port, drains
+        self.windows = permitted(windows, write=True)
+        self.number, self.width = ENGINES.index("store"), config.store_bytes
+        self.chunks_per_word = config.derived.acc_word_bytes // config.store_bytes
+        self.observed = False
+        self.stores: list[Store] = []
+        self.starts: list[int] = []
+        self.completions: list[int] = []
+        self.fault: Fault | None = None
+        self._state = EMPTY
+        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
+
+    @property
+    def busy(self) -> int:
+        """Beats accepted."""
+        return sum(s.limit for s, c in zip(self.stores, self.completions, strict=True) if c < NEVER)
+
+    @property
+    def words(self) -> int:
+        """Words that memory accepted."""
+        return self.busy
+
+    @property
+    def stall_memory(self) -> int:
+        """Cycles in which a presented beat was not accepted."""
+        return self._state.stall_memory
+
+    @property
+    def stall_bank(self) -> int:
+        """Cycles in which only the array's reads held the read stage."""
+        return self._state.stall_bank
+
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+        """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
+        memory, source, rows, size = fetched
+        stride, pitch = params[STRIDE], params[PITCH]
+        key = (operation.name, memory % self.width, source, rows, size, stride, pitch)
+        try:
+            return self._plans[key]
+        except KeyError:
+            operands = operation.operands(fetched)
+            plan = None if operands is None else self._plan(operation.name, operands, stride, pitch)
+            self._plans[key] = plan
+            return plan
+
+    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+        """Add the operation that issues in cycle `t`."""
+        memory, _, rows, size = fetched
+        limit, cause = plan.limit, plan.cause
+        if cause is not Cause.OPERAND:
+            outside = row_outside_windows(self.windows, memory & MASK, plan.stride, size, rows)
+            if outside is not None and plan.beats.start(outside) <= limit:
+                limit, cause = plan.beats.start(outside), Cause.WINDOW
+        self.stores.append(Store(t, warp, pc, plan, limit, cause))
+        self._schedule(len(self.stores) - 1)
+
+    def revise(self, drain: Drain) -> bool:
+        """Take new accumulator reads into account; returns whether they meet a store in progress."""
+        first = len(self.stores)
+        while first and self.stores[first - 1].g_last >= drain.first:
+            first -= 1
+        for n in range(first, len(self.stores)):
+            if self.starts[n] == NEVER:
+                return False  # behind a fault
+            banks = self.stores[n].plan.banks
+            if banks is not None and banks[0] <= drain.reads.high and drain.reads.low <= banks[1]:
+                self._state = self.stores[n].before
+                self.fault = None
+                del self.starts[n:], self.completions[n:]
+                for later in range(n, len(self.stores)):
+                    self._schedule(later)
+                return True
+        return False
+
+    def reads(self, first: int, last: int) -> Iterator[tuple[int, Reads]]:
+        """The reads of all operations that read in cycles from `first` to `last`, with the space of each."""
+        for store in reversed(self.stores):
+            if store.start == NEVER or store.start >= last:
+                continue
+            if store.g_last < first:
+                break
+            if store.reads is None:
+                store.reads = self._reads(store)
+            cycles, banks = store.reads
+            low, high = np.searchsorted(cycles, [first, last + 1])
+            yield store.plan.space, Reads(cycles[low:high], banks[low:high])
+
+    def _reads(self, store: Store) -> Reads:
+        cycles: list[int] = []
+        banks: list[int] = []
+        locate, chunks, after = store.plan.beats.locate, store.plan.chunks, self.port.after
+        for beat, beats, first, second, bank in store.leaves:
+            for n in range(beats):
+                if locate(beat + n)[1] < chunks:
+                    cycles.append((first, second)[n] if n < 2 else after(second + 1, n - 1))
+                    banks.append(bank)
+        return Reads(np.array(cycles, np.int64), np.array(banks, np.int64))
+
+    def _plan(self, name: str, operands: Sequence[int], stride: int, pitch: int) -> Plan:
+        """Find the beats of an operation, the banks that they read, and where it must stop."""
+        memory, source, rows, size = operands
+        aligned = name == "store" or (source % self.width == 0 and pitch % self.width == 0)
+        space = SPACES[name]
+        if rows == 0 or size == 0 or not aligned:
+            return Plan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None, space)
+        beats = RowBeats(memory, stride, size, rows, self.width)
+        chunks = -(-size // self.width)
+        sizes = self.config.derived
+        if name == "store":
+            last, capacity = (chunks - 1) // self.chunks_per_word, sizes.acc_words
+        else:
+            shape = sizes.scratch if name == "store_scratch" else sizes.out
+            last, capacity = (chunks - 1) * self.width, shape.columns
+        limit, cause = beats.total, Cause.NONE
+        row = first_above(source + last, pitch, capacity)
+        if row < rows:
+            part = max(0, capacity - source - row * pitch)
+            chunk = part * self.chunks_per_word if name == "store" else part // self.width
+            limit, cause = beats.start(row) + chunk, Cause.BUFFER_RANGE
+        if name != "store":
+            return Plan(limit, cause, stride, beats, chunks, (Run(beats.total, -1),), None, space)
+        bank_words = sizes.acc_bank_words
+        banks = source // bank_words, (source + (rows - 1) * pitch + last) // bank_words
+        runs = tuple(self._bank_runs(beats, limit, source, pitch, last))
+        return Plan(limit, cause, stride, beats, chunks, runs, banks, space)
+
+    def _bank_runs(self, beats: RowBeats, limit: int, source: int, pitch: int, last: int) -> Iterator[Run]:
+        """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before.
+
+        Word `source + row*pitch + last` is the last one of a row.
+        """
+        bank_words = self.config.derived.acc_bank_words
+        row = 0
+        while row < beats.rows and beats.start(row) < limit:
+            word = source + row * pitch
+            bank = word // bank_words
+            border = (bank + 1) * bank_words
+            if word + last < border:
+                row = min(beats.rows, first_above(source + last, pitch, border))
+                yield Run(beats.start(row), bank)
+                continue
+            while border <= word + last:
+                yield Run(beats.start(row) + (border - word) * self.chunks_per_word, bank)
+                bank, border = bank + 1, border + bank_words
+            row += 1
+            yield Run(beats.start(row), bank)
+
+    def _schedule(self, n: int) -> None:
+        """Compute operation n behind those before it; appends its s and c, sets `fault` if it has one."""
+        store = self.stores[n]
+        store.before, store.reads = self._state, None
+        store.leaves.clear()
+        if self.fault is not None:
+            store.start = store.g_last = NEVER
+            self.starts.append(NEVER)
+            self.completions.append(NEVER)
+            return
+        start = max(store.issued + TIMING.enqueue, self._state.g)
+        if n >= TIMING.in_flight:
+            start = max(start, self.completions[n - TIMING.in_flight] + 1)
+        store.start, done = start, NEVER
+        self._state = self._flow(store)
+        store.g_last = self._state.g
+        if store.cause is Cause.NONE:
+            done = self._state.w + self.port.latency + TIMING.store_response
+        else:
+            cycle = start if store.cause is Cause.OPERAND else max(start, store.g_last) + 1
+            self.fault = engine_fault(cycle, self.number, store.cause, store.warp, store.pc)
+        self.starts.append(start)
+        self.completions.append(done)
+
+    def _flow(self, store: Store) -> State:
+        """The state behind the last beat of an operation."""
+        state, beat = self._state, 0
+        for run_end, bank in store.plan.runs:
+            end = min(run_end, store.limit)
+            while beat < end:
+                ahead = 0
+                if beat:
+                    g, o, _, o_before, w_before, _, _ = state
+                    if o_before <= g + 1 <= w_before and o == w_before + 1:
+                        ahead = self._free_beats(state, bank, end - beat)
+                if ahead:
+                    if self.observed:
+                        store.leaves.append(Leaves(beat, ahead, state.w_before, state.w, bank))
+                    state = self._advance(state, ahead)
+                    beat += ahead
+                else:
+                    state = self._step(state, store, beat, bank)
+                    if self.observed:
+                        store.leaves.append(Leaves(beat, 1, state.g, 0, bank))
+                    beat += 1
+        return state
+
+    def _free_beats(self, state: State, bank: int, most: int) -> int:
+        """How many of the next `most` beats of a full pipeline leave the read stage before a conflict.
+
+        The next two leave it in `w_before` and `w`, those after them in successive available cycles.
+        """
+        block = self.drains.next_block(bank, state.g + 1) if bank >= 0 else None
+        if block is None:
+            return most
+        conflict = block[0]
+        if conflict <= state.w:
+            return min(most, 1 if state.w_before < conflict else 0)
+        return min(most, 2 + self.port.count(state.w + 1, conflict))
+
+    def _advance(self, state: State, n: int) -> State:
+        """The state n beats later in a full pipeline without conflicts."""
+        after, following = self.port.after, state.w + 1
+        w = after(following, n)
+        one = after(following, n - 1) if n > 1 else state.w
+        two = after(following, n - 2) if n > 2 else state.w if n == 2 else state.w_before
+        stalled = state.stall_memory + w - state.w - n
+        return State(two, one + 1, w, two + 1, one, stalled, state.stall_bank)
+
+    def _step(self, state: State, store: Store, beat: int, bank: int) -> State:
+        """The state behind the next beat, by the recurrence itself."""
+        g, o, w, o_before, w_before, stall_memory, stall_bank = state
+        z = max(g, store.start) + 1
+        while True:
+            if o_before <= z < w_before:
+                z = w_before
+            if o <= z < w:
+                z = w
+            block = self.drains.next_block(bank, z) if bank >= 0 else None
+            if block is None or block[0] > z:
+                break
+            if store.plan.beats.locate(beat)[1] >= store.plan.chunks:
+                break  # the beat reads nothing
+            end = block[1]
+            standing = max(0, min(end, w_before) - max(z, o_before)) + max(0, min(end, w) - max(z, o))
+            stall_bank += end - z - standing
+            z = end
+        o_next = max(z + 1, w) + 1
+        w_next = self.port.after(o_next, 1)
+        return State(z, o_next, w_next, o, w, stall_memory + w_next - o_next, stall_bank)

@@ -1,0 +1,242 @@
+"""The sequencer of one warp: runs ahead through everything that no other warp can hold.
+
+Registers, loops and jumps depend on nothing outside the warp, and what it uses alone only on
+what is known already (see `sharing`). Their issue cycles follow at once; the machine decides about others.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+from cosim.models.cycle import program as p
+from cosim.models.cycle.checks import NEVER
+from cosim.models.cycle.program import BINARY, LI, SIGNAL, WAIT
+from cosim.models.cycle.sharing import Channel, Pending
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.isa import PARAMETERS, TIMING, Cause
+
+MASK = 0xFFFFFFFF
+SMALL = 1 << 29  # numbers of one digit inside Python; comparing those is quick
+PENDING_SIGNALS = TIMING.pending_signals
+#: More issued instructions than this in one warp count as a program that does not end.
+INSTRUCTION_LIMIT = 10_000_000
+#: Instructions after which other warps get their turn, in case the program does not end.
+TURN = 20_000
+
+
+class Stop(enum.Enum):
+    """Why a warp stopped running ahead."""
+
+    HELD = "at a wait, a signal, a parameter or an engine operation"
+    TURN = "other warps come first"
+    HALT = "halted"
+    FAULT = "error"
+
+
+class Log:
+    """Events of one kind in a warp, in order of time: their cycles, and the pc of each."""
+
+    __slots__ = ("cycles", "pcs")
+
+    def __init__(self) -> None:
+        self.cycles: list[int] = []
+        self.pcs: list[int] = []
+
+    def add(self, cycle: int, pc: int) -> None:
+        """Append an event."""
+        self.cycles.append(cycle)
+        self.pcs.append(pc)
+
+
+class Warp:
+    """State of a warp between two decisions of the machine.
+
+    `ready` is the first cycle in which the instruction at `pc` may issue; `version` distinguishes the
+    valid attempt to issue from outdated ones, `fire_version` does so for the next signal. Of the latest
+    operation, `engine` is the engine, `done` the completion; or, where that is not known for certain, `late`
+    the number of the operation. `woken` is the machine's list of warps that issue what they are held at, with
+    the cycle.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        config: MachineConfig,
+        code: list[p.Decoded],
+        plan_fire: Callable[[Warp], None],
+        woken: list[tuple[Warp, int]],
+    ):
+        self.index = index
+        self.issues, self.completions, self.fires = Log(), Log(), Log()
+        self.voids: list[int] = []  # places in `issues` of those whose predicate was false
+        self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
+        self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]
+        self.pc = self.ready = 0
+        self.registers = [0] * (config.registers + 1)  # the last takes what is written to register 0
+        self.parameters = [0] * len(PARAMETERS)
+        self.fetched: tuple[int, ...] = ()  # operands of the operation that is held, and what it does
+        self.plan: Any = None
+        self.held: p.Decoded = p.ILLEGAL_WORD
+        self.stop = Stop.TURN
+        self.cause = Cause.NONE
+        self.engine: Any = None
+        self.done, self.late = -1, -1
+        self.pending: deque[Pending] = deque()
+        self.last_fire = -1
+        self.full = False  # a signal waits for room
+        self.version = self.fire_version = 0
+        self.stall_channel = self.stall_engine = 0
+        self._plan_fire, self._woken = plan_fire, woken
+        self._player = self._play()
+        #: Issues the instruction that is held, in the cycle given, and runs ahead; returns why it stops.
+        self.issue = self._player.send
+
+    def start(self) -> None:
+        """Run ahead from the start, or from where other warps got their turn."""
+        self.stop = next(self._player)
+
+    def close(self) -> None:
+        """End for good."""
+        self._player.close()
+
+    def _signal(self, t: int, channel: Channel, pc: int) -> int:
+        """Issue a signal in the first cycle from `t` on with room, which is known; returns the cycle."""
+        pending, last, fires = self.pending, self.last_fire, self.fires
+        if last >= t:
+            room, cycles = PENDING_SIGNALS - len(pending), fires.cycles
+            if len(cycles) >= room and cycles[-room] >= t:
+                self.stall_engine += cycles[-room] + 1 - t
+                t = cycles[-room] + 1
+        cycle = t if t > self.done else self.done
+        if channel.private and not pending and self.late < 0 and cycle < NEVER:
+            fire = cycle if cycle > last else last + 1
+            if len(channel.tokens) + len(channel.ahead) < channel.depth or not channel.full(fire):
+                self.last_fire = fire
+                fires.cycles.append(fire)
+                fires.pcs.append(pc)
+                channel.tokens.append(fire)
+                if channel.waiting:
+                    channel.waiting.pop().take(channel)
+                return t
+        pending.append(Pending(cycle, channel, pc, self.engine, self.late))
+        if len(pending) == 1:
+            self._plan_fire(self)
+        return t
+
+    def take(self, channel: Channel) -> None:
+        """End a wait, as there is a token now; the machine lets the warp go on."""
+        cycle = channel.tokens.popleft() + 1
+        if cycle < self.ready:
+            cycle = self.ready
+        channel.ahead.append(cycle)
+        self.stall_channel += cycle - self.ready
+        self._woken.append((self, cycle))
+
+    def _fault(self, pc: int, cycle: int, cause: Cause) -> Stop:
+        self.pc, self.ready, self.cause = pc, cycle, cause
+        return Stop.FAULT
+
+    def _play(self) -> Generator[Stop, int, None]:
+        """Execute until something may hold the warp; go on with the cycle in which it issues."""
+        code, size, regs, pending = self.code, self.imem_words, self.registers, self.pending
+        issue_cycle, issue_pc, held = self.issues.cycles.append, self.issues.pcs.append, Stop.HELD
+        loops: list[list[int]] = []  # first, last, turns left
+        pc = t = 0
+        last = -1  # that of the innermost loop
+        fresh = -1  # the register that the instruction before has written
+        while len(self.issues.pcs) < INSTRUCTION_LIMIT:
+            for _ in range(TURN):
+                kind, guard, sense, a, b, c, cycles, extra = code[pc]
+                if fresh >= 0 and kind != p.WRAP:
+                    if guard == fresh or (kind == p.LOOP and a == fresh):
+                        t += 1
+                    fresh = -1
+                if guard >= 0 and (regs[guard] != 0) != sense:
+                    cycles = 1
+                    self.voids.append(len(self.issues.pcs))
+                elif kind >= WAIT:
+                    if kind == WAIT and extra.alone and extra.tokens:
+                        token = extra.tokens.popleft()
+                        if token >= t:
+                            self.stall_channel += token + 1 - t
+                            t = token + 1
+                        extra.ahead.append(t)
+                    elif kind == SIGNAL and len(pending) < PENDING_SIGNALS:
+                        t = self._signal(t, extra, pc)
+                    elif kind == p.ILLEGAL:
+                        yield self._fault(pc, t, Cause.ILLEGAL_INSTRUCTION)
+                    elif kind == p.WRAP:
+                        pc = 0
+                        continue
+                    else:
+                        self.pc, self.ready, self.held = pc, t, code[pc]
+                        t = yield held
+                        if kind == SIGNAL:
+                            self._signal(t, extra, pc)
+                elif kind >= BINARY:
+                    try:
+                        value = extra(regs[b], regs[c] if kind == BINARY else c)
+                    except ZeroDivisionError:
+                        yield self._fault(pc, t, Cause.DIVIDE_BY_ZERO)
+                    if not -SMALL < value < SMALL:
+                        value = (value + 0x80000000 & MASK) - 0x80000000
+                    regs[a] = value
+                    fresh = a
+                elif kind == LI:
+                    regs[a] = b
+                    fresh = a
+                elif kind == p.JUMP or (kind == p.LOOP and regs[a] <= 0):
+                    issue_cycle(t)
+                    issue_pc(pc)
+                    t, pc = t + 1, (pc + 1 + b) % size
+                    continue
+                elif kind == p.LOOP:
+                    if len(loops) == self.loop_depth:
+                        yield self._fault(pc, t, Cause.LOOP_DEPTH)
+                    issue_cycle(t)
+                    issue_pc(pc)
+                    last = pc + b
+                    loops.append([pc + 1, last, regs[a]])
+                    t, pc = t + 1, pc + 1
+                    continue
+                elif kind == p.HALT:
+                    issue_cycle(t)
+                    issue_pc(pc)
+                    yield Stop.HALT
+                elif kind != p.NOP:
+                    self._move(kind, a, b, c, extra)
+                    fresh = a
+                issue_cycle(t)
+                issue_pc(pc)
+                t += cycles
+                if pc != last:
+                    pc += 1
+                    continue
+                loop = loops[-1]
+                loop[2] -= 1
+                if loop[2]:
+                    pc = loop[0]
+                    continue
+                loops.pop()
+                pc, last = last + 1, loops[-1][1] if loops else -1
+            self.pc, self.ready = pc, t
+            yield Stop.TURN
+        raise InputError(f"warp {self.index} must end within {INSTRUCTION_LIMIT} instructions, and does not")
+
+    def set_parameter(self) -> bool:
+        """What the held `param` or `parami` does; returns whether the value fits."""
+        kind, _, _, number, source, _, _, bits = self.held
+        value = self.parameters[number] = (self.registers[source] if kind == p.PARAM else source) & MASK
+        return not value >> bits
+
+    def _move(self, kind: int, a: int, b: int, c: int, extra: Any) -> None:
+        """`lih` and `select`."""
+        regs = self.registers
+        if kind == p.LIH:
+            regs[a] = ((regs[a] << 15 | b & 0x7FFF) + 0x80000000 & MASK) - 0x80000000
+        else:
+            regs[a] = regs[c] if regs[b] != 0 else regs[extra]

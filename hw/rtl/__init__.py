@@ -1,0 +1,1 @@
+"""The hardware in Amaranth: every module of the machine."""

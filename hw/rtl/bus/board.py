@@ -1,0 +1,227 @@
+"""The machine on an ECP5 board: PLL, reset, pins, constraints."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from amaranth.hdl import ClockDomain, ClockSignal, Const, Instance, Module, Signal
+from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import toml_text
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.rtl.bus import pll
+from hw.rtl.bus.machine import BEATS
+from hw.rtl.bus.protocol import TIMEOUT_BITS
+from hw.rtl.bus.uart_machine import LEDS, UartMachine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """A board: device, package and speed as nextpnr-ecp5 calls them; pins.
+
+    `reset_pin` is a button, `constants` are outputs at a fixed level by name (`pin`, `level`).
+    """
+
+    name: str
+    title: str
+    device: str
+    package: str
+    speed: int
+    io_type: str
+    clock_pin: str
+    clock_hz: int
+    uart_rx_pin: str
+    uart_tx_pin: str
+    led_pins: tuple[str, ...]
+    led_active_low: bool = False
+    reset_pin: str | None = None
+    reset_active_low: bool = False
+    constants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def board_names() -> list[str]:
+    """Names of the boards that come with Jacquard."""
+    folder = resources.files("hw") / "rtl" / "bus" / "boards"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_board(source: str) -> Board:
+    """A board by name or by the path of its TOML file; raises `InputError` for what is wrong with it."""
+    if source in board_names():
+        text = (resources.files("hw") / "rtl" / "bus" / "boards" / f"{source}.toml").read_text(
+            encoding="utf-8"
+        )
+    else:
+        needed = f"the board must be one of {', '.join(board_names())}, or a TOML file"
+        try:
+            if not Path(source).is_file():
+                raise InputError(f"{needed}, not {source!r}")
+            text = Path(source).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}: cannot be read: {error}") from None
+    values = toml_text.parsed(text, source)
+    return _board(source, values)
+
+
+def _board(source: str, values: dict[str, Any]) -> Board:
+    fields = {f.name: f for f in dataclasses.fields(Board) if f.name != "name"}
+    for key in values:
+        if key not in fields:
+            raise InputError(f"{source}: unknown field {key!r}; known are {', '.join(fields)}")
+    for key, f in fields.items():
+        needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if needed and key not in values:
+            raise InputError(f"{source}: {key} is missing")
+    kinds = {
+        "speed": int,
+        "clock_hz": int,
+        "led_pins": list,
+        "led_active_low": bool,
+        "reset_active_low": bool,
+        "constants": dict,
+    }
+    for key, value in values.items():
+        kind = kinds.get(key, str)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise InputError(f"{source}: {key} must be a {kind.__name__}, not {value!r}")
+        if isinstance(value, int) and not 0 <= value < 1 << 32:
+            raise InputError(f"{source}: {key} must be from 0 to {(1 << 32) - 1}, not {value:#x}")
+    if len(values["led_pins"]) != len(LEDS) or not all(isinstance(p, str) for p in values["led_pins"]):
+        raise InputError(f"{source}: led_pins must be {len(LEDS)} pins, not {values['led_pins']!r}")
+    for key, value in values.get("constants", {}).items():
+        _check_constant(f"{source}: constants.{key}", key, value)
+    pins = {"led_pins": tuple(values["led_pins"])}
+    return Board(name=Path(source).stem, **(values | pins))
+
+
+def _check_constant(place: str, name: str, value: Any) -> None:
+    """Raise `InputError` unless this is an output that the top can have beside its own."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        needed = "a name that begins with a letter and has letters, digits and _ alone"
+        raise InputError(f"{place} must have {needed}, not {name!r}")
+    if name in _PORTS or hasattr(Ecp5Board, name):
+        raise InputError(f"{place} must have a name that the top does not use itself, not {name!r}")
+    right = isinstance(value, dict) and set(value) == {"pin", "level"} and isinstance(value["pin"], str)
+    if not right or type(value["level"]) is not int or value["level"] not in (0, 1):
+        raise InputError(f"{place} must have a pin and a level of 0 or 1, not {value!r}")
+
+
+_PORTS = ("clk", "reset", "uart_rx", "uart_tx", "led")
+
+
+def constraints(board: Board) -> str:
+    """The LPF text of a board: sites, levels, and the frequency of its oscillator.
+
+    nextpnr derives the machine's clock from it and the PLL.
+    """
+    pins = {"clk": board.clock_pin, "uart_rx": board.uart_rx_pin, "uart_tx": board.uart_tx_pin}
+    pins |= {f"led[{i}]": pin for i, pin in enumerate(board.led_pins)}
+    if board.reset_pin is not None:
+        pins["reset"] = board.reset_pin
+    pins |= {name: constant["pin"] for name, constant in board.constants.items()}
+    pull = {"uart_rx": "UP", "reset": "UP" if board.reset_active_low else "DOWN"}
+    lines = [f"# {board.title}", "BLOCK RESETPATHS;", "BLOCK ASYNCPATHS;"]
+    for port, pin in pins.items():
+        mode = f" PULLMODE={pull[port]}" if port in pull else ""
+        lines.append(f'LOCATE COMP "{port}" SITE "{pin}";')
+        lines.append(f'IOBUF PORT "{port}" IO_TYPE={board.io_type}{mode};')
+    lines.append(f'FREQUENCY PORT "clk" {board.clock_hz / 1e6:.6f} MHZ;')
+    return "\n".join(lines) + "\n"
+
+
+class Ecp5Board(Component):
+    """The top `jacquard_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
+
+    The machine's clock is the highest not above `clock_hz` (`hw.rtl.bus.pll.solve`). Reset lasts until
+    the PLL has locked, and while the board's reset button is pressed.
+    """
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        board: Board,
+        memory_bytes: int,
+        clock_hz: int,
+        baud: int,
+        *,
+        timeout_bits: int = TIMEOUT_BITS,
+        beats: int = BEATS,
+    ):
+        self._board, self._pll = board, pll.solve(board.clock_hz, clock_hz)
+        hz = round(self._pll.hz(board.clock_hz))
+        self._machine = functools.partial(
+            UartMachine, config, memory_bytes, hz, baud, timeout_bits=timeout_bits, beats=beats
+        )
+        ports = {"clk": In(1), "uart_rx": In(1), "uart_tx": Out(1), "led": Out(len(LEDS))}
+        if board.reset_pin is not None:
+            ports["reset"] = In(1)
+        super().__init__(ports | {name: Out(1) for name in board.constants})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        board, dividers = self._board, self._pll
+        m.domains.sync = ClockDomain()
+        loop, locked, reset = Signal(), Signal(), Signal()
+        m.submodules.pll = Instance(
+            "EHXPLLL",
+            # The loop filter that ecppll of Project Trellis sets for every frequency.
+            a_ICP_CURRENT="12",
+            a_LPF_RESISTOR="8",
+            a_MFG_ENABLE_FILTEROPAMP="1",
+            a_MFG_GMCREF_SEL="2",
+            p_PLLRST_ENA="DISABLED",
+            p_INTFB_WAKE="DISABLED",
+            p_STDBY_ENABLE="DISABLED",
+            p_DPHASE_SOURCE="DISABLED",
+            p_OUTDIVIDER_MUXA="DIVA",
+            p_FEEDBK_PATH="CLKOP",
+            p_CLKI_DIV=dividers.reference,
+            p_CLKFB_DIV=dividers.feedback,
+            p_CLKOP_ENABLE="ENABLED",
+            p_CLKOP_DIV=dividers.loop,
+            p_CLKOP_CPHASE=dividers.loop - 1,
+            p_CLKOP_FPHASE=0,
+            p_OUTDIVIDER_MUXB="DIVB",
+            p_CLKOS_ENABLE="ENABLED",
+            p_CLKOS_DIV=dividers.output,
+            p_CLKOS_CPHASE=dividers.output - 1,
+            p_CLKOS_FPHASE=0,
+            i_CLKI=self.clk,
+            i_CLKFB=loop,
+            i_RST=Const(0),
+            i_STDBY=Const(0),
+            i_PHASESEL0=Const(0),
+            i_PHASESEL1=Const(0),
+            i_PHASEDIR=Const(0),
+            i_PHASESTEP=Const(0),
+            i_PHASELOADREG=Const(0),
+            i_PLLWAKESYNC=Const(0),
+            i_ENCLKOP=Const(0),
+            i_ENCLKOS=Const(0),
+            o_CLKOP=loop,
+            o_CLKOS=ClockSignal(),
+            o_LOCK=locked,
+        )
+        button = Const(0)
+        if board.reset_pin is not None:
+            button = ~self.reset if board.reset_active_low else self.reset
+        m.d.comb += reset.eq(~locked | button)
+        m.submodules.synchroniser = ResetSynchronizer(reset)
+        m.submodules.machine = machine = self._machine()
+        m.d.comb += [
+            machine.uart_rx.eq(self.uart_rx),
+            self.uart_tx.eq(machine.uart_tx),
+            self.led.eq(~machine.led if board.led_active_low else machine.led),
+        ]
+        m.d.comb += [getattr(self, name).eq(value["level"]) for name, value in board.constants.items()]
+        return m

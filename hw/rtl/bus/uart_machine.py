@@ -1,0 +1,60 @@
+"""A whole computer on one UART: the machine, memory in block RAM, the bridge."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, ResetInserter
+from amaranth.lib.wiring import Component, In, Out, connect
+
+from hw.config import MachineConfig
+from hw.rtl.bus.arbiter import Arbiter
+from hw.rtl.bus.bridge import UartBridge
+from hw.rtl.bus.machine import BEATS, ID_BITS, AxiCore, bus_bytes
+from hw.rtl.bus.protocol import PROTOCOL, RECEIVE_BYTES, TIMEOUT_BITS, Identity
+from hw.rtl.bus.ram import AxiRam
+from hw.rtl.bus.uart import divisor
+
+#: What the outputs `led` show, lowest bit first.
+LEDS = ("running", "done", "error", "lost")
+
+
+class UartMachine(Component):
+    """The top `jacquard_uart`: ports `clk`, `rst` (synchronous), `uart_rx`, `uart_tx`, `led` (`LEDS`).
+
+    Memory has `memory_bytes` from address 0 on (`hw.rtl.bus.ram.check_size`); the clock must be able to give
+    the baud rate (`hw.rtl.bus.uart.divisor`).
+    """
+
+    def __init__(
+        self,
+        config: MachineConfig,
+        memory_bytes: int,
+        clock_hz: int,
+        baud: int,
+        *,
+        timeout_bits: int = TIMEOUT_BITS,
+        beats: int = BEATS,
+    ):
+        self.identity = Identity(PROTOCOL, memory_bytes, clock_hz, baud, timeout_bits, RECEIVE_BYTES)
+        self._config, self._cycles, self._beats = config, divisor(clock_hz, baud), beats
+        super().__init__({"uart_rx": In(1, init=1), "uart_tx": Out(1), "led": Out(len(LEDS))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        width = bus_bytes(self._config)
+        core = AxiCore(self._config, self._beats)
+        ram = AxiRam(self.identity.memory_bytes, width, ID_BITS + 1)
+        arbiter = Arbiter(width, ID_BITS)
+        m.submodules.bridge = bridge = UartBridge(width, ID_BITS, self._cycles, self.identity)
+        m.submodules.core = ResetInserter(bridge.reset)(core)
+        m.submodules.ram = ResetInserter(bridge.reset)(ram)
+        m.submodules.arbiter = ResetInserter(bridge.reset)(arbiter)
+        connect(m, bridge.csr, core.csr)
+        connect(m, core.m_axi, arbiter.first)
+        connect(m, bridge.memory, arbiter.second)
+        connect(m, arbiter.bus, ram.bus)
+        m.d.comb += [
+            bridge.uart_rx.eq(self.uart_rx),
+            self.uart_tx.eq(bridge.uart_tx),
+            self.led.eq(Cat(core.running, core.done, core.error, bridge.lost)),
+        ]
+        return m

@@ -1,0 +1,180 @@
+"""The memory port of a processing element: from an index to an access, and the loaded value."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, memory
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.config import MachineConfig
+from hw.fabric.bitstream import ACC, ELEMENTS, OUT, SCRATCH
+from hw.fabric.layout import ARRAYS
+from hw.rtl.cgra.units import WIDTH
+
+#: Elements of arrays by number.
+INT32, INT8, UINT8 = range(len(ELEMENTS))
+BASE_BITS = 24
+ARRAY_BITS = (ARRAYS - 1).bit_length()
+
+#: The first word of an array in a bitstream, but for its unused bits.
+ArrayPlace = data.StructLayout({"base": BASE_BITS, "space": 2, "element": 2})
+
+
+def space_bytes(config: MachineConfig) -> tuple[int, int, int]:
+    """Bytes of the spaces by their numbers."""
+    return config.acc_bytes, config.scratch_bytes, config.out_bytes
+
+
+def address_bits(config: MachineConfig) -> int:
+    """Bits of a byte address in the largest space."""
+    return (max(space_bytes(config)) - 1).bit_length()
+
+
+def length_bits(config: MachineConfig) -> int:
+    """Bits of the length of an array that lies in a space."""
+    return max(space_bytes(config)).bit_length()
+
+
+def access_layout(config: MachineConfig) -> data.StructLayout:
+    """An access: a load, or a store of `data`, of the element at a byte address of one of the three spaces.
+
+    `whole`: the element is a word; `signed`: it is a byte with a sign.
+    """
+    members = {
+        **dict.fromkeys(("valid", "store", "acc", "scratch", "out", "whole", "signed"), 1),
+        "address": address_bits(config),
+        "data": WIDTH,
+    }
+    return data.StructLayout(members)
+
+
+#: A change of an array: which parts of it take `data` (`kind`: space and element).
+ArrayWrite = data.StructLayout({"base": 1, "kind": 1, "length": 1, "number": ARRAY_BITS, "data": WIDTH})
+
+
+class ArrayTable(Component):
+    """The arrays of a configuration, the lowest bits of bases and lengths.
+
+    **Timing.** What is written in cycle t is read from t + 1 on; reading is combinational.
+    """
+
+    def __init__(self, base_bits: int = BASE_BITS, length_bits: int = WIDTH) -> None:
+        super().__init__(
+            {
+                "write": In(ArrayWrite),
+                "number": In(ARRAY_BITS),
+                "base": Out(base_bits),
+                "space": Out(2),
+                "element": Out(2),
+                "length": Out(length_bits),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        word = ArrayPlace(self.write.data[: ArrayPlace.size])
+        kind = Signal(4)
+        for name, enable, value, target in (
+            ("base", self.write.base, word.base, self.base),
+            ("kind", self.write.kind, self.write.data[BASE_BITS : ArrayPlace.size], kind),
+            ("length", self.write.length, self.write.data, self.length),
+        ):
+            part = memory.Memory(shape=len(target), depth=ARRAYS, init=[])
+            m.submodules[name] = part
+            write, read = part.write_port(), part.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(enable),
+                write.addr.eq(self.write.number),
+                write.data.eq(value),
+                read.addr.eq(self.number),
+                target.eq(read.data),
+            ]
+        m.d.comb += [self.space.eq(kind[:2]), self.element.eq(kind[2:])]
+        return m
+
+
+class MemoryPort(Component):
+    """Makes the access of a step from index, value and array; keeps it while it waits, and what loads bring.
+
+    `load` takes the array and `store` of the step that is next. `happens` says that the step that ends has
+    an access; `outside`, that it must not be. An access that stays `open` is shown again (`waiting`), and no
+    step may end meanwhile. `arrived` is the value of a load that was served in the cycle before, else 0;
+    `fresh` says that there is one.
+
+    **Timing.** `access` and `outside` are combinational from `happens`, `index` and `value`. The value of a
+    load of a step is `y2` when the next step ends, and until then.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        super().__init__(
+            {
+                "load": In(1),
+                "store": In(1),
+                "array": In(ARRAY_BITS),
+                "happens": In(1),
+                "index": In(WIDTH),
+                "value": In(WIDTH),
+                "write": In(ArrayWrite),
+                "arrays": In(range(ARRAYS + 1)),
+                "advance": In(1),
+                "access": Out(access_layout(config)),
+                "outside": Out(1),
+                "open": In(1),
+                "waiting": Out(1),
+                "fresh": In(1),
+                "arrived": In(WIDTH),
+                "y2": Out(WIDTH),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layout, access, waits = access_layout(self._config), self.access, self.waiting
+        following, forbidden, length = self._array(m)
+        kept, present = Signal(layout), Signal(layout)
+        m.d.sync += waits.eq(self.open)
+        with m.If(self.advance):
+            m.d.sync += kept.eq(access)
+        m.d.comb += present.eq(Mux(waits, kept, following))
+        # While an access waits, its address goes through the adder alone.
+        offset = Mux(following.whole, self.index << 2, self.index)[: len(access.address)]
+        high = self.index[len(length) :]
+        m.d.comb += [
+            self.outside.eq(self.happens & (forbidden | high.any() | (self.index[: len(length)] >= length))),
+            access.eq(present),
+            access.valid.eq(self.happens | waits),
+            access.address.eq(present.address + Mux(waits, 0, offset)),
+            access.data.eq(Mux(waits, kept.data, self.value)),
+        ]
+        # A value that came before the next step can end stays for it.
+        stayed = Signal(WIDTH)
+        with m.If(self.advance):
+            m.d.sync += stayed.eq(0)
+        with m.Elif(self.fresh):
+            m.d.sync += stayed.eq(self.arrived)
+        m.d.comb += self.y2.eq(self.arrived | stayed)
+        return m
+
+    def _array(self, m: Module) -> tuple[data.View[data.StructLayout], Signal, Signal]:
+        """Of the next step: its access to element 0, whether it is a store to what is read only, the length.
+
+        An array that the configuration does not have has length 0.
+        """
+        following = Signal(access_layout(self._config))
+        m.submodules.table = table = ArrayTable(address_bits(self._config), length_bits(self._config))
+        forbidden, length = Signal(), Signal(length_bits(self._config))
+        m.d.comb += [table.write.eq(self.write), table.number.eq(self.array)]
+        with m.If(self.load):
+            m.d.sync += [
+                following.store.eq(self.store),
+                following.acc.eq(table.space == ACC),
+                following.scratch.eq(table.space == SCRATCH),
+                following.out.eq(table.space == OUT),
+                following.whole.eq(table.element == INT32),
+                following.signed.eq(table.element == INT8),
+                following.address.eq(table.base),
+                forbidden.eq(self.store & (table.space != OUT)),
+                length.eq(Mux(self.array < self.arrays, table.length, 0)),
+            ]
+        return following, forbidden, length

@@ -1,0 +1,188 @@
+"""What a PE works out of an entry one step ahead, so that a step itself starts from registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data
+
+from hw.fabric import Fabric, Kind, Layout, Unit
+from hw.fabric.layout import FIRST
+from hw.fabric.operations import OPERATIONS
+from hw.rtl.bits import where
+from hw.rtl.cgra.context import ContextMemory
+from hw.rtl.cgra.units import AluControl, alu_control, is_operation
+
+
+def moment_layout(fabric: Fabric) -> data.StructLayout:
+    """What PEs need to know of the number k of a step's newest iteration and the number N of iterations.
+
+    `ahead` is k or its largest useful value, `over` whether k is at least N, `beyond` then k - N or its
+    largest useful value.
+    """
+    return data.StructLayout(
+        {
+            "ahead": (fabric.stages + FIRST).bit_length(),
+            "over": 1,
+            "beyond": (fabric.stages - 1).bit_length(),
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a mux chooses, for the step: one bit for every source, at most one of them 1.
+
+    `taken`: the register that the mux belongs to takes it.
+    """
+
+    selects: dict[str, Signal]
+    taken: Signal
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand: a number, or what is chosen; the other one is 0."""
+
+    number: Signal
+    choice: Choice
+
+
+class Ahead:
+    """The entry of the next step, and the registers that take what is worked out of it.
+
+    They do so when `load` is 1. `const` and `fields` are still those of the next step.
+    """
+
+    def __init__(
+        self,
+        m: Module,
+        kind: Kind,
+        layout: Layout,
+        contexts: ContextMemory,
+        moment: data.View[data.StructLayout],
+        load: Value,
+    ):
+        self._m, self._kind, self._layout, self._load = m, kind, layout, load
+        self.fields = {f.name: contexts.fields[f.low : f.low + f.width] for f in layout.fields}
+        self.const, self._init = contexts.const, contexts.init
+        # In the first iterations some operands are others.
+        since = Signal(len(moment.ahead) + 1)
+        self._early, self._active = Signal(), Signal()
+        stage = self.fields["stage"]
+        m.d.comb += [
+            since.eq(moment.ahead - stage),
+            self._early.eq(since[-1] | (~since[3:-1].any() & (since[:3] < self.fields["first"]))),
+            self._active.eq(~since[-1] & ~(moment.over & (moment.beyond >= stage))),
+        ]
+
+    def held(self, name: str, value: Value) -> Signal:
+        """A value of the next step, as it is in the step."""
+        register = Signal(len(value), name=f"step_{name}", reset_less=True)
+        with self._m.If(self._load):
+            self._m.d.sync += register.eq(value)
+        return register
+
+    def active(self, *operations: str) -> Signal:
+        """Whether the step executes one of these, for an iteration that there is."""
+        return self.held(f"active_{operations[0]}", self._is(*operations) & self._active)
+
+    @property
+    def stores(self) -> Value:
+        """Whether the next step executes a store."""
+        return self._is("store")
+
+    def alu(self) -> data.View[data.StructLayout]:
+        """What the ALU does."""
+        control = Signal(AluControl, name="step_alu", reset_less=True)
+        with self._m.If(self._load):
+            self._m.d.sync += [
+                control[name].eq(value) for name, value in alu_control(self.fields["op"]).items()
+            ]
+        return control
+
+    def multiplier(self) -> tuple[Signal, Signal, Signal]:
+        """Whether a product is started, whether it is shifted, and to even."""
+        names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
+        return (
+            self.held("multiplies", self._is(*names)),
+            self.held("shifted", ~self._is("mul")),
+            self.held("even", self._is("mul_shift_round_even")),
+        )
+
+    def operand(self, name: str, readable: Value | None) -> Operand:
+        """A data operand. An absolute value is that of operand B, a constant a copy of operand A."""
+        bits = dict(zip("abc", self.fields["initial"], strict=False))
+        select, initial = self.fields[name], self._early & bits[name]
+        nothing: Value | None = None
+        const = select == self._layout.sources[name].index("const")
+        if Unit.ALU in self._kind.units:
+            if name == "a":
+                nothing = self._is("abs", "const")
+                const = self._is("const") | (const & ~self._is("abs") & ~initial)
+            elif name == "b":
+                absolute = self._is("abs")
+                select = Mux(absolute, self.fields["a"], select)
+                initial = self._early & Mux(absolute, bits["a"], bits["b"])
+                const = select == self._layout.sources[name].index("const")
+        begins = initial if nothing is None else initial & ~nothing
+        usual = ~initial if nothing is None else ~initial & ~nothing
+        if name != "a" or nothing is None:
+            const = const & ~initial
+        number = self.held(f"number_{name}", where(begins, self._init) | where(const, self.const))
+        return Operand(number, self._choice(name, select, usual, readable))
+
+    def predicate(self, readable: Value | None) -> Operand:
+        """The predicate, as one bit: whether it is not 0."""
+        initial = self._early & self.fields["initial"][3]
+        select, sources = self.fields["p"], self._layout.sources["p"]
+        always = (select == 0) | (select >= len(sources))
+        number = self.held("number_p", Mux(initial, self._init.any(), always))
+        return Operand(number, self._choice("p", select, ~initial, readable))
+
+    def choice(self, name: str, readable: Value | None = None) -> Choice:
+        """What a register takes."""
+        return self._choice(name, self.fields[name], None, readable)
+
+    def registers(self, known: Value, advance: Value) -> tuple[Choice, Value, Value, Signal]:
+        """What the register file takes and where, what it reads, and whether the next one read is known."""
+        write = self.choice("write")
+        places = {
+            name: self._within(self.fields[name]) for name in ("write_at", "read_at") if name in self.fields
+        }
+        held = {name: self.held(name, place) for name, place in places.items()}
+        readable = Signal()
+        if places:
+            same = held["write_at"] == places["read_at"]
+            self._m.d.comb += readable.eq(
+                known.bit_select(places["read_at"], 1) | (advance & write.taken & same)
+            )
+        else:
+            self._m.d.comb += readable.eq(1)
+        return write, held.get("write_at", Signal()), held.get("read_at", Signal()), readable
+
+    def _within(self, number: Value) -> Value:
+        """A number beyond the last register counts as 0."""
+        if self._kind.registers == 1 << len(number):
+            return number
+        return Mux(number < self._kind.registers, number, 0)
+
+    def _is(self, *operations: str) -> Value:
+        return is_operation(self.fields["op"], *operations)
+
+    def _choice(self, name: str, select: Value, usual: Value | None, readable: Value | None) -> Choice:
+        """One bit per source, where it is chosen as `usual`; one that is not `readable` is 0."""
+        sources = self._layout.sources[name]
+        selects = {}
+        for number, source in enumerate(sources):
+            if source in ("zero", "always", "const", "keep", "none"):
+                continue
+            chosen = select == number
+            if usual is not None:
+                chosen = chosen & usual
+            if source == "register" and readable is not None:
+                chosen = chosen & readable
+            selects[source] = self.held(f"{name}_{source}", chosen)
+        taken = self.held(f"{name}_taken", (select != 0) & (select < len(sources)))
+        return Choice(selects, taken)

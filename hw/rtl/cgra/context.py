@@ -1,0 +1,67 @@
+"""What configures a processing element: the memory of its entries."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Value
+from amaranth.lib import memory
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.fabric import Fabric, Layout, layout
+from hw.rtl.cgra.units import BLOCK_RAM, WIDTH
+
+
+def context_bits(fabric: Fabric) -> int:
+    """Bits of the number of a context."""
+    return max(1, (fabric.contexts - 1).bit_length())
+
+
+class ContextMemory(Component):
+    """The entries of a PE, one per context, in a block RAM of their own for every word.
+
+    `write` selects the word that becomes `data` in context `at`. `fields`, `const` and `init` are those of
+    the context read last.
+
+    **Timing.** A word written in cycle t is read from t + 1 on; the entry of a context read in t is there in
+    t + 1 and stays while `read` is 0.
+    """
+
+    def __init__(self, fabric: Fabric, pe: int):
+        self.layout: Layout = layout(fabric, pe)
+        self._depth = max(2, fabric.contexts)
+        bits = context_bits(fabric)
+        super().__init__(
+            {
+                "write": In(self.layout.words),
+                "at": In(bits),
+                "data": In(WIDTH),
+                "read": In(1),
+                "context": In(bits),
+                "fields": Out(self.layout.bits),
+                "const": Out(WIDTH),
+                "init": Out(WIDTH),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        whole = self.layout.field_words
+        out: list[Value] = []
+        for i in range(self.layout.words):
+            used = min(WIDTH, self.layout.bits - WIDTH * i) if i < whole else WIDTH
+            word = memory.Memory(shape=used, depth=self._depth, init=[], attrs=BLOCK_RAM)
+            m.submodules[f"word{i}"] = word
+            write, read = word.write_port(), word.read_port()
+            m.d.comb += [
+                write.en.eq(self.write[i]),
+                write.addr.eq(self.at),
+                write.data.eq(self.data),
+                read.en.eq(self.read),
+                read.addr.eq(self.context),
+            ]
+            out.append(read.data)
+        m.d.comb += [
+            self.fields.eq(Cat(*out[:whole])),
+            self.const.eq(out[whole]),
+            self.init.eq(out[whole + 1]),
+        ]
+        return m

@@ -1,0 +1,374 @@
+"""Loads a configuration from the scratchpad: asks for its words, checks them, sends each where it belongs."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, enum
+from amaranth.lib.crc.catalog import CRC32_ETHERNET
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import isa
+from hw.config import MachineConfig
+from hw.fabric import Fabric, Unit, layout
+from hw.fabric.bitstream import HEADER_WORDS, MAGIC, PATCHED, SCALARS, VERSION
+from hw.fabric.layout import ARRAYS, PATCHES
+from hw.rtl.bits import log2
+from hw.rtl.cgra.context import context_bits
+from hw.rtl.cgra.units import WIDTH
+from hw.rtl.memory.buffer import WordRead
+
+#: Word 0 of every bitstream.
+MARK = MAGIC << 16 | VERSION << 8
+#: Words of a bitstream of which all parts are empty but the entries.
+LEAST_WORDS = HEADER_WORDS + 1
+#: What a patch replaces: numbers of `PATCHED`.
+CONST, INIT, BASE, LENGTH = range(len(PATCHED))
+
+Patch = data.StructLayout({"at": 12, "pe": 12, "scalar": 4, "what": 4})
+TableHead = data.StructLayout({"words": 16, "pe": 16})
+
+
+class Section(enum.Enum):
+    """The part of a bitstream that the next word is of."""
+
+    HEADER = 0
+    ARRAYS = 1
+    PATCHES = 2
+    TABLES = 3
+    ENTRIES = 4
+    CHECK = 5
+    OVER = 6
+
+
+def pe_bits(fabric: Fabric) -> int:
+    """Bits of the number of a PE."""
+    return max(1, (fabric.size - 1).bit_length())
+
+
+def settings_layout(fabric: Fabric) -> data.StructLayout:
+    """What the header of a configuration says of its running."""
+    most = fabric.contexts * fabric.stages
+    return data.StructLayout(
+        {
+            "ii": fabric.contexts.bit_length(),
+            "arrays": ARRAYS.bit_length(),
+            "patches": PATCHES.bit_length(),
+            "depth": most.bit_length(),
+        }
+    )
+
+
+def placed_layout(fabric: Fabric) -> data.StructLayout:
+    """Where a word goes: `entry`, `array`, `patch`, `table`, `head` (of a table) say what it is part of."""
+    words = max(layout(fabric, pe).words for pe in range(fabric.size))
+    return data.StructLayout(
+        {
+            "entry": 1,
+            "array": 1,
+            "patch": 1,
+            "table": 1,
+            "head": 1,
+            "pe": pe_bits(fabric),
+            "context": context_bits(fabric),
+            "word": (words - 1).bit_length(),
+            "item": max((2 * ARRAYS - 1).bit_length(), (PATCHES - 1).bit_length()),
+            "address": 14,
+            "data": WIDTH,
+        }
+    )
+
+
+class _Position:
+    """Where in a bitstream a word is; `wrong`: one before is not right; `found`: it is not right itself."""
+
+    def __init__(self, placed: data.View[data.StructLayout], scratch_bytes: int):
+        self.section = Signal(Section)
+        self.wrong, self.found = Signal(), Signal()
+        #: The array, the word of the header, or the patch.
+        self.item = Signal(len(placed.item))
+        #: Words of the table section to come.
+        self.tables = Signal(scratch_bytes.bit_length())
+        #: Words of the present table to come, and the place of the next one.
+        self.table_left, self.table_at = Signal(16), Signal(14)
+        #: The PE of the present table, the least that the next one may have.
+        self.table_pe, self.next_pe = Signal(len(placed.pe)), Signal(17)
+        #: PE, context and word of an entry.
+        self.pe, self.context = Signal(len(placed.pe)), Signal(len(placed.context))
+        self.number = Signal(len(placed.word))
+
+    def restart(self, m: Module) -> None:
+        """Back to the first word."""
+        m.d.sync += [self.section.eq(Section.HEADER), self.wrong.eq(0)]
+        for count in (self.item, self.table_left, self.pe, self.context, self.number, self.next_pe):
+            m.d.sync += count.eq(0)
+
+
+def _after_patches(some_tables: Value) -> Value:
+    """The section behind the patches."""
+    return Mux(some_tables, Section.TABLES, Section.ENTRIES)
+
+
+def _exceeds(word: Value, limit: Value) -> Value:
+    """Whether a word is greater than a number of fewer bits; only these are compared."""
+    return word[len(limit) :].any() | (word[: len(limit)] > limit)
+
+
+class Loader(Component):
+    """Reads a configuration from word `4*start` of the scratchpad on.
+
+    `placed` tells of every word where it goes, `settings` what the header says. `error` comes with a header
+    that cannot be, `verdict` at the end, and then `bad` says whether the rest is wrong.
+
+    **Timing.** A word requested in cycle q is `placed`, or in the header checked, in q + 2; `verdict` comes
+    with the last word. One word per cycle in which the scratchpad is free.
+    """
+
+    def __init__(self, config: MachineConfig, fabric: Fabric):
+        self._config, self._fabric = config, fabric
+        super().__init__(
+            {
+                "begin": In(1),
+                "start": In(isa.SIZE_BITS),
+                "stop": In(1),
+                "scratch": Out(WordRead(config.derived.scratch)),
+                "settings": Out(settings_layout(fabric)),
+                "placed": Out(placed_layout(fabric)),
+                "error": Out(1),
+                "verdict": Out(1),
+                "bad": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = self._config.scratch_bytes // 4
+        bits = words.bit_length()
+        total, asked = Signal(bits), Signal(bits)
+        place = Signal(log2(words))
+        active, beyond, room = Signal(), Signal(), Signal(bits)
+        accepted, last = Signal(), Signal()
+        m.d.comb += [
+            accepted.eq(active & ~self.scratch.held & ~self.stop),
+            last.eq(asked + 1 == total),
+        ]
+        with m.If(accepted):
+            m.d.sync += [asked.eq(asked + 1), place.eq(place + 1)]
+            with m.If(last):
+                m.d.sync += active.eq(0)
+        with m.If(self.begin):
+            at = Signal(isa.SIZE_BITS + 2)
+            m.d.comb += at.eq(self.start << 2)
+            m.d.sync += [
+                active.eq(1),
+                asked.eq(0),
+                place.eq(at),
+                beyond.eq(at >= words),
+                room.eq(words - at),
+            ]
+        with m.Elif(self.error):
+            m.d.sync += active.eq(0)
+        at = _Position(self.placed, self._config.scratch_bytes)
+        word, valid, end = self._arrivals(m, place, accepted, last)
+        begun = Signal()
+        m.d.sync += begun.eq(self.begin)
+        self._place(m, at, begun, word, valid, end)
+        self._header(m, at, word, valid, beyond, room, total)
+        with m.If(self.begin):
+            m.d.sync += total.eq(0)
+        with m.If(begun):
+            at.restart(m)
+        return m
+
+    def _header(
+        self, m: Module, at: _Position, word: Value, valid: Value, beyond: Value, room: Value, total: Signal
+    ) -> None:
+        """Checks of the header: whether it is `beyond` the scratchpad, or has more than `room` words."""
+        wrong, settings = Signal(), self.settings
+        heads = valid & (at.section == Section.HEADER)
+        with m.Switch(at.item):
+            with m.Case(0):
+                m.d.comb += wrong.eq((word != MARK) | beyond)
+            with m.Case(1):
+                m.d.comb += wrong.eq(word != self._fabric.hash)
+            with m.Case(2):
+                m.d.comb += wrong.eq((word < LEAST_WORDS) | _exceeds(word, room))
+            with m.Case(3):
+                ii, arrays, patches = word[20:], word[12:20], word[:12]
+                m.d.comb += wrong.eq(
+                    (ii == 0) | (ii > self._fabric.contexts) | (arrays > ARRAYS) | (patches > PATCHES)
+                )
+            with m.Case(4):
+                m.d.comb += wrong.eq((word == 0) | _exceeds(word, settings.ii << log2(self._fabric.stages)))
+        m.d.comb += self.error.eq(heads & wrong)
+        with m.If(heads), m.Switch(at.item):
+            with m.Case(2):
+                m.d.sync += total.eq(word)
+            with m.Case(3):
+                m.d.sync += [
+                    settings.ii.eq(word[20:]),
+                    settings.arrays.eq(word[12:20]),
+                    settings.patches.eq(word[:12]),
+                ]
+            with m.Case(4):
+                m.d.sync += settings.depth.eq(word)
+
+    def _arrivals(
+        self, m: Module, place: Signal, accepted: Value, last: Value
+    ) -> tuple[Signal, Signal, Signal]:
+        """Requests to the banks; the word that has arrived, whether one has, and whether it is the last.
+
+        After an error no word counts that is on its way.
+        """
+        scratch = self.scratch
+        banks = len(scratch.enable)
+        low = log2(banks)
+        fresh, final, bank = Signal(), Signal(), Signal(max(1, low))
+        word, valid, end = Signal(WIDTH), Signal(), Signal()
+        m.d.sync += [
+            fresh.eq(accepted & ~self.error),
+            final.eq(last),
+            bank.eq(place[:low]),
+            valid.eq(fresh & ~self.error),
+            end.eq(final),
+        ]
+        at = [accepted & (place[:low] == b) if low else accepted for b in range(banks)]
+        m.d.comb += [
+            scratch.enable.eq(Cat(*at)),
+            scratch.address.eq(Cat(Mux(asks, place[low:], 0) for asks in at)),
+        ]
+        with m.If(fresh):
+            m.d.sync += word.eq(scratch.data.word_select(bank, WIDTH) if low else scratch.data)
+        return word, valid, end
+
+    def _place(
+        self, m: Module, at: _Position, begun: Signal, word: Signal, valid: Signal, end: Signal
+    ) -> None:
+        """Every word, a cycle after it arrived: which part it is of, and whether all parts are right."""
+        m.submodules.crc = check = CRC32_ETHERNET(data_width=WIDTH).create()
+        m.d.comb += [check.start.eq(begun), check.valid.eq(valid & ~end), check.data.eq(word)]
+        m.d.comb += [
+            self.verdict.eq(valid & end),
+            self.bad.eq(at.wrong | (at.section != Section.CHECK) | (word != check.crc)),
+        ]
+        self._tell(m, at, word, valid, end)
+        with m.If(valid):
+            with m.Switch(at.section):
+                with m.Case(Section.HEADER):
+                    self._in_header(m, at, word)
+                with m.Case(Section.ARRAYS):
+                    self._in_arrays(m, at)
+                with m.Case(Section.PATCHES):
+                    self._in_patches(m, at, word)
+                with m.Case(Section.TABLES):
+                    self._in_tables(m, at, word)
+                with m.Case(Section.ENTRIES):
+                    self._in_entries(m, at)
+                with m.Default():
+                    m.d.sync += at.section.eq(Section.OVER)
+            with m.If(at.found):
+                m.d.sync += at.wrong.eq(1)
+
+    def _tell(self, m: Module, at: _Position, word: Signal, valid: Signal, end: Signal) -> None:
+        """`placed`: the word and where it goes."""
+        placed = self.placed
+        in_table = at.section == Section.TABLES
+        m.d.comb += [
+            placed.data.eq(word),
+            placed.item.eq(at.item),
+            placed.context.eq(at.context),
+            placed.word.eq(at.number),
+            placed.address.eq(at.table_at),
+            placed.entry.eq(valid & (at.section == Section.ENTRIES) & ~end),
+            placed.array.eq(valid & (at.section == Section.ARRAYS)),
+            placed.patch.eq(valid & (at.section == Section.PATCHES)),
+            placed.head.eq(valid & in_table & (at.table_left == 0)),
+            placed.table.eq(valid & in_table & (at.table_left != 0) & ~at.wrong),
+            placed.pe.eq(at.pe),
+        ]
+        with m.If(in_table):
+            m.d.comb += placed.pe.eq(Mux(at.table_left == 0, TableHead(word).pe, at.table_pe))
+
+    def _in_header(self, m: Module, at: _Position, word: Signal) -> None:
+        """Counts to the last word of the header, which says how long the tables are."""
+        m.d.sync += at.item.eq(at.item + 1)
+        with m.If(at.item == HEADER_WORDS - 1):
+            parts = Mux(self.settings.arrays != 0, Section.ARRAYS, self._after_arrays(word != 0))
+            m.d.sync += [at.item.eq(0), at.tables.eq(word), at.section.eq(parts)]
+            m.d.comb += at.found.eq(word[len(at.tables) :].any())
+
+    def _in_arrays(self, m: Module, at: _Position) -> None:
+        """Two words for each array."""
+        m.d.sync += at.item.eq(at.item + 1)
+        with m.If(at.item == (self.settings.arrays << 1) - 1):
+            m.d.sync += [at.item.eq(0), at.section.eq(self._after_arrays(at.tables != 0))]
+
+    def _in_patches(self, m: Module, at: _Position, word: Signal) -> None:
+        """One word for each patch."""
+        m.d.sync += at.item.eq(at.item + 1)
+        m.d.comb += at.found.eq(~self._patch_possible(Patch(word)))
+        with m.If(at.item == self.settings.patches - 1):
+            m.d.sync += at.section.eq(_after_patches(at.tables != 0))
+
+    def _in_tables(self, m: Module, at: _Position, word: Signal) -> None:
+        """A head, then the words that it counts, until the section is over."""
+        head = TableHead(word)
+        m.d.sync += at.tables.eq(at.tables - 1)
+        with m.If(at.table_left == 0):
+            m.d.sync += [
+                at.table_left.eq(head.words),
+                at.table_at.eq(0),
+                at.table_pe.eq(head.pe),
+                at.next_pe.eq(head.pe + 1),
+            ]
+            m.d.comb += at.found.eq(
+                (head.words == 0)
+                | (head.words >= at.tables)
+                | (head.words > self._table_words(m, head.pe))
+                | (head.pe < at.next_pe)
+            )
+        with m.Else():
+            m.d.sync += [at.table_left.eq(at.table_left - 1), at.table_at.eq(at.table_at + 1)]
+        with m.If(at.tables == 1):
+            m.d.sync += at.section.eq(Section.ENTRIES)
+
+    def _in_entries(self, m: Module, at: _Position) -> None:
+        """Words of an entry, entries of a PE by context, PEs."""
+        m.d.sync += at.number.eq(at.number + 1)
+        with m.If(at.number == self._last_word(m, at.pe)):
+            m.d.sync += [at.number.eq(0), at.context.eq(at.context + 1)]
+            with m.If(at.context == self.settings.ii - 1):
+                m.d.sync += [at.context.eq(0), at.pe.eq(at.pe + 1)]
+                with m.If(at.pe == self._fabric.size - 1):
+                    m.d.sync += at.section.eq(Section.CHECK)
+
+    def _after_arrays(self, some_tables: Value) -> Value:
+        """The section behind the arrays."""
+        return Mux(self.settings.patches != 0, Section.PATCHES, _after_patches(some_tables))
+
+    def _patch_possible(self, patch: Value) -> Value:
+        """Whether a patch names something that there is."""
+        settings = self.settings
+        entry = (patch.pe < self._fabric.size) & (patch.at < settings.ii)
+        there = Mux(patch.what[1], patch.at < settings.arrays, entry)
+        return (patch.what[2:] == 0) & (patch.scalar < SCALARS) & there
+
+    def _table_words(self, m: Module, pe: Value) -> Signal:
+        """Words of a PE's table memory, 0 for one that has none."""
+        words = Signal(15)
+        with m.Switch(pe):
+            for number in self._fabric.having(Unit.TABLE):
+                with m.Case(number):
+                    m.d.comb += words.eq(self._fabric.kinds[number].table_words)
+        return words
+
+    def _last_word(self, m: Module, pe: Value) -> Signal:
+        """The number of the last word of the entries of a PE."""
+        last = Signal(len(self.placed.word))
+        sizes: dict[int, list[int]] = {}
+        for number in range(self._fabric.size):
+            sizes.setdefault(layout(self._fabric, number).words - 1, []).append(number)
+        with m.Switch(pe):
+            for size, numbers in sizes.items():
+                with m.Case(*numbers):
+                    m.d.comb += last.eq(size)
+        return last

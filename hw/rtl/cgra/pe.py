@@ -1,0 +1,231 @@
+"""A processing element: operand muxes, units, result register, register file, link registers."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.lib import memory
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.config import MachineConfig
+from hw.fabric import Fabric, Unit, layout
+from hw.fabric.layout import ARRAYS
+from hw.rtl.bits import where
+from hw.rtl.cgra.access import ArrayWrite, MemoryPort, access_layout
+from hw.rtl.cgra.ahead import Ahead, Choice, Operand, moment_layout
+from hw.rtl.cgra.context import ContextMemory, context_bits
+from hw.rtl.cgra.table import TableUnit, TableWrite
+from hw.rtl.cgra.units import WIDTH, Alu, Multiplier, any_of
+
+
+class RegisterFile(Component):
+    """Registers with one read and one write port.
+
+    `known` tells which registers have been written since a reset; the others count as 0.
+
+    **Timing.** A register written in cycle t has its value from t + 1 on; reading is combinational.
+    """
+
+    def __init__(self, registers: int):
+        self._registers = registers
+        bits = max(1, (registers - 1).bit_length())
+        super().__init__(
+            {
+                "enable": In(1),
+                "write_at": In(bits),
+                "value": In(WIDTH),
+                "read_at": In(bits),
+                "register": Out(WIDTH),
+                "known": Out(registers),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if self._registers == 1:
+            m.d.comb += self.known.eq(1)
+            with m.If(self.enable):
+                m.d.sync += self.register.eq(self.value)
+            return m
+        m.submodules.words = words = memory.Memory(shape=WIDTH, depth=self._registers, init=[])
+        write, read = words.write_port(), words.read_port(domain="comb")
+        m.d.comb += [
+            write.en.eq(self.enable),
+            write.addr.eq(self.write_at),
+            write.data.eq(self.value),
+            read.addr.eq(self.read_at),
+            self.register.eq(read.data),
+        ]
+        with m.If(self.enable):
+            m.d.sync += self.known.eq(self.known | (1 << self.write_at))
+        return m
+
+
+class ProcessingElement(Component):
+    """A PE of a fabric with its context memory.
+
+    `context` is that of the step after the next one, read with `read`; `load` takes what the next step needs;
+    `moment` is that of the next step. `advance` says that a step ends in this cycle. `links_in` and
+    `links_out` are in ascending order of the other PE. `outside` says that the step has an access that must
+    not be, `waiting` that an access of an earlier one is not served yet.
+
+    **Timing.** All registers take their next values at the end of the cycle in which `advance` is 1, and only
+    then.
+    """
+
+    def __init__(self, config: MachineConfig, fabric: Fabric, pe: int):
+        self._config, self._fabric, self._pe = config, fabric, pe
+        self.kind = fabric.kinds[pe]
+        self.layout = layout(fabric, pe)
+        bits = context_bits(fabric)
+        ports: dict[str, object] = {
+            "write": In(self.layout.words),
+            "write_at": In(bits),
+            "data": In(WIDTH),
+            "context": In(bits),
+            "read": In(1),
+            "load": In(1),
+            "moment": In(moment_layout(fabric)),
+            "advance": In(1),
+            "links_in": In(WIDTH * max(1, len(fabric.incoming[pe]))),
+            "links_out": Out(WIDTH * max(1, len(fabric.outgoing[pe]))),
+            "outside": Out(1),
+        }
+        if Unit.TABLE in self.kind.units:
+            ports |= {"table_write": In(TableWrite), "table_clear": In(1)}
+        if Unit.MEMORY in self.kind.units:
+            ports |= {
+                "array_write": In(ArrayWrite),
+                "arrays": In(range(ARRAYS + 1)),
+                "access": Out(access_layout(config)),
+                "open": In(1),
+                "waiting": Out(1),
+                "fresh": In(1),
+                "arrived": In(WIDTH),
+            }
+        super().__init__(ports)  # type: ignore[arg-type]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.contexts = contexts = ContextMemory(self._fabric, self._pe)
+        m.d.comb += [
+            contexts.write.eq(self.write),
+            contexts.at.eq(self.write_at),
+            contexts.data.eq(self.data),
+            contexts.context.eq(self.context),
+            contexts.read.eq(self.read),
+        ]
+        ahead = Ahead(m, self.kind, self.layout, contexts, self.moment, self.load)
+        result, y, y2 = Signal(WIDTH), Signal(WIDTH), Signal(WIDTH)
+        sources: dict[str, Value] = {"result": result, "y": y, "y2": y2}
+        for i in range(len(self._fabric.incoming[self._pe])):
+            sources[f"in{i}"] = self.links_in.word_select(i, WIDTH)
+        readable: Value | None = None
+        if self.kind.registers:
+            m.submodules.registers = registers = RegisterFile(self.kind.registers)
+            sources["register"] = registers.register
+            write, write_at, read_at, readable = ahead.registers(registers.known, self.advance)
+            m.d.comb += [
+                registers.enable.eq(self.advance & write.taken),
+                registers.value.eq(self._chosen(write, sources)),
+                registers.write_at.eq(write_at),
+                registers.read_at.eq(read_at),
+            ]
+        operands, holds = self._operands(m, ahead, sources, readable)
+        self._units(m, ahead, operands, holds, y, y2)
+        self._take(m, result, ahead.choice("result"), sources)
+        outs = [Signal(WIDTH, name=f"link{i}") for i in range(len(self._fabric.outgoing[self._pe]))]
+        for i, link in enumerate(outs):
+            self._take(m, link, ahead.choice(f"out{i}", readable), sources)
+        m.d.comb += self.links_out.eq(Cat(*outs))
+        return m
+
+    def _operands(
+        self, m: Module, ahead: Ahead, sources: dict[str, Value], readable: Value | None
+    ) -> tuple[dict[str, Value], Signal]:
+        """The data operands, and whether the predicate holds."""
+        operands: dict[str, Value] = {}
+        for name in "abc":
+            chosen: Operand = ahead.operand(name, readable)
+            operand = Signal(WIDTH, name=f"operand_{name}")
+            m.d.comb += operand.eq(chosen.number | self._chosen(chosen.choice, sources))
+            operands[name] = operand
+        predicate = ahead.predicate(readable)
+        # Of every source one bit is enough.
+        some = {name: sources[name].any() for name in predicate.choice.selects}
+        holds = Signal()
+        known = any_of(
+            [predicate.number, *(select & some[name] for name, select in predicate.choice.selects.items())]
+        )
+        m.d.comb += holds.eq(known ^ ahead.held("negate", ahead.fields["negate"]))
+        return operands, holds
+
+    @staticmethod
+    def _chosen(choice: Choice, sources: dict[str, Value]) -> Value:
+        """The source that is chosen, 0 if none is."""
+        return any_of(where(select, sources[name]) for name, select in choice.selects.items())
+
+    def _take(self, m: Module, register: Signal, choice: Choice, sources: dict[str, Value]) -> None:
+        """A register that takes what is chosen when the step ends, or keeps its value."""
+        with m.If(self.advance & choice.taken):
+            m.d.sync += register.eq(self._chosen(choice, sources))
+
+    def _units(
+        self, m: Module, ahead: Ahead, operands: dict[str, Value], holds: Value, y: Signal, y2: Signal
+    ) -> None:
+        """The units of the kind, what they give, and whether an index is wrong."""
+        units, happens = self.kind.units, self.advance & holds
+        later: list[Value] = []
+        outside: list[Value] = []
+        if Unit.ALU in units:
+            m.submodules.alu = alu = Alu()
+            m.d.comb += [
+                alu.control.eq(ahead.alu()),
+                alu.holds.eq(holds),
+                *(getattr(alu, x).eq(operands[x]) for x in "abc"),
+                y.eq(alu.y),
+            ]
+        if Unit.MULTIPLIER in units:
+            m.submodules.multiplier = multiplier = Multiplier()
+            start, shifted, even = ahead.multiplier()
+            m.d.comb += [
+                multiplier.start.eq(start & holds),
+                multiplier.shifted.eq(shifted),
+                multiplier.even.eq(even),
+                multiplier.advance.eq(self.advance),
+                *(getattr(multiplier, x).eq(operands[x]) for x in "abc"),
+            ]
+            later.append(multiplier.y2)
+        if Unit.TABLE in units:
+            m.submodules.table = table = TableUnit(self.kind.table_words)
+            m.d.comb += [
+                table.write.eq(self.table_write),
+                table.clear.eq(self.table_clear),
+                table.load.eq(self.load),
+                table.const.eq(ahead.const),
+                table.happens.eq(ahead.active("table") & happens),
+                table.advance.eq(self.advance),
+                table.index.eq(operands["a"]),
+            ]
+            later.append(table.y2)
+            outside.append(table.outside)
+        if Unit.MEMORY in units:
+            m.submodules.port = port = MemoryPort(self._config)
+            m.d.comb += [
+                port.load.eq(self.load),
+                port.store.eq(ahead.stores),
+                port.array.eq(ahead.fields["array"]),
+                port.happens.eq(ahead.active("load", "store") & happens),
+                port.index.eq(operands["a"]),
+                port.value.eq(operands["b"]),
+                port.write.eq(self.array_write),
+                port.arrays.eq(self.arrays),
+                port.advance.eq(self.advance),
+                port.open.eq(self.open),
+                port.fresh.eq(self.fresh),
+                port.arrived.eq(self.arrived),
+                self.waiting.eq(port.waiting),
+                self.access.eq(port.access),
+            ]
+            later.append(port.y2)
+            outside.append(port.outside)
+        m.d.comb += [y2.eq(any_of(later)), self.outside.eq(Cat(*outside).any() if outside else 0)]

@@ -1,0 +1,244 @@
+"""The accesses of a step: which banks serve which ports in a cycle, and which accesses stay open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib.wiring import Component, In, Out
+
+from hw.config import BufferShape, MachineConfig
+from hw.rtl.bits import log2, where
+from hw.rtl.cgra.access import access_layout
+from hw.rtl.cgra.units import WIDTH, any_of
+from hw.rtl.cgra_port import store_layout
+from hw.rtl.memory.accumulator import BankedRowRead
+from hw.rtl.memory.buffer import BankedWrite, WordRead
+
+WORD_BYTES = WIDTH // 8
+SPACES = ("acc", "scratch", "out")
+#: Of every port and bank of a space, whether the port means the bank.
+Asks = dict[str, list[list[Signal]]]
+
+
+class Ports(Component):
+    """Serves the accesses of `ports` memory ports, in ascending order.
+
+    `open` says which accesses are not served in this cycle. Nothing is stored while `hold` is 1.
+
+    **Timing.** Combinational from `access` to the banks and to `open`. What a load brings is `arrived` in
+    the cycle after the one in which it was served, with `fresh`; it is 0 where there was no load, and means
+    nothing where one was not served.
+    """
+
+    def __init__(self, config: MachineConfig, ports: int):
+        self._config, self._ports = config, ports
+        derived = config.derived
+        super().__init__(
+            {
+                "access": In(access_layout(config)).array(ports),
+                "hold": In(1),
+                "open": Out(max(1, ports)),
+                "fresh": Out(max(1, ports)),
+                "arrived": Out(WIDTH).array(ports),
+                "stores": Out(store_layout(config)).array(ports),
+                "acc": Out(BankedRowRead(config)),
+                "scratch": Out(WordRead(derived.scratch)),
+                "out_read": Out(WordRead(derived.out)),
+                "out_write": Out(BankedWrite(derived.out)),
+            }
+        )
+        row, inner = log2(derived.acc_word_bytes), log2(derived.acc_bank_words)
+        scratch, out = log2(word_banks(derived.scratch)), log2(word_banks(derived.out))
+        #: Of every space, the bits of an address that number the bank, and the word (the row) in it.
+        self._parts = {
+            "acc": (slice(row + inner, row + inner + log2(config.acc_banks)), slice(row, row + inner)),
+            "scratch": (slice(2, 2 + scratch), slice(2 + scratch, log2(config.scratch_bytes))),
+            "out": (slice(2, 2 + out), slice(2 + out, log2(config.out_bytes))),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        numbers = range(self._ports)
+        loads, writes = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("load", "write"))
+        for p in numbers:
+            access = self.access[p]
+            m.d.comb += [
+                loads[p].eq(access.valid & ~access.store),
+                writes[p].eq(access.valid & access.store),
+            ]
+        word = self._meetings(m)
+        # Loads: the first of every bank says which word it serves.
+        reads, first = self._first(m, "read", loads, SPACES)
+        served = [Signal(name=f"served{p}") for p in numbers]
+        for p in numbers:
+            shared = Cat(first[q] & word[q][p] for q in range(p)).any() if p else 0
+            m.d.comb += served[p].eq((first[p] | shared) & ~self._held(self.access[p]))
+        # Stores: a word that is still to be read must stay, whether it is read in this cycle or not: to know
+        # that, too, takes longer than a cycle has. It is known late, so addresses do not depend on it.
+        places, foremost = self._first(m, "store", writes, SPACES[2:])
+        ready, stored = ([Signal(name=f"{n}{p}") for p in numbers] for n in ("ready", "stored"))
+        for p in numbers:
+            read = Cat(loads[q] & word[q][p] for q in numbers if q != p).any()
+            m.d.comb += [ready[p].eq(~read), stored[p].eq(foremost[p] & ready[p])]
+        m.d.comb += self.open.eq(Cat((loads[p] & ~served[p]) | (writes[p] & ~stored[p]) for p in numbers))
+        self._ask(m, reads)
+        self._answer(m, loads, served)
+        self._write(m, places["out"], ready, stored)
+        return m
+
+    def _first(
+        self, m: Module, name: str, wants: list[Signal], spaces: Sequence[str]
+    ) -> tuple[Asks, list[Signal]]:
+        """Of every bank the first port that wants it: one bit per port and bank, and one per port.
+
+        An access that must not be goes nowhere, and nothing is in its way.
+        """
+        found: Asks = {}
+        behind: list[list[Value]] = [[] for _ in wants]
+        for space in spaces:
+            numbers = self._parts[space][0]
+            banks = range(1 << numbers.stop - numbers.start)
+            found[space] = [
+                [Signal(name=f"{name}_{space}{b}_{p}") for b in banks] for p in range(self._ports)
+            ]
+            for b in banks:
+                there = [self._select(access, space, b) for access in self.access]
+                asks = [want & here for want, here in zip(wants, there, strict=True)]
+                for p, ask in enumerate(asks):
+                    before = Cat(asks[:p]).any() if p else 0
+                    m.d.comb += found[space][p][b].eq(ask & ~before)
+                    behind[p].append(there[p] & before)
+        first = [Signal(name=f"first_{name}{p}") for p in range(self._ports)]
+        for p, want in enumerate(wants):
+            m.d.comb += first[p].eq(want & ~Cat(*behind[p]).any())
+        return found, first
+
+    def _select(self, access: Value, space: str, bank: int) -> Value:
+        """Whether an access goes to a bank of a space."""
+        bits = access.address[self._parts[space][0]]
+        there = getattr(access, space)
+        return there & (bits == bank) if len(bits) else there
+
+    def _held(self, access: Value) -> Value:
+        """Whether others hold what an access reads."""
+        acc = [self._select(access, "acc", b) & self.acc.held[b] for b in range(self._config.acc_banks)]
+        return any_of([*acc, access.scratch & self.scratch.held, access.out & self.out_read.held])
+
+    def _meetings(self, m: Module) -> list[list[Signal]]:
+        """For pairs of ports, whether they mean one word (of the accumulator, one row).
+
+        Spaces that are smaller than others have zeros in the highest bits of addresses.
+        """
+        row = self._parts["acc"][1].start
+        word = [[Signal() for _ in range(self._ports)] for _ in range(self._ports)]
+        for q in range(self._ports):
+            for p in range(q):
+                one, other = self.access[p], self.access[q]
+                meet, same = Signal(name=f"word{p}_{q}"), Signal(len(one.address), name=f"same{p}_{q}")
+                space = Cat(getattr(one, s) & getattr(other, s) for s in SPACES).any()
+                m.d.comb += [
+                    same.eq(~(one.address ^ other.address)),
+                    meet.eq(space & same[row:].all() & (one.acc | same[2:row].all())),
+                ]
+                word[p][q] = word[q][p] = meet
+        return word
+
+    def _ask(self, m: Module, reads: Asks) -> None:
+        """Addresses to the banks."""
+        for space, port in (("acc", self.acc), ("scratch", self.scratch), ("out", self.out_read)):
+            enables, addresses = [], []
+            for b in range(len(port.enable)):
+                asks = [mine[b] for mine in reads[space]]
+                held = port.held[b] if space == "acc" else port.held
+                enables.append(Cat(*asks).any() & ~held)
+                addresses.append(self._merged(asks, [a.address[self._parts[space][1]] for a in self.access]))
+            m.d.comb += [port.enable.eq(Cat(*enables)), port.address.eq(Cat(*addresses))]
+
+    def _merged(self, selects: list[Value], values: list[Value]) -> Value:
+        """The value of which the select is 1; 0 where none is."""
+        return any_of(where(select, value) for select, value in zip(selects, values, strict=True))
+
+    def _words(self) -> list[tuple[str, int, int | None, Value]]:
+        """All words that banks give: space, bank, place in the row of the accumulator, the word."""
+        lanes, found = self._config.cols, []
+        for space, port in (("acc", self.acc), ("scratch", self.scratch), ("out", self.out_read)):
+            for i in range(len(port.data) // WIDTH):
+                bank, at = divmod(i, lanes) if space == "acc" else (i, None)
+                found.append((space, bank, at, port.data.word_select(i, WIDTH)))
+        return found
+
+    def _answer(self, m: Module, loads: list[Signal], served: list[Signal]) -> None:
+        """In the cycle after: words from the banks to the ports, bytes as words.
+
+        Which word and which byte of it is known before whether the load is served.
+        """
+        lane = slice(2, 2 + log2(self._config.cols))
+        words = self._words()
+        m.d.sync += self.fresh.eq(Cat(*served))
+        for p in range(self._ports):
+            access = self.access[p]
+            picks = Signal(len(words), name=f"picks{p}")
+            lowest, signs = Signal(WORD_BYTES, name=f"lowest{p}"), Signal(WORD_BYTES, name=f"signs{p}")
+            whole = Signal(name=f"whole{p}")
+            wanted = [
+                loads[p]
+                & self._select(access, space, b)
+                & (True if at is None else access.address[lane] == at)
+                for space, b, at, _ in words
+            ]
+            m.d.sync += [
+                picks.eq(Cat(*wanted)),
+                lowest.eq(Mux(access.whole, 1, 1 << access.address[:2])),
+                signs.eq(where(access.signed, 1 << access.address[:2])),
+                whole.eq(access.whole),
+            ]
+            word, sign = Signal(WIDTH, name=f"word_of{p}"), Signal(name=f"sign_of{p}")
+            parts = [word.word_select(i, 8) for i in range(WORD_BYTES)]
+            m.d.comb += [
+                word.eq(any_of(where(pick, value) for pick, (*_, value) in zip(picks, words, strict=True))),
+                sign.eq(Cat(mine & part[7] for mine, part in zip(signs, parts, strict=True)).any()),
+                self.arrived[p].eq(
+                    Cat(
+                        self._merged(list(lowest), parts),
+                        where(whole, word[8:]) | sign.replicate(WIDTH - 8),
+                    )
+                ),
+            ]
+
+    def _write(self, m: Module, hits: list[list[Signal]], ready: list[Signal], stored: list[Signal]) -> None:
+        """Stores to the banks of the output buffer, and what they were."""
+        write = self.out_write
+        strobes, values = [], []
+        for p in range(self._ports):
+            access = self.access[p]
+            strobe, value = Signal(WORD_BYTES, name=f"strobe{p}"), Signal(WIDTH, name=f"value{p}")
+            byte = access.data[:8]
+            m.d.comb += [
+                strobe.eq(
+                    Cat(ready[p] & (access.whole | (access.address[:2] == i)) for i in range(WORD_BYTES))
+                ),
+                value.eq(Mux(access.whole, access.data, byte.replicate(WORD_BYTES))),
+                self.stores[p].valid.eq(stored[p] & ~self.hold),
+                self.stores[p].address.eq(access.address),
+                self.stores[p].value.eq(Cat(byte, where(access.whole, access.data[8:]))),
+            ]
+            strobes.append(strobe)
+            values.append(value)
+        enables, addresses, words = [], [], []
+        places = [access.address[self._parts["out"][1]] for access in self.access]
+        for b in range(word_banks(self._config.derived.out)):
+            mine = [hit[b] for hit in hits]
+            enables.append(where(~self.hold, self._merged(mine, strobes)))
+            addresses += [self._merged(mine, places)] * WORD_BYTES
+            words.append(self._merged(mine, values))
+        m.d.comb += [
+            write.enable.eq(Cat(*enables)),
+            write.address.eq(Cat(*addresses)),
+            write.data.eq(Cat(*words)),
+        ]
+
+
+def word_banks(shape: BufferShape) -> int:
+    """Banks of four bytes of a buffer."""
+    return shape.banks // WORD_BYTES

@@ -1,0 +1,125 @@
+"""Performance counters, and with them the registers of the host that are words of a memory."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import memory
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import csr
+from hw.config import ENGINES, MachineConfig
+from hw.rtl.bits import where
+
+#: Bits of a word's number: the offset of its register without the bits inside of a word.
+WORD_BITS = 8
+#: Two words that are no counters. In the turn of the first nothing is written, so that in that of the other
+#: a word can be read for the host.
+_PAUSE, _HOST = 0, 1
+
+
+def counter_registers(config: MachineConfig) -> list[csr.Register]:
+    """The registers of the counters, warps first, in the order of their events."""
+    names = [f"WARP{w}_{n.upper()}" for w in range(config.warps) for n in csr.WARP_COUNTERS]
+    names += [f"{e.upper()}_{n.upper()}" for e in ENGINES for n in csr.ENGINE_COUNTERS]
+    table = {r.name: r for r in csr.registers(config)}
+    return [table[name] for name in names]
+
+
+class RegisterMemory(Component):
+    """Registers in one memory: counters, constants, and what the host wrote, for it to read back.
+
+    Each counter counts the cycles in which its bit of `events` is 1: cycles of `count`, or the one after. Its
+    low bits are a short counter beside the memory; round and round, counter after counter has its turn, in
+    which the memory is brought up to date. A round is short enough that no short counter goes round more than
+    once.
+
+    `clear` resets the counters in `round_cycles` + 1 cycles. Without it and `count`, `write` sets the word
+    `number`. `read` asks for that word; it must stay until `valid` and `ready` are 1. Words that nothing
+    writes, and that are no constants (word number to value), are 0.
+
+    **Timing.** The answer is there in the cycle after `read`; with `count`, within `round_cycles` + 1 cycles;
+    with `clear`, after it.
+    """
+
+    def __init__(self, config: MachineConfig, constants: Mapping[int, int]):
+        self._counters = [r.offset // 4 for r in counter_registers(config)]
+        self._turns = [*self._counters, _PAUSE, _HOST]
+        self._init = [constants.get(i, 0) for i in range(1 << WORD_BITS)]
+        super().__init__(
+            {
+                "events": In(len(self._counters)),
+                "count": In(1),
+                "clear": In(1),
+                "write": In(1),
+                "data": In(32),
+                "read": In(1),
+                "number": In(WORD_BITS),
+                "ready": In(1),
+                "valid": Out(1),
+                "value": Out(32),
+            }
+        )
+
+    @property
+    def round_cycles(self) -> int:
+        """Cycles in which all counters have their turn."""
+        return len(self._turns)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.words = words = memory.Memory(
+            shape=32, depth=len(self._init), init=self._init, attrs={"no_rw_check": 1}
+        )
+        read, write = words.read_port(), words.write_port()
+        turn, following = Signal(WORD_BITS, init=_HOST), Signal(WORD_BITS)
+        walks, hosts = Signal(), Signal()
+        # `seen` is the word that was read in the cycle before: of a counter, whose short one was `low` then.
+        seen, own, counts, fetched = Signal(WORD_BITS), Signal(), Signal(), Signal()
+        low, whole = Signal((self.round_cycles + 1).bit_length()), Signal(32)
+        short, is_counter = self._short_counters(m, read.addr, len(low))
+        m.d.comb += [
+            walks.eq(self.count | self.clear),
+            hosts.eq(~walks | (turn == _HOST)),
+            following.eq(turn + 1),
+            read.en.eq(1),
+            read.addr.eq(Mux(hosts, self.number, turn)),
+            whole.eq(read.data),
+            # The low bits count on from those in memory: where they are less, they have gone round.
+            self.value.eq(Mux(counts, Cat(low, whole[len(low) :] + (low < whole[: len(low)])), whole)),
+            self.valid.eq(fetched & ~self.clear),
+            write.en.eq(Mux(walks, own, self.write)),
+            write.addr.eq(Mux(walks, seen, self.number)),
+            write.data.eq(Mux(self.count, self.value, where(~self.clear, self.data))),
+        ]
+        with m.Switch(turn):
+            for number, successor in zip(self._turns, self._turns[1:] + self._turns[:1], strict=True):
+                if successor != number + 1:
+                    with m.Case(number):
+                        m.d.comb += following.eq(successor)
+        m.d.sync += [
+            turn.eq(Mux(walks, following, turn)),
+            seen.eq(read.addr),
+            own.eq(walks & ~hosts & (turn != _PAUSE)),
+            counts.eq(is_counter),
+            low.eq(short),
+            fetched.eq(self.read & hosts & ~(self.valid & self.ready)),
+        ]
+        return m
+
+    def _short_counters(self, m: Module, number: Value, bits: int) -> tuple[Value, Value]:
+        """That of the word `number`, and whether the word is a counter."""
+        chosen, values = [], []
+        for i, counter in enumerate(self._counters):
+            short, here = Signal(bits, name=f"short{i}"), Signal(name=f"here{i}")
+            with m.If(self.clear):
+                m.d.sync += short.eq(0)
+            with m.Elif(self.events[i]):
+                m.d.sync += short.eq(short + 1)
+            m.d.comb += here.eq(number == counter)
+            chosen.append(here)
+            values.append(where(here, short))
+        return functools.reduce(operator.or_, values), Cat(*chosen).any()

@@ -1,0 +1,213 @@
+"""Instruction decoder, built from the table in `hw.isa`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Const, Module, Mux, Value, signed
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import isa
+from hw.config import ENGINES, MachineConfig
+from hw.rtl.core.alu import DIVIDES, SLOW, AluControl, alu_control
+
+#: Lowest bits of the fields that name a register, in the order of an engine operation's operands.
+REGISTER_FIELDS = tuple(f.low for f in isa.Format.ENGINE.fields)
+
+
+class Sort(enum.IntEnum):
+    """What an instruction is to a sequencer: worked out when a program is loaded, and kept with the word."""
+
+    NOP = 0
+    HALT = 1
+    LI = 2
+    LIH = 3
+    SELECT = 4
+    LOOP = 5
+    JUMP = 6
+    WAIT = 7
+    SIGNAL = 8
+    PARAM = 9
+    PARAMI = 10
+    BINARY = 11  # of one cycle
+    MULTIPLY = 12
+    DIVIDE = 13
+    ENGINE = 14
+    ILLEGAL = 15
+
+
+_SORT_BITS = isa.STORED_BITS - isa.WORD_BITS
+_SIMPLE = tuple(Sort)[Sort.HALT : Sort.BINARY]
+
+#: The two immediates of scalar instructions; both start at bit 0.
+_LONG, _SHORT = isa.layout("li")["imm"], isa.layout("addi")["imm"]
+
+#: What is known of an instruction before it executes, with its bits.
+_KNOWN = {
+    "legal": 1,
+    **{f"is_{sort.name.lower()}": 1 for sort in _SIMPLE},
+    **{f"is_{name}": 1 for name in ("binary", "slow", "divide", "engine")},
+    "use_imm": 1,
+    "imm_high": _LONG.width - _SHORT.width + 1,
+    "engine": (len(ENGINES) - 1).bit_length(),
+    "variant": 2,
+    **{f"alu_{name}": 1 for name, _ in AluControl},
+}
+
+
+class Decoder(Component):
+    """Splits a word of the program memory into what the sequencer needs; `legal` is 0 for what stops a warp.
+
+    `is_*` tells the instruction, if it is legal; `engine`, `variant`, `use_imm`, `imm_high` and `alu_*` mean
+    something only where they are needed. `imm` is the immediate of a binary operation, `li` and `lih`,
+    `parami_value` that of `parami`. Registers are read by the places of the fields that name them
+    (`REGISTER_FIELDS`).
+
+    **Timing.** `word` becomes what `coming` is in a cycle with `load`; what the sort tells is worked out in
+    that cycle, so that nothing waits for it when the instruction executes.
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        super().__init__(
+            {
+                "load": In(1),
+                "coming": In(isa.STORED_BITS),
+                "word": In(isa.STORED_BITS),
+                **{name: Out(bits) for name, bits in _KNOWN.items()},
+                "predicate": Out(5),
+                "sense": Out(1),
+                "select": Out(4),
+                "imm": Out(signed(32)),
+                "parami_value": Out(signed(32)),
+                "rd": Out(5),
+                "channel": Out(15),
+                "parameter": Out(6),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        word = self.word
+
+        def field(instruction: str, name: str) -> Value:
+            f = isa.layout(instruction)[name]
+            return word[f.low : f.low + f.width]
+
+        m.d.comb += [
+            self.select.eq(_select(word)),
+            self.imm.eq(Cat(word[: _SHORT.width], self.imm_high).as_signed()),
+            self.parami_value.eq(field("parami", "imm").as_signed()),
+            self.predicate.eq(predicate_number(word)),
+            self.sense.eq(word[isa.SENSE_LOW]),
+            self.rd.eq(field("li", "rd")),
+            self.channel.eq(field("wait", "channel")),
+            self.parameter.eq(field("param", "parameter")),
+        ]
+        with m.If(self.load):
+            m.d.sync += [getattr(self, name).eq(value) for name, value in known(self.coming).items()]
+        return m
+
+
+def predicate_number(word: Value) -> Value:
+    """The number of the register that is the predicate of an instruction."""
+    return word[isa.PREDICATE_LOW : isa.PREDICATE_LOW + isa.PREDICATE_BITS]
+
+
+def sort_of(word: Value) -> Value:
+    """The sort that is kept with an instruction."""
+    return word[isa.WORD_BITS : isa.STORED_BITS]
+
+
+def stored(config: MachineConfig, word: Value) -> Value:
+    """An instruction as program memories hold it, with its sort."""
+    opcode = _opcode(word)
+    sorts: dict[Sort, list[int]] = {sort: [isa.INSTRUCTIONS[sort.name.lower()].opcode] for sort in _SIMPLE}
+    for s in isa.INSTRUCTIONS.values():
+        if s.engine:
+            sorts.setdefault(Sort.ENGINE, []).append(s.opcode)
+        elif s.format in (isa.Format.R, isa.Format.I):
+            of = s.opcode % 16
+            sort = Sort.DIVIDE if of in DIVIDES else Sort.MULTIPLY if of in SLOW else Sort.BINARY
+            sorts.setdefault(sort, []).append(s.opcode)
+    legal = _legal(config, word)
+    bits = []
+    for i in range(_SORT_BITS):
+        codes = sorted(code for sort, codes in sorts.items() if sort >> i & 1 for code in codes)
+        bits.append(~legal | Cat(opcode == code for code in codes).any())
+    return Cat(word, *bits)
+
+
+def known(coming: Value) -> dict[str, Value]:
+    """What is known of a word of a program memory before it executes, by the names of the ports."""
+    sort, opcode = sort_of(coming), _opcode(coming)
+
+    def is_any(*sorts: Sort) -> Value:
+        return Cat(sort == s for s in sorts).any()
+
+    return {
+        **{f"is_{s.name.lower()}": sort == s for s in _SIMPLE},
+        "is_binary": is_any(Sort.BINARY, Sort.MULTIPLY, Sort.DIVIDE),
+        "is_slow": is_any(Sort.MULTIPLY, Sort.DIVIDE),
+        "is_divide": sort == Sort.DIVIDE,
+        "is_engine": sort == Sort.ENGINE,
+        "imm_high": Mux(
+            is_any(Sort.LI, Sort.LIH),
+            Cat(coming[_SHORT.width : _LONG.width], coming[_LONG.width - 1]),
+            coming[_SHORT.width - 1].replicate(_LONG.width - _SHORT.width + 1),
+        ),
+        "use_imm": is_any(Sort.LI, Sort.LIH) | opcode[isa.IMMEDIATE_FORM.bit_length() - 1],
+        **_engines(opcode),
+        **{f"alu_{name}": value for name, value in alu_control(_select(coming)).items()},
+        "legal": sort != Sort.ILLEGAL,
+    }
+
+
+def _opcode(word: Value) -> Value:
+    return word[isa.OPCODE_LOW : isa.OPCODE_LOW + isa.OPCODE_BITS]
+
+
+def _select(word: Value) -> Value:
+    """The low bits of the opcode, which tell binary operations apart."""
+    return _opcode(word)[:4]
+
+
+def _engines(opcode: Value) -> dict[str, Value]:
+    """Engine and variant of an operation, bit by bit; the low bits of the opcode tell them apart."""
+    operations = [s for s in isa.INSTRUCTIONS.values() if s.engine]
+    first = min(s.opcode for s in operations)
+    bits = (max(s.opcode for s in operations) ^ first).bit_length()
+    numbers = {s.opcode: ENGINES.index(s.engine) for s in operations if s.engine}
+    variants = {s.opcode: isa.of_engine(s.engine).index(s) for s in operations if s.engine}
+    return {
+        name: Cat(
+            Cat(opcode[:bits] == code % (1 << bits) for code, number in of.items() if number >> i & 1).any()
+            for i in range(_KNOWN[name])
+        )
+        for name, of in (("engine", numbers), ("variant", variants))
+    }
+
+
+def _legal(config: MachineConfig, word: Value) -> Value:
+    """Whether a machine has an instruction, and all that it names."""
+    opcode = _opcode(word)
+
+    def is_any(specs: Iterable[isa.Instruction]) -> Value:
+        return Cat(opcode == s.opcode for s in specs).any() if (specs := list(specs)) else Const(0)
+
+    def within(names: tuple[str, ...], field: str, most: int) -> Value:
+        """Whether a field is below a number in the instructions that have it."""
+        f = isa.layout(names[0])[field]
+        return ~is_any(isa.INSTRUCTIONS[n] for n in names) | (word[f.low : f.low + f.width] < most)
+
+    specs = isa.INSTRUCTIONS.values()
+    legal = is_any(s for s in specs if config.cgra is not None or s.name not in isa.NEEDS_GRID)
+    legal &= within(("wait", "signal"), "channel", config.channels)
+    legal &= within(("param", "parami"), "parameter", len(isa.PARAMETERS))
+    if config.registers < 1 << isa.PREDICATE_BITS:
+        legal &= predicate_number(word) < config.registers
+        for low in REGISTER_FIELDS:
+            names = [s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)]
+            legal &= ~is_any(names) | (word[low : low + isa.PREDICATE_BITS] < config.registers)
+    return legal

@@ -1,0 +1,278 @@
+"""The host side: control and status registers, program load, run control, watchdog."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import enum, stream
+from amaranth.lib.crc.catalog import CRC32_ETHERNET
+from amaranth.lib.wiring import Component, In, Out
+
+from hw import csr, isa
+from hw.config import MachineConfig
+from hw.rtl.bits import log2, where
+from hw.rtl.core.counters import WORD_BITS, RegisterMemory
+from hw.rtl.core.sequencer import CLEAR_BITS
+from hw.rtl.interfaces import ErrorReport, HostRequest, windows_layout
+
+
+class State(enum.Enum):
+    """Where a run stands."""
+
+    IDLE = 0
+    CLEAR = 1  # everything but programs and host settings is reset, memories word by word
+    LOAD = 2  # two cycles in which the warps take their first instructions
+    RUN = 3
+    STOP = 4  # after an error: waits for what is outstanding at memory
+    DONE = 5
+
+
+class Host(Component):
+    """Registers of `hw.csr` behind a stream of requests, and the state of a run.
+
+    `clear` resets warps, engines and channels; before a run it lasts until `clear_index` has named the words
+    of any memory to be reset. `load` follows in the two cycles before `run`. `execute` lets warps run; it is
+    still 1 when `error` ends `run`: what warps do then reaches nothing. `quiet` tells that nothing is
+    outstanding at memory, `finished` that every warp is through, `progress` feeds the watchdog. `error` says
+    that there was one in the cycle before, while `run` was 1: nobody has to know in the cycle of the error
+    itself, which ends long paths. `counters` are the event inputs of the performance counters, warps first.
+
+    **Timing.** docs/machine.md, "Host".
+    """
+
+    def __init__(self, config: MachineConfig):
+        self._config = config
+        constants = {"ID": csr.IDENTIFICATION, "VERSION": csr.VERSION}
+        constants |= {"HASH_LOW": int(config.hash[8:], 16), "HASH_HIGH": int(config.hash[:8], 16)}
+        constants |= {f"CONFIG_{name.upper()}": v for name, v in csr.capabilities(config).items()}
+        self._memory = RegisterMemory(
+            config, {csr.offset(config, name) // 4: value for name, value in constants.items()}
+        )
+        #: Cycles of `clear` before a run.
+        self.clear_cycles = max(1 << CLEAR_BITS, self._memory.round_cycles + 1)
+        super().__init__(
+            {
+                "request": In(stream.Signature(HostRequest)),
+                "response": Out(stream.Signature(32)),
+                "clear": Out(1),
+                "clear_index": Out(CLEAR_BITS),
+                "load": Out(1),
+                "run": Out(1),
+                "execute": Out(config.warps),
+                "stop": Out(1),
+                "enable": Out(config.warps),
+                "finished": In(1),
+                "quiet": In(1),
+                "progress": In(1),
+                "error": In(1),
+                "error_report": In(ErrorReport),
+                "stuck_report": In(ErrorReport),
+                "windows": Out(windows_layout(config)),
+                "program_write": Out(config.warps),
+                "program_address": Out(log2(config.imem_words)),
+                "program_data": Out(32),
+                "counters": In(len(self._memory.events)),
+                "cycle": Out(48),
+                "done": Out(1),
+                "failed": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.registers = registers = self._memory
+        table = {r.name: r for r in csr.registers(self._config)}
+        held, request = Signal(), Signal(HostRequest)
+        done, write = Signal(), Signal()
+        # A request executes in the cycle after it was taken, a read when its word is there.
+        m.d.comb += [
+            self.request.ready.eq(~held | done),
+            write.eq(held & request.write & done),
+            done.eq(held & (request.write | registers.valid) & (~self.response.valid | self.response.ready)),
+            registers.read.eq(held & ~request.write),
+            registers.ready.eq(done),
+        ]
+        with m.If(self.request.ready):
+            m.d.sync += [held.eq(self.request.valid), request.eq(self.request.payload)]
+        number = request.address[2 : 2 + WORD_BITS]
+        inside = Signal()
+        m.d.comb += inside.eq(Cat(request.address[:2], request.address[2 + WORD_BITS :]) == 0)
+        at = {name: inside & (number == register.offset // 4) for name, register in table.items()}
+        writes: dict[str, Value] = {}
+        for name, register in table.items():
+            if "w" in register.access:
+                writes[name] = Signal(name=f"write_{name.lower()}")
+                m.d.comb += writes[name].eq(write & at[name])
+        state = Signal(State)
+        watchdog = Signal(32, init=1 << 20)
+        program_ok = self._program(m, writes, request.data, state)
+        error = self._run_control(m, writes, request.data, state, watchdog, program_ok)
+        reads = self._settings(m, writes, request.data, state, watchdog)
+        reads |= {
+            "STATUS": Cat((state != State.IDLE) & ~self.done, self.done, self.failed, program_ok, self.quiet),
+            "ERROR": Cat(error.cause, error.warp, Value.cast(0).replicate(4), error.pc),
+            "CYCLES_LOW": self.cycle[:32],
+            "CYCLES_HIGH": self.cycle[32:],
+        }
+        events = Signal(len(self.counters))
+        m.d.sync += events.eq(where(self.run, self.counters))
+        m.d.comb += [
+            registers.events.eq(events),
+            registers.count.eq(state == State.RUN),
+            registers.clear.eq(state == State.CLEAR),
+            registers.number.eq(number),
+            registers.data.eq(request.data),
+        ]
+        # Registers outside of the memory are 0 in it.
+        value: Value = where(inside, registers.value)
+        for name, read in reads.items():
+            value |= where(at[name], Value.cast(read))
+        with m.If(self.response.ready):
+            m.d.sync += self.response.valid.eq(0)
+        with m.If(done):
+            m.d.sync += [
+                self.response.valid.eq(1),
+                self.response.payload.eq(where(~request.write, value)),
+            ]
+        return m
+
+    def _program(self, m: Module, writes: dict[str, Value], value: Value, state: Value) -> Signal:
+        """Program load: words go to the warps' memories and through the check, warp by warp."""
+        words = log2(self._config.imem_words)
+        warps = self._config.warps
+        address, warp = Signal(words), Signal(32 - words)
+        checked, ok, idle = Signal(warps), Signal(), Signal()
+        whole, some = Signal(), Signal()  # the words since PROGRAM_ADDRESS: from pc 0 on; any
+        m.submodules.check = check = CRC32_ETHERNET(data_width=32).create()
+        write = writes["PROGRAM_DATA"] & idle
+        m.d.comb += [
+            idle.eq((state == State.IDLE) | self.done),
+            check.start.eq(writes["PROGRAM_ADDRESS"]),
+            check.valid.eq(write),
+            check.data.eq(value),
+            self.program_address.eq(address),
+            self.program_data.eq(value),
+            ok.eq((checked | ~self.enable).all()),
+        ]
+        with m.If(writes["PROGRAM_ADDRESS"]):
+            m.d.sync += [address.eq(value), warp.eq(value >> words), whole.eq(value[:words] == 0), some.eq(0)]
+        with m.If(write):
+            m.d.sync += [address.eq(address + 1), some.eq(1)]
+        for w in range(warps):
+            m.d.comb += self.program_write[w].eq(write & (warp == w))
+            with m.If(self.program_write[w]):
+                m.d.sync += checked[w].eq(0)
+            with m.Elif(writes["PROGRAM_CHECK"] & (warp == w)):
+                m.d.sync += checked[w].eq((value == check.crc) & whole & some)
+        return ok
+
+    def _run_control(
+        self,
+        m: Module,
+        writes: dict[str, Value],
+        value: Value,
+        state: Signal,
+        watchdog: Value,
+        program_ok: Value,
+    ) -> Signal:
+        """The state machine of a run and its watchdog; returns the error register.
+
+        A cycle after an error everything is as if it had been known in time: the count of cycles goes back.
+        """
+        error = Signal(ErrorReport)
+        running, failed = Signal(), Signal()  # `running`: whether the state is RUN
+        # Whether the state is IDLE or CLEAR. In reset until a run: what an error left in the engines must not
+        # go on afterwards. It is a register because it leads to half of all others.
+        clearing = Signal(init=1)
+        begin = [running.eq(1), self.execute.eq(self.enable)]
+        end = [running.eq(0), self.execute.eq(0)]
+        count, before = Signal(len(self.cycle)), Signal(len(self.cycle))
+        # Progress comes late in a cycle: it counts in the next one.
+        quiet_before, moved, quiet_for = Signal(32), Signal(), Signal(32)
+        cleared, loaded = Signal(range(self.clear_cycles)), Signal()
+        expired = Signal()
+        m.d.comb += [
+            self.clear.eq(clearing),
+            self.clear_index.eq(cleared),
+            self.load.eq(state == State.LOAD),
+            self.run.eq(running & ~self.error),
+            self.stop.eq(~self.run),
+            self.done.eq((state == State.DONE) & ~self.error),
+            self.failed.eq(failed | self.error),
+            self.cycle.eq(Mux(self.error, before, count)),
+            quiet_for.eq(where(~moved, quiet_before + 1)),
+            expired.eq((watchdog != 0) & (quiet_for >= watchdog)),
+        ]
+        m.d.sync += [quiet_before.eq(quiet_for), moved.eq(self.progress), cleared.eq(0)]
+        with m.Switch(state):
+            with m.Case(State.IDLE):
+                m.d.sync += moved.eq(1)
+                with m.If(writes["CONTROL"] & value[csr.START]):
+                    with m.If(program_ok):
+                        m.d.sync += state.eq(State.CLEAR)
+                    with m.Else():
+                        m.d.sync += [state.eq(State.DONE), clearing.eq(0), failed.eq(1), error.eq(0)]
+                        m.d.sync += error.cause.eq(isa.Cause.CHECK_WORD)
+            with m.Case(State.CLEAR):
+                m.d.sync += [count.eq(0), cleared.eq(cleared + 1)]
+                with m.If(cleared == self.clear_cycles - 1):
+                    m.d.sync += [state.eq(State.LOAD), clearing.eq(0)]
+            with m.Case(State.LOAD):
+                m.d.sync += [loaded.eq(~loaded), moved.eq(1)]
+                with m.If(loaded):
+                    m.d.sync += [state.eq(State.RUN), *begin]
+            with m.Case(State.RUN):
+                m.d.sync += before.eq(count)
+                with m.If(expired):
+                    m.d.sync += [state.eq(State.STOP), *end, failed.eq(1), moved.eq(1)]
+                    m.d.sync += error.eq(self.stuck_report)
+                with m.Elif(self.finished):
+                    m.d.sync += [state.eq(State.DONE), *end]
+                with m.Else():
+                    m.d.sync += count.eq(count + 1)
+            with m.Case(State.STOP), m.If(self.quiet | expired):
+                m.d.sync += state.eq(State.DONE)
+        # Not while memory still owes answers: the next run would take them for its own.
+        with m.If(writes["CONTROL"] & value[csr.CLEAR] & self.done & self.quiet):
+            m.d.sync += [state.eq(State.IDLE), clearing.eq(1), failed.eq(0), error.eq(0)]
+        with m.If(self.error):
+            m.d.sync += [
+                state.eq(Mux(self.quiet, State.DONE, State.STOP)),
+                clearing.eq(0),
+                *end,
+                failed.eq(1),
+                error.eq(self.error_report),
+                count.eq(before),
+                quiet_before.eq(0),
+            ]
+        return error
+
+    def _settings(
+        self, m: Module, writes: dict[str, Value], value: Value, state: Value, watchdog: Signal
+    ) -> dict[str, object]:
+        """Registers that the host writes and reads back; warps and windows stay as they are during a run."""
+        settable = (state == State.IDLE) | self.done
+        with m.If(writes["ENABLE"] & settable):
+            m.d.sync += self.enable.eq(value)
+        with m.If(writes["WATCHDOG"]):
+            m.d.sync += watchdog.eq(value)
+        reads: dict[str, object] = {"ENABLE": self.enable, "WATCHDOG": watchdog}
+        # The memory in which the host reads bounds of windows has no reset: nor have these.
+        bounds = []
+        for i in range(self._config.windows):
+            permit = Signal(2, name=f"permit{i}")
+            with m.If(writes[f"WINDOW{i}_PERMIT"] & settable):
+                m.d.sync += permit.eq(value)
+            reads[f"WINDOW{i}_PERMIT"] = permit
+            m.d.comb += [
+                self.windows[i].read.eq(permit[csr.READ]),
+                self.windows[i].write.eq(permit[csr.WRITE]),
+            ]
+            for name in ("first", "last"):
+                write = writes[f"WINDOW{i}_{name.upper()}"] & settable
+                bound = Signal(32, name=f"{name}{i}", reset_less=True)
+                with m.If(write):
+                    m.d.sync += bound.eq(value)
+                m.d.comb += self.windows[i][name].eq(bound)
+                bounds.append(write)
+        m.d.comb += self._memory.write.eq(Cat(*bounds).any())
+        return reads

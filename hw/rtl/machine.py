@@ -1,0 +1,283 @@
+"""The whole machine: warps, channels, issue, engines, buffers, host registers."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.wiring import Component, In, Out, connect, flipped
+
+from hw import csr, isa
+from hw.config import ENGINES, MachineConfig
+from hw.isa import STORED_BITS
+from hw.rtl.cgra.grid import Grid
+from hw.rtl.cgra_port import CgraPort
+from hw.rtl.core.channels import Channels
+from hw.rtl.core.decoder import stored
+from hw.rtl.core.fetch import ProgramMemory
+from hw.rtl.core.host import Host
+from hw.rtl.core.issue import Issue
+from hw.rtl.core.sequencer import Sequencer
+from hw.rtl.gemm import Gemm
+from hw.rtl.interfaces import ErrorReport, HostRequest, ReadPort, WritePort
+from hw.rtl.memory.accumulator import Accumulator
+from hw.rtl.memory.buffer import BankedBuffer
+from hw.rtl.memory.loader import Loader
+from hw.rtl.memory.storer import Storer
+
+LOADERS = ("load_a", "load_b", "load_c")
+Engine = Loader | Gemm | Storer | CgraPort
+
+
+class Machine(Component):
+    """The core, with streams at its border (docs/ports.md); a bus is a wrapper around it.
+
+    **Timing.** docs/machine.md. `trace_*` show the events of the cycle `cycle`; `trace_output*`, the stores
+    of the grid, have a place for each of `config.store_pes`. They are there for simulation: without `trace`
+    the machine has none of them and is otherwise the same.
+    """
+
+    def __init__(self, config: MachineConfig, *, trace: bool = True):
+        self.config = config
+        ports: dict[str, object] = {
+            "host_request": In(stream.Signature(HostRequest)),
+            "host_response": Out(stream.Signature(32)),
+        }
+        for name in LOADERS:
+            port = ReadPort(config.port_bytes(name)).members
+            ports |= {f"{name}_request": port["request"], f"{name}_response": port["response"]}
+        store = WritePort(config.store_bytes).members
+        ports |= {"store_request": store["request"], "store_response": store["response"]}
+        ports |= {
+            "running": Out(1),
+            "done": Out(1),
+            "error": Out(1),
+            "cycle": Out(48),
+        }
+        warps, stores = config.warps, len(config.store_pes)
+        widths = {
+            "trace_issue": warps,
+            "trace_void": warps,
+            "trace_complete": warps,
+            "trace_signal": warps,
+            "trace_pc": 16 * warps,
+        }
+        if stores:
+            widths |= {
+                "trace_output": stores,
+                "trace_output_address": 32 * stores,
+                "trace_output_value": 32 * stores,
+            }
+        self._trace = {name: Signal(width, name=f"{name}_now") for name, width in widths.items()}
+        self._shown = tuple(widths) if trace else ()
+        super().__init__(ports | {name: Out(widths[name]) for name in self._shown})  # type: ignore[arg-type]
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        c = self.config
+        m.d.comb += [getattr(self, name).eq(self._trace[name]) for name in self._shown]
+        m.submodules.host = host = Host(c)
+        connect(m, flipped(self.host_request), host.request)
+        connect(m, host.response, flipped(self.host_response))
+
+        def cleared(component: Component) -> object:
+            """Reset by `clear`, memories apart."""
+            return ResetInserter(host.clear)(component)
+
+        engines = self._engines(m, cleared, host)
+        warps = self._warps(m, cleared, host, engines)
+        self._errors(m, host, warps, engines)
+        m.d.comb += [
+            self.running.eq(host.run),
+            self.done.eq(host.done),
+            self.error.eq(host.failed),
+            self.cycle.eq(host.cycle),
+            host.finished.eq(Cat(w.finished | ~host.enable[i] for i, w in enumerate(warps)).all()),
+            host.quiet.eq(Cat(e.control.quiet for e in engines.values()).all()),
+            host.progress.eq(
+                Cat(
+                    *[e.control.progress for e in engines.values()],
+                    # Whether an error is progress does not matter.
+                    Cat(w.moves for w in warps).any() & host.run,
+                    self._trace["trace_complete"],
+                ).any()
+            ),
+        ]
+        return m
+
+    def _engines(self, m: Module, cleared: object, host: Host) -> dict[str, Engine]:
+        """Engines, buffers and memory ports."""
+        c = self.config
+        loaders = {name: Loader(c, name) for name in LOADERS}
+        gemm, storer, acc = Gemm(c), Storer(c), Accumulator(c)
+        buffers = {
+            "load_a": BankedBuffer(c.derived.buffer_a),
+            "load_b": BankedBuffer(c.derived.buffer_b),
+            "load_c": BankedBuffer(c.derived.scratch, words=c.cgra is not None),
+        }
+        for name, loader in loaders.items():
+            m.submodules[name] = cleared(loader)  # type: ignore[operator]
+            m.submodules[f"{name}_target"] = buffers[name]
+            connect(m, loader.write, buffers[name].write)
+            connect(m, loader.memory.request, flipped(getattr(self, f"{name}_request")))
+            connect(m, flipped(getattr(self, f"{name}_response")), loader.memory.response)
+            m.d.comb += loader.windows.eq(host.windows)
+        m.submodules.gemm = cleared(gemm)  # type: ignore[operator]
+        m.submodules.store = cleared(storer)  # type: ignore[operator]
+        m.submodules.accumulator = cleared(acc)  # type: ignore[operator]
+        connect(m, gemm.buffer_a, buffers["load_a"].read)
+        connect(m, gemm.buffer_b, buffers["load_b"].read)
+        connect(m, gemm.drain, acc.drain)
+        connect(m, storer.acc, acc.read)
+        connect(m, storer.scratch, buffers["load_c"].read)
+        connect(m, storer.memory.request, flipped(self.store_request))
+        connect(m, flipped(self.store_response), storer.memory.response)
+        m.d.comb += storer.windows.eq(host.windows)
+        engines: dict[str, Engine] = {**loaders, "gemm": gemm, "store": storer}
+        if c.cgra is not None:
+            engines = {
+                **loaders,
+                "gemm": gemm,
+                "cgra": self._grid(m, cleared, storer, acc, buffers["load_c"]),
+            }
+            engines["store"] = storer
+        for engine in engines.values():
+            m.d.comb += engine.control.stop.eq(host.stop)
+        return engines
+
+    def _grid(
+        self, m: Module, cleared: object, storer: Storer, acc: Accumulator, scratch: BankedBuffer
+    ) -> CgraPort:
+        """The grid and the output buffer."""
+        c = self.config
+        grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
+        m.submodules.cgra = cleared(grid)  # type: ignore[operator]
+        m.submodules.output_buffer = out
+        connect(m, grid.port.acc, acc.rows)
+        connect(m, grid.port.scratch, scratch.words)
+        connect(m, grid.port.out_read, out.words)
+        connect(m, grid.port.out_write, out.write)
+        connect(m, storer.out, out.read)
+        for i in range(len(c.store_pes)):
+            store = grid.port.stores[i]
+            m.d.comb += [
+                self._trace["trace_output"][i].eq(store.valid & self.running),
+                self._trace["trace_output_address"].word_select(i, 32).eq(store.address),
+                self._trace["trace_output_value"].word_select(i, 32).eq(store.value),
+            ]
+        return grid.port
+
+    def _warps(self, m: Module, cleared: object, host: Host, engines: dict[str, Engine]) -> list[Sequencer]:
+        """Sequencers with their programs, channels between them, queues to the engines."""
+        c = self.config
+        issue, channels = Issue(c), Channels(c)
+        m.submodules.issue = cleared(issue)  # type: ignore[operator]
+        m.submodules.channels = cleared(channels)  # type: ignore[operator]
+        m.d.comb += [issue.clear.eq(host.clear), issue.clear_index.eq(host.clear_index)]
+        for name, engine in engines.items():
+            connect(m, getattr(issue, name), engine.control.operation)
+        program_data = Signal(STORED_BITS)
+        m.d.comb += program_data.eq(stored(c, host.program_data))
+        warps = []
+        for w in range(c.warps):
+            warp, program = Sequencer(c), ProgramMemory(c.imem_words)
+            m.submodules[f"warp{w}"] = cleared(warp)  # type: ignore[operator]
+            m.submodules[f"program{w}"] = program
+            connect(m, warp.issue, issue.warps[w])
+            m.d.comb += [
+                program.read.eq(warp.fetch),
+                program.address.eq(warp.fetch_address),
+                warp.word.eq(program.word),
+                program.target.eq(warp.fetch_target),
+                warp.target_word.eq(program.target_word),
+                program.write.eq(host.program_write[w]),
+                program.write_address.eq(host.program_address),
+                program.data.eq(program_data),
+                warp.clear.eq(host.clear),
+                warp.clear_register.eq(host.clear_index),
+                warp.load.eq(host.load),
+                warp.run.eq(host.execute[w]),
+                warp.tokens.eq(channels.tokens),
+                channels.fire[w].eq(warp.fire),
+                channels.fire_channel[w].eq(warp.fire_channel),
+                channels.take[w].eq(warp.take),
+                channels.take_channel[w].eq(warp.take_channel),
+                warp.complete.eq(
+                    Cat(e.control.complete & (e.control.complete_warp == w) for e in engines.values()).any()
+                ),
+                self._trace["trace_issue"][w].eq(warp.issued & host.run),
+                self._trace["trace_void"][w].eq(warp.void & host.run),
+                self._trace["trace_complete"][w].eq(warp.complete & host.run),
+                self._trace["trace_signal"][w].eq(warp.fire & host.run),
+                self._trace["trace_pc"].word_select(w, 16).eq(warp.pc),
+            ]
+            warps.append(warp)
+        self._channels = channels
+        events = [e for w in warps for e in (w.issued, w.stall_channel, w.stall_engine)]
+        for name in ENGINES:
+            if name in engines:
+                control = engines[name].control
+                events += [control.complete, control.busy, control.stall_memory, control.stall_bank]
+                request = getattr(self, f"{name}_request", None)
+                events.append(Const(0) if request is None else request.valid & request.ready)
+            else:
+                events += [Const(0)] * len(csr.ENGINE_COUNTERS)
+        m.d.comb += host.counters.eq(Cat(*events))
+        return warps
+
+    def _errors(self, m: Module, host: Host, warps: list[Sequencer], engines: dict[str, Engine]) -> None:
+        """The first error counts: warps by number, then engines; and who is stuck when nothing moves.
+
+        Errors come late in a cycle; the host hears of them in the next one.
+        """
+        channels = self._channels
+        at_channels = channels.overflow | channels.fire_conflict | channels.take_conflict
+        errors = {
+            "warps": Cat(warp.error for warp in warps).any(),
+            # Those of channels are the latest, so they are put together in the next cycle.
+            **{f"channels{w}": at_channels[w] for w in range(len(warps))},
+            "engines": Cat(engine.control.error for engine in engines.values()).any(),
+        }
+        late = Signal(len(errors))
+        for i, (source, happened) in enumerate(errors.items()):
+            failed = Signal(name=f"{source}_failed")
+            m.d.sync += failed.eq(happened & host.run)
+            m.d.comb += late[i].eq(failed)
+        m.d.comb += host.error.eq(late.any())
+
+        def told(name: str, happened: Value, report: Value) -> None:
+            """An error of the cycle before, and a report of it; one that is told later counts."""
+            failed = Signal(name=f"{name}_failed")
+            m.d.sync += failed.eq(happened)
+            with m.If(failed):
+                m.d.comb += host.error_report.eq(report)
+
+        def kept(value: Value, name: str) -> Signal:
+            """A value of the cycle before."""
+            before = Signal(value.shape(), name=f"{name}_kept", reset_less=True)
+            m.d.sync += before.eq(value)
+            return before
+
+        for name, engine in reversed(engines.items()):
+            report = Signal(ErrorReport, name=f"{name}_report", reset_less=True)
+            m.d.sync += report.eq(engine.control.error_report)
+            told(name, engine.control.error, report)
+        for w, warp in reversed(list(enumerate(warps))):
+            # What is wrong is known last, so it chooses in the next cycle.
+            own = kept(warp.error, f"error{w}")
+            fired = kept(channels.overflow[w] | channels.fire_conflict[w], f"fired{w}")
+            conflict = kept(channels.fire_conflict[w] | channels.take_conflict[w], f"conflict{w}")
+            shared = Mux(conflict, isa.Cause.CHANNEL_CONFLICT, isa.Cause.CHANNEL_OVERFLOW)
+            report = Signal(ErrorReport, name=f"report{w}")
+            pcs = [kept(value, f"{n}{w}") for value, n in ((warp.fire_pc, "fire_pc"), (warp.pc, "pc"))]
+            m.d.comb += [
+                report.cause.eq(Mux(own, kept(warp.cause, f"cause{w}"), shared)),
+                report.warp.eq(w),
+                report.pc.eq(Mux(fired & ~own, *pcs)),
+            ]
+            told(f"warp{w}", warp.error | at_channels[w], report)
+            with m.If(~warp.finished & host.enable[w]):
+                m.d.comb += [
+                    host.stuck_report.cause.eq(isa.Cause.WATCHDOG),
+                    host.stuck_report.warp.eq(w),
+                    host.stuck_report.pc.eq(warp.pc),
+                ]

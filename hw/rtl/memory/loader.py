@@ -1,0 +1,113 @@
+"""Loader: turns `load_*` operations into memory requests, and answers into buffer writes.
+
+Two halves share a small queue of operations in flight. `LoadRequests` walks the rows and asks;
+`LoadWriter` walks the same rows again when the answers come and puts every byte where it belongs. So
+nothing has to be stored per request, whatever the latency. The loader of buffer B has a second walker
+beside the row walker in both halves, for `load_b_conv`.
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import memory, stream
+from amaranth.lib.wiring import Component, In, Out, connect, flipped
+
+from hw import isa
+from hw.config import MachineConfig
+from hw.rtl.interfaces import EngineControl, ReadPort, windows_layout
+from hw.rtl.memory.buffer import BankedWrite
+from hw.rtl.memory.load_requests import LoadRequests, descriptor, loader_target
+from hw.rtl.memory.load_writer import LoadWriter
+
+
+class TakenOperations(Component):
+    """Operations that the requests have begun, in order, for the writer: no more than `most` at a time.
+
+    There are more places than that: what could enter is written in every cycle, to one that is free. So
+    whether something does enter, which is known late, decides about a few bits and not about a wide memory.
+
+    **Timing.** What `enters` in cycle t is offered from t + 1 on.
+    """
+
+    def __init__(self, width: int, most: int):
+        self._width, self._most = width, most
+        super().__init__({"enters": In(1), "data": In(width), "out": Out(stream.Signature(width))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        places = 1 << self._most.bit_length()
+        m.submodules.storage = storage = memory.Memory(shape=self._width, depth=places, init=[])
+        writer, reader = storage.write_port(), storage.read_port(domain="comb")
+        level, leaves = Signal(range(self._most + 1)), Signal()
+        m.d.comb += [
+            writer.en.eq(1),
+            writer.data.eq(self.data),
+            self.out.valid.eq(level != 0),
+            self.out.payload.eq(reader.data),
+            leaves.eq(self.out.valid & self.out.ready),
+        ]
+        m.d.sync += [
+            writer.addr.eq(writer.addr + self.enters),
+            reader.addr.eq(reader.addr + leaves),
+            level.eq(level + self.enters - leaves),
+        ]
+        return m
+
+
+class Loader(Component):
+    """A loader engine: queue side, memory port, buffer side.
+
+    **Timing.** docs/machine.md, "Loaders". At most `TIMING.in_flight` operations are taken and not
+    complete.
+    """
+
+    def __init__(self, config: MachineConfig, port: str):
+        self.config, self._port = config, port
+        super().__init__(
+            {
+                "control": Out(EngineControl(port)),
+                "memory": Out(ReadPort(config.port_bytes(port))),
+                "write": Out(BankedWrite(loader_target(config, port))),
+                "windows": In(windows_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        limit = isa.TIMING.in_flight
+        m.submodules.requests = requests = LoadRequests(self.config, self._port)
+        m.submodules.writer = writer = LoadWriter(self.config, self._port)
+        width = descriptor(self.config, self._port).size
+        m.submodules.taken = taken = TakenOperations(width, limit)
+        control = self.control
+        connect(m, flipped(control.operation), requests.operation)
+        connect(m, requests.request, flipped(self.memory.request))
+        connect(m, flipped(self.memory.response), writer.response)
+        connect(m, writer.write, flipped(self.write))
+
+        in_flight = Signal(range(limit + 1))
+        m.d.sync += in_flight.eq(in_flight + taken.enters - writer.complete)
+        outstanding = Signal(16)
+        asked = self.memory.request.valid & self.memory.request.ready
+        answered = self.memory.response.valid & self.memory.response.ready
+        m.d.sync += outstanding.eq(outstanding + asked - answered)
+        m.d.comb += [
+            requests.room.eq(in_flight != limit),
+            requests.windows.eq(self.windows),
+            requests.stop.eq(control.stop),
+            writer.stop.eq(control.stop),
+            taken.enters.eq(requests.taken.valid),
+            taken.data.eq(requests.taken.payload),
+            writer.taken.valid.eq(taken.out.valid),
+            writer.taken.payload.eq(taken.out.payload),
+            taken.out.ready.eq(writer.taken.ready),
+            control.complete.eq(writer.complete),
+            control.complete_warp.eq(writer.complete_warp),
+            control.error.eq((writer.error | requests.error) & ~control.stop),
+            control.error_report.eq(Mux(writer.error, writer.error_report, requests.error_report)),
+            control.quiet.eq((outstanding == 0) & ~self.memory.request.valid),
+            control.busy.eq(requests.busy),
+            control.stall_memory.eq(requests.stall_memory),
+            control.progress.eq(requests.busy | answered),
+        ]
+        return m

@@ -1,0 +1,6 @@
+"""The independent checker of warps (docs/check.md). It shares no code with what makes them."""
+
+from sw.check.binding import Flow, Limits, Verdict, check_binding, compile_all
+from sw.check.checker import check
+
+__all__ = ["Flow", "Limits", "Verdict", "check", "check_binding", "compile_all"]

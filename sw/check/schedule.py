@@ -1,0 +1,192 @@
+"""Counterexamples as schedules in words: what the warps do in turn, and what is wrong in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sw.check.match import Difference, Instances
+from sw.check.order import Cut, Order, Turns
+from sw.check.streams import OP, SIGNAL, WAIT, Site, Stream
+from sw.ir.trace import Boxes
+
+#: Turns that are told at the beginning and at the end of a long schedule.
+_FIRST, _LAST = 6, 14
+#: Events of a turn that are told one by one.
+_SINGLE = 8
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Words for events; operation k of a warp is its k-th instance."""
+
+    all_: Instances
+    streams: Mapping[int, Stream]
+
+    def time(self, warp: int, event: int) -> int:
+        """The instance that an operation is."""
+        return int(self.all_.by_warp[warp][int(np.searchsorted(self.streams[warp].operations, event))])
+
+    def event(self, warp: int, time: int) -> int:
+        """The operation that an instance is."""
+        return int(self.streams[warp].operations[int(np.searchsorted(self.all_.by_warp[warp], time))])
+
+    def name(self, warp: int, event: int) -> str:
+        """The name of an operation's instance."""
+        return self.all_.name(self.time(warp, event))
+
+    def line(self, warp: int, event: int) -> int:
+        """The line of an event."""
+        return self.streams[warp].site(event).line
+
+    def number(self, warp: int, event: int) -> int:
+        """How many events on the same channel, of the same kind, a warp has up to and with this one."""
+        s = self.streams[warp]
+        here = (s.kinds[: event + 1] == s.kinds[event]) & (s.channels[: event + 1] == s.channels[event])
+        return int(here.sum())
+
+    # Schedules
+
+    def told(self, turns: Turns) -> list[str]:
+        """The turns, one line each; of many the first and the last."""
+        done = dict.fromkeys(self.streams, 0)
+        spans: list[tuple[int, int, int]] = []
+        for warp, end in turns:
+            first = spans.pop()[1] if spans and spans[-1][0] == warp else done[warp]
+            spans.append((warp, first, end))
+            done[warp] = end
+        if len(spans) > _FIRST + _LAST + 1:
+            left = f"... {len(spans) - _FIRST - _LAST} more turns ..."
+            return [*map(self.turn, spans[:_FIRST]), left, *map(self.turn, spans[-_LAST:])]
+        return [self.turn(span) for span in spans]
+
+    def turn(self, span: tuple[int, int, int]) -> str:
+        """What a warp does in one go."""
+        warp, first, end = span
+        head = f"warp {warp}"
+        if end - first <= _SINGLE:
+            return f"{head}: " + "; ".join(self.step(warp, e) for e in range(first, end))
+        kinds = self.streams[warp].kinds[first:end]
+        operations = np.flatnonzero(kinds == OP) + first
+        parts = []
+        if operations.size:
+            a, b = int(operations[0]), int(operations[-1])
+            parts.append(
+                f"runs {operations.size} operations from {self.name(warp, a)} to {self.name(warp, b)}"
+            )
+        for kind, text in ((WAIT, "takes {} tokens"), (SIGNAL, "gives {} tokens")):
+            count = int((kinds == kind).sum())
+            if count:
+                parts.append(text.format(count))
+        last = self.line(warp, end - 1)
+        return f"{head}: {', '.join(parts)} (line {self.line(warp, first)} to line {last})"
+
+    def step(self, warp: int, event: int) -> str:
+        """What a warp does in one event."""
+        site = self.streams[warp].site(event)
+        if site.kind == OP:
+            return f"runs {self.name(warp, event)} (line {site.line})"
+        what = "takes" if site.kind == WAIT else "gives"
+        number = self.number(warp, event)
+        return f"{what} token {number} of channel {site.channel} (line {site.line})"
+
+    # What is wrong
+
+    def clash(self, earlier: tuple[int, int], later: tuple[int, int]) -> str:
+        """What an operation does too early, before one that it depends on."""
+        first, second = self.time(*earlier), self.time(*later)
+        what = f"{self.all_.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
+        return _overlap(self.all_, first, second).format(what)
+
+    def standstill(self, cut: Cut, made: Order | None = None) -> Iterator[str]:
+        """Where every warp stands that cannot go on."""
+        for w, s in self.streams.items():
+            if cut[w] >= s.events.size:
+                continue
+            site, number = s.site(cut[w]), self.number(w, cut[w])
+            text = f"warp {w}: waits in line {site.line} for token {number} of channel {site.channel}"
+            giver = self.giver(site.channel, number)
+            yield f"{text}, which {giver}" if made is not None else text
+
+    def giver(self, channel: int, number: int) -> str:
+        """Who gives a token, of a channel that one warp signals."""
+        for w, s in self.streams.items():
+            signals = np.flatnonzero((s.kinds == SIGNAL) & (s.channels == channel))
+            if signals.size >= number:
+                return f"warp {w} gives later, in line {self.line(w, int(signals[number - 1]))}"
+            if signals.size:
+                return f"never comes: warp {w} gives {_tokens(signals.size)}"
+        return "never comes: no warp signals this channel"
+
+    def unlike(self, found: Difference) -> str:
+        """An operation that is not what the sequential program has there."""
+        s = self.streams[found.warp]
+        number = int(np.searchsorted(s.operations, found.event)) + 1
+        name = "nothing" if found.time is None else self.all_.name(found.time)
+        wanted = f"operation {number} of warp {found.warp} must be {name}"
+        if found.time is None:
+            wanted = f"warp {found.warp} must have {number - 1} operations"
+        if found.event >= s.events.size:
+            return f"{wanted}, and the warp ends before"
+        site = s.site(found.event)
+        if found.value:
+            return f"{wanted}; in line {site.line} its {found.value}"
+        return f"{wanted}, not {_called(site)} in line {site.line}"
+
+
+def _called(site: Site) -> str:
+    return f"op {site.name}" if site.generic else site.name
+
+
+def _tokens(count: int) -> str:
+    return f"{count} token{'s' if count != 1 else ''}"
+
+
+def _overlap(all_: Instances, first: int, second: int) -> str:
+    """What the second instance does to what the first works on, with a place for the first's name."""
+    reads, writes = _boxes(all_, first, writes=False), _boxes(all_, first, writes=True)
+    reads_then, writes_then = _boxes(all_, second, writes=False), _boxes(all_, second, writes=True)
+    for before, after, text in (
+        (writes, reads_then, "reads {} that {{}} has not written yet"),
+        (reads, writes_then, "overwrites {} that {{}} has not read yet"),
+        (writes, writes_then, "writes {} before {{}} has written it"),
+    ):
+        place = _common(before, after)
+        if place is not None:
+            return text.format(place)
+    raise AssertionError("instances that do not depend on each other")
+
+
+def _boxes(all_: Instances, time: int, *, writes: bool) -> list[Boxes | None]:
+    """The accesses of one instance, each a single row."""
+    rows, index = all_.made.rows[int(all_.row[time])], all_.index(time)
+    one = slice(index, index + 1)
+    return [
+        b if b is None else Boxes(b.buffer, b.start[:, one], b.stop[:, one])
+        for b in (rows.writes if writes else rows.reads)
+    ]
+
+
+def _common(first: Sequence[Boxes | None], second: Sequence[Boxes | None]) -> str | None:
+    """What two lists of accesses have in common, in words."""
+    for a in first:
+        for b in second:
+            known = b if a is None else a
+            if known is None:
+                return "an unknown place"
+            if a is None or b is None:
+                if (known.stop > known.start).all():
+                    return f"what may be {_place(known.buffer, known)}"
+            elif a.buffer == b.buffer:
+                both = Boxes(a.buffer, np.maximum(a.start, b.start), np.minimum(a.stop, b.stop))
+                whole = [(x.stop > x.start).all() for x in (a, b, both)]
+                if all(whole):
+                    return _place(a.buffer, both)
+    return None
+
+
+def _place(buffer: str, boxes: Boxes) -> str:
+    ends = zip(boxes.start[:, 0].tolist(), boxes.stop[:, 0].tolist(), strict=True)
+    return f"{buffer}[{', '.join(f'{a}:{b}' for a, b in ends)}]"

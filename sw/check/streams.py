@@ -1,0 +1,377 @@
+"""What a warp does: its operations, waits and signals in order, from its assembly text.
+
+Nothing that a warp computes depends on data, so for given parameters it is one sequence of events. Scalar
+instructions are executed exactly; the structured code becomes one Python function, which takes some 0.1 µs
+per instruction.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from hw import isa
+from hw.errors import InputError
+from sw.check.text import Block, Line, Loop
+
+#: Instructions of one warp after which it counts as one that does not end.
+STEPS = 100_000_000
+OP, WAIT, SIGNAL = 0, 1, 2
+_KINDS = {"wait": WAIT, "signal": SIGNAL}
+MASK = 0xFFFFFFFF
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A line of a text that makes events.
+
+    `name` is the machine's operation, or, where `generic`, the label that `op` executes; `channel` is that of
+    a wait or signal, -1 for operations.
+    """
+
+    line: int
+    kind: int
+    name: str
+    channel: int = -1
+    generic: bool = False
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a warp does: the number of its site for every event, in order.
+
+    `values` holds by site of a machine operation a row per execution: its operands, then the parameter
+    registers that it reads, unsigned. `steps` counts executed instructions.
+    """
+
+    warp: int
+    sites: tuple[Site, ...]
+    events: npt.NDArray[np.int32]
+    values: Mapping[int, Ints] = field(default_factory=dict)
+    steps: int = 0
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """OP, WAIT or SIGNAL of every event."""
+        return np.array([*(s.kind for s in self.sites), 0], np.int8)[self.events]
+
+    @cached_property
+    def channels(self) -> npt.NDArray[np.int32]:
+        """The channel of every event, -1 for operations."""
+        return np.array([*(s.channel for s in self.sites), 0], np.int32)[self.events]
+
+    @cached_property
+    def operations(self) -> Ints:
+        """The events that are operations."""
+        return np.flatnonzero(self.kinds == OP)
+
+    def site(self, event: int) -> Site:
+        """The line of an event."""
+        return self.sites[int(self.events[event])]
+
+
+class EndlessError(InputError):
+    """A warp that executes more instructions than allowed."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A warp's text, ready to be executed for values of the parameters."""
+
+    warp: int
+    code: Block
+    sites: tuple[Site, ...]
+    parameters: frozenset[str]
+    function: Callable[..., int]
+
+
+def compile_warp(code: Block, warp: int) -> Compiled:
+    """Prepare a warp's code for `run`."""
+    writer = _Writer()
+    writer.function(code)
+    source = "\n".join(writer.lines)
+    names: dict[str, Any] = {"div": _divide, "rem": _remainder}
+    # The text is made here from numbers alone.
+    exec(compile(source, f"<warp {warp}>", "exec"), names)
+    return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), names["run"])
+
+
+def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream:
+    """The events of a warp for values of the program's parameters.
+
+    Raises `InputError` with warp and line for a division by zero, a value too wide for a parameter register
+    or an operand, a program that runs past its end, and more than `steps` instructions.
+    """
+    place = f"warp {code.warp}"
+    missing = sorted(code.parameters - values.keys())
+    if missing:
+        raise InputError(f"{place}: the program has no parameter {missing[0]}")
+    events = array("i")
+    columns: dict[int, array[int]] = {n: array("q") for n, s in enumerate(code.sites) if _machine(s)}
+    try:
+        left = code.function(values, steps, events, columns, _Over(code.warp, steps))
+    except _FaultError as fault:
+        raise InputError(f"{place}, line {fault.line}: {fault}") from None
+    made = {n: np.frombuffer(c, np.int64).reshape(-1, _width(code.sites[n].name)) for n, c in columns.items()}
+    for n, rows in made.items():
+        _check_operands(code.sites[n], rows, place)
+    return Stream(code.warp, code.sites, np.frombuffer(events, np.int32), made, steps - left)
+
+
+def _machine(site: Site) -> bool:
+    return site.kind == OP and not site.generic
+
+
+def _width(name: str) -> int:
+    spec = isa.INSTRUCTIONS[name]
+    return len(spec.operands) + len(spec.parameters)
+
+
+def _check_operands(site: Site, rows: Ints, place: str) -> None:
+    for number, operand in enumerate(isa.INSTRUCTIONS[site.name].operands):
+        if rows.shape[0] and int(rows[:, number].max()) >= 1 << operand.bits:
+            value = int(rows[:, number].max())
+            what = f"{operand.name} must fit {operand.bits} bits, not {value}"
+            raise InputError(f"{place}, line {site.line}: {site.name}: {what}")
+
+
+class _FaultError(Exception):
+    """Something wrong in a line."""
+
+    def __init__(self, line: int, text: str):
+        super().__init__(text)
+        self.line = line
+
+
+def _divide(a: int, b: int, line: int) -> int:
+    if b == 0:
+        raise _FaultError(line, "division by zero")
+    return (a // b + 0x80000000 & MASK) - 0x80000000
+
+
+def _remainder(a: int, b: int, line: int) -> int:
+    if b == 0:
+        raise _FaultError(line, "division by zero")
+    return a % b
+
+
+@dataclass(frozen=True)
+class _Over:
+    """Ends a run that takes too long, or wrongly."""
+
+    warp: int
+    steps: int
+
+    def __call__(self) -> NoReturn:
+        raise EndlessError(f"warp {self.warp} executes more than {self.steps:,} instructions")
+
+    def end(self) -> NoReturn:
+        """No halt."""
+        raise InputError(f"warp {self.warp} runs past its end: a halt must end it")
+
+    def wide(self, line: int, parameter: int, value: int) -> NoReturn:
+        """A value that a parameter register does not hold."""
+        p = isa.BY_PARAMETER[parameter]
+        raise _FaultError(line, f"{p.name} must fit {p.bits} bits, not {value}")
+
+
+_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+
+
+def _register(number: int) -> str:
+    return f"r{number}" if number else "0"
+
+
+def _wrapped(text: str) -> str:
+    return f"({text} + 2147483648 & 4294967295) - 2147483648"
+
+
+@dataclass
+class _Writer:
+    """Python text for structured code."""
+
+    lines: list[str] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    arguments: set[str] = field(default_factory=set)
+    #: Blocks with jumps so far: each has a variable that says which part of it comes next.
+    blocks: int = 0
+
+    def function(self, code: Block) -> None:
+        """The function `run`: events go to arrays, what is left of the steps is returned."""
+        self.put(0, "def run(values, n, events, columns, over):")
+        self.put(1, "e = events.append")
+        body = len(self.lines)
+        self.block(code, 1)
+        self.put(1, "return n" if not code.nodes else "over.end()")
+        used = {line.fields[f] for line in code.lines() for f in line.fields if f in _REGISTER_FIELDS}
+        used |= {line.predicate for line in code.lines()}
+        start = [f"    r{r} = 0" for r in sorted(used)]
+        start += [f"    p{p} = 0" for p in sorted(self.parameters(code))]
+        start += [f"    v{n} = columns[{n}].extend" for n, s in enumerate(self.sites) if _machine(s)]
+        self.lines[body:body] = start
+
+    @staticmethod
+    def parameters(code: Block) -> set[int]:
+        """The parameter registers that a code uses."""
+        found = {line.fields["parameter"] for line in code.lines() if "parameter" in line.fields}
+        for line in code.lines():
+            if line.name in isa.INSTRUCTIONS:
+                found |= {isa.PARAMETERS[p].index for p in isa.INSTRUCTIONS[line.name].parameters}
+        return found
+
+    def put(self, depth: int, text: str) -> None:
+        """A line of Python."""
+        self.lines.append("    " * depth + text)
+
+    def block(self, block: Block, depth: int) -> None:
+        """Instructions; those with jumps among them in parts that are skipped or come again."""
+        jumps = dict(_jumps(block))
+        if not jumps:
+            self.part(block.nodes, depth)
+            return
+        starts = sorted({0, len(block.nodes), *jumps.values(), *(n + 1 for n in jumps)})
+        number = {node: k for k, node in enumerate(starts)}
+        self.blocks += 1
+        state = f"s{self.blocks}"
+        again = any(target <= n for n, target in jumps.items())
+        self.put(depth, f"{state} = 0")
+        if again:
+            self.put(depth, "while True:")
+            depth += 1
+        for k, start in enumerate(starts[:-1]):
+            nodes = block.nodes[start : starts[k + 1]]
+            self.put(depth, f"if {state} <= {k}:")
+            last = nodes[-1]
+            if isinstance(last, Line) and last.name == "jump":
+                self.part(nodes[:-1], depth + 1, more=1)
+                assert last.target is not None
+                inner = self.guard(last, depth + 1)
+                self.put(inner, f"{state} = {number[last.target]}")
+                if last.target <= start + len(nodes) - 1:
+                    self.put(inner, "continue")
+            else:
+                self.part(nodes, depth + 1)
+        if again:
+            self.put(depth, "break")
+
+    def part(self, nodes: Sequence[Line | Loop], depth: int, more: int = 0) -> None:
+        """Instructions without jumps; `more` are counted besides."""
+        if nodes or more:
+            self.put(depth, f"n -= {len(nodes) + more}")
+            self.put(depth, "if n < 0: over()")
+        else:
+            self.put(depth, "pass")
+        for node in nodes:
+            if isinstance(node, Loop):
+                line = node.line
+                count = _register(line.fields["rs1"])
+                holds = _condition(line)
+                times = count if holds is None else f"{count} if {holds} else 1"
+                self.put(depth, f"for _ in range({times}):")
+                # An empty body costs its round as well, so that it ends.
+                self.put(depth + 1, "n -= 1")
+                self.put(depth + 1, "if n < 0: over()")
+                self.block(node.body, depth + 1)
+            elif node.name != "nop":
+                self.instruction(node, self.guard(node, depth))
+
+    def guard(self, line: Line, depth: int) -> int:
+        """The predicate; returns how deep the instruction stands then."""
+        holds = _condition(line)
+        if holds is None:
+            return depth
+        self.put(depth, f"if {holds}:")
+        return depth + 1
+
+    def instruction(self, line: Line, depth: int) -> None:
+        """One instruction that happens."""
+        f, name = line.fields, line.name
+        spec = isa.INSTRUCTIONS.get(name)
+        if name == "halt":
+            self.put(depth, "return n")
+        elif name in _KINDS:
+            self.event(Site(line.number, _KINDS[name], name, f["channel"]), depth)
+        elif name == "op":
+            self.event(Site(line.number, OP, line.text, generic=True), depth)
+        elif spec is not None and spec.engine:
+            site = self.event(Site(line.number, OP, name), depth)
+            operands = [f"{_register(f[x.name])} & {MASK}" for x in spec.fields]
+            operands += [f"p{isa.PARAMETERS[p].index}" for p in spec.parameters]
+            self.put(depth, f"v{site}(({', '.join(operands)},))")
+        elif name in ("param", "parami"):
+            value = str(f["imm"] & MASK) if name == "parami" else f"{_register(f['rs1'])} & {MASK}"
+            number = f["parameter"]
+            self.put(depth, f"p{number} = {value}")
+            bits = isa.BY_PARAMETER[number].bits
+            if bits < 32:
+                self.put(depth, f"if p{number} >= {1 << bits}: over.wide({line.number}, {number}, p{number})")
+        else:
+            self.scalar(line, depth)
+
+    def event(self, site: Site, depth: int) -> int:
+        """Note that a line happens; returns the number of the site."""
+        self.sites.append(site)
+        number = len(self.sites) - 1
+        self.put(depth, f"e({number})")
+        return number
+
+    def scalar(self, line: Line, depth: int) -> None:
+        """An instruction that writes a register."""
+        f, name = line.fields, line.name
+        rd = _register(f["rd"])
+        if name == "arg":
+            self.arguments.add(line.text)
+            text = f"values[{line.text!r}]"
+        elif name == "li":
+            text = str(f["imm"])
+        elif name == "lih":
+            text = _wrapped(f"({rd} << 15 | {f['imm'] & 0x7FFF})")
+        elif name == "select":
+            text = f"{_register(f['rs2'])} if {_register(f['rs1'])} else {_register(f['rs3'])}"
+        else:
+            immediate = "imm" in f
+            plain = name[:-1] if immediate else name
+            a, b = _register(f["rs1"]), f"({f['imm']})" if immediate else _register(f["rs2"])
+            if plain in ("div", "rem"):
+                text = f"{plain}({a}, {b}, {line.number})"
+            elif plain in ("add", "sub", "mul"):
+                text = _wrapped(f"{a} {_OPERATORS[plain]} {b}")
+            elif plain in _OPERATORS:
+                text = f"{a} {_OPERATORS[plain]} {b}"
+            elif plain in _COMPARISONS:
+                text = f"1 if {a} {_COMPARISONS[plain]} {b} else 0"
+            elif plain == "shl":
+                text = _wrapped(f"({a} << ({b} & 31))")
+            elif plain == "shr":
+                text = f"{a} >> ({b} & 31)"
+            else:
+                comparison = "<" if plain == "min" else ">"
+                text = f"{a} if {a} {comparison} {b} else {b}"
+        # r0 stays 0, but a division by zero counts.
+        self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else text)
+
+
+_REGISTER_FIELDS = ("rd", "rs1", "rs2", "rs3", "rs4")
+
+
+def _condition(line: Line) -> str | None:
+    """When an instruction happens, None for always."""
+    if line.predicate == 0:
+        return None if not line.sense else "False"
+    return f"r{line.predicate}" if line.sense else f"not r{line.predicate}"
+
+
+def _jumps(block: Block) -> Iterator[tuple[int, int]]:
+    """The jumps of a block with their targets, as nodes."""
+    for n, node in enumerate(block.nodes):
+        if isinstance(node, Line) and node.target is not None:
+            yield n, node.target

@@ -1,0 +1,206 @@
+"""Sums of scaled whole numbers, rounded once to a whole number, in 32-bit operations.
+
+Each term x * c is rounded to F fractional bits (`mul_shift_round`), the terms are added, and the sum is
+rounded half to even. For terms of 8 bits the result is compared with the exact one for every combination of
+their values; F and the direction of roundings vary until all agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from sw.graph.expression import Apply, Expression, Number, Operand, evaluate
+from sw.graph.requantise import apply, clamped
+
+_BITS = 30
+_MOST_FRACTION = 26
+_LEAST_FRACTION = 8
+#: Fractional bits of the lower of two words: two terms of 9 bits times as many fit a word.
+_LOWER = 20
+#: Candidates that are compared before it is given up.
+_TRIES = 24
+
+
+@dataclass(frozen=True)
+class Term:
+    """A whole number between `low` and `high`, and what it is multiplied with."""
+
+    value: Expression
+    low: int
+    high: int
+    factor: Fraction
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """How a sum is computed: fractional bits, and how the terms are rounded to them."""
+
+    fraction: int
+    roundings: tuple[str, ...]
+
+
+def factor(value: Fraction, fraction: int) -> tuple[int, int] | None:
+    """Mantissa and shift for `mul_shift_round` to multiply by value * 2^fraction; None if out of range."""
+    scaled = value * (1 << fraction)
+    if scaled == 0:
+        return 0, 0
+    exponent = math.frexp(float(abs(scaled)))[1]
+    shift = min(_BITS - exponent, 62)
+    if shift < 0:
+        return None
+    return round(scaled * (1 << shift)), shift
+
+
+def most_fraction(terms: Sequence[Term], constant: float) -> int:
+    """Fractional bits with which no sum of the terms leaves 31 bits."""
+    reach = sum(max(abs(t.low), abs(t.high)) * abs(float(t.factor)) for t in terms) + abs(constant) + 1
+    return min(_MOST_FRACTION, _BITS - math.frexp(reach)[1])
+
+
+def total(terms: Sequence[Term], constant: Expression | int, scheme: Scheme) -> Expression | None:
+    """The sum with the scheme's fractional bits; `constant` is given with them."""
+    parts: list[Expression] = []
+    for term, rounding in zip(terms, scheme.roundings, strict=True):
+        found = factor(term.factor, scheme.fraction)
+        if found is None:
+            return None
+        mantissa, shift = found
+        twos = (mantissa & -mantissa).bit_length() - 1 if mantissa else 0
+        if twos >= shift and abs(mantissa >> shift) < 1 << 31:
+            parts.append(apply("mul", term.value, mantissa >> shift))
+        else:
+            parts.append(apply(rounding, term.value, mantissa, shift))
+    result = parts[0]
+    for part in parts[1:]:
+        result = apply("add", result, part)
+    return apply("add", result, constant)
+
+
+def rounded(value: Expression, fraction: int, zero: int, low: int, high: int) -> Expression:
+    """A sum with fractional bits rounded half to even, plus the zero point, limited."""
+    whole = apply("mul_shift_round_even", value, 1, fraction) if fraction else value
+    return clamped(apply("add", whole, zero), low, high)
+
+
+def schemes(count: int, most: int) -> Iterator[Scheme]:
+    """Schemes in the order in which they are tried."""
+    up, even = "mul_shift_round", "mul_shift_round_even"
+    found = (
+        Scheme(fraction, roundings)
+        for fraction in range(most, _LEAST_FRACTION - 1, -1)
+        for roundings in itertools.product((up, even), repeat=count)
+    )
+    return itertools.islice(found, _TRIES)
+
+
+def exact(values: Sequence[np.ndarray], factors: Sequence[Fraction], constant: Fraction) -> np.ndarray:
+    """The sum of products rounded half to even, exactly; the arrays of whole numbers broadcast.
+
+    Computed in float64; whatever lies near a tie is decided in whole numbers.
+    """
+    arrays = np.broadcast_arrays(*values)
+    approximate = np.full(arrays[0].shape, float(constant))
+    for array, f in zip(arrays, factors, strict=True):
+        approximate = approximate + array * float(f)
+    result = np.rint(approximate)
+    apart = np.abs(approximate - np.floor(approximate) - 0.5)
+    near = np.argwhere((apart < 1e-5) & (np.abs(approximate) < 2.0**20))
+    for place in map(tuple, near):
+        value = sum((int(a[place]) * f for a, f in zip(arrays, factors, strict=True)), constant)
+        result[place] = round(value)
+    return np.asarray(np.clip(result, -(1 << 30), 1 << 30), np.int64)
+
+
+def exact_sum(terms: Sequence[Term], constant: Fraction, zero: int, low: int, high: int) -> Expression | None:
+    """The sum of one or two terms, which are operands of 8 bits minus numbers, rounded once, exactly.
+
+    Each term's value must run through all whole numbers from `low` to `high` with its operand. None where
+    neither one word nor two words of fractional bits give the exact result for all values.
+    """
+    grids = np.meshgrid(*(np.arange(t.low, t.high + 1) for t in terms), indexing="ij")
+    want = np.clip(exact(grids, [t.factor for t in terms], constant) + zero, low, high)
+    stand_in = [Term(Operand(i), t.low, t.high, t.factor) for i, t in enumerate(terms)]
+    for make in _candidates(len(terms), most_fraction(terms, float(constant)), constant):
+        found = make(stand_in)
+        if found is None:
+            continue
+        result = clamped(apply("add", found, zero), low, high)
+        if np.array_equal(evaluate(result, grids), want):
+            value = make(terms)
+            assert value is not None
+            return clamped(apply("add", value, zero), low, high)
+    return None
+
+
+def _candidates(
+    count: int, most: int, constant: Fraction
+) -> Iterator[Callable[[Sequence[Term]], Expression | None]]:
+    """Ways to compute a rounded sum, cheap ones first."""
+    for scheme in schemes(count, most):
+
+        def narrow(terms: Sequence[Term], scheme: Scheme = scheme) -> Expression | None:
+            value = total(terms, round(constant * (1 << scheme.fraction)), scheme)
+            return None if value is None else apply("mul_shift_round_even", value, 1, scheme.fraction)
+
+        yield narrow
+    for snapped in (10, 0):
+        yield functools.partial(wide, constant=constant, upper=most - 1, snapped=snapped)
+
+
+def wide(terms: Sequence[Term], constant: Fraction, upper: int, snapped: int) -> Expression:
+    """A sum of up to two terms rounded half to even, from two words of fractional bits.
+
+    The words hold `upper` and `_LOWER` fractional bits. What the lower word adds to the upper one is its
+    part above, and that anything is left. Its last `snapped` bits, where the rounding of the factors shows,
+    are rounded off before, so that ties remain ties.
+    """
+    parts = [round(t.factor * (1 << upper + _LOWER)) for t in terms]
+    fixed = round(constant * (1 << upper + _LOWER))
+    mask = (1 << _LOWER) - 1
+
+    def summed(numbers: Sequence[int], more: int) -> Expression:
+        value: Expression = Number(more)
+        for term, number in zip(terms, numbers, strict=True):
+            product = apply("mul", term.value, number)
+            value = product if value == Number(0) else apply("add", product, value)
+        return value
+
+    lower = summed([p & mask for p in parts], (fixed & mask) + ((1 << snapped) >> 1))
+    higher = apply("add", summed([p >> _LOWER for p in parts], fixed >> _LOWER), apply("shr", lower, _LOWER))
+    rest = apply("ne", apply("and", lower, mask - ((1 << snapped) - 1)), 0)
+    return apply("mul_shift_round_even", apply("or", apply("shl", higher, 1), rest), 1, upper + 1)
+
+
+def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expression | None:
+    """The product of two whole numbers times both factors, rounded once, exactly; None where nothing is."""
+    x, y = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
+    scale = a.factor * b.factor
+    want = np.clip(exact([x * y], [scale], Fraction(0)) + zero, low, high)
+    most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
+    product = Term(Apply("mul", (a.value, b.value)), -most, most, scale)
+    stand_in = Term(Apply("mul", (Operand(0), Operand(1))), -most, most, scale)
+    once = factor(scale, 0)
+    if once is not None and float(most * abs(scale)) < 1 << 29:
+
+        def direct(term: Term) -> Expression:
+            value = apply("mul_shift_round_even", term.value, *once)
+            return clamped(apply("add", value, zero), low, high)
+
+        if np.array_equal(evaluate(direct(stand_in), [x, y]), want):
+            return direct(product)
+    for scheme in schemes(1, most_fraction([product], 0.0)):
+        value = total([stand_in], 0, scheme)
+        if value is None:
+            continue
+        if np.array_equal(evaluate(rounded(value, scheme.fraction, zero, low, high), [x, y]), want):
+            found = total([product], 0, scheme)
+            assert found is not None
+            return rounded(found, scheme.fraction, zero, low, high)
+    return None

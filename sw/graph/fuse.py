@@ -1,0 +1,276 @@
+"""Makes operators one: epilogues of products, chains of elementwise operators, copies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, walk
+from sw.graph.network import (
+    Elementwise,
+    Epilogue,
+    ImageConvolution,
+    MatrixProduct,
+    Network,
+    Operator,
+    Tensor,
+    View,
+)
+from sw.graph.requantise import apply, clamped
+from sw.graph.views import covers, descending, repeats, reshaped, same_places, transposed
+
+#: Most operands, operations and tables of one operator; beyond, it stays two.
+MOST_OPERANDS = 5
+MOST_OPERATIONS = 64
+MOST_TABLES = 4
+
+
+def fused(network: Network) -> Network:
+    """The network with every elementwise operator in its producer where nobody else reads what is between."""
+    operators = _renamed(list(network.operators), network)
+    facts = _Facts(operators, network)
+    for place, operator in enumerate(operators):
+        while (found := _into_producer(operator, facts)) is not None:
+            producer, operator = found
+            facts.replace(producer, place, operator)
+    return _pruned(network, [operator for operator in facts.operators if operator is not None])
+
+
+class _Facts:
+    """The operators as they are by now, and who writes and who reads each tensor."""
+
+    def __init__(self, operators: Sequence[Operator], network: Network):
+        self.operators: list[Operator | None] = list(operators)
+        self.tensors = network.tensors
+        self.fixed = {*network.inputs, *network.outputs}
+        self.writers: dict[str, list[int]] = {}
+        self.readers: Counter[str] = Counter()
+        for place, operator in enumerate(operators):
+            self._count(operator, place)
+
+    def _count(self, operator: Operator, place: int) -> None:
+        self.writers.setdefault(operator.output.tensor, []).append(place)
+        self.readers.update({view.tensor for view in operator.inputs})
+
+    def replace(self, producer: int, place: int, merged: Operator) -> None:
+        """Both operators become one, which stands where the later one stood."""
+        for number in (producer, place):
+            operator = self.operators[number]
+            assert operator is not None
+            self.writers[operator.output.tensor].remove(number)
+            self.readers.subtract({view.tensor for view in operator.inputs})
+            self.operators[number] = None
+        self.operators[place] = merged
+        self._count(merged, place)
+
+    def producer(self, name: str) -> int | None:
+        """The one operator that writes a tensor that one other reads."""
+        writers = self.writers.get(name, [])
+        if len(writers) != 1 or self.readers[name] != 1 or name in self.fixed:
+            return None
+        return writers[0]
+
+
+def _into_producer(operator: Operator, facts: _Facts) -> tuple[int, Operator] | None:
+    """The place of a producer that an elementwise operator can be part of, and both as one."""
+    if not isinstance(operator, Elementwise):
+        return None
+    views = {view.tensor: view for view in operator.operands}
+    candidates = []
+    for name, view in views.items():
+        producer = facts.producer(name)
+        if producer is not None and all(same_places(v, view) for v in operator.operands if v.tensor == name):
+            product = isinstance(facts.operators[producer], MatrixProduct | ImageConvolution)
+            candidates.append((product, producer, view))
+    for _, producer, view in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
+        before = facts.operators[producer]
+        assert before is not None
+        merged = _merged(before, operator, view, facts.tensors)
+        if merged is not None:
+            return producer, merged
+    return None
+
+
+def _merged(
+    producer: Operator, reader: Elementwise, view: View, tensors: Mapping[str, Tensor]
+) -> Operator | None:
+    """Both as one operator, the elements in the producer's order; None where that cannot be said."""
+    aligned = _aligned(reader, view, producer.output, tensors[view.tensor])
+    if aligned is None:
+        return None
+    output, views = aligned
+    if reader.value == Operand(0) and tensors[output.tensor].element == tensors[view.tensor].element:
+        return dataclasses.replace(producer, output=output, nodes=_nodes(producer, reader))
+    match producer:
+        case Elementwise(value=first, operands=operands):
+            pass
+        case MatrixProduct(epilogue=epilogue) | ImageConvolution(epilogue=epilogue):
+            first, operands = (epilogue.value, epilogue.operands) if epilogue else (Operand(0), ())
+        case _:
+            return None
+    shift = 0 if isinstance(producer, Elementwise) else 1
+    value, known = _substituted(reader, view, views, first, operands, shift)
+    if not _small_enough(value, known):
+        return None
+    nodes = _nodes(producer, reader)
+    if isinstance(producer, Elementwise):
+        name, op = _title(producer, reader)
+        return Elementwise(name, op, nodes, output, value, known)
+    return dataclasses.replace(producer, nodes=nodes, output=output, epilogue=Epilogue(value, known))
+
+
+def _title(producer: Elementwise, reader: Elementwise) -> tuple[str, str]:
+    """A copy is named after what it copies for, everything else after the first operator."""
+    copy = producer.value == Operand(0)
+    return (reader.name, reader.op) if copy else (producer.name, producer.op)
+
+
+def _nodes(producer: Operator, reader: Operator) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*producer.nodes, *reader.nodes)))
+
+
+def _aligned(
+    reader: Elementwise, view: View, written: View, tensor: Tensor
+) -> tuple[View, dict[View, View]] | None:
+    """The reader's output and operands with the axes of the producer's output."""
+    if repeats(view) or view.elements != written.elements:
+        return None
+    if same_places(view, written):
+        return reader.output, {v: v for v in reader.operands}
+    # Both go through the whole tensor: their axes are brought into its order, then into the producer's.
+    order, back = descending(view), descending(written)
+    flat = transposed(written, back)
+    if not (covers(transposed(view, order), tensor.shape) and covers(flat, tensor.shape)):
+        return None
+    places = tuple(back.index(axis) for axis in range(len(back)))
+    moved: dict[View, View] = {}
+    for other in (reader.output, *reader.operands):
+        found = reshaped(transposed(other, order), flat.shape)
+        if found is None:
+            return None
+        moved[other] = transposed(found, places)
+    return moved[reader.output], moved
+
+
+def _substituted(
+    reader: Elementwise,
+    view: View,
+    moved: Mapping[View, View],
+    first: Expression,
+    operands: Sequence[View],
+    shift: int,
+) -> tuple[Expression, tuple[View, ...]]:
+    """The reader's expression with the producer's in the place of the tensor between, and all operands."""
+    known = list(operands)
+    replacement: dict[int, Expression] = {}
+    for index, operand in enumerate(reader.operands):
+        if operand.tensor == view.tensor:
+            replacement[index] = first
+            continue
+        found = moved[operand]
+        if found not in known:
+            known.append(found)
+        replacement[index] = Operand(known.index(found) + shift)
+    return substitute(reader.value, replacement), tuple(known)
+
+
+def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expression:
+    """An expression with others in the places of its operands; a table of a table becomes one."""
+    match value:
+        case Operand(index):
+            return replacement[index]
+        case Number():
+            return value
+        case Lookup(table, index):
+            return Lookup(table, substitute(index, replacement))
+        case Apply(operation, operands):
+            return _joined(Apply(operation, tuple(substitute(x, replacement) for x in operands)))
+
+
+def _joined(value: Apply) -> Expression:
+    """A requantised value less its zero point, without adding that before."""
+    match value:
+        case Apply(
+            "sub",
+            (
+                Apply(
+                    "max",
+                    (
+                        Apply(
+                            "min",
+                            (
+                                Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))),
+                                Number(high),
+                            ),
+                        ),
+                        Number(low),
+                    ),
+                ),
+                Number(less),
+            ),
+        ) if low <= high:
+            # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+            return clamped(apply("add", scaled, zero - less), low - less, high - less)
+    return value
+
+
+def _small_enough(value: Expression, operands: Sequence[View]) -> bool:
+    parts = set(walk(value))
+    tables = {e.table for e in parts if isinstance(e, Lookup)}
+    operations = sum(isinstance(e, Apply | Lookup) for e in parts)
+    return len(operands) <= MOST_OPERANDS and operations <= MOST_OPERATIONS and len(tables) <= MOST_TABLES
+
+
+def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
+    """Without copies of whole tensors: what wrote and read the copied tensor takes the copy."""
+    fixed = {*network.inputs, *network.outputs}
+    for place in range(len(operators) - 1, -1, -1):
+        copy = operators[place]
+        if not (isinstance(copy, Elementwise) and copy.value == Operand(0)):
+            continue
+        source, target = network.tensors[copy.operands[0].tensor], network.tensors[copy.output.tensor]
+        alone = sum(o.output.tensor == target.name for o in operators) == 1
+        if (
+            source.element != target.element
+            or source.constant is not None
+            or source.name in fixed
+            or not covers(copy.operands[0], source.shape)
+            or not covers(copy.output, target.shape)
+            or not alone
+        ):
+            continue
+        del operators[place]
+        operators = [with_tensor(o, source.name, target.name) for o in operators]
+    return operators
+
+
+def with_tensor(operator: Operator, old: str, new: str) -> Operator:
+    """The operator with another tensor of the same layout in the place of one."""
+
+    def changed(item: object) -> object:
+        if isinstance(item, View):
+            return dataclasses.replace(item, tensor=new) if item.tensor == old else item
+        if isinstance(item, Epilogue):
+            return Epilogue(item.value, tuple(changed(v) for v in item.operands))  # type: ignore[misc]
+        if isinstance(item, tuple) and any(isinstance(v, View) for v in item):
+            return tuple(changed(v) for v in item)
+        return item
+
+    fields: dict[str, Any] = {
+        f.name: changed(getattr(operator, f.name)) for f in dataclasses.fields(operator)
+    }
+    return dataclasses.replace(operator, **fields)
+
+
+def _pruned(network: Network, operators: Sequence[Operator]) -> Network:
+    """Without operators whose results are never read, and tensors that nobody touches."""
+    wanted, kept = set(network.outputs), []
+    for operator in reversed(operators):
+        if operator.output.tensor in wanted:
+            kept.append(operator)
+            wanted.update(view.tensor for view in operator.inputs)
+    wanted.update(network.inputs)
+    tensors = {name: tensor for name, tensor in network.tensors.items() if name in wanted}
+    return dataclasses.replace(network, tensors=tensors, operators=tuple(reversed(kept)))

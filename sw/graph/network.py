@@ -1,0 +1,232 @@
+"""A network: tensors of whole numbers, and operators in the order in which they are executed.
+
+Every operator reads tensors through views and writes one tensor through a view, so that reshapes, transposes
+and slices cost nothing. What an operator means is said in `sw.graph.reference`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.graph.expression import Expression
+from sw.patches import Axis
+
+#: Types of elements that the machine knows.
+ELEMENTS = ("int8", "uint8", "int32")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor: `element` is the NumPy name of its type; `constant` its elements, if the model holds them.
+
+    Types that are not in `ELEMENTS` occur only between operators of the host.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    element: str
+    constant: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as an array of another shape: element [i, j, ...] is element `offset + i*strides[0] + ...`.
+
+    Elements of the tensor are counted row by row. A stride of 0 repeats an axis.
+    """
+
+    tensor: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, those that repeat counted each time."""
+        return math.prod(self.shape)
+
+    def of(self, array: np.ndarray) -> np.ndarray:
+        """The view of an array that holds the tensor (read only)."""
+        flat = np.ascontiguousarray(array).reshape(-1)[self.offset :]
+        size = flat.itemsize
+        found: np.ndarray = np.lib.stride_tricks.as_strided(
+            flat, self.shape, tuple(s * size for s in self.strides), writeable=False
+        )
+        return found
+
+    def write(self, array: np.ndarray, values: np.ndarray) -> None:
+        """Set the elements of a contiguous array of the tensor."""
+        flat = array.reshape(-1)[self.offset :]
+        strides = tuple(s * flat.itemsize for s in self.strides)
+        np.lib.stride_tricks.as_strided(flat, self.shape, strides)[...] = values
+
+
+def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of an array row by row."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def whole(tensor: Tensor) -> View:
+    """The view of a tensor as it is."""
+    return View(tensor.name, tensor.shape, dense(tensor.shape))
+
+
+@dataclass(frozen=True)
+class Operator(ABC):
+    """What all operators have: a name, the model's operator, the nodes of the model in it, and the result.
+
+    `output.strides` must not repeat an element.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    output: View
+
+    @property
+    @abstractmethod
+    def inputs(self) -> tuple[View, ...]:
+        """All that is read."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What becomes of each sum of a product before it is stored.
+
+    In `value`, operand 0 is the sum, int32; operand i + 1 is `operands[i]`, a view of the output's shape.
+    """
+
+    value: Expression
+    operands: tuple[View, ...] = ()
+
+
+@dataclass(frozen=True)
+class MatrixProduct(Operator):
+    """C[..., m, n] = epilogue(sum over k of (A[..., m, k] - zero_a) (B[..., k, n] - zero_b)).
+
+    A and B have the batch axes of the output, repeated with a stride of 0 where they broadcast. Elements of A
+    and B are int8 or uint8. Without epilogue the output is int32.
+    """
+
+    a: View
+    b: View
+    zero_a: int = 0
+    zero_b: int = 0
+    epilogue: Epilogue | None = None
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """Both operands, then those of the epilogue."""
+        return (self.a, self.b, *(self.epilogue.operands if self.epilogue else ()))
+
+
+@dataclass(frozen=True)
+class ImageConvolution(Operator):
+    """Y[n, o, r, c] = epilogue(sum of (W[o, i, kr, kc] - zero_w) (X[n, g*I + i, y, x] - zero_x)).
+
+    X is [images, channels, rows, columns], W [output channels, channels / groups, kernel rows, kernel
+    columns]; pixels outside of the image count as `zero_x`. The output has four axes.
+    """
+
+    x: View
+    w: View
+    rows: Axis
+    cols: Axis
+    groups: int = 1
+    zero_x: int = 0
+    zero_w: int = 0
+    epilogue: Epilogue | None = None
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """Images and weights, then the operands of the epilogue."""
+        return (self.x, self.w, *(self.epilogue.operands if self.epilogue else ()))
+
+
+@dataclass(frozen=True)
+class Elementwise(Operator):
+    """Every element of the output is `value` of the elements of the operands, views of the output's shape."""
+
+    value: Expression
+    operands: tuple[View, ...]
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """The operands."""
+        return self.operands
+
+
+@dataclass(frozen=True)
+class RowOperator(Operator):
+    """What operators on the last axis of a view have: `x`, whose elements are of type `element`."""
+
+    x: View
+    element: str
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """The rows."""
+        return (self.x,)
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return self.x.shape[-1]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Operators in order, tensors by name, and which of them are given and wanted.
+
+    `inputs` and `outputs` are names of tensors, in the model's order. `ranges` holds what the first
+    quantisation of a float input covers, as its least and greatest number.
+    """
+
+    name: str
+    tensors: Mapping[str, Tensor]
+    operators: tuple[Operator, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = {*self.inputs, *(n for n, t in self.tensors.items() if t.constant is not None)}
+        known = set(given)
+        for operator in self.operators:
+            for view in operator.inputs:
+                if view.tensor not in known:
+                    raise InputError(f"{operator.name}: {view.tensor!r} is read before anything wrote it")
+                self._inside(operator, view)
+            target = operator.output.tensor
+            if target in given:
+                raise InputError(f"{operator.name}: {target!r} is given, so no operator may write it")
+            self._inside(operator, operator.output)
+            known.add(target)
+        for name in self.outputs:
+            if name not in known:
+                raise InputError(f"output {name!r} is written by no operator")
+
+    def _inside(self, operator: Operator, view: View) -> None:
+        """A view must stay inside its tensor."""
+        if view.elements == 0:
+            raise InputError(f"{operator.name}: a view of {view.tensor!r} has no elements")
+        ends = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
+        low = view.offset + sum(e for e in ends if e < 0)
+        high = view.offset + sum(e for e in ends if e > 0)
+        elements = self.tensors[view.tensor].elements
+        if low < 0 or high >= elements:
+            raise InputError(
+                f"{operator.name}: a view of {view.tensor!r} reaches from {low} to {high}, "
+                f"the tensor has {elements} elements"
+            )

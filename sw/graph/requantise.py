@@ -1,0 +1,115 @@
+"""Requantisation as expressions: the exact product of a sum with a float32 scale, rounded once.
+
+A scale s is mantissa * 2^-shift with a mantissa of 24 bits, so the product is exact in the 64 bits of
+`mul_shift_round_even`. Its result keeps 32 bits; where the sum could leave them it is limited before, to
+values whose result is beyond any type of 8 bits anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sw.graph.expression import Apply, Expression, Number
+
+#: Types of 8 bits with their least and greatest value.
+LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(1 << 31), (1 << 31) - 1)}
+#: Results from here on are beyond every type of 8 bits, whatever the zero point.
+_BEYOND = 1 << 10
+_MOST_RESULT = 1 << 30
+_MOST_SHIFT = 63
+
+
+def apply(operation: str, *operands: Expression | int) -> Expression:
+    """An operation on expressions and numbers, numbers folded where that leaves fewer operations."""
+    found = tuple(Number(x) if isinstance(x, int) else x for x in operands)
+    if operation in ("add", "sub", "shl", "shr") and found[1] == Number(0):
+        return found[0]
+    return Apply(operation, found)
+
+
+def clamped(value: Expression, low: int, high: int) -> Expression:
+    """The value limited to `low` to `high`; limits of limits become one."""
+
+    def limited(number: int) -> int:
+        return min(max(number, low), high)
+
+    match value:
+        case Apply("max", (Apply("min", (inner, Number(above))), Number(below))) if below <= above:
+            return clamped(inner, limited(below), limited(above))
+        case Apply("min", (inner, Number(above))):
+            return clamped(inner, low, limited(above))
+        case Apply("max", (inner, Number(below))):
+            return clamped(inner, limited(below), high)
+    return apply("max", apply("min", value, high), low)
+
+
+def wrapped(value: Expression, element: str) -> Expression:
+    """The value that remains when a result is stored as a type of 8 bits and read again."""
+    if element == "int32":
+        return value
+    if element == "uint8":
+        return apply("and", value, 255)
+    return apply("shr", apply("shl", value, 24), 24)
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """Scales as numbers of the machine: mantissas * 2^-shifts, exactly, arrays of the scales' shape.
+
+    `limit` is the greatest magnitude that a sum may have so that no result leaves 32 bits.
+    """
+
+    mantissa: np.ndarray
+    shift: np.ndarray
+    limit: np.ndarray
+
+
+def multiplier(scale: np.ndarray, greatest: int) -> Multiplier:
+    """Mantissas and shifts of float32 scales for sums up to `greatest` in magnitude.
+
+    All shifts are equal where the mantissas then still fit. Scales so great that every sum but 0 leaves the
+    type are replaced by smaller ones that do the same; so are those so small that every result is 0.
+    """
+    fractions, exponents = np.frexp(np.clip(np.asarray(scale, np.float64), -(2.0**20), 2.0**20))
+    mantissa = np.rint(np.ldexp(fractions, 24)).astype(np.int64)
+    shift = 24 - exponents.astype(np.int64)
+    # 2^31 * 2^24 * 2^-63 is 2^-8, which rounds to 0 as anything smaller does.
+    mantissa = np.where(shift > _MOST_SHIFT, 0, mantissa)
+    shift = np.clip(shift, 0, _MOST_SHIFT)
+    common = int(shift[mantissa != 0].max(initial=0))
+    more = np.where(mantissa == 0, 0, common - shift)
+    # Mantissas have 24 bits, so nothing leaves 64.
+    raised = mantissa << np.minimum(more, 32)
+    if np.abs(raised).max(initial=0) < 1 << 31:
+        mantissa, shift = raised, np.full_like(shift, common)
+    value = np.maximum(np.abs(mantissa) * 2.0**-shift, 2.0**-60)
+    limit = np.minimum(np.floor(_MOST_RESULT / value), 2.0**31 - 1).astype(np.int64)
+    return Multiplier(*_reduced(mantissa, shift), np.where(limit >= greatest, (1 << 31) - 1, limit))
+
+
+def _reduced(mantissa: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Without the powers of two that all mantissas have."""
+    common = int(np.bitwise_or.reduce(mantissa, axis=None)) if mantissa.size else 0
+    twos = min((common & -common).bit_length() - 1, int(shift.min(initial=63))) if common else 0
+    return mantissa >> twos, shift - twos
+
+
+def common_limit(found: Multiplier) -> int | None:
+    """One limit for all sums, 2^31 - 1 where none is needed; None where no single one serves all scales."""
+    least = int(found.limit.min())
+    if least == (1 << 31) - 1:
+        return least
+    value = np.abs(found.mantissa) * 2.0**-found.shift
+    return least if bool(np.all((value == 0) | (least * value >= _BEYOND))) else None
+
+
+def requantised(
+    total: Expression, mantissa: Expression, shift: Expression, zero: Expression, low: int, high: int
+) -> Expression:
+    """The sum times the scale, rounded half to even, plus the zero point, limited to `low` to `high`."""
+    product = Apply("mul_shift_round_even", (total, mantissa, shift))
+    if mantissa == Number(1) and shift == Number(0):
+        return clamped(apply("add", total, zero), low, high)
+    return clamped(apply("add", product, zero), low, high)

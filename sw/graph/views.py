@@ -1,0 +1,114 @@
+"""Views of views: reshapes, transposes, slices and repeats without moving an element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from sw.graph.network import View, dense
+
+
+def reshaped(view: View, shape: Sequence[int]) -> View | None:
+    """The elements in the same order as an array of another shape; None where no strides say that."""
+    shape = tuple(int(s) for s in shape)
+    if math.prod(shape) != view.elements:
+        raise ValueError(f"{view.elements} elements cannot be an array of shape {list(shape)}")
+    if view.elements == 0:
+        return View(view.tensor, shape, dense(shape), view.offset)
+    groups = _merged(view.shape, view.strides)
+    strides: list[int] = [0] * len(shape)
+    axis = len(shape) - 1
+    for size, stride in reversed(groups):
+        while size > 1:
+            while axis >= 0 and shape[axis] == 1:
+                axis -= 1
+            if axis < 0 or size % shape[axis]:
+                return None
+            strides[axis] = stride
+            stride *= shape[axis]
+            size //= shape[axis]
+            axis -= 1
+    return View(view.tensor, shape, tuple(strides), view.offset)
+
+
+def _merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Axes as (size, stride) without those of size 1, neighbours made one where one stride serves both."""
+    groups: list[tuple[int, int]] = []
+    for size, stride in zip(shape, strides, strict=True):
+        if size == 1:
+            continue
+        if groups and groups[-1][1] == stride * size:
+            groups[-1] = (groups[-1][0] * size, stride)
+        else:
+            groups.append((size, stride))
+    return groups
+
+
+def transposed(view: View, order: Sequence[int]) -> View:
+    """Axes in another order, as NumPy's `transpose`."""
+    return View(
+        view.tensor, tuple(view.shape[a] for a in order), tuple(view.strides[a] for a in order), view.offset
+    )
+
+
+def sliced(view: View, axis: int, start: int, count: int, step: int = 1) -> View:
+    """`count` elements of an axis from `start` on; steps may be negative."""
+    shape, strides = list(view.shape), list(view.strides)
+    offset = view.offset + start * strides[axis]
+    shape[axis], strides[axis] = count, strides[axis] * step
+    return View(view.tensor, tuple(shape), tuple(strides), offset)
+
+
+def broadcast(view: View, shape: Sequence[int]) -> View:
+    """The view repeated to a shape, as NumPy's `broadcast_to`."""
+    shape = tuple(int(s) for s in shape)
+    np.broadcast_shapes(view.shape, shape)
+    more = len(shape) - len(view.shape)
+    strides = [0] * more + [
+        0 if size == 1 and want != 1 else stride
+        for size, stride, want in zip(view.shape, view.strides, shape[more:], strict=True)
+    ]
+    return View(view.tensor, shape, tuple(strides), view.offset)
+
+
+def repeats(view: View) -> bool:
+    """Whether an element occurs more than once; overlaps that only strange strides make count as repeats."""
+    reach = 0
+    for stride, size in sorted((abs(stride), size) for size, stride in _merged(view.shape, view.strides)):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def same_places(a: View, b: View) -> bool:
+    """Whether two views give the same elements at the same indices."""
+    return (
+        a.tensor == b.tensor
+        and a.offset == b.offset
+        and a.shape == b.shape
+        and all(s == t for n, s, t in zip(a.shape, a.strides, b.strides, strict=True) if n > 1)
+    )
+
+
+def descending(view: View) -> tuple[int, ...]:
+    """An order of the axes in which strides fall; axes of size 1 come first."""
+    return tuple(
+        sorted(
+            range(len(view.shape)),
+            key=lambda a: (view.shape[a] > 1, -abs(view.strides[a]) if view.shape[a] > 1 else 0, a),
+        )
+    )
+
+
+def covers(view: View, shape: tuple[int, ...]) -> bool:
+    """Whether the view gives every element of a tensor of that shape once, in the tensor's order."""
+    flat = reshaped(view, (view.elements,))
+    return (
+        view.offset == 0
+        and view.elements == math.prod(shape)
+        and flat is not None
+        and (view.elements == 1 or flat.strides == (1,))
+    )

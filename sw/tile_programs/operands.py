@@ -1,0 +1,357 @@
+"""Operations of the machine whose operands are regions: their registers and parameters as expressions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from hw import isa
+from hw.config import MachineConfig
+from sw.ir.errors import IRError
+from sw.ir.expression import Const, Expr, Op, fold
+from sw.ir.grid import GRID
+from sw.ir.program import Instruction, Region
+from sw.ir.trace import Rows
+from sw.ir.vector import Array
+from sw.tile_programs.boxes import Box, boxed, boxes_by_operand, require, settled, where_filled
+from sw.tile_programs.places import Place
+from sw.tile_programs.uses import operation
+
+Operands = dict[str, Expr]
+
+#: The space in which each operand's region must lie, by operation.
+_SPACES = {
+    "load_a": {"memory": "memory", "target": "A"},
+    "load_a_t": {"memory": "memory", "target": "A"},
+    "load_b": {"memory": "memory", "target": "B"},
+    "load_b_t": {"memory": "memory", "target": "B"},
+    "load_c": {"memory": "memory", "target": "scratch"},
+    "gemm": {"a": "A", "b": "B", "c": "acc"},
+    "gemm_acc": {"a": "A", "b": "B", "c": "acc"},
+    "store": {"source": "acc", "memory": "memory"},
+    "store_scratch": {"source": "scratch", "memory": "memory"},
+    "store_out": {"source": "out", "memory": "memory"},
+}
+#: The spaces in which a launch of the grid reads and writes.
+_GRID_READS, _GRID_WRITES = ("acc", "scratch", "out", GRID), ("out", GRID)
+#: The `bitstream` of a launch counts so many bytes of the scratchpad.
+_BITSTREAM_UNIT = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pad:
+    """Padding along a dimension: its parameter, the dimension in memory and in the target, bytes of one."""
+
+    parameter: str
+    what: str
+    own: int
+    other: int
+    unit: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Binder:
+    """What binding one instruction needs to know."""
+
+    config: MachineConfig
+    places: Mapping[str, Place]
+    spaces: dict[str, str]
+
+    def bind(self, s: Instruction, rows: Rows) -> Instruction | None:
+        """The instruction with values for registers and parameters; None where it never does anything.
+
+        What it states already stays. Raises `IRError` where one operation cannot do it.
+        """
+        name = operation(s, self.spaces)
+        if name in isa.NEEDS_GRID and self.config.cgra is None:
+            raise IRError(s.where, f"{name}, which needs a CGRA grid", "an operation that the machine has")
+        given = {n: o for n, o in s.operands if isinstance(o, Region)}
+        if name not in isa.INSTRUCTIONS:
+            raise IRError(s.where, f"{name} without regions", "an operation of the machine, such as load_a")
+        if name == "cgra":
+            return self.launch(s, rows)
+        if not given:
+            return s
+        if name not in _SPACES:
+            raise IRError(
+                s.where, f"a region as operand of {name}", "values, and regions in read= and write="
+            )
+        boxes = self.boxes(s, name, given, rows)
+        if name.startswith("gemm"):
+            made, filled = self.gemm(s, rows, boxes, acc=name == "gemm_acc")
+        elif name.startswith("load"):
+            made, filled = self.load(s, rows, name, boxes)
+        else:
+            made, filled = self.store(s, rows, boxes)
+        if not np.logical_and.reduce([b.filled for b in filled]).any():
+            return None
+        reads = (*s.reads, *(b.region for n, b in boxes.items() if self.is_read(name, n)))
+        writes = (*s.writes, *(b.region for n, b in boxes.items() if self.is_written(name, n)))
+        made |= {n: o for n, o in s.operands if isinstance(o, Expr)}
+        return dataclasses.replace(
+            s,
+            name=name,
+            reads=reads,
+            writes=writes,
+            when=where_filled(s, filled),
+            operands=self.ordered(name, made),
+        )
+
+    def launch(self, s: Instruction, rows: Rows) -> Instruction:
+        """A launch of the grid; its configuration may be a region of the scratchpad."""
+        for accesses, spaces, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
+            for access in accesses:
+                if isinstance(access, Region) and self.spaces[access.buffer] not in spaces:
+                    found = f"{what}= of {access.buffer} in space {self.spaces[access.buffer]} of {s.label}"
+                    raise IRError(access.where or s.where, found, f"one in {', '.join(spaces)}")
+        given = dict(s.operands)
+        region = given.get("bitstream")
+        if not isinstance(region, Region):
+            return s
+        if self.spaces[region.buffer] != "scratch":
+            found = f"{region.buffer} in space {self.spaces[region.buffer]} as bitstream of {s.label}"
+            raise IRError(region.where or s.where, found, "one in scratch")
+        box = boxed(region, self.places[region.buffer], boxes_by_operand(s, rows)["bitstream"])
+        starts = box.place.base + np.tensordot(box.strides, box.starts, 1)
+        require(
+            s,
+            rows,
+            region,
+            starts % _BITSTREAM_UNIT == 0,
+            lambda n: f"a configuration at byte {starts[n]} of the scratchpad",
+            f"one at a multiple of {_BITSTREAM_UNIT}",
+        )
+        address = settled(linear(box) // _BITSTREAM_UNIT, starts // _BITSTREAM_UNIT)
+        operands = tuple((n, address if n == "bitstream" else o) for n, o in s.operands)
+        return dataclasses.replace(s, reads=(*s.reads, region), operands=operands)
+
+    @staticmethod
+    def is_read(name: str, operand: str) -> bool:
+        """Whether an operation reads the region of an operand."""
+        if name.startswith("gemm"):
+            return operand != "c" or name == "gemm_acc"
+        return (operand == "memory") == name.startswith("load")
+
+    @staticmethod
+    def is_written(name: str, operand: str) -> bool:
+        """Whether an operation writes the region of an operand."""
+        return operand == "c" if name.startswith("gemm") else (operand == "memory") != name.startswith("load")
+
+    @staticmethod
+    def ordered(name: str, made: Operands) -> tuple[tuple[str, Expr], ...]:
+        """Operands in the order of the machine's fields; parameters that are 0 anyway left out."""
+        spec = isa.INSTRUCTIONS[name]
+        order = [*(o.name for o in spec.operands), *spec.parameters]
+        return tuple((n, made[n]) for n in order if n in made)
+
+    def boxes(self, s: Instruction, name: str, given: Mapping[str, Region], rows: Rows) -> dict[str, Box]:
+        """The regions of all operands that have one, each in the space that the operation needs."""
+        wanted = _SPACES[name]
+        found = boxes_by_operand(s, rows)
+        if missing := [n for n in wanted if n not in given]:
+            raise IRError(
+                s.where, f"no region as {missing[0]} of {s.label}", "regions for all operands, or for none"
+            )
+        made: dict[str, Box] = {}
+        for operand, space in wanted.items():
+            region = given[operand]
+            if self.spaces[region.buffer] != space:
+                where = region.where or s.where
+                there = self.spaces[region.buffer]
+                raise IRError(
+                    where, f"{region.buffer} in space {there} as {operand} of {name}", f"one in {space}"
+                )
+            made[operand] = box = boxed(region, self.places[region.buffer], found[operand])
+            outer = (box.sizes[:-2] == 1).all(axis=0) | ~box.filled
+            require(
+                s,
+                rows,
+                region,
+                outer,
+                functools.partial(_shown, box),
+                "one row or one matrix: an operation moves rows that lie evenly",
+            )
+        return made
+
+    def equal(
+        self, s: Instruction, rows: Rows, what: str, first: Box, second: Box, sizes: tuple[Array, Array]
+    ) -> None:
+        """Raise `IRError` unless two regions have equal sizes, where either is not empty."""
+        require(
+            s,
+            rows,
+            second.region,
+            (sizes[0] == sizes[1]) | ~(first.filled | second.filled),
+            lambda n: f"{sizes[0][n]} {what} of {first.text} and {sizes[1][n]} of {second.text}",
+            "as many of both",
+        )
+
+    def blocks(self, s: Instruction, rows: Rows, box: Box, dimension: int) -> Expr:
+        """The first column or word of a region whose lanes are counted along a dimension."""
+        lanes = box.place.lanes
+        starts = box.starts[dimension]
+        require(
+            s,
+            rows,
+            box.region,
+            (starts % lanes == 0) | ~box.filled,
+            lambda n: f"the region {box.text}, which starts at {starts[n]} across the lanes,",
+            f"a start that is a multiple of {lanes}, the lanes of space {box.place.space}",
+        )
+        block = settled(box.start[dimension] // lanes, starts[box.filled] // lanes)
+        return linear(box, {dimension: block})
+
+    # Operations
+
+    def load(
+        self, s: Instruction, rows: Rows, name: str, boxes: Mapping[str, Box]
+    ) -> tuple[Operands, tuple[Box, ...]]:
+        """A load of rows of memory, which may be padded where `load_fill` says with what."""
+        memory, target = boxes["memory"], boxes["target"]
+        size = memory.place.element_bytes
+        if size != target.place.element_bytes:
+            raise IRError(
+                target.region.where or s.where,
+                f"elements of {target.place.buffer.element} for {memory.place.buffer.element}",
+                "elements of one size",
+            )
+        # The dimension of the target along which rows of memory are counted, and that inside of a row.
+        across, along = (-1, -2) if name in ("load_a_t", "load_b") else (-2, -1)
+        made: Operands = {
+            "memory": linear(memory),
+            "outer": memory.size[-2],
+            "inner": memory.size[-1] * size,
+            "load_stride": Const(memory.strides[-2]),
+        }
+        given = {n for n, _ in s.operands}
+        for pad in (
+            _Pad("load_pad_outer", "rows", -2, across, 1),
+            _Pad("load_pad_inner", "elements in a row", -1, along, size),
+        ):
+            if pad.parameter not in given:
+                self.padded(s, rows, pad, memory, target, made, fill="load_fill" in given)
+        if name == "load_c":
+            made["target"] = linear(target)
+            made["load_pitch"] = Const(target.strides[-2])
+        else:
+            lanes = -2 if target.place.space == "A" else -1
+            made["target"] = self.blocks(s, rows, target, lanes)
+            made["load_pitch"] = Const(target.strides[lanes])
+        return made, (target,)
+
+    def padded(
+        self, s: Instruction, rows: Rows, pad: _Pad, memory: Box, target: Box, made: Operands, *, fill: bool
+    ) -> None:
+        """Equal sizes, or what is filled behind memory's rows or elements where a byte for it is given."""
+        there, wanted = memory.sizes[pad.own], target.sizes[pad.other]
+        if not fill:
+            self.equal(s, rows, pad.what, memory, target, (there, wanted))
+            return
+        require(
+            s,
+            rows,
+            target.region,
+            (wanted >= there) & memory.filled | ~target.filled,
+            lambda n: f"{there[n]} {pad.what} of {memory.text} for {wanted[n]} of {target.text}",
+            "at least one, and no more than the target has",
+        )
+        more = fold(Op.SUB, target.size[pad.other], memory.size[pad.own])
+        made[pad.parameter] = settled(more, (wanted - there)[target.filled]) * pad.unit
+
+    def gemm(
+        self, s: Instruction, rows: Rows, boxes: Mapping[str, Box], *, acc: bool
+    ) -> tuple[Operands, tuple[Box, ...]]:
+        """A product of regions of A and B into one of the accumulator."""
+        a, b, c = boxes["a"], boxes["b"], boxes["c"]
+        depths = a.sizes[-1], b.sizes[-2]
+        some = c.filled & a.filled & b.filled
+        for what, first, second, sizes in (
+            ("rows", a, c, (a.sizes[-2], c.sizes[-2])),
+            ("columns", b, c, (b.sizes[-1], c.sizes[-1])),
+            ("steps of depth", a, b, depths),
+        ):
+            wrong = some & (sizes[0] != sizes[1])
+            self.equal(
+                s, rows, what, first, second, (np.where(wrong, sizes[0], 0), np.where(wrong, sizes[1], 0))
+            )
+        if not acc:
+            require(
+                s,
+                rows,
+                c.region,
+                some | ~c.filled,
+                lambda n: f"a product of nothing for {c.text}",
+                "regions of A and B that are not empty",
+            )
+        signed = (a.place.buffer.element == "int8") | (b.place.buffer.element == "int8") << 1
+        made: Operands = {
+            "a": self.blocks(s, rows, a, -2),
+            "b": self.blocks(s, rows, b, -1),
+            "c": self.blocks(s, rows, c, -1),
+            "k": a.size[-1],
+            "gemm_m": c.size[-2],
+            "gemm_n": c.size[-1],
+            "gemm_a_pitch": Const(a.strides[-2]),
+            "gemm_b_pitch": Const(b.strides[-1]),
+            "gemm_c_pitch": Const(c.strides[-2]),
+            "gemm_signed": Const(int(signed)),
+        }
+        return made, (a, b, c) if acc else (c,)
+
+    def store(self, s: Instruction, rows: Rows, boxes: Mapping[str, Box]) -> tuple[Operands, tuple[Box, ...]]:
+        """A store of rows of the accumulator or scratchpad."""
+        source, memory = boxes["source"], boxes["memory"]
+        size = source.place.element_bytes
+        if size != memory.place.element_bytes:
+            raise IRError(
+                memory.region.where or s.where,
+                f"elements of {memory.place.buffer.element} for {source.place.buffer.element}",
+                "elements of one size",
+            )
+        for what, dimension in (("rows", -2), ("elements in a row", -1)):
+            self.equal(s, rows, what, source, memory, (source.sizes[dimension], memory.sizes[dimension]))
+        if source.place.space == "acc":
+            first = self.blocks(s, rows, source, -1)
+        else:
+            aligned(s, rows, source, self.config.store_bytes)
+            first = linear(source)
+        made: Operands = {
+            "memory": linear(memory),
+            "source": first,
+            "rows": source.size[-2],
+            "bytes": source.size[-1] * size,
+            "store_stride": Const(memory.strides[-2]),
+            "store_pitch": Const(source.strides[-2]),
+        }
+        return made, (source,)
+
+
+def aligned(s: Instruction, rows: Rows, box: Box, width: int) -> None:
+    """Raise `IRError` unless a region of the scratchpad starts at a word of the port that stores it."""
+    first = box.starts[-1] * box.strides[-1]
+    require(
+        s,
+        rows,
+        box.region,
+        (first % width == 0) | ~box.filled,
+        lambda n: f"the region {box.text}, which starts at byte {first[n]} of a row,",
+        f"a start at a multiple of {width} bytes, the width of port store",
+    )
+
+
+def linear(box: Box, start: Mapping[int, Expr] | None = None) -> Expr:
+    """Where a region starts, in the unit of its space; `start` replaces starts by dimension."""
+    starts = list(box.start)
+    for dimension, expr in (start or {}).items():
+        starts[dimension] = expr
+    result: Expr = Const(box.place.base)
+    for expr, stride in zip(starts, box.strides, strict=True):
+        result = result + expr * stride
+    return result
+
+
+def _shown(box: Box, n: int) -> str:
+    return f"the region {box.text}, {' x '.join(str(size) for size in box.sizes[:, n])},"

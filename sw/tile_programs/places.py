@@ -1,0 +1,184 @@
+"""Where buffers lie: addresses in memory, columns, words and bytes in the machine's buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hw.config import MachineConfig
+from sw.ir.errors import IRError
+from sw.ir.expression import Const
+from sw.ir.grid import GRID
+from sw.ir.program import ELEMENTS, Buffer, Program
+from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
+from sw.tile_programs.uses import Uses
+
+#: Buffers of no stated space lie here.
+DEFAULT_SPACE = "scratch"
+#: What a place in each space is counted in, and the configuration's field that limits it.
+UNITS = {
+    "memory": ("bytes", "memory"),
+    "A": ("columns", "buffer_a_bytes"),
+    "B": ("columns", "buffer_b_bytes"),
+    "acc": ("words", "acc_bytes"),
+    "scratch": ("bytes", "scratch_bytes"),
+    "out": ("bytes", "out_bytes"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a buffer lies.
+
+    `strides` are the distances between elements along each dimension, in the unit of the space. In A and B
+    the dimension of the lanes (`lanes` of them in a block) has the distance between blocks, in the
+    accumulator the last dimension that between words of `lanes` elements.
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...]
+    space: str
+    base: int
+    strides: tuple[int, ...]
+    lanes: int = 1
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return ELEMENTS[self.buffer.element]
+
+    def extract(self, data: npt.NDArray[np.uint8]) -> np.ndarray:
+        """The buffer's elements out of the bytes of the scratchpad or memory."""
+        at = np.full((), self.base)
+        for n, stride in zip(self.shape, self.strides, strict=True):
+            at = at[..., None] + np.arange(n) * stride
+        return data[at[..., None] + np.arange(self.element_bytes)].view(self.buffer.element)[..., 0]
+
+
+def space_of(buffer: Buffer) -> str:
+    """The space of a buffer."""
+    return buffer.space or DEFAULT_SPACE
+
+
+def shape_of(buffer: Buffer) -> tuple[int, ...]:
+    """The sizes of a buffer of a program without parameters."""
+    sizes = []
+    for size in buffer.shape:
+        if not isinstance(size, Const):
+            raise IRError(buffer.where, f"size {size} of {buffer.name!r}", "a number")
+        sizes.append(size.value)
+    return tuple(sizes)
+
+
+def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[str, Place]:
+    """Places of all buffers in the machine that are used by region, in the order of their declarations.
+
+    Raises `IRError` for those that do not fit.
+    """
+    found: dict[str, Place] = {}
+    used: dict[str, list[tuple[Buffer, int]]] = {}
+    for buffer in program.buffers:
+        space = space_of(buffer)
+        if space in ("memory", GRID) or buffer.name not in uses.regions:
+            continue
+        before = used.setdefault(space, [])
+        place, size = _placed(buffer, space, sum(n for _, n in before), config, uses)
+        before.append((buffer, size))
+        total, there = sum(n for _, n in before), _room(space, config)
+        if total > there:
+            unit, field = UNITS[space]
+            listed = ", ".join(f"{b.name} {n}" for b, n in before)
+            raise IRError(
+                buffer.where,
+                f"{total} {unit} of buffers in space {space} ({listed})",
+                f"at most {there} ({field} of {config.name})",
+            )
+        found[buffer.name] = place
+    return found
+
+
+def _room(space: str, config: MachineConfig) -> int:
+    d = config.derived
+    return {
+        "A": d.buffer_a.columns,
+        "B": d.buffer_b.columns,
+        "acc": d.acc_words,
+        "scratch": d.scratch.columns,
+        "out": d.out.columns,
+    }[space]
+
+
+def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: Uses) -> tuple[Place, int]:
+    """A buffer's place from `base` on, and its size, in the unit of the space."""
+    shape = shape_of(buffer)
+    # A buffer of one dimension is one row.
+    rows, last = (shape[-2] if len(shape) > 1 else 1), shape[-1]
+    match space:
+        case "A" | "B":
+            if ELEMENTS[buffer.element] != 1:
+                raise IRError(buffer.where, f"elements of {buffer.element} in space {space}", "int8 or uint8")
+            edge = config.derived.buffer_a if space == "A" else config.derived.buffer_b
+            depth, width = (last, rows) if space == "A" else (rows, last)
+            pitch = depth
+            if buffer.name in uses.lanes_first and width > edge.lanes:
+                # Blocks must not share banks where bytes of a row go to successive lanes.
+                pitch += (edge.lanes - depth) % edge.banks
+            tile = -(-width // edge.lanes) * pitch
+            steps = (pitch, 1) if space == "A" else (1, pitch)
+            lanes = edge.lanes
+        case "acc":
+            if ELEMENTS[buffer.element] != 4:
+                raise IRError(buffer.where, f"elements of {buffer.element} in the accumulator", "int32")
+            words = -(-last // config.cols)
+            tile, steps, lanes = rows * words, (words, 1), config.cols
+        case _:
+            width = config.store_bytes
+            size = width if buffer.name in uses.spaced else ELEMENTS[buffer.element]
+            pitch = round_up(last * size, width)
+            tile, steps, lanes = rows * pitch, (pitch, size), 1
+    outer = shape[:-2]
+    tiles = tuple(math.prod(outer[i + 1 :]) * tile for i in range(len(outer)))
+    strides = (*tiles, *steps[-min(2, len(shape)) :])
+    return Place(buffer, shape, space, base, strides, lanes), math.prod(outer) * tile
+
+
+def place_memory(
+    buffers: Mapping[str, Buffer],
+    config: MachineConfig,
+    uses: Uses,
+    memory_bytes: int = MEMORY_BYTES,
+) -> dict[str, Placement]:
+    """Places in memory: rows start at words of the ports that move them, buffers at pages.
+
+    Raises `IRError` where they do not fit.
+    """
+    address = PAGE
+    found: dict[str, Placement] = {}
+    for name, buffer in buffers.items():
+        shape, dtype = shape_of(buffer), np.dtype(buffer.element)
+        width = max((config.port_bytes(port) for port in uses.ports.get(name, ())), default=4)
+        pitch = round_up(shape[-1] * dtype.itemsize, width)
+        found[name] = Placement(name, address, shape, dtype, pitch, write="store" in uses.ports.get(name, ()))
+        address = round_up(address + found[name].size, PAGE) + PAGE
+        if address > memory_bytes:
+            raise IRError(
+                buffer.where,
+                f"buffers in memory up to {name} of {found[name].size} bytes that take {address} bytes",
+                f"at most {memory_bytes}",
+            )
+    return found
+
+
+def memory_place(buffer: Buffer, placement: Placement) -> Place:
+    """A buffer's place in memory, as places in the machine are given."""
+    shape, size = placement.shape, placement.dtype.itemsize
+    strides = [size]
+    step = placement.pitch
+    for n in reversed(shape[:-1]):
+        strides.insert(0, step)
+        step *= n
+    return Place(buffer, shape, "memory", placement.address, tuple(strides))

@@ -1,0 +1,127 @@
+"""The units of a processing element against the meaning of the operations in graphs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.sim import Simulator
+
+from hw.fabric import OPERATIONS, Unit
+from hw.fabric.operations import OPERATION_BITS
+from hw.rtl.cgra.units import Alu, Multiplier, alu_control
+from sw.dfg import operations
+
+MASK = 0xFFFFFFFF
+EDGES = [0, 1, -1, 2, -2, 31, 32, 33, 63, 64, -64, 0x7FFFFFFF, -0x80000000, -0x7FFFFFFF, 0x40000000, 0xFFFF]
+#: What has no meaning of its own: memory, constants, names.
+WITHOUT = {"const", "table", "load", "store", "opaque", "opaque_memory"}
+
+
+def operands(count: int, seed: int) -> list[tuple[int, int, int]]:
+    """All pairs of edges with some third, and random words of every size."""
+    r = random.Random(seed)
+
+    def word() -> int:
+        return r.choice([r.choice(EDGES), r.randrange(-(1 << 31), 1 << 31) >> r.randrange(32)])
+
+    pairs = [(a, b, r.choice(EDGES)) for a in EDGES for b in EDGES]
+    return pairs + [(word(), word(), word()) for _ in range(count)]
+
+
+def test_the_tables_of_operations_agree() -> None:
+    """Names, operands, latencies and units are the same for hardware and graphs."""
+    named = {o.name: o for o in OPERATIONS.values() if not o.name.startswith("opaque")}
+    assert set(named) == set(operations.OPERATIONS)
+    for name, meant in operations.OPERATIONS.items():
+        assert (named[name].operands, named[name].latency) == (meant.operands, meant.latency), name
+    units = {
+        operations.Unit.ALU: Unit.ALU,
+        operations.Unit.MULTIPLIER: Unit.MULTIPLIER,
+        operations.Unit.TABLE: Unit.TABLE,
+        operations.Unit.MEMORY: Unit.MEMORY,
+        operations.Unit.CONSTANT: Unit.ALU,
+    }
+    assert {n: o.unit for n, o in named.items()} == {
+        n: units[o.unit] for n, o in operations.OPERATIONS.items()
+    }
+    assert len({o.number for o in OPERATIONS.values()}) == len(OPERATIONS)
+
+
+def test_the_alu() -> None:
+    """Operations by their numbers; what the ALU does for each is worked out before."""
+    m, alu, op = Module(), Alu(), Signal(OPERATION_BITS)
+    m.submodules.alu = alu
+    m.d.comb += [alu.control[name].eq(value) for name, value in alu_control(op).items()]
+    names = [o.name for o in OPERATIONS.values() if o.unit is Unit.ALU and o.name not in WITHOUT]
+
+    async def bench(ctx: Any) -> None:
+        for name in names:
+            operation = operations.OPERATIONS[name]
+            assert operation.meaning is not None
+            ctx.set(op, OPERATIONS[name].number)
+            for values in operands(60, OPERATIONS[name].number):
+                # The operand of an absolute value is B, and A is 0.
+                given = (0, values[0], values[2]) if name == "abs" else values
+                for port, value in zip((alu.a, alu.b, alu.c), given, strict=True):
+                    ctx.set(port, value & MASK)
+                expected = operation.meaning(*values[: operation.operands]) & MASK
+                ctx.set(alu.holds, 1)
+                assert ctx.get(alu.y) == expected, f"{name}{values}"
+                ctx.set(alu.holds, 0)
+                assert ctx.get(alu.y) == 0, f"{name}{values}"
+        ctx.set(alu.holds, 1)
+        ctx.set(alu.a, 12345)
+        known = {o.number: o.name for o in OPERATIONS.values() if o.unit is Unit.ALU}
+        for number in range(64):
+            ctx.set(op, number)
+            if known.get(number, "const") == "const":
+                assert ctx.get(alu.y) == (12345 if number in known else 0), number
+
+    assert len(names) == 20
+    simulator = Simulator(m)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def test_the_multiplier() -> None:
+    """A product per step, in every order of operations, also where steps take several cycles."""
+    unit, r = Multiplier(), random.Random(7)
+    names = [o.name for o in OPERATIONS.values() if o.unit is Unit.MULTIPLIER]
+    work = [(name, values) for name in names for values in operands(200, len(name))]
+    # Shifts of every amount, halves among what is lost.
+    for amount in range(70):
+        for name in names:
+            half = amount - 1 if 0 < amount < 60 else 0
+            left, right = 1 << min(half, 29), 1 << max(0, half - 29)
+            work += [(name, (r.choice([1, -1, 3, -3]) * left, r.choice([1, -1]) * right, amount))]
+            work += [(name, (-0x80000000, r.choice([-0x80000000, 0x7FFFFFFF, 1]), amount))]
+    r.shuffle(work)
+
+    async def bench(ctx: Any) -> None:
+        previous: tuple[str, tuple[int, int, int]] | None = None
+        ctx.set(unit.advance, 1)
+        for name, values in work:
+            starts = r.random() < 0.9
+            ctx.set(unit.shifted, name != "mul")
+            ctx.set(unit.even, name == "mul_shift_round_even")
+            ctx.set(unit.start, starts)
+            for port, value in zip((unit.a, unit.b, unit.c), values, strict=True):
+                ctx.set(port, value & MASK)
+            for held in range(r.choice([0, 0, 0, 2]), -1, -1):
+                ctx.set(unit.advance, not held)
+                expected = 0
+                if previous:
+                    operation = operations.OPERATIONS[previous[0]]
+                    assert operation.meaning is not None
+                    expected = operation.meaning(*previous[1][: operation.operands]) & MASK
+                assert ctx.get(unit.y2) == expected, previous
+                await ctx.tick()
+            previous = (name, values) if starts else None
+
+    assert len(names) == 3
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()

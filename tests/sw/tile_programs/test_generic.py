@@ -1,0 +1,163 @@
+"""Generic instructions as loads and stores: random programs leave behind what an element-wise model says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cosim.models.functional import Memories, execute
+from hw.config import load
+from sw.ir.parse import parse_program
+from sw.ir.program import For, If, instructions
+from sw.ir.trace import Boxes, trace
+from sw.tile_programs import Bound, bind
+from tests.sw.generic_programs import drawn
+
+TEST = load("test")
+#: Bytes of an element on the machine TEST.
+WIDTH = TEST.store_bytes
+
+
+def start(bound: Bound) -> np.ndarray:
+    """Memory at the start of a run."""
+    memory = np.zeros(bound.size, np.uint8)
+    for name, array in bound.contents.items():
+        place = bound.memory[name]
+        memory[place.address : place.address + place.size] = place.image(array)
+    return memory
+
+
+def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Final buffers (elements of a word of port store) and logs, by the rules of docs/programs.md."""
+    width = bound.config.store_bytes
+    buffers = {
+        name: scratch[p.base : p.base + int(np.prod(p.shape)) * width].reshape(*p.shape, width).copy()
+        for name, p in bound.places.items()
+        if p.space == "scratch"
+    }
+    records = {name: array.copy() for name, array in bound.contents.items()}
+    made = trace(bound.source)
+    order = sorted((int(t), n, row) for n, rows in enumerate(made.rows) for row, t in enumerate(rows.time))
+
+    def index(box: Boxes, row: int) -> tuple[slice, ...]:
+        return tuple(slice(a, max(a, b)) for a, b in zip(box.start[:, row], box.stop[:, row], strict=True))
+
+    def largest(box: Boxes) -> tuple[int, ...]:
+        sizes = box.stop - box.start
+        return tuple(np.where((sizes > 0).all(axis=0), sizes, 0).max(axis=1))
+
+    for _, n, row in order:
+        rows = made.rows[n]
+        label = rows.instruction.label
+        kind = "log" if rows.reads else "data"
+        if f"{label}_{kind}" not in records:
+            continue
+        trips = rows.iteration.max(axis=1, initial=0) + 1 if rows.iteration.size else []
+        number = int(np.ravel_multi_index(rows.iteration[:, row], trips)) if len(trips) else 0
+        record = records[f"{label}_{kind}"][number]
+        offset = 0
+        for box in rows.reads:
+            assert box is not None
+            room = largest(box)
+            taken = buffers[box.buffer][index(box, row)]
+            if taken.size:
+                place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in taken.shape[:-1])]
+                at = offset + place[..., None] * width + np.arange(width)
+                record[at] = taken
+            offset += int(np.prod(room)) * width
+        for turn, box in enumerate(rows.writes):
+            assert box is not None
+            room = largest(box)
+            target = buffers[box.buffer][index(box, row)]
+            if target.size:
+                place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in target.shape[:-1])]
+                target[...] = record[(turn + place[..., None]) * width + np.arange(width)]
+    return buffers, records
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_do_what_their_regions_say(seed: int) -> None:
+    program, values = drawn(seed, instructions=8)
+    # Ports of other and of different widths.
+    machine = load("tiny") if seed % 4 == 0 else TEST
+    bound = bind(program, machine, values, seed=seed)
+    memory = start(bound)
+    state = Memories(machine, memory, strict=True)
+    state.scratch[:] = np.random.default_rng(seed).integers(0, 256, len(state.scratch))
+    state.known["scratch"][:] = True
+    buffers, records = element_wise(bound, state.scratch)
+    execute(bound.program, state)
+    for name, wanted in buffers.items():
+        place = bound.places[name]
+        got = state.scratch[place.base : place.base + wanted.size].reshape(wanted.shape)
+        assert np.array_equal(got, wanted), name
+    for name, wanted in records.items():
+        place = bound.memory[name]
+        assert np.array_equal(place.extract(memory[place.address : place.address + place.size]), wanted), name
+
+
+def bound(*lines: str) -> Bound:
+    body = "\n".join(f"    {line}" for line in ("a: Buffer[60]", "b: Buffer[2, 3, 4, int32]", *lines))
+    return bind(parse_program(f"@program\ndef p():\n{body}\n"), TEST)
+
+
+def test_one_region_is_one_operation_under_the_same_label() -> None:
+    made = bound("for i in range(3):", "    P = f(write=a[i : i + 3])", "    C = g(read=a[i : i + 3])")
+    assert [(s.label, s.name, s.warp) for s in instructions(made.program)] == [
+        ("P", "load_c", 0),
+        ("C", "store_scratch", 1),
+    ]
+    assert {n: p.shape for n, p in made.memory.items()} == {"P_data": (3, 24), "C_log": (3, 24)}
+
+
+def test_several_regions_are_several_operations_of_one_warp_reads_first() -> None:
+    made = bound(
+        "F = f(write=[a[0:3], b[0]], read=[b[1, 0:2, 1:3], a[5]], warp=2)", "F_r0 = f(read=a, warp=1)"
+    )
+    names = [(s.label, s.name, s.warp) for s in instructions(made.program)]
+    assert names == [
+        ("F_r01", "store_scratch", 2),
+        ("F_r1", "store_scratch", 2),
+        ("F_w0", "load_c", 2),
+        ("F_w1", "load_c", 2),
+        ("F_r0", "store_scratch", 1),
+    ]
+    # Two reads of 4 and 1 elements; the second write takes 12 elements from the second one on.
+    assert made.memory["F_log"].shape == (1, 13 * WIDTH)
+
+
+def test_more_than_two_dimensions_take_loops() -> None:
+    made = bound("for i in range(3):", "    F = f(write=b[0 : i, 0:2, 1:3], warp=0)")
+    (outer,) = [s for s in made.program.body if isinstance(s, For)]
+    assert any(isinstance(s, For | If) for s in outer.body)
+    assert len(instructions(made.program)) == 1
+
+
+def test_what_never_happens_takes_nothing() -> None:
+    made = bound("P = f(write=a[3:3])", "Q = f(write=a[0:3], when=1 > 2)", "T = tick()", "R = f(read=a[0])")
+    assert [s.label for s in instructions(made.program)] == ["R"]
+    assert set(made.memory) == {"P_data", "R_log"}
+
+
+def test_loops_that_start_where_a_scalar_says_have_places_for_every_iteration() -> None:
+    made = bound(
+        "s = 3",
+        "for i in range(2):",
+        "    for j in range(s, s + 4, 2):",
+        "        s = s + 1",
+        "        C = f(read=a[j])",
+    )
+    memory = start(made)
+    state = Memories(TEST, memory)
+    state.scratch[: 60 * WIDTH] = np.repeat(np.arange(60), WIDTH)
+    execute(made.program, state)
+    log = made.memory["C_log"]
+    found = log.extract(memory[log.address : log.address + log.size])
+    assert found[:, 0].tolist() == [3, 5, 5, 7]
+
+
+def test_constants_differ_by_seed_and_instruction() -> None:
+    text = "@program\ndef p():\n    a: Buffer[9]\n    P = f(write=a)\n    Q = f(write=a)\n"
+    first, second = (bind(parse_program(text), TEST, seed=seed).contents for seed in (0, 1))
+    arrays = [c[n].tobytes() for c in (first, second) for n in ("P_data", "Q_data")]
+    assert len(set(arrays)) == 4
