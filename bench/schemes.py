@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.arrangement import GEMM, HALVES, INNER, LOAD_A, LOAD_B, STORE, Loop
+from sw.arrangement import HALVES, INNER, Loop
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import For, Instruction, Program, instructions
+from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.ir.trace import trace
 from sw.ir.vector import Array
@@ -95,7 +96,7 @@ class _Draft:
 
     def meet(self, gap: Gap, warps: Sequence[int]) -> None:
         """All warps meet: each tells the array's, which then tells them all."""
-        hub = GEMM if GEMM in warps else warps[0]
+        hub = WarpRole.GEMM if WarpRole.GEMM in warps else warps[0]
         others = [w for w in warps if w != hub]
         for w in others:
             self.add(gap, "signal", w, ("come", w))
@@ -130,13 +131,15 @@ class _Pipeline:
         self.front = product.gap
         self.back = behind(places.get("GA", product).gap)
         self.store = store.gap
-        self.places = {warp: places[label].gap for warp, label in ((LOAD_A, "LA"), (LOAD_B, "LB"))}
+        self.places = {
+            warp: places[label].gap for warp, label in ((WarpRole.LOAD_A, "LA"), (WarpRole.LOAD_B, "LB"))
+        }
         #: Whether the present inner tile is there at all.
         self.there = store.instruction.when
         self.loops = _loops(product)
         self.steps = math.prod(loop.count for loop in self.loops if loop.name == "k")
         self.parts = math.prod(loop.count for loop in self.loops if loop.name == INNER)
-        self.loads = {LOAD_A: _loops(places["LA"]), LOAD_B: _loops(places["LB"])}
+        self.loads = {WarpRole.LOAD_A: _loops(places["LA"]), WarpRole.LOAD_B: _loops(places["LB"])}
         self.stored = [loop for loop in _loops(store) if loop.name != INNER]
         size = program.buffer("accumulator").shape[0]
         assert isinstance(size, Const)
@@ -169,24 +172,24 @@ def tokens(program: Program, config: MachineConfig) -> Program:
     of places that are free are there at the start.
     """
     p, draft = _Pipeline(program), _Draft(program)
-    full, free = ("full", STORE), ("free", STORE)
+    full, free = ("full", WarpRole.STORE), ("free", WarpRole.STORE)
     # Signals fire one after the other, and at the end the store is all that is awaited.
-    draft.add(p.back, "signal", GEMM, full, p.there)
+    draft.add(p.back, "signal", WarpRole.GEMM, full, p.there)
     for warp, loops in p.loads.items():
         draft.add(p.front, "signal", warp, ("full", warp), p.there)
-        draft.add(p.front, "wait", GEMM, ("full", warp), p.there)
+        draft.add(p.front, "wait", WarpRole.GEMM, ("full", warp), p.there)
         if loops:
-            draft.add(p.back, "signal", GEMM, ("free", warp))
+            draft.add(p.back, "signal", WarpRole.GEMM, ("free", warp))
             draft.add(p.places[warp], "wait", warp, ("free", warp), times=p.products(warp))
-            draft.lead(GEMM, ("free", warp), HALVES * p.products(warp))
+            draft.lead(WarpRole.GEMM, ("free", warp), HALVES * p.products(warp))
     if p.steps > 1:
         # A store gives a token for each product: one at once, the others in the next tile's loops.
-        draft.add(p.back, "signal", STORE, free, p.is_later(True))
-        draft.add(p.back, "wait", STORE, full, both(p.there, p.is_last(False)))
-    draft.add(p.store, "wait", STORE, full, p.there)
-    draft.add(behind(p.store), "signal", STORE, free)
-    draft.add(p.front, "wait", GEMM, free)
-    draft.lead(STORE, free, ((p.halves - 1) * p.steps + 1) * p.parts)
+        draft.add(p.back, "signal", WarpRole.STORE, free, p.is_later(True))
+        draft.add(p.back, "wait", WarpRole.STORE, full, both(p.there, p.is_last(False)))
+    draft.add(p.store, "wait", WarpRole.STORE, full, p.there)
+    draft.add(behind(p.store), "signal", WarpRole.STORE, free)
+    draft.add(p.front, "wait", WarpRole.GEMM, free)
+    draft.lead(WarpRole.STORE, free, ((p.halves - 1) * p.steps + 1) * p.parts)
     return draft.program()
 
 
@@ -205,20 +208,20 @@ def values(program: Program, config: MachineConfig) -> Program:
             variable = index(p.loops, INNER)
             here = both(both(turn, variable and apply(Op.EQ, variable, part)), p.there)
             done, room = ("done", place, part), ("room", place, part)
-            draft.add(p.front, "wait", GEMM, room, both(p.is_later(False), here))
-            draft.add(p.back, "signal", GEMM, done, both(p.is_last(True), here))
-            draft.add(p.store, "wait", STORE, done, here)
-            draft.add(behind(p.store), "signal", STORE, room, here)
-            draft.lead(STORE, room, 1)
+            draft.add(p.front, "wait", WarpRole.GEMM, room, both(p.is_later(False), here))
+            draft.add(p.back, "signal", WarpRole.GEMM, done, both(p.is_last(True), here))
+            draft.add(p.store, "wait", WarpRole.STORE, done, here)
+            draft.add(behind(p.store), "signal", WarpRole.STORE, room, here)
+            draft.lead(WarpRole.STORE, room, 1)
     for warp, loops in p.loads.items():
         for place, when in _turns(loops, HALVES if loops else 1):
             full, free = ("full", warp, place), ("free", warp, place)
             draft.add(p.front, "signal", warp, full, both(when, p.there))
-            draft.add(p.front, "wait", GEMM, full, both(when, p.there))
+            draft.add(p.front, "wait", WarpRole.GEMM, full, both(when, p.there))
             if loops:
-                draft.add(p.back, "signal", GEMM, free, when)
+                draft.add(p.back, "signal", WarpRole.GEMM, free, when)
                 draft.add(p.places[warp], "wait", warp, free, when, p.products(warp))
-                draft.lead(GEMM, free, p.products(warp))
+                draft.lead(WarpRole.GEMM, free, p.products(warp))
     return draft.program()
 
 

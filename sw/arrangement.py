@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.convolution import Convolution
+from sw.ir.roles import GEMM_WARPS
 from sw.layout import MEMORY_BYTES, Placement, coalesce, place, place_convolution
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 from sw.tiling.machine import choose
 
-LOAD_A, LOAD_B, GEMM, STORE = range(4)
-WARPS = {LOAD_A: "load A", LOAD_B: "load B", GEMM: "gemm", STORE: "store"}
 #: Name of the loop over inner tiles.
 INNER = "inner"
 #: Places in each operand's buffer, and, where a partition does not fill it, in the accumulator.
@@ -94,7 +93,7 @@ def make_nest(
     blocking: Blocking | None = None,
 ) -> Nest:
     """Tiles, loops and addresses of a problem."""
-    for field, needed in (("warps", len(WARPS)), ("windows", 3)):
+    for field, needed in (("warps", len(GEMM_WARPS)), ("windows", 3)):
         if getattr(config, field) < needed:
             raise InputError(f"{field} must be at least {needed}, not {getattr(config, field)}")
     product = problem.product if isinstance(problem, Convolution) else problem

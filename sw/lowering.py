@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import WARPS, Nest, extent_of, make_nest
+from sw.arrangement import Nest, extent_of, make_nest
 from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize
 from sw.codegen import generate
 from sw.convolution import Convolution
 from sw.dependence.passes import DeadStore
 from sw.ir.program import Program
+from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.kernel import Kernel
 from sw.layout import MEMORY_BYTES
@@ -101,8 +102,8 @@ def compiled(plan: Nest, options: Options) -> dict[int, list[int]]:
     for warp in warps(program):
         own = optimise(share(program, warp), plan.config.registers, options.strategy, uniform=True)
         own = retype(own)
-        options.after(f"optimise warp {WARPS[warp]}", own)
-        words[warp] = generate(own, plan.config, f"warp {WARPS[warp]}", uniform=True)
+        options.after(f"optimise warp {WarpRole(warp).title}", own)
+        words[warp] = generate(own, plan.config, f"warp {WarpRole(warp).title}", uniform=True)
     return words
 
 

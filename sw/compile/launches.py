@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.errors import InputError
-from sw.compile.writer import CONFIGURATION, GRID, Walk, Writer, given, interval
+from sw.compile.writer import CONFIGURATION, Walk, Writer, given, interval
 from sw.graph.network import whole
 from sw.ir.expression import Expr, const
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Access, Instruction, Region, Statement
+from sw.ir.roles import WarpRole
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
 
@@ -119,7 +120,7 @@ class Grid:
             "cgra",
             (*reads, *brought),
             (*writes, *(() if keep else (held,))),
-            GRID,
+            WarpRole.CGRA,
             when,
             given(operands),
         )

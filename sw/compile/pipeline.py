@@ -24,10 +24,10 @@ from sw.compile.legal import legal
 from sw.compile.memory import Home, Kind, MemoryPlan
 from sw.compile.parts import Part
 from sw.compile.products import check_machine
-from sw.compile.writer import WARPS
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator
 from sw.ir.program import Instruction, Program, Region, statements
+from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.layout import MEMORY_BYTES
 from sw.lowering import Observer
@@ -187,8 +187,8 @@ def code(
     operator_of: dict[tuple[int, int], int] = {}
     for warp in warps(made):
         own = _optimised(_alone(share(made, warp)), config.registers)
-        after(f"optimise warp {WARPS[warp]}", own)
-        name = f"warp {WARPS[warp]}"
+        after(f"optimise warp {WarpRole(warp).title}", own)
+        name = f"warp {WarpRole(warp).title}"
         made_code, allocation = compiled(own, config, name, uniform=True)
         words[warp] = [encode(c) for c in instructions(made_code, allocation, name)]
         for pc, operation in enumerate(made_code.operations):

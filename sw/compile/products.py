@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import INNER, STORE, Loop, Nest
+from sw.arrangement import INNER, Loop, Nest
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
 from sw.compile.tile_launches import Batches, Launches
@@ -16,6 +16,7 @@ from sw.compile.writer import Walk, Writer, given
 from sw.graph.network import View
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction, Interval, Region, Statement
+from sw.ir.roles import WarpRole
 from sw.layout import round_up
 from sw.tiled.emit import Emitter
 from sw.tiled.forms import count, linear
@@ -157,7 +158,9 @@ class ProductEmitter(Emitter):
             "store_pitch": self.shape.pitch,
         }
         writes = self.writer.stored(view.tensor, target)
-        return [Instruction(self.label("S"), "store", (region,), writes, STORE, there, given(operands))]
+        return [
+            Instruction(self.label("S"), "store", (region,), writes, WarpRole.STORE, there, given(operands))
+        ]
 
 
 def _elements(home: Home, step: int) -> int:

@@ -12,11 +12,9 @@ from sw.compile.memory import Home, MemoryPlan
 from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
+from sw.ir.roles import WarpRole
 from sw.tiled.forms import linear
 
-#: Warps by what they do.
-LOAD_A, LOAD_B, GEMM, STORE, LOAD_C, GRID = range(6)
-WARPS = {LOAD_A: "load A", LOAD_B: "load B", GEMM: "gemm", STORE: "store", LOAD_C: "load C", GRID: "grid"}
 #: The chip's memories as buffers of the program.
 BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
     "buffer_a",
@@ -186,7 +184,7 @@ class Writer:
             "load_c",
             (source,),
             (self.scratch(target, size),),
-            LOAD_C,
+            WarpRole.LOAD_SCRATCH,
             when,
             given(operands),
         )
@@ -220,7 +218,7 @@ class Writer:
             "store_out",
             (self.out(source, size),),
             self.stored(view.tensor, target),
-            STORE,
+            WarpRole.STORE,
             when,
             given(operands),
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sw.arrangement import GEMM, HALVES, INNER, LOAD_A, LOAD_B, STORE, Loop, Nest
+from sw.arrangement import HALVES, INNER, Loop, Nest
 from sw.convolution import Convolution
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Buffer, For, Instruction, Interval, Program, Region, Statement
+from sw.ir.roles import WarpRole
 from sw.tiled.forms import both, count, index, linear, part, present, size, turns
 from sw.tiled.patches import cut, patch_load
 from sw.tiling.blocking import Resident
@@ -113,7 +114,7 @@ class Emitter:
             name,
             (box,),
             (place,),
-            LOAD_A if x == "a" else LOAD_B,
+            WarpRole.LOAD_A if x == "a" else WarpRole.LOAD_B,
             operands=tuple(operands.items()),
         )
 
@@ -255,12 +256,14 @@ class Emitter:
         rest = tuple(operands.items())
         reads, writes = (region_a, region_b), (region_c,)
         made: list[Statement] = [
-            Instruction(self.label("G"), "gemm", reads, writes, GEMM, both(first, there), rest)
+            Instruction(self.label("G"), "gemm", reads, writes, WarpRole.GEMM, both(first, there), rest)
         ]
         if later is not None:
             when = both(later, there)
             made.append(
-                Instruction(self.label("GA"), "gemm_acc", (*reads, region_c), writes, GEMM, when, rest)
+                Instruction(
+                    self.label("GA"), "gemm_acc", (*reads, region_c), writes, WarpRole.GEMM, when, rest
+                )
             )
         return made
 
@@ -288,7 +291,7 @@ class Emitter:
             "store_pitch": Const(self.plan.c_pitch),
         }
         target = Region("tensor_c", (_interval(corner[0], rows), _interval(corner[1], columns)))
-        return Instruction("S", "store", (region,), (target,), STORE, there, tuple(operands.items()))
+        return Instruction("S", "store", (region,), (target,), WarpRole.STORE, there, tuple(operands.items()))
 
 
 _AXIS = {"a": "m", "b": "n"}

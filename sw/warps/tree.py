@@ -8,14 +8,21 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from sw.arrangement import GEMM, LOAD_A, LOAD_B, STORE
 from sw.dependence import ENTRY, analyse
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import For, If, Instruction, Program, Region, Statement, While, statements
+from sw.ir.roles import WarpRole
 
 #: The warp of an intrinsic's engine, by the beginning of the intrinsic's name; the first that fits counts.
-_ENGINES = {"load_a": LOAD_A, "load_b": LOAD_B, "gemm": GEMM, "store": STORE, "load_c": 4, "cgra": 5}
+_ENGINES = {
+    "load_a": WarpRole.LOAD_A,
+    "load_b": WarpRole.LOAD_B,
+    "gemm": WarpRole.GEMM,
+    "store": WarpRole.STORE,
+    "load_c": WarpRole.LOAD_SCRATCH,
+    "cgra": WarpRole.CGRA,
+}
 #: The engine of a plain `load`, by the space that it fills.
 _TARGETS = {"A": "load_a", "B": "load_b", "scratch": "load_c"}
 

@@ -10,11 +10,12 @@ import pytest
 
 from hw.config import load
 from hw.errors import InputError
-from sw.arrangement import GEMM, LOAD_A, LOAD_B, STORE, Nest, extent_of, make_nest
+from sw.arrangement import Nest, extent_of, make_nest
 from sw.convolution import Convolution
 from sw.ir import Expr, For, Instruction, Program, Region, parse_program
 from sw.ir.expression import evaluate
 from sw.ir.program import Statement
+from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
 from sw.patches import Axis
 from sw.problem import Product
@@ -98,7 +99,7 @@ def check_operands(plan: Nest, s: Instruction, o: dict[str, int], boxes: dict[st
         else:
             assert o["conv_rows"] == 0 or spans[1] == 0
     elif s.name.startswith("load"):
-        place, tensor = (a, "tensor_a") if s.warp == LOAD_A else (b, "tensor_b")
+        place, tensor = (a, "tensor_a") if s.warp == WarpRole.LOAD_A else (b, "tensor_b")
         (row, _), (col, _) = boxes[tensor]
         assert o["memory"] == place.address + row * place.pitch + col
         assert [count(x) for x in boxes[tensor]] == [o["outer"], o["inner"]]
@@ -108,7 +109,7 @@ def check_operands(plan: Nest, s: Instruction, o: dict[str, int], boxes: dict[st
         assert o["memory"] == c.address + row * c.pitch + 4 * col
         assert [count(x) for x in boxes["tensor_c"]] == [o["rows"], o["bytes"] // 4]
     if s.name.startswith("load"):
-        assert o["target"] == boxes["buffer_a" if s.warp == LOAD_A else "buffer_b"][0][0]
+        assert o["target"] == boxes["buffer_a" if s.warp == WarpRole.LOAD_A else "buffer_b"][0][0]
     if s.name.startswith("gemm"):
         assert o["a"] == boxes["buffer_a"][0][0]
         assert o["b"] == boxes["buffer_b"][0][0]
@@ -163,7 +164,7 @@ def flat(program: Program) -> list[tuple[str, dict[str, int]]]:
 def test_shares_of_the_warps_make_the_whole() -> None:
     for plan in plans("shares", 25):
         program = emit(plan)
-        assert warps(program) == [LOAD_A, LOAD_B, GEMM, STORE]
+        assert warps(program) == [WarpRole.LOAD_A, WarpRole.LOAD_B, WarpRole.GEMM, WarpRole.STORE]
         shares = [flat(share(program, w)) for w in warps(program)]
         whole = flat(program)
         assert sorted(map(str, whole)) == sorted(str(x) for part in shares for x in part)

@@ -1,0 +1,34 @@
+"""What each warp of an emitted program does, by its number."""
+
+from __future__ import annotations
+
+import enum
+
+
+class WarpRole(enum.IntEnum):
+    """A warp by the engine that it drives."""
+
+    LOAD_A = 0
+    LOAD_B = 1
+    GEMM = 2
+    STORE = 3
+    LOAD_SCRATCH = 4
+    CGRA = 5
+
+    @property
+    def title(self) -> str:
+        """The name as messages and stages print it."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    WarpRole.LOAD_A: "load A",
+    WarpRole.LOAD_B: "load B",
+    WarpRole.GEMM: "gemm",
+    WarpRole.STORE: "store",
+    WarpRole.LOAD_SCRATCH: "load C",
+    WarpRole.CGRA: "grid",
+}
+
+#: The warps of a GEMM whose results need no CGRA.
+GEMM_WARPS = (WarpRole.LOAD_A, WarpRole.LOAD_B, WarpRole.GEMM, WarpRole.STORE)
