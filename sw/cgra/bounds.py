@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -10,10 +13,24 @@ import numpy as np
 from hw.fabric import Fabric
 from sw.cgra.problem import allowed_pes, operation
 from sw.dfg.graph import Graph
-from sw.dfg.recurrence import MII, Resources, mii
+from sw.dfg.recurrence import critical_cycle
 
 #: Sets of operations that are combined at most; more than the kinds of units need.
 _MOST_SETS = 10
+
+
+@dataclass(frozen=True)
+class MII:
+    """The minimum initiation interval from resources and from recurrences; `why` says what limits it."""
+
+    res: int
+    rec: int
+    why: str
+
+    @property
+    def value(self) -> int:
+        """The greater of both bounds."""
+        return max(self.res, self.rec)
 
 
 def bound(graph: Graph, fabric: Fabric) -> MII:
@@ -21,19 +38,35 @@ def bound(graph: Graph, fabric: Fabric) -> MII:
 
     Raises `InputError` where an operation finds no PE.
     """
-    found = mii(graph, Resources(fabric.size))
+    size, pes = len(graph.nodes), fabric.size
+    shared = [(1, "nothing"), (-(-size // pes), f"{size} operations on {pes} PE{'s' * (pes > 1)}")]
+    recurrence = _recurrence(graph)
+    units = list(_units(graph, fabric))
+    _, why = max([*shared, recurrence, *units], key=lambda found: found[0])
+    return MII(max([*shared, *units])[0], recurrence[0], why)
+
+
+def _recurrence(graph: Graph) -> tuple[int, str]:
+    """The bound of the worst recurrence, and its path."""
+    cycle = critical_cycle(graph)
+    if not cycle:
+        return 1, ""
+    delay, distance = sum(graph.delay(e) for e in cycle), sum(e.distance for e in cycle)
+    path = " -> ".join(str(graph.by_id[e.source]) for e in cycle)
+    why = f"the recurrence {path} of {delay} steps over {distance} iteration{'s' * (distance > 1)}"
+    return max(1, math.ceil(Fraction(delay, distance))), why
+
+
+def _units(graph: Graph, fabric: Fabric) -> Iterator[tuple[int, str]]:
+    """By set of units: the steps that its operations need on the PEs that have them."""
     sets: dict[bytes, tuple[np.ndarray, list[int]]] = {}
     for i, row in enumerate(allowed_pes(graph, fabric)):
         sets.setdefault(row.tobytes(), (row, []))[1].append(i)
     groups = list(sets.values())[:_MOST_SETS]
-    res, why = found.res, found.why
     for size in range(1, len(groups) + 1):
         for chosen in combinations(groups, size):
             pes = int(np.logical_or.reduce([row for row, _ in chosen]).sum())
             count = sum(len(nodes) for _, nodes in chosen)
-            if -(-count // pes) > res:
-                res = -(-count // pes)
-                units = {operation(graph, graph.nodes[nodes[0]]).unit for _, nodes in chosen}
-                names = " or ".join(sorted(unit.value for unit in units if unit))
-                why = f"{count} operations on {pes} PEs with {names}"
-    return replace(found, res=res, why=found.why if found.rec >= max(res, 2) else why)
+            units = {operation(graph, graph.nodes[nodes[0]]).unit for _, nodes in chosen}
+            names = " or ".join(sorted(unit.value for unit in units if unit))
+            yield -(-count // pes), f"{count} operations on {pes} PEs with {names}"

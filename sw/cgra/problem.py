@@ -15,7 +15,7 @@ from sw.cgra.compiled import Array
 from sw.cgra.resources import Resources, resources
 from sw.dfg.graph import Graph, Node, NodeId
 from sw.dfg.operations import Unit
-from sw.dfg.schedule import windows
+from sw.dfg.recurrence import windows
 
 
 class Arrays(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.cgra.attempt import Effort, Try, finish, place_flat
-from sw.cgra.bounds import bound
+from sw.cgra.bounds import MII, bound
 from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
 from sw.cgra.exact import INFEASIBLE, decidable, decide
@@ -19,7 +19,6 @@ from sw.cgra.mapping import Mapping
 from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
 from sw.dfg.graph import Graph
-from sw.dfg.recurrence import MII
 
 #: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}

@@ -1,95 +1,16 @@
-"""Lower bounds of the initiation interval: from resources, and from recurrences.
+"""What recurrences ask of a schedule: the least initiation interval, and the steps that operations may have.
 
 Source: B. R. Rau, "Iterative modulo scheduling", 1994.
 """
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from hw.errors import InputError
-from sw.dfg.graph import Edge, Graph, Node, NodeId
-from sw.dfg.operations import Unit
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What starts operations in one control step: PEs for all, and units that only some operations need.
-
-    A unit that is not listed is in every PE.
-    """
-
-    pes: int
-    units: tuple[tuple[Unit, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, count in (("PEs", self.pes), *((u.value, n) for u, n in self.units)):
-            if count < (name == "PEs"):
-                raise InputError(f"the number of {name} must be at least {int(name == 'PEs')}, not {count}")
-
-    @classmethod
-    def of(
-        cls, pes: int, memory: int | None = None, multipliers: int | None = None, tables: int | None = None
-    ) -> Resources:
-        """Resources by numbers; None: as many as PEs."""
-        given = ((Unit.MEMORY, memory), (Unit.MULTIPLIER, multipliers), (Unit.TABLE, tables))
-        return cls(pes, tuple((unit, count) for unit, count in given if count is not None))
-
-    def classes(self, graph: Graph, node: Node) -> tuple[str, ...]:
-        """The names of what a node takes one of."""
-        unit = graph.unit(node)
-        return ("PE", unit.value) if unit in dict(self.units) else ("PE",)
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many there are by name."""
-        return {"PE": self.pes} | {unit.value: count for unit, count in self.units}
-
-
-@dataclass(frozen=True)
-class MII:
-    """The least initiation interval.
-
-    `why` says what limits it; `cycle` are the nodes of the recurrence with the largest delay per distance.
-    """
-
-    res: int
-    rec: int
-    why: str
-    cycle: tuple[NodeId, ...] = ()
-
-    @property
-    def value(self) -> int:
-        """The greater of both bounds."""
-        return max(self.res, self.rec)
-
-
-def mii(graph: Graph, resources: Resources) -> MII:
-    """Both lower bounds and what limits them; raises `InputError` where a unit that is needed is missing."""
-    needed: dict[str, int] = defaultdict(int)
-    for node in graph.nodes:
-        for name in resources.classes(graph, node):
-            needed[name] += 1
-    bounds: list[tuple[int, str]] = [(1, "nothing")]
-    for name, number in needed.items():
-        count = resources.counts[name]
-        if count == 0:
-            raise InputError(f"graph {graph.name!r}: {number} operations need a {name}, there is none")
-        bounds.append((-(-number // count), f"{number} operations on {count} {name}{'s' * (count > 1)}"))
-    res, why = max(bounds, key=lambda bound: bound[0])
-    cycle = critical_cycle(graph)
-    rec = 1
-    if cycle:
-        delay, distance = sum(graph.delay(e) for e in cycle), sum(e.distance for e in cycle)
-        rec = max(1, math.ceil(Fraction(delay, distance)))
-        if rec > res:
-            path = " -> ".join(str(graph.by_id[e.source]) for e in cycle)
-            why = f"the recurrence {path} of {delay} steps over {distance} iteration{'s' * (distance > 1)}"
-    return MII(res, rec, why, tuple(e.source for e in cycle))
+from sw.dfg.graph import Edge, Graph, NodeId
 
 
 def critical_cycle(graph: Graph) -> tuple[Edge, ...]:
@@ -147,3 +68,50 @@ def _closed(into: Mapping[NodeId, Edge]) -> tuple[Edge, ...]:
                     return tuple(reversed(found))
         done |= path.keys()
     return ()
+
+
+@dataclass(frozen=True)
+class Window:
+    """The steps that a node may have without regard to resources."""
+
+    earliest: int
+    latest: int
+
+    @property
+    def slack(self) -> int:
+        """By how much it can move."""
+        return self.latest - self.earliest
+
+
+def windows(graph: Graph, ii: int, length: int | None = None) -> dict[NodeId, Window]:
+    """As soon and as late as possible, for an iteration of `length` steps (default: the shortest possible).
+
+    Raises `InputError` where a recurrence does not allow the II, or the length is too short.
+    """
+    cycle = positive_cycle(graph, graph.dependences, Fraction(ii))
+    if cycle:
+        shown = " -> ".join(str(e.source) for e in cycle)
+        raise InputError(f"graph {graph.name!r}: the recurrence {shown} needs more than II {ii}")
+    forwards = _longest(graph, ii, [(e.source, e.target, e) for e in graph.dependences])
+    backwards = _longest(graph, ii, [(e.target, e.source, e) for e in graph.dependences])
+    shortest = max((forwards[n] + backwards[n] for n in forwards), default=-1) + 1
+    length = shortest if length is None else length
+    if length < shortest:
+        raise InputError(
+            f"graph {graph.name!r}: the length must be at least {shortest} at II {ii}, not {length}"
+        )
+    return {n: Window(forwards[n], length - 1 - backwards[n]) for n in forwards}
+
+
+def _longest(graph: Graph, ii: int, edges: list[tuple[NodeId, NodeId, Edge]]) -> dict[NodeId, int]:
+    """The longest paths to all nodes where no cycle is positive."""
+    found = dict.fromkeys((n.id for n in graph.nodes), 0)
+    changed = True
+    while changed:
+        changed = False
+        for source, target, edge in edges:
+            least = found[source] + graph.delay(edge) - ii * edge.distance
+            if least > found[target]:
+                found[target] = least
+                changed = True
+    return found

@@ -1,4 +1,7 @@
-"""Runs graphs in the order of a modulo schedule, iterations overlapped, accesses of one step in any order."""
+"""Runs graphs in the order of a random schedule, iterations overlapped, accesses of one step in any order.
+
+The schedule keeps nothing but the dependences, so it shows whether they suffice.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,31 @@ from typing import Any
 from sw.dfg.graph import Graph, NodeId, Value
 from sw.dfg.kernel import Launch, Step
 from sw.dfg.operations import OPERATIONS
-from sw.dfg.recurrence import Resources
-from sw.dfg.schedule import schedule
+from sw.dfg.recurrence import critical_cycle, windows
+
+
+def random_steps(graph: Graph, ii: int, rng: random.Random) -> dict[NodeId, int]:
+    """A step for every node, one after the other, within what the dependences on those before leave."""
+    longest = 1 + max((w.latest for w in windows(graph, ii).values()), default=0)
+    spare = rng.choice((0, 0, 2, 5))
+    allowed = {n: [w.earliest, w.latest] for n, w in windows(graph, ii, longest + spare).items()}
+    for node in rng.sample(list(allowed), len(allowed)):
+        allowed[node] = [rng.randint(*allowed[node])] * 2
+        changed = True
+        while changed:
+            changed = False
+            for edge in graph.dependences:
+                source, target = allowed[edge.source], allowed[edge.target]
+                least = graph.delay(edge) - ii * edge.distance
+                if target[0] < source[0] + least or source[1] > target[1] - least:
+                    target[0] = max(target[0], source[0] + least)
+                    source[1] = min(source[1], target[1] - least)
+                    changed = True
+    return {node: first for node, (first, _) in allowed.items()}
 
 
 def run_overlapped(
     graph: Graph,
-    resources: Resources,
     memory: dict[str, list[int]],
     scalars: dict[str, int],
     n: int,
@@ -23,11 +44,17 @@ def run_overlapped(
 ) -> dict[str, int]:
     """Every operation of every iteration in its step; raises `KeyError` for a value that is not there yet."""
     rng = random.Random(seed)
-    found, _ = schedule(graph, resources, seed=seed)
+    cycle = critical_cycle(graph)
+    ii = -(-sum(graph.delay(e) for e in cycle) // sum(e.distance for e in cycle)) if cycle else 1
+    ii += rng.choice((0, 0, 1, 3))
+    steps = random_steps(graph, ii, rng)
+    assert all(
+        steps[e.target] >= steps[e.source] + graph.delay(e) - ii * e.distance for e in graph.dependences
+    )
     events: dict[int, list[tuple[NodeId, int]]] = defaultdict(list)
     for t in range(n):
-        for node, step in found.steps.items():
-            events[step + t * found.ii].append((node, t))
+        for node, step in steps.items():
+            events[step + t * ii].append((node, t))
     ready: dict[tuple[NodeId, int], int] = {}
     values: dict[tuple[NodeId, int], int] = {}
     tables = dict(graph.tables)
@@ -78,7 +105,6 @@ def _value(
 
 def run_steps_overlapped(
     body: tuple[Step, ...],
-    resources: Resources,
     memory: dict[str, list[int]],
     scalars: dict[str, int],
     seed: int,
@@ -87,8 +113,8 @@ def run_steps_overlapped(
     for step in body:
         count = step.count.evaluate(scalars)
         if isinstance(step, Launch):
-            scalars.update(run_overlapped(step.graph, resources, memory, scalars, count, seed))
+            scalars.update(run_overlapped(step.graph, memory, scalars, count, seed))
             continue
         for i in range(count):
             scalars[step.variable] = i
-            run_steps_overlapped(step.body, resources, memory, scalars, seed)
+            run_steps_overlapped(step.body, memory, scalars, seed)

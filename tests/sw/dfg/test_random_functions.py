@@ -12,8 +12,6 @@ from sw.dfg.interpret import run
 from sw.dfg.json import format_graph, parse_graph
 from sw.dfg.kernel import Kernel
 from sw.dfg.python import parse_kernel
-from sw.dfg.recurrence import Resources
-from sw.dfg.schedule import schedule, violations
 from sw.dfg.transform import fuse_constants
 from sw.dfg.unroll import unroll_kernel
 from tests.sw.dfg.random_functions import MOST, SIZE, Writer, run_python
@@ -80,17 +78,6 @@ def test_overlapped_by_a_schedule_it_means_the_same(first: int) -> None:
         kernel = drawn.kernel if seed % 3 else unroll_kernel(drawn.kernel, 2)
         words = {name: array.tolist() for name, array in drawn.arrays.items()}
         scalars = dict(drawn.scalars) | ({kernel.iterations: drawn.n} if kernel.iterations else {})
-        run_steps_overlapped(kernel.body, Resources.of(16, 8), words, scalars, seed)
+        run_steps_overlapped(kernel.body, words, scalars, seed)
         results = tuple(r if isinstance(r, int) else scalars[r] for r in kernel.results)
         assert (words, results) == drawn.expected, drawn.text
-
-
-@pytest.mark.parametrize("first", range(0, 40, 20))
-def test_schedules_keep_dependences_and_resources(first: int) -> None:
-    for seed in range(first, first + 20):
-        rng = random.Random(seed)
-        resources = Resources.of(rng.choice((1, 4, 16)), rng.choice((1, 2)), rng.choice((1, 3, None)), 1)
-        for launch in draw(seed).kernel.launches:
-            found, bound = schedule(launch.graph, resources)
-            assert violations(launch.graph, resources, found) == []
-            assert found.ii >= bound.value

@@ -1,4 +1,4 @@
-"""Meaning of the operations, fusion of chains, unrolling of distances, order that follows from other."""
+"""Meaning of the operations, unrolling of distances, order that follows from other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw.errors import InputError
-from sw.dfg.fuse import Pattern, fuse
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
 from sw.dfg.interpret import run_graph
 from sw.dfg.json import load_graph
@@ -129,50 +128,3 @@ def test_order_that_follows_is_left_out() -> None:
     )
     graph = drop_implied_order(Graph("g", nodes, (*chain, *extra), opaque=True))
     assert graph.edges == (*chain, Edge(2, 0, 1, "M"))
-
-
-CHAIN = Graph(
-    "g",
-    tuple(Node(i, op) for i, op in enumerate(("load", "mul", "add", "add", "store"))),
-    (Edge(0, 1), Edge(1, 2), Edge(3, 2, 0, "I2"), Edge(2, 3, 1), Edge(2, 4)),
-    opaque=True,
-)
-MUL_ADD = Pattern("mul-add", (frozenset({"mul"}), frozenset({"add", "sub"})), 3, 2)
-
-
-def test_chains_are_fused_by_pattern() -> None:
-    fusion = fuse(CHAIN, [MUL_ADD])
-    assert [operator.nodes for operator in fusion.operators if operator.pattern] == [(1, 2)]
-    assert sorted(n for operator in fusion.operators for n in operator.nodes) == [0, 1, 2, 3, 4]
-    assert fusion.owner[1] is fusion.owner[2]
-    assert fusion.owner[1].id == 2
-    assert fusion.latency(fusion.owner[1]) == 2
-    assert fusion.latency(fusion.owner[0]) == 1
-    assert Edge(1, 2) not in fusion.edges
-    assert len(fusion.edges) == 4
-
-
-def test_chains_are_not_fused_where_a_value_is_needed_outside_or_operands_are_too_many() -> None:
-    other = Graph("g", CHAIN.nodes, (*CHAIN.edges, Edge(1, 4, 0, "I2")), opaque=True)
-    assert all(not o.pattern for o in fuse(other, [MUL_ADD]).operators)
-    tight = Pattern("mul-add", MUL_ADD.chain, 1, 2)
-    assert all(not o.pattern for o in fuse(CHAIN, [tight]).operators)
-    carried = Graph("g", CHAIN.nodes, (Edge(0, 1), Edge(1, 2, 1), *CHAIN.edges[2:]), opaque=True)
-    assert all(not o.pattern for o in fuse(carried, [MUL_ADD]).operators)
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_fused_graphs_have_no_cycle_without_distance(path) -> None:
-    graph = load_graph(path)
-    fusion = fuse(graph, [MUL_ADD, Pattern("add-load", (frozenset({"add"}), frozenset({"load"})), 3, 2)])
-    ends = [
-        (fusion.owner[e.source].id, fusion.owner[e.target].id, e.distance) for e in fusion.edges if e.routed
-    ]
-    edges = tuple(Edge(a, b, d) for a, b, d in ends)
-    quotient = Graph("q", tuple(Node(o.id, "x") for o in fusion.operators), edges, opaque=True)
-    assert len(quotient.order) == len(fusion.operators)
-
-
-def test_a_pattern_is_a_chain() -> None:
-    with pytest.raises(InputError, match=r"pattern 'p': a chain must have 2 operations"):
-        Pattern("p", (frozenset({"add"}),), 2, 1)
