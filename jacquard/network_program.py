@@ -25,7 +25,8 @@ from sw.dfg.graph import Graph
 from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
-from sw.ir.program import For, If, Instruction, Program, Region, Statement, instructions, statements
+from sw.ir.program import For, Instruction, Program, Region, Statement
+from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
 
 
@@ -143,7 +144,7 @@ def machine_program(compiled: Compiled) -> MachineProgram:
     kernels, of_words = _kernels(compiled)
     names = {f"t{i}": name for i, name in enumerate(homes)}
     counts = _Launches(compiled, names, [of_words.get(n, -1) for n in homes], kernels)
-    counts.execute(compiled.source.body, {})
+    counts.execute(compiled.source.body)
     ports = _ports(compiled, names)
     facts = tuple(
         _facts(operator, homes, kernels, counts, ports.get(number, {}), number, compiled)
@@ -239,34 +240,14 @@ class _Launches:
         self.cycles: dict[int, int] = {}
         self.count: dict[int, int] = {}
         self.used: dict[int, set[int]] = {}
-        #: Statements that hold a launch or bring a configuration, by identity; all else is skipped.
-        self.wanted: dict[int, bool] = {}
 
-    def execute(self, body: Sequence[Statement], values: dict[str, int]) -> None:
-        """A body with the values of its variables."""
-        for statement in body:
-            if not self._wanted(statement):
-                continue
-            match statement:
-                case For(variable, start, stop, step, inner):
-                    ends = (evaluate(x, values) for x in (start, stop, step))
-                    for value in range(*ends):
-                        self.execute(inner, {**values, variable: value})
-                case If(condition, inner, orelse):
-                    self.execute(inner if evaluate(condition, values) else orelse, values)
-                case Instruction():
-                    if statement.when is None or evaluate(statement.when, values):
-                        self._instruction(statement, values)
-
-    def _wanted(self, statement: Statement) -> bool:
-        found = self.wanted.get(id(statement))
-        if found is None:
-            found = any(
-                isinstance(s, Instruction) and (s.name == "cgra" or self._configuration(s) is not None)
-                for s in statements((statement,))
-            )
-            self.wanted[id(statement)] = found
-        return found
+    def execute(self, body: Sequence[Statement]) -> None:
+        """Follow a body; all but launches and what brings configurations is skipped."""
+        values: dict[str, int] = {}
+        for i, _ in executions(
+            body, values, lambda i: i.name == "cgra" or self._configuration(i) is not None
+        ):
+            self._instruction(i, values)
 
     def _configuration(self, i: Instruction) -> int | None:
         """The configuration that a load brings."""
@@ -367,20 +348,15 @@ def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:
 
     Bounds that depend on other loops count as they are in the first iteration.
     """
-    best: tuple[tuple[str, int], ...] = ()
-
-    def look(body: Sequence[Statement], around: tuple[tuple[str, int], ...], values: dict[str, int]) -> None:
-        nonlocal best
-        for statement in body:
-            match statement:
-                case For(variable, start, stop, step, inner):
-                    steps = range(*(evaluate(x, values) for x in (start, stop, step)))
-                    first = {**values, variable: steps.start}
-                    look(inner, (*around, (variable, len(steps))), first)
-                case If(_, inner, orelse):
-                    look((*inner, *orelse), around, values)
-                case Instruction(label) if compiled.labels.get(label) == number and len(around) > len(best):
-                    best = around
-
-    look(compiled.source.body, (), {})
-    return best
+    best: Body = ()
+    for s, around in walk(compiled.source.body):
+        if isinstance(s, Instruction) and compiled.labels.get(s.label) == number:
+            best = max(best, tuple(x for x in around if isinstance(x, For)), key=len)
+    values: dict[str, int] = {}
+    found = []
+    for loop in best:
+        assert isinstance(loop, For)
+        steps = range(*(evaluate(x, values) for x in (loop.start, loop.stop, loop.step)))
+        values[loop.variable] = steps.start
+        found.append((loop.variable, len(steps)))
+    return tuple(found)

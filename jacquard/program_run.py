@@ -26,7 +26,8 @@ from jacquard.results import Report, Result
 from jacquard.warps import converted
 from sw.check import Verdict
 from sw.ir.parse import parse_program
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
+from sw.ir.walk import instructions
 from sw.layout import PAGE, Placement
 from sw.lowering import Observer
 from sw.tile_programs import Bound, bind

@@ -14,7 +14,8 @@ from typing import Any
 from hw.config import MachineConfig
 from jacquard.checking import verdict_on
 from sw.check import Verdict
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
+from sw.ir.walk import instructions
 from sw.tiled.split import warps
 from sw.warps.convert import INSTANCES, convert
 from sw.warps.instances import convert_instances

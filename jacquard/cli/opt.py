@@ -13,7 +13,8 @@ from jacquard.cli.programs import print_after, program_file, read
 from sw import pipeline
 from sw.canonical.count import Counts, count
 from sw.ir.expression import Apply
-from sw.ir.program import Program, expressions, instructions, statements
+from sw.ir.program import Program
+from sw.ir.walk import expressions, instructions, statements
 from sw.passes import Pass, run
 
 

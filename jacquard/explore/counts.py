@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from jacquard.network_program import MachineProgram
@@ -12,7 +12,8 @@ from sw.dfg.graph import Graph
 from sw.dfg.operations import Unit, unit
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
-from sw.ir.program import For, If, Instruction, Region, Statement
+from sw.ir.program import Instruction, Region
+from sw.ir.walk import executions
 
 #: What is counted of the array: multiply-accumulates of all its units while it multiplies, bytes that it
 #: reads of buffers A and B, bytes of the accumulator.
@@ -29,9 +30,11 @@ _RELEVANT = ("gemm", "gemm_acc", "cgra", "load_c")
 
 def counted(program: MachineProgram) -> Counter[str]:
     """Uses by name (`ARRAY`, `GRID`). Predicated operations of the grid count whether or not they act."""
-    walk = _Walk(program)
-    walk.execute(program.source.body, {})
-    return walk.found
+    uses = _Uses(program)
+    values: dict[str, int] = {}
+    for instruction, _ in executions(program.source.body, values, lambda i: i.name in _RELEVANT):
+        uses.add(instruction, values)
+    return uses.found
 
 
 def operations(graph: Graph) -> Counter[str]:
@@ -44,7 +47,7 @@ def operations(graph: Graph) -> Counter[str]:
     return found
 
 
-class _Walk:
+class _Uses:
     """The state of an execution: what is counted, and which configuration the grid holds."""
 
     def __init__(self, program: MachineProgram):
@@ -61,20 +64,7 @@ class _Walk:
         self.places: dict[int, Counter[str]] = {}
         self.current: Counter[str] = Counter()
 
-    def execute(self, body: Sequence[Statement], values: dict[str, int]) -> None:
-        """A body with the values of its variables."""
-        for statement in body:
-            match statement:
-                case For(variable, start, stop, step, inner):
-                    for value in range(*(evaluate(x, values) for x in (start, stop, step))):
-                        self.execute(inner, {**values, variable: value})
-                case If(condition, inner, orelse):
-                    self.execute(inner if evaluate(condition, values) else orelse, values)
-                case Instruction(name=name) if name in _RELEVANT:
-                    if statement.when is None or evaluate(statement.when, values):
-                        self.instruction(statement, values)
-
-    def instruction(self, i: Instruction, values: Mapping[str, int]) -> None:
+    def add(self, i: Instruction, values: Mapping[str, int]) -> None:
         """One operation."""
         if i.name == "load_c":
             region = i.reads[0] if i.reads else None

@@ -9,8 +9,9 @@ from sw.canonical.placement import Plan
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
 from sw.ir.check import problems
-from sw.ir.program import Program, While, statements
+from sw.ir.program import Program, While
 from sw.ir.scope import retype
+from sw.ir.walk import statements
 
 #: More registers than any program needs.
 UNLIMITED = 1 << 16

@@ -13,19 +13,9 @@ from sw.codegen.operands import evaluated, modified
 from sw.codegen.select import may_trap
 from sw.ir.expression import Apply, Expr, Op, Var, substitute
 from sw.ir.print import nesting
-from sw.ir.program import (
-    Assign,
-    For,
-    If,
-    Instruction,
-    Program,
-    Region,
-    Statement,
-    While,
-    change_expressions,
-    statements,
-)
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.syntax import DEEPEST
+from sw.ir.walk import map_expressions, statements
 
 #: Nodes up to which a value replaces a scalar that is used once, several times, and several times as a sum or
 #: product (strength reduction needs these): chains of values used twice are huge trees.
@@ -111,7 +101,7 @@ class _Inliner:
     def statement(self, s: Statement, values: dict[str, Expr]) -> Statement:
         match s:
             case Instruction():
-                return change_expressions(s, lambda e: _replaced(e, values)) if values else s
+                return map_expressions(s, lambda e: _replaced(e, values)) if values else s
             case Assign(target, value):
                 value = sorted_sum(_replaced(value, values)) if values else value
                 # What is assigned once stays the same as long as this value is in scope.

@@ -31,10 +31,10 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    statements,
 )
 from sw.ir.ranges import bounds
 from sw.ir.types import BOOL, INT, LOW, Kind, Type
+from sw.ir.walk import statements
 
 
 @dataclass(frozen=True)

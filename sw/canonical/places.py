@@ -20,8 +20,8 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    expressions,
 )
+from sw.ir.walk import expressions
 
 Where = Location | None
 #: Makes the new location of everything in one statement or buffer of the old one.

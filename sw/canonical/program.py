@@ -11,8 +11,9 @@ from sw.canonical.places import Places, marked, number_of, unmarked
 from sw.canonical.simplify import canonicalize
 from sw.ir.check import problems
 from sw.ir.expression import Op, apply
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While, change_expressions
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
 from sw.ir.scope import retype
+from sw.ir.walk import map_expressions
 
 #: How often a program is gone through again because its scalars have got narrower ranges.
 ROUNDS = 8
@@ -76,10 +77,10 @@ def _statement(s: Statement, kept: frozenset[int]) -> Statement:
             s = dataclasses.replace(s, body=body, orelse=orelse)
             return s if stays else _branch(s)
         case For() | While():
-            changed = s if stays else change_expressions(s, canonicalize)
+            changed = s if stays else map_expressions(s, canonicalize)
             return dataclasses.replace(changed, body=_body(s.body, kept))
         case Assign() | Instruction():
-            return s if stays else change_expressions(s, canonicalize)
+            return s if stays else map_expressions(s, canonicalize)
 
 
 def _branch(s: If) -> If:

@@ -14,7 +14,8 @@ from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
 from sw.ir.expression import Apply, Expr
-from sw.ir.program import Assign, If, Instruction, Program, Statement, statements
+from sw.ir.program import Assign, If, Instruction, Program, Statement
+from sw.ir.walk import statements
 
 Chosen = dict[Expr, Option]
 #: Values that are had in another way.

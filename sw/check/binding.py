@@ -17,8 +17,9 @@ from sw.check.order import Order, SharedError, Turns, most, order, overflow, stu
 from sw.check.schedule import Teller
 from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, Site, Stream, compile_warp, run
 from sw.check.text import parse
-from sw.ir.program import Program, While, instructions, statements
+from sw.ir.program import Program, While
 from sw.ir.trace import Trace, trace
+from sw.ir.walk import instructions, statements
 
 Ints = npt.NDArray[np.int64]
 #: States of the warps that are gone through where an order of events cannot be concluded.

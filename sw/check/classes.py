@@ -22,10 +22,11 @@ from sw.check.match import stated_operands
 from sw.check.text import Block
 from sw.ir.expression import Expr, Var, ZeroDivisorError, evaluate, substitute
 from sw.ir.intrinsics import effects
-from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, instructions
+from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import bounds
 from sw.ir.trace import Boxes, Rows, Trace
 from sw.ir.types import Kind, Type
+from sw.ir.walk import instructions
 
 
 def whole(program: Program) -> Box:

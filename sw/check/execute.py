@@ -17,7 +17,8 @@ from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.ir.expression import Const, Expr, evaluate
 from sw.ir.interpret import Choice, Execution, Unknown
 from sw.ir.interpret import run as interpret
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, change_expressions
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement
+from sw.ir.walk import map_expressions
 
 
 class StuckError(InputError):
@@ -138,7 +139,7 @@ def _body(
         match s:
             case Instruction():
                 if s.when is None or evaluate(s.when, values):
-                    yield change_expressions(s, number), iteration
+                    yield map_expressions(s, number), iteration
             case Assign(target, expr):
                 values[target] = evaluate(expr, values)
             case If():

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from hw import isa
 from sw.check.streams import MASK, Stream
 from sw.ir.expression import Const, Expr, const
-from sw.ir.program import Buffer, For, If, Instruction, Interval, Program, Region, Statement, instructions
+from sw.ir.program import Buffer, For, If, Instruction, Interval, Program, Region, Statement
 from sw.ir.trace import Trace, trace
 from sw.ir.types import LOW
+from sw.ir.walk import instructions
 
 Ints = npt.NDArray[np.int64]
 

@@ -15,7 +15,8 @@ from sw.codegen.virtual import Code, Operation
 from sw.ir.expression import Const
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Instruction as Statement
-from sw.ir.program import Program, Region, statements
+from sw.ir.program import Program, Region
+from sw.ir.walk import statements
 
 _LOOP_LIMIT = (1 << isa.layout("loop")["length"].width) - 1
 _JUMP_LIMIT = 1 << isa.layout("jump")["offset"].width - 1

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hw import isa
 from sw.codegen.operands import evaluated
-from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, substitute
-from sw.ir.program import (
-    Assign,
-    For,
-    If,
-    Instruction,
-    Program,
-    Region,
-    Statement,
-    While,
-    change_expressions,
-)
+from sw.ir.expression import Apply, Const, Expr, Op, apply, substitute
+from sw.ir.program import For, If, Instruction, Program, Statement
 from sw.ir.ranges import bounds
+from sw.ir.walk import map_bodies, map_expressions, rewrite
 
 #: Iterations of a loop of which nothing is known.
 ASSUMED_TRIPS = 8
@@ -85,37 +76,29 @@ def _body(body: tuple[Statement, ...], values: dict[str, Expr]) -> tuple[Stateme
     return tuple(made)
 
 
-def _statement(s: Statement, values: dict[str, Expr]) -> list[Statement]:
-    match s:
-        case Instruction():
-            s = substituted(s, values)
-            if s.when is not None and bounds(s.when) == (0, 0):
-                return []
-            return [dataclasses.replace(s, when=None) if s.when and bounds(s.when) == (1, 1) else s]
-        case Assign():
-            return [dataclasses.replace(s, value=substitute(s.value, values))]
-        case For():
-            start, stop, step = (substitute(e, values) for e in (s.start, s.stop, s.step))
-            s = dataclasses.replace(s, start=start, stop=stop, step=step)
-            count = trip_count(s)
-            if count == 0:
-                return []
-            if count == 1:
-                return list(_body(s.body, values | {s.variable: s.start}))
-            return [dataclasses.replace(s, body=_body(s.body, values))]
-        case If():
-            return _branch(s, values)
-        case While():
-            return [
-                dataclasses.replace(s, condition=substitute(s.condition, values), body=_body(s.body, values))
-            ]
+def _statement(s: Statement, values: dict[str, Expr]) -> Sequence[Statement]:
+    if values:
+        s = map_expressions(s, lambda e: substitute(e, values))
+    if isinstance(s, If):
+        return _branch(s, values)
+    if isinstance(s, Instruction) and s.when is not None:
+        low, high = bounds(s.when)
+        if low == high:
+            return [dataclasses.replace(s, when=None)] if low else []
+    if isinstance(s, For):
+        count = trip_count(s)
+        if count == 0:
+            return []
+        if count == 1:
+            return _body(s.body, values | {s.variable: s.start})
+    return [map_bodies(s, lambda body: _body(body, values))]
 
 
-def _branch(s: If, values: dict[str, Expr]) -> list[Statement]:
-    condition = substitute(s.condition, values)
+def _branch(s: If, values: dict[str, Expr]) -> Sequence[Statement]:
+    condition = s.condition
     low, high = bounds(condition)
     if low == high:
-        return list(_body(s.body if low else s.orelse, values))
+        return _body(s.body if low else s.orelse, values)
     then, other = _body(s.body, values), _body(s.orelse, values)
     both = (*then, *other)
     if (
@@ -168,40 +151,6 @@ def _under(condition: Expr, s: Statement) -> Statement:
     return dataclasses.replace(s, when=when)
 
 
-def substituted(s: Instruction, values: dict[str, Expr]) -> Instruction:
-    """The instruction with variables replaced by name."""
-    if not values:
-        return s
-    return change_expressions(s, lambda e: substitute(e, values))
-
-
-def is_mutable(variable: Var, assigned: dict[str, int]) -> bool:
-    """Whether several statements assign a scalar, so that its type tells nothing of its values."""
-    return assigned.get(variable.name, 0) > 1
-
-
 def mapped(program: Program, change: Callable[[Expr], Expr]) -> Program:
     """The program with every expression that a warp evaluates changed; regions that only describe are not."""
-    return dataclasses.replace(program, body=_mapped(program.body, change))
-
-
-def _mapped(body: tuple[Statement, ...], change: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
-    made: list[Statement] = []
-    for s in body:
-        match s:
-            case Instruction():
-                operands = tuple((n, o if isinstance(o, Region) else change(o)) for n, o in s.operands)
-                when = None if s.when is None else change(s.when)
-                made.append(dataclasses.replace(s, operands=operands, when=when))
-            case Assign(_, value):
-                made.append(dataclasses.replace(s, value=change(value)))
-            case For(_, start, stop, step, inner):
-                start, stop, step = change(start), change(stop), change(step)
-                inner = _mapped(inner, change)
-                made.append(dataclasses.replace(s, start=start, stop=stop, step=step, body=inner))
-            case If(condition, inner, orelse):
-                then, other = _mapped(inner, change), _mapped(orelse, change)
-                made.append(dataclasses.replace(s, condition=change(condition), body=then, orelse=other))
-            case While():
-                made.append(dataclasses.replace(s, body=_mapped(s.body, change)))
-    return tuple(made)
+    return dataclasses.replace(program, body=rewrite(program.body, expression=change, regions=False))

@@ -25,8 +25,9 @@ from sw.codegen.parameters import Held, Wanted, check
 from sw.codegen.select import Selector, guarded
 from sw.codegen.virtual import ZERO, Code, Emitter, Predicate, fits_parameter
 from sw.ir.expression import Const, Expr, Op, Var, apply
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While, statements
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
 from sw.ir.ranges import bounds, may_wrap
+from sw.ir.walk import statements
 
 Finish = Callable[[], None]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections import Counter
+import itertools
 from collections.abc import Callable, Iterator
 
 from hw import isa
 from sw.codegen.names import names
 from sw.ir.expression import Const, Expr
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, statements
+from sw.ir.program import Assign, For, Instruction, Program, Region, Statement
+from sw.ir.walk import Body, assigned, bodies, scalar_expressions, statements
 
 #: What a parameter register holds where nothing is stated: its value at the start.
 UNSTATED = Const(0)
@@ -100,23 +101,17 @@ def modified(
     statement: Statement, nested: Callable[[Statement], frozenset[str]] | None = None
 ) -> frozenset[str]:
     """Scalars and loop variables that a statement changes; `nested` tells it of those in it, if known."""
-    inner = nested or modified
-    match statement:
-        case Assign(target):
-            return frozenset((target,))
-        case For():
-            return frozenset((statement.variable,)).union(*map(inner, statement.body))
-        case While():
-            return frozenset().union(*map(inner, statement.body))
-        case If():
-            return frozenset().union(*map(inner, (*statement.body, *statement.orelse)))
-    return frozenset()
+    own: frozenset[str] = frozenset()
+    if isinstance(statement, Assign):
+        own = frozenset((statement.target,))
+    elif isinstance(statement, For):
+        own = frozenset((statement.variable,))
+    return own.union(*(map(nested or modified, itertools.chain(*bodies(statement)))))
 
 
 def unbounded(program: Program) -> set[str]:
     """Scalars that several statements assign, and what depends on them: types tell nothing of them."""
-    count = Counter(s.target for s in statements(program.body) if isinstance(s, Assign))
-    found = {name for name, times in count.items() if times > 1}
+    found = {name for name, times in assigned(program.body).items() if times > 1}
     changed = bool(found)
     while changed:
         changed = False
@@ -131,13 +126,14 @@ def unbounded(program: Program) -> set[str]:
 class Uses:
     """Where the values of a program's names go."""
 
-    def __init__(self, body: tuple[Statement, ...]):
+    def __init__(self, body: Body):
         #: Names by the growth of what an instruction wants them for; bounds and conditions of statements are
         #: under None.
         self._roots: dict[Growth | None, set[str]] = {growth: set() for growth in (None, *Growth)}
         self._sources: dict[str, set[str]] = {}
         self._assigned: set[str] = set()
-        self._collect(body)
+        for s in statements(body):
+            self._collect(s)
 
     def needed(self) -> set[str]:
         """Names whose values reach an instruction, a loop's bounds or a branch."""
@@ -151,31 +147,18 @@ class Uses:
             found |= dict.fromkeys(self._assigned - _behind(others, self._sources), growth)
         return found
 
-    def _collect(self, body: tuple[Statement, ...]) -> None:
-        around = self._roots[None]
-        for s in body:
-            match s:
-                case Instruction():
-                    for found in (operands(s), parameters(s)):
-                        for name, expr in found.items():
-                            self._roots[growth_of(name)].update(names(expr))
-                    if s.when is not None:
-                        self._roots[growth_of_condition(s)].update(names(s.when))
-                case Assign(target, value):
-                    self._assigned.add(target)
-                    self._sources.setdefault(target, set()).update(names(value))
-                case For(variable, start, stop, step, inner):
-                    for expr in (start, stop, step):
-                        around.update(names(expr))
-                    self._sources.setdefault(variable, set())
-                    self._collect(inner)
-                case If(condition, inner, orelse):
-                    around.update(names(condition))
-                    self._collect(inner)
-                    self._collect(orelse)
-                case While(condition, inner):
-                    around.update(names(condition))
-                    self._collect(inner)
+    def _collect(self, s: Statement) -> None:
+        """The uses of a statement itself."""
+        if isinstance(s, Instruction):
+            for name, expr in (operands(s) | parameters(s)).items():
+                self._roots[growth_of(name)].update(names(expr))
+            if s.when is not None:
+                self._roots[growth_of_condition(s)].update(names(s.when))
+        elif isinstance(s, Assign):
+            self._assigned.add(s.target)
+            self._sources.setdefault(s.target, set()).update(names(s.value))
+        else:
+            self._roots[None].update(*(names(e) for e in scalar_expressions(s)))
 
 
 def growth_of(operand: str) -> Growth:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hw import isa
 from hw.errors import InputError
 from sw.ir.expression import Expr
-from sw.ir.program import Instruction, Statement, statements
+from sw.ir.program import Instruction, Statement
 from sw.ir.ranges import bounds
+from sw.ir.walk import statements
 
 #: Most rows of a load or store, and most bytes of a row.
 LONGEST = (1 << 16) - 1

@@ -26,9 +26,10 @@ from sw.compile.parts import Part
 from sw.compile.products import check_machine
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator
-from sw.ir.program import Instruction, Program, Region, statements
+from sw.ir.program import Instruction, Program, Region
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
+from sw.ir.walk import statements
 from sw.layout import MEMORY_BYTES
 from sw.lowering import Observer
 from sw.tiled.split import share, warps

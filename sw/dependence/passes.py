@@ -22,9 +22,8 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    instructions,
-    statements,
 )
+from sw.ir.walk import instructions, statements
 
 #: Spaces whose contents outlive the program.
 LASTING = (None, "memory")

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from sw.dependence.cfg import build_graph
 from sw.dependence.ssa import carried_scalars
 from sw.ir.intrinsics import effects
-from sw.ir.program import For, If, Instruction, Program, Region, Statement, While, statements
+from sw.ir.program import For, If, Instruction, Program, Region, Statement, While
 from sw.ir.ranges import bounds
 from sw.ir.types import Kind
+from sw.ir.walk import statements
 
 #: Instances that a program may always take, and per instruction of its text.
 _INSTANCES = 20_000

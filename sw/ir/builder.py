@@ -33,7 +33,6 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    statements,
 )
 from sw.ir.scope import loop_type, retype
 from sw.ir.types import BOOL, HIGH, LOW, Kind, Type
@@ -349,26 +348,6 @@ def _accesses(given: Place | Sequence[Place]) -> tuple[Access, ...]:
     return tuple(p[()] if isinstance(p, BufferValue) else p for p in places)
 
 
-def fresh_names(program: Program, stem: str) -> Iterator[str]:
-    """Names that a program does not use, for passes that add scalars or instructions."""
-    taken = {p.name for p in program.parameters} | {b.name for b in program.buffers}
-    for s in statements(program.body):
-        match s:
-            case Assign(target):
-                taken.add(target)
-            case For(variable):
-                taken.add(variable)
-            case Instruction(label):
-                taken.add(label)
-            case _:
-                pass
-    number = 0
-    while True:
-        if f"{stem}{number}" not in taken:
-            yield f"{stem}{number}"
-        number += 1
-
-
 __all__ = [
     "ANY",
     "BufferValue",
@@ -377,7 +356,6 @@ __all__ = [
     "choose",
     "expression",
     "fold",
-    "fresh_names",
     "maximum",
     "minimum",
 ]

@@ -6,7 +6,6 @@ What is refused is wrong in every run that gets there; what may be legal for som
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
@@ -30,11 +29,11 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    statements,
 )
 from sw.ir.ranges import bounds
 from sw.ir.syntax import DEEPEST
 from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.walk import assigned as assigned_in
 
 #: Loops of a nest whose first and last iterations are both looked at; of those further in, the first.
 _CORNERS = 6
@@ -110,8 +109,7 @@ class _Checker:
             self.buffer(b)
             self.buffers[b.name] = b
         self.depth -= 1
-        counted = Counter(s.target for s in statements(p.body) if isinstance(s, Assign))
-        self.once = {name for name, count in counted.items() if count == 1}
+        self.once = {name for name, count in assigned_in(p.body).items() if count == 1}
 
     def name(self, name: str, where: Location | None, what: str) -> None:
         """A name must be one, and no word of the language."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr
 from sw.ir.intrinsics import KEEP
-from sw.ir.program import Access, Instruction, Program, Region, instructions
+from sw.ir.program import Access, Instruction, Program, Region
+from sw.ir.walk import instructions
 
 #: The space of the buffer that stands for what the grid holds.
 GRID = "grid"

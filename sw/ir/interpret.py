@@ -32,8 +32,8 @@ from sw.ir.program import (
     Program,
     Region,
     Statement,
-    While,
 )
+from sw.ir.walk import loops_around
 
 #: Bytes of all buffers together that a run may take.
 LARGEST = 1 << 28
@@ -173,30 +173,6 @@ def common_loops(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     """How many loops two instructions have in common, counted from the outermost."""
     pairs = zip(first, second, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
-
-
-def loops_around(program: Program) -> dict[str, tuple[int, ...]]:
-    """The loops around each label, outermost first, as numbers in the order of the text."""
-    found: dict[str, tuple[int, ...]] = {}
-    count = 0
-
-    def visit(body: tuple[Statement, ...], around: tuple[int, ...]) -> None:
-        nonlocal count
-        for s in body:
-            match s:
-                case Instruction():
-                    found[s.label] = around
-                case If():
-                    visit(s.body, around)
-                    visit(s.orelse, around)
-                case For() | While():
-                    count += 1
-                    visit(s.body, (*around, count))
-                case _:
-                    pass
-
-    visit(program.body, ())
-    return found
 
 
 def run(

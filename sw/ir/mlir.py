@@ -27,11 +27,10 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
-    expressions,
-    statements,
 )
 from sw.ir.ranges import bounds
 from sw.ir.types import BITS, LOW, Kind
+from sw.ir.walk import bodies, expressions, statements, uses
 
 _TYPES = {Kind.INT: "i32", Kind.BOOL: "i1"}
 _ARITH = {
@@ -88,7 +87,7 @@ class _Writer:
         p = self.program
         self.buffers = {b.name: b for b in p.buffers}
         self.symbols[p.name] = 1
-        self.uses = _uses(p.body)
+        self.uses = uses(p.body)
         arguments = []
         for parameter in p.parameters:
             self.values[parameter.name] = _ssa(parameter.name)
@@ -311,13 +310,11 @@ class _Writer:
 
     def changed(self, s: If | For | While) -> list[tuple[str, str]]:
         """Names and types of the scalars that a statement changes for what follows or for its next turn."""
-        bodies = (s.body, s.orelse) if isinstance(s, If) else (s.body,)
-        assigned = {a.target: a.value.kind for b in bodies for a in statements(b) if isinstance(a, Assign)}
+        inner = [x for b in bodies(s) for x in b]
+        assigned = {a.target: a.value.kind for a in statements(inner) if isinstance(a, Assign)}
         if not assigned:
             return []
-        inside: Counter[str] = Counter()
-        for b in bodies:
-            inside += _uses(b)
+        inside = uses(inner)
         needed = {name for name in assigned if self.uses[name] > inside[name]}
         if not isinstance(s, If):
             needed |= _exposed(s.body, set())
@@ -425,27 +422,19 @@ class _Writer:
         self.take(changed, names)
 
 
-def _uses(body: tuple[Statement, ...]) -> Counter[str]:
-    """How often each scalar is read in a body."""
-    return Counter(v.name for s in statements(body) for e in expressions(s) for v in e.variables())
-
-
 def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
     """Scalars that a body may read before it assigns them; `assigned` grows by what it surely assigns."""
     found: set[str] = set()
     for s in body:
         found |= {v.name for e in expressions(s) for v in e.variables()} - assigned
-        match s:
-            case Assign(target):
-                assigned.add(target)
-            case If():
-                then, other = set(assigned), set(assigned)
-                found |= _exposed(s.body, then) | _exposed(s.orelse, other)
-                assigned |= then & other
-            case For() | While():
-                found |= _exposed(s.body, set(assigned))
-            case _:
-                pass
+        after = []
+        for inner in bodies(s):
+            after.append(set(assigned))
+            found |= _exposed(inner, after[-1])
+        if isinstance(s, Assign):
+            assigned.add(s.target)
+        elif isinstance(s, If):
+            assigned |= after[0] & after[1]
     return found
 
 

@@ -5,10 +5,7 @@ Everything is a frozen dataclass. Equality ignores where in a text something sto
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
 
 from sw.ir.errors import Location
 from sw.ir.expression import Expr
@@ -152,77 +149,3 @@ class Program:
             if buffer.name == name:
                 return buffer
         raise KeyError(name)
-
-
-def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """All statements of a body and of what is nested in it, in the order of the text."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, For | While):
-            yield from statements(statement.body)
-        elif isinstance(statement, If):
-            yield from statements(statement.body)
-            yield from statements(statement.orelse)
-
-
-def instructions(program: Program) -> list[Instruction]:
-    """The instructions of a program in the order of the text."""
-    return [s for s in statements(program.body) if isinstance(s, Instruction)]
-
-
-def expressions(statement: Statement) -> Iterator[Expr]:
-    """The expressions of a statement itself, in the order of the text; not those nested in its bodies."""
-    match statement:
-        case Assign(_, value):
-            yield value
-        case For():
-            yield from (statement.start, statement.stop, statement.step)
-        case If() | While():
-            yield statement.condition
-        case Instruction():
-            operands = [o for _, o in statement.operands]
-            for part in (*statement.reads, *statement.writes, *operands):
-                if isinstance(part, Expr):
-                    yield part
-                elif isinstance(part, Region):
-                    for interval in part.box:
-                        yield from (interval.start, interval.stop)
-            if statement.when is not None:
-                yield statement.when
-
-
-def change_region(region: Region, change: Callable[[Expr], Expr]) -> Region:
-    """The region with every bound changed."""
-    box = tuple(Interval(change(i.start), change(i.stop)) for i in region.box)
-    return dataclasses.replace(region, box=box)
-
-
-S = TypeVar("S", bound=Statement)
-
-
-def change_expressions(statement: S, change: Callable[[Expr], Expr]) -> S:
-    """The statement with every expression of its own changed; not those nested in its bodies."""
-    made: Statement = statement
-    match statement:
-        case Assign(_, value):
-            made = dataclasses.replace(statement, value=change(value))
-        case For(_, start, stop, step):
-            made = dataclasses.replace(statement, start=change(start), stop=change(stop), step=change(step))
-        case If(condition) | While(condition):
-            made = dataclasses.replace(statement, condition=change(condition))
-        case Instruction():
-
-            def access(a: Access) -> Access:
-                return change_region(a, change) if isinstance(a, Region) else a
-
-            made = dataclasses.replace(
-                statement,
-                reads=tuple(access(a) for a in statement.reads),
-                writes=tuple(access(a) for a in statement.writes),
-                when=None if statement.when is None else change(statement.when),
-                operands=tuple(
-                    (name, change_region(o, change) if isinstance(o, Region) else change(o))
-                    for name, o in statement.operands
-                ),
-            )
-    return cast("S", made)

@@ -7,23 +7,13 @@ them. `retype` brings them up to date after a program was changed.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping
 
 from sw.ir.expression import Apply, Expr, Var
-from sw.ir.program import (
-    Assign,
-    For,
-    If,
-    Instruction,
-    Program,
-    Statement,
-    While,
-    change_expressions,
-    statements,
-)
+from sw.ir.program import Assign, For, Program, Statement, While
 from sw.ir.ranges import bounds
 from sw.ir.types import BOOL, INT, Kind, Type
+from sw.ir.walk import Body, assigned, map_bodies, map_expressions, statements, walk
 
 Types = Mapping[str, Type]
 
@@ -62,76 +52,49 @@ def retype(program: Program) -> Program:
     A scalar that one statement assigns has the range and depth of the value; of one that several assign only
     the depth of the deepest loop around an assignment is known.
     """
-    assigned = Counter(s.target for s in statements(program.body) if isinstance(s, Assign))
-    scope = _Scope(dict(assigned), {})
-    _loops_of(program.body, None, scope.loops)
+    scope = _Scope(assigned(program.body), _loops_of(program))
     types: dict[str, Type] = {p.name: p.type for p in program.parameters}
     buffers = tuple(
         dataclasses.replace(b, shape=tuple(with_types(size, types) for size in b.shape))
         for b in program.buffers
     )
-    return dataclasses.replace(program, buffers=buffers, body=scope.body(program.body, types, None))
+    return dataclasses.replace(program, buffers=buffers, body=scope.body(program.body, types, -1))
 
 
-def _loops_of(body: tuple[Statement, ...], depth: int | None, found: dict[str, int | None]) -> None:
-    """The depth of the deepest loop in which each scalar is assigned."""
-    for statement in body:
-        match statement:
-            case Assign(target):
-                known = found.get(target)
-                found[target] = depth if known is None else max(known, -1 if depth is None else depth)
-            case For() | While():
-                _loops_of(statement.body, 0 if depth is None else depth + 1, found)
-            case If():
-                _loops_of(statement.body, depth, found)
-                _loops_of(statement.orelse, depth, found)
-            case _:
-                pass
+def _loops_of(program: Program) -> dict[str, int]:
+    """The depth of the deepest loop in which each scalar is assigned, -1 where that is none."""
+    found: dict[str, int] = {}
+    for s, around in walk(program.body):
+        if isinstance(s, Assign):
+            depth = sum(isinstance(x, For | While) for x in around) - 1
+            found[s.target] = max(found.get(s.target, -1), depth)
+    return found
 
 
 @dataclasses.dataclass
 class _Scope:
     """How often each scalar is assigned, and in how deep a loop."""
 
-    assigned: dict[str, int]
-    loops: dict[str, int | None]
+    assigned: Mapping[str, int]
+    loops: Mapping[str, int]
 
-    def body(
-        self, body: tuple[Statement, ...], types: dict[str, Type], depth: int | None
-    ) -> tuple[Statement, ...]:
+    def body(self, body: Body, types: dict[str, Type], depth: int) -> Body:
         """The statements with types; `types` gains what they assign."""
         return tuple(self.statement(s, types, depth) for s in body)
 
-    def statement(self, s: Statement, types: dict[str, Type], depth: int | None) -> Statement:
-        match s:
-            case Assign(target, value):
-                value = with_types(value, types)
-                types[target] = self.scalar(target, value)
-                return dataclasses.replace(s, value=value)
-            case Instruction():
-                return change_expressions(s, lambda e: with_types(e, types))
-            case If(condition, body, orelse):
-                return dataclasses.replace(
-                    s,
-                    condition=with_types(condition, types),
-                    body=self.body(body, types, depth),
-                    orelse=self.body(orelse, types, depth),
-                )
-            case For(variable, start, stop, step, body):
-                start, stop, step = (with_types(e, types) for e in (start, stop, step))
-                inner = 0 if depth is None else depth + 1
-                self.carried(body, types)
-                types[variable] = loop_type(start, stop, step, inner)
-                return dataclasses.replace(
-                    s, start=start, stop=stop, step=step, body=self.body(body, types, inner)
-                )
-            case While(condition, body):
-                self.carried(body, types)
-                condition = with_types(condition, types)
-                inner = 0 if depth is None else depth + 1
-                return dataclasses.replace(s, condition=condition, body=self.body(body, types, inner))
+    def statement(self, s: Statement, types: dict[str, Type], depth: int) -> Statement:
+        if isinstance(s, While):
+            self.carried(s.body, types)
+        s = map_expressions(s, lambda e: with_types(e, types))
+        depth += isinstance(s, For | While)
+        if isinstance(s, Assign):
+            types[s.target] = self.scalar(s.target, s.value)
+        elif isinstance(s, For):
+            self.carried(s.body, types)
+            types[s.variable] = loop_type(s.start, s.stop, s.step, depth)
+        return map_bodies(s, lambda body: self.body(body, types, depth))
 
-    def carried(self, body: tuple[Statement, ...], types: dict[str, Type]) -> None:
+    def carried(self, body: Body, types: dict[str, Type]) -> None:
         """What a loop changes has its general type from the start of the loop on."""
         for s in statements(body):
             if isinstance(s, Assign) and self.assigned[s.target] > 1:
@@ -139,11 +102,11 @@ class _Scope:
 
     def scalar(self, target: str, value: Expr) -> Type:
         """The type of a scalar that takes this value."""
-        if self.assigned[target] == 1:
-            if value.kind is Kind.BOOL:
-                return dataclasses.replace(BOOL, loop=depth_of(value))
-            low, high = bounds(value)
-            return Type(Kind.INT, low, high + 1, depth_of(value))
-        depth = self.loops.get(target)
-        kind = BOOL if value.kind is Kind.BOOL else INT
-        return dataclasses.replace(kind, loop=None if depth in (None, -1) else depth)
+        if self.assigned[target] > 1:
+            depth = self.loops[target]
+            kind = BOOL if value.kind is Kind.BOOL else INT
+            return dataclasses.replace(kind, loop=None if depth < 0 else depth)
+        if value.kind is Kind.BOOL:
+            return dataclasses.replace(BOOL, loop=depth_of(value))
+        low, high = bounds(value)
+        return Type(Kind.INT, low, high + 1, depth_of(value))

@@ -17,9 +17,10 @@ import numpy as np
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr
 from sw.ir.intrinsics import effects
-from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, statements
+from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.types import HIGH, LOW, Kind
 from sw.ir.vector import Array, Column, evaluate_rows
+from sw.ir.walk import statements
 
 #: Instances that a trace may have where no limit is given.
 LARGEST = 50_000_000

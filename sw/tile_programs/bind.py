@@ -10,12 +10,12 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.canonical.program import canonicalize_program
-from sw.ir.builder import fresh_names
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Op, Var, fold
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, instructions
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.scope import retype
 from sw.ir.trace import Rows, Trace, trace
+from sw.ir.walk import fresh_names, instructions, walk
 from sw.layout import MEMORY_BYTES, PAGE, Placement
 from sw.tile_programs.generic import Record, Transfers, contents, record, regions_of
 from sw.tile_programs.operands import Binder
@@ -116,7 +116,7 @@ class _Binding:
         self.taken = {b.name for b in self.source.buffers} | set(self.rows)
         self.variables = fresh_names(self.source, "n")
         source = dataclasses.replace(self.source, body=self.with_starts(self.source.body, ()))
-        self.collect(source.body, ())
+        self.collect(source)
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}
         buffers |= {r.buffer.name: r.buffer for r in self.records.values()}
         self.memory = place_memory(buffers, self.config, self.with_records(), self.memory_bytes)
@@ -173,23 +173,18 @@ class _Binding:
 
     # What instructions need in memory
 
-    def collect(self, body: tuple[Statement, ...], loops: tuple[For, ...]) -> None:
+    def collect(self, source: Program) -> None:
         """Find out what memory instructions need that are none of the machine's."""
-        for s in body:
-            match s:
-                case Instruction():
-                    rows = self.rows[s.label]
-                    if is_generic(s) and rows.time.size and (s.reads or s.writes):
-                        reads, writes = regions_of(s, rows, self.places)
-                        name = self.name(f"{s.label}_{'log' if reads else 'data'}")
-                        width = max(self.config.store_bytes, self.config.load_c_bytes)
-                        self.records[s.label] = record(s, reads, writes, self.index(rows, loops), name, width)
-                case If():
-                    self.collect(s.body, loops)
-                    self.collect(s.orelse, loops)
-                case For() | While():
-                    assert isinstance(s, For)
-                    self.collect(s.body, (*loops, s))
+        for s, around in walk(source.body):
+            if not isinstance(s, Instruction) or not is_generic(s) or not (s.reads or s.writes):
+                continue
+            rows = self.rows[s.label]
+            if rows.time.size:
+                loops = tuple(x for x in around if isinstance(x, For))
+                reads, writes = regions_of(s, rows, self.places)
+                name = self.name(f"{s.label}_{'log' if reads else 'data'}")
+                width = max(self.config.store_bytes, self.config.load_c_bytes)
+                self.records[s.label] = record(s, reads, writes, self.index(rows, loops), name, width)
 
     def name(self, wanted: str) -> str:
         """A name like this that is not taken, and now is."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, substitute
-from sw.ir.program import For, If, Program, Statement, While, change_expressions
+from sw.ir.program import For, If, Program, Statement, While
 from sw.ir.scope import retype
+from sw.ir.walk import map_expressions
 
 
 def with_values(program: Program, values: Mapping[str, int]) -> Program:
@@ -38,7 +39,7 @@ def with_values(program: Program, values: Mapping[str, int]) -> Program:
 def _changed(body: tuple[Statement, ...], change: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
     made: list[Statement] = []
     for s in body:
-        s = change_expressions(s, change)
+        s = map_expressions(s, change)
         if isinstance(s, If):
             s = dataclasses.replace(s, body=_changed(s.body, change), orelse=_changed(s.orelse, change))
         elif isinstance(s, For | While):

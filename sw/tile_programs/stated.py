@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.config import MachineConfig
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
 from sw.ir.trace import Boxes, Rows, trace
+from sw.ir.walk import instructions
 from sw.tile_programs.places import Place
 
 Mask = npt.NDArray[np.bool_]

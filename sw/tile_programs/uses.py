@@ -8,7 +8,8 @@ from hw import isa
 from hw.config import PORTS
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import Access, Instruction, Program, Region, instructions
+from sw.ir.program import Access, Instruction, Program, Region
+from sw.ir.walk import instructions
 
 #: The variant of `load` and `store` by the space of what lies in the machine; order of elements is kept.
 LOADS = {"A": "load_a", "B": "load_b_t", "scratch": "load_c"}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While, statements
+from sw.ir.program import Instruction, Program, Statement
+from sw.ir.walk import Body, instructions, rewrite, without_empty
 
 
 def warps(program: Program) -> list[int]:
     """The numbers of the warps that a program names, in order."""
-    found = {s.warp for s in statements(program.body) if isinstance(s, Instruction) and s.warp is not None}
-    return sorted(found)
+    return sorted({s.warp for s in instructions(program) if s.warp is not None})
 
 
 def share(program: Program, warp: int) -> Program:
@@ -26,23 +26,6 @@ def without_syncs(program: Program) -> Program:
     return dataclasses.replace(program, body=body)
 
 
-def replaced(
-    body: tuple[Statement, ...], change: Callable[[Instruction], Iterable[Statement]]
-) -> tuple[Statement, ...]:
+def replaced(body: Body, change: Callable[[Instruction], Sequence[Statement]]) -> Body:
     """A body with every instruction replaced by statements; loops and branches that become empty go."""
-    made: list[Statement] = []
-    for s in body:
-        match s:
-            case Instruction():
-                made += change(s)
-            case If():
-                then, other = replaced(s.body, change), replaced(s.orelse, change)
-                if then or other:
-                    made.append(dataclasses.replace(s, body=then, orelse=other))
-            case For() | While():
-                inner = replaced(s.body, change)
-                if inner:
-                    made.append(dataclasses.replace(s, body=inner))
-            case Assign():
-                made.append(s)
-    return tuple(made)
+    return rewrite(body, lambda s: change(s) if isinstance(s, Instruction) else without_empty(s))

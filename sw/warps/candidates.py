@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sw.ir.expression import TRUE, Const, Expr, Op, Var, apply
-from sw.ir.program import Assign, For, statements
+from sw.ir.program import Assign, For
+from sw.ir.walk import statements
 from sw.warps.sites import Gap, Order, Path, Site, Spot
 
 #: Loops of one side that are counted or left out in every combination; more only all or none.

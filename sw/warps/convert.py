@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.expression import Const
-from sw.ir.program import Instruction, Program, instructions
+from sw.ir.program import Instruction, Program
 from sw.ir.scope import retype
+from sw.ir.walk import instructions
 from sw.warps.choose import choose, reduced, world_of
 from sw.warps.listing import Entry, Graph, make_graph, rolled_edges
 from sw.warps.reduce import Reduction

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from sw.ir.expression import Const
-from sw.ir.program import For, If, Program, Statement, instructions
+from sw.ir.program import For, If, Program, Statement
+from sw.ir.walk import instructions
 from sw.warps.fewer import Channel, needs, shrink, without
 from sw.warps.knowledge import Knowledge
 from sw.warps.sites import Gap, Site

@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 
 from sw.ir.expression import Const, Expr, Op, Var, apply
-from sw.ir.program import For, Program, Statement, instructions
+from sw.ir.program import For, Program, Statement
+from sw.ir.walk import instructions
 from sw.warps.sites import Gap, Site
 from sw.warps.tokens import Sync, World, warp_of
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from sw.dependence import ENTRY, analyse
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import For, If, Instruction, Program, Region, Statement, While, statements
+from sw.ir.program import For, If, Instruction, Program, Region, Statement, While
 from sw.ir.roles import WarpRole
+from sw.ir.walk import statements
 
 #: The warp of an intrinsic's engine, by the beginning of the intrinsic's name; the first that fits counts.
 _ENGINES = {

@@ -13,21 +13,11 @@ from dataclasses import dataclass, field
 from sw.ir.errors import IRError
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, fold
 from sw.ir.interpret import Instance
-from sw.ir.program import (
-    Assign,
-    For,
-    If,
-    Instruction,
-    Program,
-    Statement,
-    change_expressions,
-    expressions,
-    instructions,
-    statements,
-)
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement
 from sw.ir.ranges import bounds, may_wrap
 from sw.ir.scope import retype
 from sw.ir.types import Kind, Type
+from sw.ir.walk import expressions, instructions, map_expressions, statements
 from sw.warps.tree import refuse
 
 #: Instructions that an unrolled program may have.
@@ -164,7 +154,7 @@ class _Unroller:
         self, s: Instruction, known: dict[str, Expr], iteration: tuple[int, ...]
     ) -> list[Statement]:
         """One instance, unless its predicate is known to be false."""
-        changed = change_expressions(s, lambda e: evaluated(e, known))
+        changed = map_expressions(s, lambda e: evaluated(e, known))
         if changed.when == FALSE:
             return []
         if len(self.instances) == LARGEST:

@@ -19,7 +19,8 @@ from hw.errors import InputError
 from jacquard.program_run import prepare, run_prepared, synchronised
 from sw.ir.load import load_program
 from sw.ir.parse import parse_program
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
+from sw.ir.walk import instructions
 from sw.warps.instances import convert_instances
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels

@@ -19,8 +19,9 @@ from sw.codegen.loops import simplify
 from sw.convolution import Convolution
 from sw.ir import parse_expr, parse_program
 from sw.ir.check import check
-from sw.ir.program import Assign, For, If, Program, statements
+from sw.ir.program import Assign, For, If, Program
 from sw.ir.scope import retype
+from sw.ir.walk import statements
 from sw.passes import run
 from sw.patches import Axis
 from sw.problem import Product

@@ -10,7 +10,8 @@ from sw.canonical.hoist import reduce_strength
 from sw.canonical.induction import SELF, Induction, induction
 from sw.ir import parse_expr, parse_program
 from sw.ir.expression import Expr, evaluate
-from sw.ir.program import Assign, For, Program, statements
+from sw.ir.program import Assign, For, Program
+from sw.ir.walk import statements
 from tests.sw.codegen.trace import program_trace
 
 Bounds = tuple[int, int, int]

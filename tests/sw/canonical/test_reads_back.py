@@ -14,9 +14,10 @@ from sw.ir.check import check, problems
 from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply
 from sw.ir.interpret import difference, run, seeded_choice
-from sw.ir.program import For, If, Parameter, Program, Statement, While, change_expressions
+from sw.ir.program import For, If, Parameter, Program, Statement, While
 from sw.ir.scope import retype
 from sw.ir.types import INT, Kind
+from sw.ir.walk import map_expressions
 from sw.passes import run as run_passes
 from tests.sw.random_tile_programs import random_program, sample_parameters
 
@@ -64,7 +65,7 @@ def failing(rng: random.Random) -> Program | None:
         return rng.choice(NUMBERS if expr.kind is Kind.INT else TRUTHS)(expr, zero)
 
     def statement(s: Statement) -> Statement:
-        s = change_expressions(s, change)
+        s = map_expressions(s, change)
         if isinstance(s, If):
             return replace(s, body=tuple(map(statement, s.body)), orelse=tuple(map(statement, s.orelse)))
         return replace(s, body=tuple(map(statement, s.body))) if isinstance(s, For | While) else s

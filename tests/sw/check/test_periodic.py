@@ -18,7 +18,8 @@ from sw.check.steady import UnlikeError, repeated
 from sw.check.text import parse
 from sw.ir import parse_program
 from sw.ir.expression import Expr, Op, ZeroDivisorError, evaluate, fold
-from sw.ir.program import For, Instruction, Program, Region, instructions
+from sw.ir.program import For, Instruction, Program, Region
+from sw.ir.walk import instructions
 from sw.warps.convert import convert
 from sw.warps.text import warp_assembly
 from tests.sw.check.cases import Case

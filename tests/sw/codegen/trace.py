@@ -5,14 +5,14 @@ Both give the sequence of engine operations with all operands and parameter valu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hw import isa
 from hw.assembly import decode, illegal
 from hw.config import MachineConfig
 from sw.ir.expression import evaluate
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement
+from sw.ir.program import Instruction, Program
+from sw.ir.walk import executions
 
 MASK = (1 << 32) - 1
 Event = tuple[str, tuple[int, ...], tuple[tuple[str, int], ...]]
@@ -20,23 +20,8 @@ Event = tuple[str, tuple[int, ...], tuple[tuple[str, int], ...]]
 
 def program_trace(program: Program, values: dict[str, int] | None = None) -> list[Event]:
     """The events of a tile program."""
-    return list(_body(program.body, dict(values or {})))
-
-
-def _body(body: tuple[Statement, ...], values: dict[str, int]) -> Iterator[Event]:
-    for s in body:
-        match s:
-            case Assign(target, value):
-                values[target] = evaluate(value, values)
-            case For():
-                bounds = (evaluate(e, values) for e in (s.start, s.stop, s.step))
-                for v in range(*bounds):
-                    values[s.variable] = v
-                    yield from _body(s.body, values)
-            case If():
-                yield from _body(s.body if evaluate(s.condition, values) else s.orelse, values)
-            case Instruction() if s.when is None or evaluate(s.when, values):
-                yield _event(s, values)
+    now = dict(values or {})
+    return [_event(s, now) for s, _ in executions(program.body, now)]
 
 
 def _event(s: Instruction, values: dict[str, int]) -> Event:

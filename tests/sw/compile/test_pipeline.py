@@ -13,7 +13,7 @@ from sw.compile.pipeline import Compiled, MachineStage, compile_network
 from sw.graph import reference
 from sw.graph.expression import Apply, Number, Operand
 from sw.graph.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
-from sw.ir.program import instructions
+from sw.ir.walk import instructions
 from tests.sw.compile.sequential import results, steps_of
 
 TEST = load("test", {"cgra": "torus4x4"})

@@ -11,7 +11,7 @@ from sw.compile.pipeline import MachineStage, compile_network
 from sw.compile.rows import RowPart, row_part
 from sw.graph.layernorm import LayerNormalisation
 from sw.graph.softmax import Softmax
-from sw.ir.program import instructions
+from sw.ir.walk import instructions
 from tests.sw.compile.row_networks import Builder
 
 TEST, DEFAULT = load("test", {"cgra": "torus4x4"}), load("default")

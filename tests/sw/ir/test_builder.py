@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from sw.ir import ANY, Const, IRError, Kind, Op, parse_program
-from sw.ir.builder import ProgramBuilder, Value, choose, expression, fold, fresh_names, maximum, minimum
+from sw.ir.builder import ProgramBuilder, Value, choose, expression, fold, maximum, minimum
 from sw.ir.expression import Apply, evaluate
+from sw.ir.walk import fresh_names
 
 
 def test_a_program_with_everything() -> None:

@@ -10,7 +10,8 @@ from sw.ir.check import check
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import effects
 from sw.ir.parse import parse_program
-from sw.ir.program import ANY, Program, instructions
+from sw.ir.program import ANY, Program
+from sw.ir.walk import instructions
 
 BUFFERS = """
     c: Buffer[64, int32, scratch]

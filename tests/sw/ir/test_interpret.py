@@ -22,8 +22,8 @@ from sw.ir.interpret import (
     run,
     seeded_choice,
 )
-from sw.ir.program import expressions, statements
 from sw.ir.types import HIGH, LOW, Kind, wrap
+from sw.ir.walk import expressions, statements
 from tests.sw.random_tile_programs import random_expr, random_program, sample_run
 
 

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from sw.ir import ANY, Const, For, If, Instruction, IRError, Program, Var, parse_expr, parse_program
-from sw.ir.program import instructions
 from sw.ir.types import BOOL, INT, Kind, Type
+from sw.ir.walk import instructions
 from tests.sw.random_tile_programs import STRAIGHT, random_expr, random_program
 
 HEAD = "@program\ndef f(p: bool, x: int):\n    a: Buffer[60]\n"

@@ -7,7 +7,7 @@ from collections import Counter
 
 from sw.ir import ANY, Assign, Const, For, If, Op, Program, Region, While
 from sw.ir.expression import Apply
-from sw.ir.program import expressions, instructions, statements
+from sw.ir.walk import expressions, instructions, statements
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, random_program, sample_run
 
 

@@ -16,7 +16,7 @@ from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants
 from sw.ir.expression import Const
 from sw.ir.parse import parse_program
-from sw.ir.program import instructions
+from sw.ir.walk import instructions
 from sw.tile_programs import Bound, bind
 from sw.tile_programs.stated import Launches
 

@@ -11,7 +11,8 @@ from cosim.models.functional import Memories, execute
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.ir.parse import parse_program
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
+from sw.ir.walk import instructions
 from sw.tile_programs import Bound, bind
 
 TEST = load("test").replace(scratch_bytes=4096, cgra=None)

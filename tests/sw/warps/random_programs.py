@@ -16,10 +16,11 @@ from sw.ir.errors import IRError
 from sw.ir.interpret import difference, seeded_choice
 from sw.ir.interpret import run as interpret
 from sw.ir.parse import parse_program
-from sw.ir.program import Parameter, Program, instructions
+from sw.ir.program import Parameter, Program
 from sw.ir.scope import retype
 from sw.ir.trace import assignments, trace
 from sw.ir.types import HIGH, LOW, Kind, Type
+from sw.ir.walk import instructions
 from tests.sw.generic_programs import generic
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program
 from tests.sw.warps.samples import with_warps

@@ -7,7 +7,7 @@ import pytest
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.ir.program import instructions
+from sw.ir.walk import instructions
 from sw.warps.draw import LARGEST, Figure, figure, to_dot, to_svg
 from sw.warps.instances import convert_instances
 from sw.warps.reduce import Reduction

@@ -9,7 +9,8 @@ import pytest
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.ir.program import Program, instructions
+from sw.ir.program import Program
+from sw.ir.walk import instructions
 from sw.warps.instances import Conversion, convert_instances
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels, fifo_channels
