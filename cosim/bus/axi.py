@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from cosim.build import generated
 from cosim.bus import build, rules
 from cosim.bus.environment import DECERR, SLVERR, Environment
 from cosim.bus.process import Process
@@ -26,7 +27,7 @@ def program(config: MachineConfig, beats: int | None = None) -> build.Program:
     from hw.rtl.bus import emit, machine  # Amaranth takes half a second to import
 
     most = machine.BEATS if beats is None else beats
-    text, took = build.verilog(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
+    text, took = generated(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
     sizes = [f"-GBYTES={machine.bus_bytes(config)}", f"-GID_BITS={machine.ID_BITS}"]
     made = build.program(text, build.HARNESS / "axi", sizes)
     return build.Program(made.path, took + made.seconds)

