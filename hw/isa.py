@@ -1,7 +1,8 @@
 """The instruction set as data: formats, fields, meaning and cost of every instruction.
 
 RTL decoder, assembler, disassembler, cycle model and the reference page (`jacquard isa`) all read
-the table `INSTRUCTIONS`; nothing else states an opcode, a field position or a latency.
+the table `INSTRUCTIONS`; nothing else states an opcode, a field position, a latency or what a scalar
+instruction computes.
 
 A word has 32 bits: opcode [31:26], predicate register [25:21], predicate sense [20], then the fields
 of the instruction's format. The instruction happens when `(predicate register != 0) == sense`; since
@@ -13,6 +14,8 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass
+
+from hw.semantics import SEMANTICS, Semantics
 
 WORD_BITS = 32
 #: Bits of a word in a program memory: the instruction and, above it, its sort (`hw.rtl.core.decoder`).
@@ -107,7 +110,8 @@ class Instruction:
 
     `operands` name the four registers of an engine operation in field order, `parameters` the
     parameter registers that it reads as well, `engine` the engine that executes it. `cycles` is the
-    time from its issue to the next instruction's earliest issue.
+    time from its issue to the next instruction's earliest issue. `semantics` is what an instruction that
+    writes a register computes from its `sources`.
     """
 
     name: str
@@ -119,6 +123,7 @@ class Instruction:
     engine: str | None = None
     operands: tuple[Operand, ...] = ()
     parameters: tuple[str, ...] = ()
+    semantics: Semantics | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -129,6 +134,11 @@ class Instruction:
         """Names of the fields that name registers read (the predicate apart)."""
         skip = ("rd",) if self.format in (Format.R, Format.I, Format.SELECT) or self.name == "li" else ()
         return tuple(f.name for f in self.fields if f.kind is Kind.REGISTER and f.name not in skip)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the fields that the semantics takes: registers read, then an immediate."""
+        return self.reads() + tuple(f.name for f in self.fields if f.kind is Kind.IMMEDIATE)
 
     @property
     def writes_register(self) -> bool:
@@ -290,9 +300,9 @@ def _scalar_rows() -> list[Instruction]:
     rows = [
         Instruction("nop", 1, f.NONE, "nothing"),
         Instruction("halt", 2, f.NONE, "ends the warp", timing="the warp issues nothing more."),
-        Instruction("li", 3, f.U, "rd = imm, sign-extended"),
-        Instruction("lih", 4, f.U, "rd = (rd << 15) | (imm & 0x7fff)"),
-        Instruction("select", 5, f.SELECT, "rd = rs2 if rs1 != 0 else rs3"),
+        Instruction("li", 3, f.U, "rd = imm, sign-extended", semantics=SEMANTICS["li"]),
+        Instruction("lih", 4, f.U, "rd = (rd << 15) | (imm & 0x7fff)", semantics=SEMANTICS["lih"]),
+        Instruction("select", 5, f.SELECT, "rd = rs2 if rs1 != 0 else rs3", semantics=SEMANTICS["select"]),
         Instruction(
             "loop",
             6,
@@ -333,8 +343,9 @@ def _scalar_rows() -> list[Instruction]:
     for i, (name, meaning) in enumerate(BINARY.items()):
         cycles = {"mul": MUL_CYCLES, "div": DIV_CYCLES, "rem": DIV_CYCLES}.get(name, 1)
         cost = f"{cycles} cycle{'s' * (cycles > 1)}."
-        rows.append(Instruction(name, REGISTER_FORM + i, f.R, meaning.format(b="rs2"), cycles, cost))
-        rows.append(Instruction(name + "i", IMMEDIATE_FORM + i, f.I, meaning.format(b="imm"), cycles, cost))
+        for suffix, opcode, form, b in (("", REGISTER_FORM, f.R, "rs2"), ("i", IMMEDIATE_FORM, f.I, "imm")):
+            text, value = meaning.format(b=b), SEMANTICS[name]
+            rows.append(Instruction(name + suffix, opcode + i, form, text, cycles, cost, semantics=value))
     return rows
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from hw.semantics import BITS, wrap
 from sw.codegen.names import names
 from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold
-from sw.ir.types import BITS, wrap
 
 ZERO, ONE = Const(0), Const(1)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
+from hw.semantics import wrap
 from sw.canonical.compare import Bound, bound_of
 from sw.canonical.facts import fits
 from sw.canonical.linear import (
@@ -29,7 +30,7 @@ from sw.canonical.linear import scale as scale_form
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import Key, key, may_raise
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
-from sw.ir.types import LOW, wrap
+from sw.ir.types import LOW
 
 #: Cycles of a product, and of everything else that is cheap, on the sequencer (docs/isa.md).
 PRODUCT, STEP = 3, 1

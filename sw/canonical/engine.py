@@ -36,7 +36,7 @@ def build(op: Op, *args: Expr) -> Expr:
     if all(isinstance(a, Const) for a in args):
         values = [a.value for a in args if isinstance(a, Const)]
         if op not in (Op.DIV, Op.MOD) or values[1]:
-            result = op.value.meaning(*values)
+            result = op.meaning(*values)
             kind = Apply(op, args).kind
             return Const(result, kind)
     return value_known(BUILDERS[op](*args))

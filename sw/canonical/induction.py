@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hw.semantics import BITS
 from sw.canonical.affine import factor, folded, linear, minus, replaced, sorted_sum, times
 from sw.codegen.loops import trip_count
 from sw.codegen.names import names
@@ -17,7 +18,7 @@ from sw.codegen.virtual import fits
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.program import For
 from sw.ir.ranges import bounds
-from sw.ir.types import BITS, HIGH, LOW, Kind, Type
+from sw.ir.types import HIGH, LOW, Kind, Type
 
 #: Stands for the remainder inside an expression that rotates.
 _TURN = "turn "

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from hw.semantics import BITS
 from sw.canonical.engine import build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, sum_fits
 from sw.canonical.lattice import DUAL
@@ -25,7 +26,6 @@ from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, may_raise, small
 from sw.canonical.settle import settle
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const
-from sw.ir.types import BITS
 
 
 def sum_of(forms: Sequence[Form]) -> Expr:
@@ -270,7 +270,7 @@ def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
     constant, others = _NEUTRAL[op], []
     for argument in (x for a in args for x in operands(op, a)):
         if isinstance(argument, Const):
-            constant = op.value.meaning(constant, argument.value)
+            constant = op.meaning(constant, argument.value)
         else:
             others.append(argument)
     if op is Op.BIT_XOR:

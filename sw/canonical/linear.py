@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from hw.semantics import wrap
 from sw.canonical.rank import Key, key, may_raise
 from sw.ir.expression import Apply, Const, Expr, Op, const
-from sw.ir.types import wrap
 
 #: Atoms of a product, sorted by `key`; an atom is no constant, sum or product (but see `TERMS`).
 Monomial = tuple[Expr, ...]

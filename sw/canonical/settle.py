@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from hw.semantics import wrap
 from sw.canonical.engine import build
 from sw.canonical.facts import fits
 from sw.canonical.lattice import choose_min_or_max, min_times_max, turn_choices
 from sw.canonical.linear import Form, Monomial, add, scale, to_expr, to_form, without
 from sw.canonical.rank import may_raise
 from sw.ir.expression import Apply, Expr, Op
-from sw.ir.types import wrap
 
 
 def settle(form: Form) -> Expr:

@@ -14,10 +14,11 @@ from typing import Any
 
 import z3
 
+from hw.semantics import BITS
 from sw.canonical.engine import exact_value
 from sw.canonical.rules import Rule, is_constant
 from sw.ir.expression import Apply, Const, Expr, Op, Var, const
-from sw.ir.types import BITS, Kind
+from sw.ir.types import Kind
 
 
 class Verdict(enum.Enum):

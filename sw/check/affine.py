@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sw.ir.expression import Apply, Const, Expr, Op, Var, ZeroDivisorError
-from sw.ir.types import BITS, HIGH, LOW
+from hw.semantics import BITS
+from sw.ir.expression import Apply, Const, Expr, Op, Var
+from sw.ir.types import HIGH, LOW
 
 #: By parameter the smallest and the largest value, both included.
 Box = dict[str, tuple[int, int]]
@@ -133,10 +134,10 @@ class Around:
         return self.wrapped(plus(0, a, self.keep(b)))
 
     def divide(self, a: Number, b: Number) -> Number:
-        """The quotient, rounded down; raises `ZeroDivisorError`."""
+        """The quotient, rounded down; raises `ZeroDivisionError`."""
         divisor = self.keep(b)
         if divisor == 0:
-            raise ZeroDivisorError("division by zero")
+            raise ZeroDivisionError("division by zero")
         if isinstance(a, Affine) and not any(f % divisor for _, f in a.factors):
             factors = tuple((name, f // divisor) for name, f in a.factors)
             return self.wrapped(Affine(factors, a.constant // divisor, a.value // divisor))
@@ -149,10 +150,10 @@ class Around:
         return self.wrapped(quotient)
 
     def remainder(self, a: Number, b: Number) -> Number:
-        """What a division leaves; raises `ZeroDivisorError`."""
+        """What a division leaves; raises `ZeroDivisionError`."""
         divisor = self.keep(b)
         if divisor == 0:
-            raise ZeroDivisorError("division by zero")
+            raise ZeroDivisionError("division by zero")
         quotient = plus(0, self.divide(a, divisor), divisor)
         return self.wrapped(plus(a, quotient, -1))
 
@@ -176,7 +177,7 @@ class Around:
         """Bitwise operators; masks of low bits are remainders."""
         if op is Op.BIT_AND and isinstance(b, int) and b >= 0 and b & (b + 1) == 0:
             return self.remainder(a, b + 1)
-        result: int = op.value.meaning(self.keep(a), self.keep(b))
+        result: int = op.meaning(self.keep(a), self.keep(b))
         return result
 
     def evaluate(self, expr: Expr, values: Mapping[str, Number]) -> Number:

@@ -20,7 +20,7 @@ from sw.check.dependences import TooLargeError
 from sw.check.follow import WarpWalk
 from sw.check.match import stated_operands
 from sw.check.text import Block
-from sw.ir.expression import Expr, Var, ZeroDivisorError, evaluate, substitute
+from sw.ir.expression import Expr, Var, evaluate, substitute
 from sw.ir.intrinsics import effects
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import bounds
@@ -169,7 +169,7 @@ class Walk:
                 else:
                     self.sizes[b.name] = tuple(self.around.evaluate(e, values) for e in b.shape)
             self.body(program.body, values, ())
-        except (ZeroDivisorError, KeyError):
+        except (ZeroDivisionError, KeyError):
             raise FailsError from None
         for found in self.ends.values():
             for first, second in itertools.pairwise(sorted(found, key=value)):

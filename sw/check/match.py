@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hw import isa
-from sw.check.streams import MASK, Stream
+from hw.semantics import MASK
+from sw.check.streams import Stream
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Buffer, For, If, Instruction, Interval, Program, Region, Statement
 from sw.ir.trace import Trace, trace

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from hw import isa
+from hw.semantics import BITS
 from sw.check.dependences import TooLargeError
 from sw.check.match import stated_operands
 from sw.ir.expression import Const, Expr, Op, Var, substitute
@@ -19,7 +20,6 @@ from sw.ir.intrinsics import effects
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import Bounds, bounds, may_wrap
 from sw.ir.scope import retype
-from sw.ir.types import BITS
 from sw.ir.walk import expressions, statements
 
 #: Iterations after which a body must repeat.

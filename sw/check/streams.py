@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from hw import isa
 from hw.errors import InputError
+from hw.semantics import MASK
 from sw.check.text import Block, Line, Loop
 
 #: Instructions of one warp after which it counts as one that does not end.
 STEPS = 100_000_000
 OP, WAIT, SIGNAL = 0, 1, 2
 _KINDS = {"wait": WAIT, "signal": SIGNAL}
-MASK = 0xFFFFFFFF
 
 Ints = npt.NDArray[np.int64]
 
@@ -98,7 +98,7 @@ def compile_warp(code: Block, warp: int) -> Compiled:
     writer = _Writer()
     writer.function(code)
     source = "\n".join(writer.lines)
-    names: dict[str, Any] = {"div": _divide, "rem": _remainder}
+    names: dict[str, Any] = {}
     # The text is made here from numbers alone.
     exec(compile(source, f"<warp {warp}>", "exec"), names)
     return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), names["run"])
@@ -151,18 +151,6 @@ class _FaultError(Exception):
         self.line = line
 
 
-def _divide(a: int, b: int, line: int) -> int:
-    if b == 0:
-        raise _FaultError(line, "division by zero")
-    return (a // b + 0x80000000 & MASK) - 0x80000000
-
-
-def _remainder(a: int, b: int, line: int) -> int:
-    if b == 0:
-        raise _FaultError(line, "division by zero")
-    return a % b
-
-
 @dataclass(frozen=True)
 class _Over:
     """Ends a run that takes too long, or wrongly."""
@@ -172,6 +160,10 @@ class _Over:
 
     def __call__(self) -> NoReturn:
         raise EndlessError(f"warp {self.warp} executes more than {self.steps:,} instructions")
+
+    def zero(self, line: int) -> NoReturn:
+        """A divisor of 0."""
+        raise _FaultError(line, "division by zero")
 
     def end(self) -> NoReturn:
         """No halt."""
@@ -183,16 +175,8 @@ class _Over:
         raise _FaultError(line, f"{p.name} must fit {p.bits} bits, not {value}")
 
 
-_OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
-
-
 def _register(number: int) -> str:
     return f"r{number}" if number else "0"
-
-
-def _wrapped(text: str) -> str:
-    return f"({text} + 2147483648 & 4294967295) - 2147483648"
 
 
 @dataclass
@@ -327,37 +311,18 @@ class _Writer:
     def scalar(self, line: Line, depth: int) -> None:
         """An instruction that writes a register."""
         f, name = line.fields, line.name
-        rd = _register(f["rd"])
         if name == "arg":
             self.arguments.add(line.text)
             text = f"values[{line.text!r}]"
-        elif name == "li":
-            text = str(f["imm"])
-        elif name == "lih":
-            text = _wrapped(f"({rd} << 15 | {f['imm'] & 0x7FFF})")
-        elif name == "select":
-            text = f"{_register(f['rs2'])} if {_register(f['rs1'])} else {_register(f['rs3'])}"
         else:
-            immediate = "imm" in f
-            plain = name[:-1] if immediate else name
-            a, b = _register(f["rs1"]), f"({f['imm']})" if immediate else _register(f["rs2"])
-            if plain in ("div", "rem"):
-                text = f"{plain}({a}, {b}, {line.number})"
-            elif plain in ("add", "sub", "mul"):
-                text = _wrapped(f"{a} {_OPERATORS[plain]} {b}")
-            elif plain in _OPERATORS:
-                text = f"{a} {_OPERATORS[plain]} {b}"
-            elif plain in _COMPARISONS:
-                text = f"1 if {a} {_COMPARISONS[plain]} {b} else 0"
-            elif plain == "shl":
-                text = _wrapped(f"({a} << ({b} & 31))")
-            elif plain == "shr":
-                text = f"{a} >> ({b} & 31)"
-            else:
-                comparison = "<" if plain == "min" else ">"
-                text = f"{a} if {a} {comparison} {b} else {b}"
-        # r0 stays 0, but a division by zero counts.
-        self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else text)
+            spec = isa.INSTRUCTIONS[name]
+            assert spec.semantics is not None
+            sources = [f"({f[s]})" if s == "imm" else _register(f[s]) for s in spec.sources]
+            if name.startswith(("div", "rem")):
+                self.put(depth, f"if not {sources[1]}: over.zero({line.number})")
+            text = spec.semantics.text(*sources)
+        # r0 stays 0.
+        self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else "pass")
 
 
 _REGISTER_FIELDS = ("rd", "rs1", "rs2", "rs3", "rs4")

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from hw.errors import InputError
+from hw.semantics import BITS
 from sw.codegen.operands import Growth
 from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, load_cycles
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply
 from sw.ir.ranges import bounds
-from sw.ir.types import BITS, HIGH, Kind
+from sw.ir.types import HIGH, Kind
 
 _NAMES = {
     Op.ADD: "add",

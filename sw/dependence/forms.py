@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sw.ir.types import HIGH, LOW, wrap
+from hw.semantics import wrap
+from sw.ir.types import HIGH, LOW
 
 Bounds = tuple[int, int]
 FULL: Bounds = (LOW, HIGH - 1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hw.semantics import wrap
 from sw.dependence.cells import Box, SymbolicBox
 from sw.dependence.forms import FULL, Facts, Form, Symbol, Value, add, bounds, make, whole
 from sw.dependence.scalars import Evaluator
 from sw.ir.expression import Const, Var
 from sw.ir.program import Region
-from sw.ir.types import HIGH, LOW, wrap
+from sw.ir.types import HIGH, LOW
 
 #: A constant, and names with factors.
 _Named = tuple[int, tuple[tuple[str, int], ...]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hw.semantics import BITS, wrap
 from sw.dependence.conditions import Atom, Condition, Truth, atoms, between, decide, is_true, negate
 from sw.dependence.forms import (
     Bounds,
@@ -19,9 +20,9 @@ from sw.dependence.forms import (
     scale,
     whole,
 )
-from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError
+from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
 from sw.ir.ranges import bounds_of_operator
-from sw.ir.types import BITS, HIGH, LOW, Kind, wrap
+from sw.ir.types import HIGH, LOW, Kind
 
 Scalar = Value | Condition
 #: A constant and expressions with factors; a sum of them within 32 bits is what they stand for.
@@ -75,8 +76,8 @@ class Evaluator:
         first = args[0]
         if isinstance(first, int) and isinstance(args[1], int):
             try:
-                return int(op.value.meaning(first, args[1]))
-            except ZeroDivisorError:
+                return int(op.meaning(first, args[1]))
+            except ZeroDivisionError:
                 # An error at run time, which may be assumed away; any value will do.
                 return self.symbols.fresh("undefined")
         a, b = first, args[1]

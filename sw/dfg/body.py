@@ -6,12 +6,13 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from hw.semantics import BITS
 from sw.dfg.build import Builder
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, Source
 from sw.dfg.values import Guard
 from sw.ir.syntax import is_docstring, short, source, whole
-from sw.ir.types import BITS, HIGH, LOW
+from sw.ir.types import HIGH, LOW
 
 #: Operations that inner loops may become when they are unrolled.
 LARGEST = 1 << 12

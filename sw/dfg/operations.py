@@ -1,7 +1,6 @@
 """The operations of a processing element: operands, latency, unit and meaning on 32-bit two's complement.
 
-What the tile program's expressions share with a processing element has one meaning for both
-(`sw.ir.expression.Op`).
+Their meaning is that of `hw.semantics`, which warps and tile programs share.
 """
 
 from __future__ import annotations
@@ -11,12 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sw.ir.expression import Op
-from sw.ir.types import BITS, wrap
-
-_MASK = (1 << BITS) - 1
-#: Bits of a whole product; shift amounts of products count modulo this.
-_PRODUCT = 2 * BITS
+from hw.semantics import SEMANTICS
 
 
 class Unit(enum.Enum):
@@ -48,66 +42,61 @@ class Operation:
 
 def mul_shift_round(a: int, b: int, shift: int) -> int:
     """The 64-bit product shifted right, halves rounded up: `(a * b + 2^(shift - 1)) >> shift`."""
-    shift %= _PRODUCT
-    return wrap((a * b + (1 << shift >> 1)) >> shift)
+    return SEMANTICS["mul_shift_round"].value(a, b, shift)
 
 
 def mul_shift_round_even(a: int, b: int, shift: int) -> int:
     """The 64-bit product shifted right, rounded to the nearest, halves to the even neighbour."""
-    shift %= _PRODUCT
-    product = a * b
-    floor = product >> shift
-    rest, half = product - (floor << shift), 1 << shift >> 1
-    return wrap(floor + (shift > 0 and (rest > half or (rest == half and bool(floor & 1)))))
+    return SEMANTICS["mul_shift_round_even"].value(a, b, shift)
 
 
 def shift_right_logical(a: int, b: int) -> int:
     """A shift to the right that brings in zeros; amounts count modulo 32."""
-    return wrap((a & _MASK) >> b % BITS)
+    return SEMANTICS["shr_logical"].value(a, b)
 
 
 def clz(a: int) -> int:
     """The zeros above the highest one of the 32 bits: 32 for 0, 0 for negative numbers."""
-    return BITS - (a & _MASK).bit_length()
+    return SEMANTICS["clz"].value(a)
 
 
-def _shared(name: str, op: Op, unit: Unit = Unit.ALU, latency: int = 1, truth: bool = False) -> Operation:
-    commutes = op in (Op.ADD, Op.MUL, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.EQ, Op.NE)
-    return Operation(name, op.arity, unit, op.value.meaning, latency, commutes, truth)
+def _computed(name: str, unit: Unit = Unit.ALU, latency: int = 1) -> Operation:
+    of = SEMANTICS[name]
+    return Operation(name, of.operands, unit, of.value, latency, name in _COMMUTATIVE, name in _TRUTHS)
 
 
-def _product(name: str, meaning: Callable[..., int]) -> Operation:
-    return Operation(name, 3, Unit.MULTIPLIER, meaning, latency=2)
+_TRUTHS = ("lt", "le", "gt", "ge", "eq", "ne")
+_COMMUTATIVE = ("add", "mul", "and", "or", "xor", "min", "max", "eq", "ne")
 
 
 #: All operations by name. Operands in order are I1, I2, I3.
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        _shared("add", Op.ADD),
-        _shared("sub", Op.SUB),
-        _shared("mul", Op.MUL, Unit.MULTIPLIER, latency=2),
-        _product("mul_shift_round", mul_shift_round),
-        _product("mul_shift_round_even", mul_shift_round_even),
-        _shared("shl", Op.SHL),
-        _shared("shr", Op.SHR),
-        Operation("shr_logical", 2, Unit.ALU, shift_right_logical),
-        _shared("and", Op.BIT_AND),
-        _shared("or", Op.BIT_OR),
-        _shared("xor", Op.BIT_XOR),
-        _shared("lt", Op.LT, truth=True),
-        _shared("le", Op.LE, truth=True),
-        _shared("gt", Op.GT, truth=True),
-        _shared("ge", Op.GE, truth=True),
-        _shared("eq", Op.EQ, truth=True),
-        _shared("ne", Op.NE, truth=True),
-        _shared("min", Op.MIN),
-        _shared("max", Op.MAX),
-        _shared("select", Op.SELECT),
-        Operation("abs", 1, Unit.ALU, lambda a: wrap(abs(a))),
-        Operation("clz", 1, Unit.ALU, clz),
+        _computed("add"),
+        _computed("sub"),
+        _computed("mul", Unit.MULTIPLIER, latency=2),
+        _computed("mul_shift_round", Unit.MULTIPLIER, latency=2),
+        _computed("mul_shift_round_even", Unit.MULTIPLIER, latency=2),
+        _computed("shl"),
+        _computed("shr"),
+        _computed("shr_logical"),
+        _computed("and"),
+        _computed("or"),
+        _computed("xor"),
+        _computed("lt"),
+        _computed("le"),
+        _computed("gt"),
+        _computed("ge"),
+        _computed("eq"),
+        _computed("ne"),
+        _computed("min"),
+        _computed("max"),
+        _computed("select"),
+        _computed("abs"),
+        _computed("clz"),
         # A copy: what a loop-carried value needs that no operation of its own makes.
-        Operation("mov", 1, Unit.ALU, lambda a: a),
+        _computed("mov"),
         # The immediate of the node.
         Operation("const", 0, Unit.CONSTANT),
         # I1 is the index of an element.

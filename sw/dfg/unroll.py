@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from hw.errors import InputError
+from hw.semantics import wrap
 from sw.dfg.graph import DATA, ORDER, Edge, Graph, Node, NodeId, Output, Value
 from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
 from sw.dfg.transform import drop_implied_order
-from sw.ir.types import wrap
 
 #: Operations that a graph may have after unrolling.
 LARGEST = 1 << 14

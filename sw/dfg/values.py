@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hw.semantics import BITS, wrap
 from sw.dfg.graph import Value
 from sw.dfg.operations import OPERATIONS
-from sw.ir.types import BITS, wrap
 
 #: What a value may be beside an operation of the table: the loop's variable, and what a name held before the
 #: iteration. An operation `const` with an immediate is a number or a scalar.

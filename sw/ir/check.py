@@ -12,7 +12,7 @@ from keyword import iskeyword
 
 from sw.ir import grid
 from sw.ir.errors import IRError, Location
-from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, ZeroDivisorError, evaluate, substitute
+from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, evaluate, substitute
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.linear import difference_bounds
 from sw.ir.parse import ENTRY, RESERVED
@@ -354,7 +354,7 @@ def _once_outside(r: Region, buffer: Buffer, surely: _Surely) -> str | None:
             ends = [(evaluate(a, values), evaluate(b, values)) for a, b in box]
             ends = [(a, HIGH if _last_wraps(a, b) else b) for a, b in ends]
             sizes = [evaluate(size, values) for size in buffer.shape]
-        except (KeyError, ZeroDivisorError):
+        except (KeyError, ZeroDivisionError):
             continue
         if all(a < b for a, b in ends) and any(a < 0 or b > n for (a, b), n in zip(ends, sizes, strict=True)):
             used = {v.name for e in itertools.chain(*box) for v in e.variables()}
@@ -373,7 +373,7 @@ def _corners(loops: tuple[For, ...], values: Mapping[str, int] | None = None) ->
     loop, inner = loops[0], loops[1:]
     try:
         start, stop, step = (evaluate(e, values) for e in (loop.start, loop.stop, loop.step))
-    except (KeyError, ZeroDivisorError):
+    except (KeyError, ZeroDivisionError):
         return
     if step == 0:
         return

@@ -8,38 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sw.ir.types import BITS, BOOL, INT, Kind, Type, wrap
-
-
-class ZeroDivisorError(ArithmeticError):
-    """A division by zero at run time."""
-
-
-@dataclass(frozen=True)
-class _Spec:
-    """What an operator is: kinds of arguments and result (None: that of the others), meaning, precedence."""
-
-    text: str
-    arguments: tuple[Kind | None, ...]
-    result: Kind | None
-    meaning: Callable[..., int]
-    precedence: int
-
-
-def _divide(a: int, b: int) -> int:
-    if b == 0:
-        raise ZeroDivisorError("division by zero")
-    return wrap(a // b)
-
-
-def _remainder(a: int, b: int) -> int:
-    if b == 0:
-        raise ZeroDivisorError("remainder of a division by zero")
-    return a % b
-
+from hw.semantics import BITS, SEMANTICS, wrap
+from sw.ir.types import BOOL, INT, Kind, Type
 
 _I, _B = Kind.INT, Kind.BOOL
 
@@ -47,43 +20,49 @@ _I, _B = Kind.INT, Kind.BOOL
 class Op(enum.Enum):
     """The operators; precedences are Python's, functions of the text bind closest."""
 
-    SELECT = _Spec("if", (_B, None, None), None, lambda c, a, b: a if c else b, 1)
-    OR = _Spec("or", (_B, _B), _B, lambda a, b: a | b, 2)
-    AND = _Spec("and", (_B, _B), _B, lambda a, b: a & b, 3)
-    NOT = _Spec("not", (_B,), _B, lambda a: 1 - a, 4)
-    LT = _Spec("<", (_I, _I), _B, lambda a, b: int(a < b), 5)
-    LE = _Spec("<=", (_I, _I), _B, lambda a, b: int(a <= b), 5)
-    GT = _Spec(">", (_I, _I), _B, lambda a, b: int(a > b), 5)
-    GE = _Spec(">=", (_I, _I), _B, lambda a, b: int(a >= b), 5)
-    EQ = _Spec("==", (None, None), _B, lambda a, b: int(a == b), 5)
-    NE = _Spec("!=", (None, None), _B, lambda a, b: int(a != b), 5)
-    BIT_OR = _Spec("|", (_I, _I), _I, lambda a, b: a | b, 6)
-    BIT_XOR = _Spec("^", (_I, _I), _I, lambda a, b: a ^ b, 7)
-    BIT_AND = _Spec("&", (_I, _I), _I, lambda a, b: a & b, 8)
-    SHL = _Spec("<<", (_I, _I), _I, lambda a, b: wrap(a << b % BITS), 9)
-    SHR = _Spec(">>", (_I, _I), _I, lambda a, b: a >> b % BITS, 9)
-    ADD = _Spec("+", (_I, _I), _I, lambda a, b: wrap(a + b), 10)
-    SUB = _Spec("-", (_I, _I), _I, lambda a, b: wrap(a - b), 10)
-    MUL = _Spec("*", (_I, _I), _I, lambda a, b: wrap(a * b), 11)
-    DIV = _Spec("//", (_I, _I), _I, _divide, 11)
-    MOD = _Spec("%", (_I, _I), _I, _remainder, 11)
-    MIN = _Spec("min", (_I, _I), _I, min, 14)
-    MAX = _Spec("max", (_I, _I), _I, max, 14)
+    SELECT = ("if", (_B, None, None), None, "select", 1)
+    OR = ("or", (_B, _B), _B, "or", 2)
+    AND = ("and", (_B, _B), _B, "and", 3)
+    NOT = ("not", (_B,), _B, "not", 4)
+    LT = ("<", (_I, _I), _B, "lt", 5)
+    LE = ("<=", (_I, _I), _B, "le", 5)
+    GT = (">", (_I, _I), _B, "gt", 5)
+    GE = (">=", (_I, _I), _B, "ge", 5)
+    EQ = ("==", (None, None), _B, "eq", 5)
+    NE = ("!=", (None, None), _B, "ne", 5)
+    BIT_OR = ("|", (_I, _I), _I, "or", 6)
+    BIT_XOR = ("^", (_I, _I), _I, "xor", 7)
+    BIT_AND = ("&", (_I, _I), _I, "and", 8)
+    SHL = ("<<", (_I, _I), _I, "shl", 9)
+    SHR = (">>", (_I, _I), _I, "shr", 9)
+    ADD = ("+", (_I, _I), _I, "add", 10)
+    SUB = ("-", (_I, _I), _I, "sub", 10)
+    MUL = ("*", (_I, _I), _I, "mul", 11)
+    DIV = ("//", (_I, _I), _I, "div", 11)
+    MOD = ("%", (_I, _I), _I, "rem", 11)
+    MIN = ("min", (_I, _I), _I, "min", 14)
+    MAX = ("max", (_I, _I), _I, "max", 14)
 
-    @property
-    def text(self) -> str:
-        """How it is written."""
-        return self.value.text
-
-    @property
-    def precedence(self) -> int:
-        """How close it binds."""
-        return self.value.precedence
+    def __init__(
+        self,
+        text: str,
+        arguments: tuple[Kind | None, ...],
+        result: Kind | None,
+        semantics: str,
+        precedence: int,
+    ) -> None:
+        self.text = text
+        #: The kinds of arguments and result, None for one and the same kind.
+        self.arguments, self.result = arguments, result
+        #: What it computes, and its value for values of the arguments (or `ZeroDivisionError`).
+        self.semantics = SEMANTICS[semantics]
+        self.meaning = self.semantics.value
+        self.precedence = precedence
 
     @property
     def arity(self) -> int:
         """How many arguments it takes."""
-        return len(self.value.arguments)
+        return len(self.arguments)
 
 
 COMPARISONS = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)
@@ -204,16 +183,16 @@ class Apply(Expr):
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        spec = self.op.value
-        if len(self.args) != len(spec.arguments):
-            raise TypeError(f"{spec.text} takes {len(spec.arguments)} arguments, not {len(self.args)}")
+        op = self.op
+        if len(self.args) != op.arity:
+            raise TypeError(f"{op.text} takes {op.arity} arguments, not {len(self.args)}")
         free: Kind | None = None
-        for wanted, argument in zip(spec.arguments, self.args, strict=True):
+        for wanted, argument in zip(op.arguments, self.args, strict=True):
             if wanted is None:
                 wanted = free = free or argument.kind
             if argument.kind is not wanted:
-                raise TypeError(f"{spec.text} takes {wanted.value} here, not {argument.kind.value}")
-        object.__setattr__(self, "_kind", spec.result or free)
+                raise TypeError(f"{op.text} takes {wanted.value} here, not {argument.kind.value}")
+        object.__setattr__(self, "_kind", op.result or free)
         object.__setattr__(self, "_hash", hash((self.op.name, self.args)))
 
     def __hash__(self) -> int:
@@ -261,8 +240,8 @@ def fold(op: Op, *arguments: Expr | int) -> Expr:
     made = apply(op, *arguments)
     args = made.args
     if all(isinstance(a, Const) for a in args):
-        with contextlib.suppress(ZeroDivisorError):
-            result = op.value.meaning(*(a.value for a in args if isinstance(a, Const)))
+        with contextlib.suppress(ZeroDivisionError):
+            result = op.meaning(*(a.value for a in args if isinstance(a, Const)))
             return Const(result, made.kind)
     if op in _NEUTRAL and args[1] == Const(_NEUTRAL[op]):
         return args[0]
@@ -277,7 +256,7 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
     """The value where the variables have these; truth values are 0 and 1.
 
     Only the chosen side of a conditional is evaluated, and the second side of `and` and `or` only if it
-    decides, as in Python. Raises `ZeroDivisorError`, and `KeyError` for a variable without value.
+    decides, as in Python. Raises `ZeroDivisionError`, and `KeyError` for a variable without value.
     """
     if isinstance(expr, Const):
         return expr.value
@@ -292,8 +271,7 @@ def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
         return 0
     if op is Op.OR and first:
         return 1
-    result: int = op.value.meaning(first, *(evaluate(a, values) for a in args[1:]))
-    return result
+    return op.meaning(first, *(evaluate(a, values) for a in args[1:]))
 
 
 def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:

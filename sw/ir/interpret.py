@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.ir.errors import IRError, Location
-from sw.ir.expression import Apply, Const, Expr, Op, Var, ZeroDivisorError
+from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
     ELEMENTS,
@@ -320,8 +320,8 @@ class _Machine:
             function = self.compiled[expr] = _compile(expr, self.counts)
         try:
             return function(self.values)
-        except ZeroDivisorError as error:
-            raise IRError(where, f"a {error} in {expr}", "a divisor other than zero") from None
+        except ZeroDivisionError:
+            raise IRError(where, f"a division by zero in {expr}", "a divisor other than zero") from None
         except KeyError as error:
             raise IRError(where, f"{error.args[0]!r} before it has a value", "an assignment before") from None
 
@@ -452,7 +452,7 @@ def _compile(expr: Expr, counts: list[int]) -> _Value:
         name = expr.name
         return lambda values: values[name]
     assert isinstance(expr, Apply)
-    index, meaning = _OPS.index(expr.op), expr.op.value.meaning
+    index, meaning = _OPS.index(expr.op), expr.op.meaning
     functions = [_compile(a, counts) for a in expr.args]
     first = functions[0]
     if expr.op is Op.SELECT:

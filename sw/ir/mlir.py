@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from hw.semantics import BITS
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
@@ -29,7 +30,7 @@ from sw.ir.program import (
     While,
 )
 from sw.ir.ranges import bounds
-from sw.ir.types import BITS, LOW, Kind
+from sw.ir.types import LOW, Kind
 from sw.ir.walk import bodies, expressions, statements, uses
 
 _TYPES = {Kind.INT: "i32", Kind.BOOL: "i1"}

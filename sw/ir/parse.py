@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hw.semantics import BITS
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Apply, Const, Expr, Op, Var, truth, type_of
 from sw.ir.intrinsics import INTRINSICS
@@ -40,7 +41,7 @@ from sw.ir.syntax import (
     source,
     whole,
 )
-from sw.ir.types import BITS, BOOL, HIGH, INT, LOW, Kind, Type
+from sw.ir.types import BOOL, HIGH, INT, LOW, Kind, Type
 
 _BINARY = {
     ast.Add: Op.ADD,

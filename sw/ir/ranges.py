@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable
 from itertools import product
 
+from hw.semantics import BITS
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
-from sw.ir.types import BITS, HIGH, LOW
+from sw.ir.types import HIGH, LOW
 
 #: Smallest and largest value, both included.
 Bounds = tuple[int, int]

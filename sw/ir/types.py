@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-BITS = 32
+from hw.semantics import BITS
+
 LOW, HIGH = -(1 << BITS - 1), 1 << BITS - 1
 
 
@@ -40,8 +41,3 @@ class Type:
 
 
 INT, BOOL = Type(), Type(Kind.BOOL, 0, 2)
-
-
-def wrap(value: int) -> int:
-    """The value modulo 2^32, in two's complement."""
-    return ((value - LOW) & (1 << BITS) - 1) + LOW

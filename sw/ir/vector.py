@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from hw.semantics import BITS
 from sw.ir.expression import Apply, Const, Expr, Op, Var
-from sw.ir.types import BITS, HIGH, LOW
+from sw.ir.types import HIGH, LOW
 
 Array = npt.NDArray[np.int64]
 #: What a variable is: one number for all rows, or a number for each.
@@ -37,28 +38,23 @@ def _number(truth: object) -> Column:
     return truth.astype(np.int64) if isinstance(truth, np.ndarray) else int(bool(truth))
 
 
-#: Operators without errors and without choice; arguments are within 32 bits, so that nothing leaves 64.
-_PLAIN: dict[Op, Callable[..., Column]] = {
-    Op.NOT: lambda a: 1 - a,
+#: Operators whose scalar formula chooses, which arrays cannot.
+_CHOOSING: dict[Op, Callable[..., Column]] = {
     Op.LT: lambda a, b: _number(a < b),
     Op.LE: lambda a, b: _number(a <= b),
     Op.GT: lambda a, b: _number(a > b),
     Op.GE: lambda a, b: _number(a >= b),
     Op.EQ: lambda a, b: _number(a == b),
     Op.NE: lambda a, b: _number(a != b),
-    Op.BIT_OR: lambda a, b: a | b,
-    Op.BIT_XOR: lambda a, b: a ^ b,
-    Op.BIT_AND: lambda a, b: a & b,
-    Op.SHL: lambda a, b: _wrapped(
-        a * (1 << b % BITS) if isinstance(b, int) else a * (np.int64(1) << b % BITS)
-    ),
-    Op.SHR: lambda a, b: a >> b % BITS,
-    Op.ADD: lambda a, b: _wrapped(a + b),
-    Op.SUB: lambda a, b: _wrapped(a - b),
-    Op.MUL: lambda a, b: _wrapped(a * b),
     Op.MIN: _minimum,
     Op.MAX: _maximum,
 }
+
+
+def _apply(op: Op, *values: Column) -> Column:
+    """An operator that cannot fail; its arguments are within 32 bits, so that its value is within 64."""
+    found: Column = (_CHOOSING.get(op) or op.semantics.exact)(*values)
+    return _wrapped(found) if op.semantics.wraps else found
 
 
 def evaluate_rows(expr: Expr, columns: Mapping[str, Column]) -> tuple[Column, Column]:
@@ -85,11 +81,10 @@ def evaluate_rows(expr: Expr, columns: Mapping[str, Column]) -> tuple[Column, Co
         case Op.DIV | Op.MOD:
             zero = _number(b == 0)
             divisor = b + zero
-            result = _wrapped(a // divisor) if expr.op is Op.DIV else a % divisor
-            return result, wrong | wrong_b | zero
+            return _apply(expr.op, a, divisor), wrong | wrong_b | zero
     if len(parts) == 1:
-        return _PLAIN[expr.op](a), wrong
-    return _PLAIN[expr.op](a, b), wrong | wrong_b
+        return _apply(expr.op, a), wrong
+    return _apply(expr.op, a, b), wrong | wrong_b
 
 
 def _choose(condition: Column, then: Column, other: Column) -> Column:

@@ -23,32 +23,6 @@ from sw.problem import Product
 from sw.tiling.blocking import Blocking
 
 
-def signed(value: int) -> int:
-    """The 32 bits as a signed number."""
-    value &= MASK
-    return value - (1 << 32) if value >> 31 else value
-
-
-BINARY = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a // b,
-    "rem": lambda a, b: a % b,
-    "min": min,
-    "max": max,
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "shl": lambda a, b: a << (b % 32),
-    "shr": lambda a, b: a >> (b % 32),
-    "eq": lambda a, b: int(a == b),
-    "ne": lambda a, b: int(a != b),
-    "lt": lambda a, b: int(a < b),
-    "le": lambda a, b: int(a <= b),
-}
-
-
 @dataclass
 class Operation:
     """An engine operation that a warp issued."""
@@ -172,16 +146,9 @@ class Machine:
 
     def _scalar(self, warp: Warp, code: Code, pc: int, r: list[int]) -> None:
         f, name = code.fields, code.name
-        plain = name[:-1] if name.endswith("i") and name[:-1] in BINARY else name
-        if plain in BINARY:
-            right = f["imm"] if "imm" in f else r[f["rs2"]]
-            r[f["rd"]] = signed(BINARY[plain](r[f["rs1"]], right))
-        elif name == "li":
-            r[f["rd"]] = f["imm"]
-        elif name == "lih":
-            r[f["rd"]] = signed(r[f["rd"]] << 15 | f["imm"] & 0x7FFF)
-        elif name == "select":
-            r[f["rd"]] = r[f["rs2"]] if r[f["rs1"]] else r[f["rs3"]]
+        if code.spec.semantics is not None:
+            values = (f[s] if s == "imm" else r[f[s]] for s in code.spec.sources)
+            r[f["rd"]] = code.spec.semantics.value(*values)
         elif name == "jump":
             warp.pc += f["offset"]
         elif name == "loop":

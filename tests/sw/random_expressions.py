@@ -10,7 +10,6 @@ from sw.ir.expression import (
     Expr,
     Op,
     Var,
-    ZeroDivisorError,
     apply,
     const,
     evaluate,
@@ -85,7 +84,7 @@ def result(expr: Expr, at: dict[str, int]) -> int | None:
     """The value, None for an error."""
     try:
         return evaluate(expr, at)
-    except ZeroDivisorError:
+    except ZeroDivisionError:
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from hw.semantics import wrap
 from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply
 from sw.ir.interpret import Execution, run, seeded_choice
@@ -25,7 +26,7 @@ from sw.ir.program import (
 )
 from sw.ir.ranges import bounds
 from sw.ir.scope import loop_type, retype
-from sw.ir.types import BOOL, HIGH, INT, LOW, Kind, Type, wrap
+from sw.ir.types import BOOL, HIGH, INT, LOW, Kind, Type
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def random_expr(rng: random.Random, variables: list[Var], depth: int = 3, kind: 
         if named and rng.random() < 0.7:
             return rng.choice(named)
         return Const(rng.randrange(2), Kind.BOOL) if kind is Kind.BOOL else Const(_number(rng))
-    op = rng.choice([op for op in Op if op is Op.SELECT or (op.value.result is kind)])
-    kinds = list(op.value.arguments)
+    op = rng.choice([op for op in Op if op is Op.SELECT or (op.result is kind)])
+    kinds = list(op.arguments)
     free = kind if op is Op.SELECT else rng.choice((Kind.INT, Kind.INT, Kind.BOOL))
     args = tuple(random_expr(rng, variables, depth - 1 - rng.randrange(2), k or free) for k in kinds)
     return Apply(op, args)

@@ -16,55 +16,14 @@ from typing import Any, NamedTuple
 
 from hw.fabric import BY_NUMBER, Fabric, Operation, Unit, layout
 from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
-from sw.dfg.operations import OPERATIONS
+from hw.semantics import SEMANTICS, wrap
 
-MASK = 0xFFFFFFFF
 #: Names of values in the text: of a step (results of operations), and registers.
 _VALUES = re.compile(r"\b(?:[ye]\d+|[rdl]\d+|f\d+_\d+)\b")
 
 
 class DataError(Exception):
     """Addresses or conditions are computed from what is loaded: cycles cannot be told without values."""
-
-
-def _wrapped(text: str) -> str:
-    """Text for the lowest 32 bits of a value, in two's complement."""
-    return f"(({text} + 0x80000000) & 0xFFFFFFFF) - 0x80000000"
-
-
-def _round_even(a: str, b: str, shift: str) -> str:
-    """A half is rounded up only from an odd floor: half, less 1, and the floor's lowest bit are added."""
-    if shift.isdecimal():
-        amount = int(shift) & 63
-        if not amount:
-            return _wrapped(f"{a} * {b}")
-        return _wrapped(f"((w := {a} * {b}) + {(1 << amount >> 1) - 1} + (w >> {amount} & 1) >> {amount})")
-    added = f"((1 << z >> 1) - 1 + (w >> z & 1) if (z := {shift} & 63) else 0)"
-    return _wrapped(f"((w := {a} * {b}) + {added} >> z)")
-
-
-#: Operations that need no call, as text of their operands; what they mean stands in `sw.dfg.operations`.
-INLINE: dict[str, Callable[..., str]] = {
-    "add": lambda a, b: _wrapped(f"{a} + {b}"),
-    "sub": lambda a, b: _wrapped(f"{a} - {b}"),
-    "mul": lambda a, b: _wrapped(f"{a} * {b}"),
-    "mul_shift_round": lambda a, b, s: _wrapped(f"(({a} * {b} + (1 << ({s} & 63) >> 1)) >> ({s} & 63))"),
-    "mul_shift_round_even": _round_even,
-    "shl": lambda a, b: _wrapped(f"({a} << ({b} & 31))"),
-    "shr": lambda a, b: f"{a} >> ({b} & 31)",
-    "shr_logical": lambda a, b: _wrapped(f"(({a} & 0xFFFFFFFF) >> ({b} & 31))"),
-    "and": lambda a, b: f"{a} & {b}",
-    "or": lambda a, b: f"{a} | {b}",
-    "xor": lambda a, b: f"{a} ^ {b}",
-    **{
-        name: lambda a, b, sign=sign: f"(1 if {a} {sign} {b} else 0)"
-        for name, sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!="))
-    },
-    "min": lambda a, b: f"({a} if {a} < {b} else {b})",
-    "max": lambda a, b: f"({a} if {a} > {b} else {b})",
-    "select": lambda c, a, b: f"({a} if {c} else {b})",
-    "mov": lambda a: a,
-}
 
 
 class Site(NamedTuple):
@@ -108,11 +67,6 @@ def code_of(configuration: Configuration, values: bool = True) -> Code:
     return _Writer(configuration, values).code()
 
 
-def signed(value: int) -> int:
-    """The lowest 32 bits in two's complement."""
-    return (value + 0x80000000 & MASK) - 0x80000000
-
-
 class _Operands(NamedTuple):
     """Texts of an operation's operands; `condition` is None where its predicate always holds."""
 
@@ -136,7 +90,6 @@ class _Writer:
         self.layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
         self.sites: list[Site] = []
         self.stages: set[int] = set()
-        self.used: dict[str, Callable[..., int]] = {}
         patched = {(PATCHED[p.what], p.pe, p.at) for p in configuration.patches if p.what < 2}
         self.constants = {key: f"k{i}" for i, key in enumerate(sorted(patched))}
 
@@ -158,7 +111,7 @@ class _Writer:
         body += ["t = k = 0", "while True:", *(f"    {line}" for line in steps), "    k += 1"]
         body += [f"state[:] = [{', '.join(names)}]", "return -1"]
         lines += [f"    {line}" for line in body]
-        space: dict[str, Any] = dict(self.used)
+        space: dict[str, Any] = {}
         exec(compile("\n".join(lines), "<configuration>", "exec"), space)
         return Code(space["run"], tuple(self.sites), tuple(self.constants))
 
@@ -244,7 +197,7 @@ class _Writer:
     def _number(self, which: str, pe: int, context: int) -> str:
         """`const` or `init` of an entry: a number, or the name of one that is patched."""
         name = self.constants.get((which, pe, context))
-        return name or str(signed(getattr(self._entry(pe, context), which)))
+        return name or str(wrap(getattr(self._entry(pe, context), which)))
 
     def _source(self, pe: int, context: int, field: str, y: dict[int, str] | None = None) -> str:
         """What a mux chooses; nothing for a register that keeps its value."""
@@ -292,17 +245,8 @@ class _Writer:
         if operation.name == "const":
             value = self._number("const", pe, context)
         else:
-            value = self._result(operation.name, operands.data)
+            value = SEMANTICS[operation.name].text(*operands.data)
         return value if operands.condition is None else f"{value} if {operands.condition} else 0"
-
-    def _result(self, name: str, operands: Sequence[str]) -> str:
-        """The value of an operation of these operands."""
-        if name in INLINE:
-            return INLINE[name](*operands)
-        meaning = OPERATIONS[name].meaning
-        assert meaning is not None, name
-        self.used[f"do_{name}"] = meaning
-        return f"do_{name}({', '.join(operands)})"
 
     def _access(
         self,

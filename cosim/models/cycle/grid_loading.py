@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosim.models.cycle.grid_code import MASK, Code, code_of
+from cosim.models.cycle.grid_code import Code, code_of
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
@@ -30,6 +30,7 @@ from hw.fabric.bitstream import (
     parse,
 )
 from hw.fabric.layout import ARRAYS, PATCHES
+from hw.semantics import MASK
 
 #: The operand `bitstream` that keeps the configuration.
 KEEP = 0xFFFF

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosim.models.cycle.grid_code import MASK, Code, Site, signed
+from cosim.models.cycle.grid_code import Code, Site
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry, Configuration
+from hw.semantics import MASK, wrap
 
 #: More steps than this in one launch count as one that does not end.
 STEP_LIMIT = 50_000_000
@@ -140,8 +141,8 @@ def execute(
             array.base // ELEMENT_BYTES[array.element],
             array.length,
         ]
-    numbers = [signed(getattr(configuration.entry(pe, at), which)) for which, pe, at in code.constants]
-    tables = {pe: [signed(word) for word in words] for pe, words in configuration.tables.items()}
+    numbers = [wrap(getattr(configuration.entry(pe, at), which)) for which, pe, at in code.constants]
+    tables = {pe: [wrap(word) for word in words] for pe, words in configuration.tables.items()}
     indices: list[list[int]] = [[] for _ in code.sites]
     values: list[list[int]] = [[] for _ in code.sites]
     failed = code.run(

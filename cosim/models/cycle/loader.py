@@ -20,9 +20,10 @@ from cosim.models.cycle.checks import (
 from cosim.models.cycle.memory_port import AlwaysPort, Port
 from cosim.models.cycle.patches import GEOMETRY_INDICES, Geometry, Patches
 from cosim.models.cycle.rows import RowBeats
-from cosim.models.cycle.sharing import MASK, Operation
+from cosim.models.cycle.sharing import Operation
 from hw.config import ENGINES, BufferShape, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
+from hw.semantics import MASK
 
 STRIDE, PITCH, PAD_OUTER, PAD_INNER = (
     PARAMETERS[f"load_{x}"].index for x in ("stride", "pitch", "pad_outer", "pad_inner")

@@ -34,11 +34,11 @@ from cosim.models.cycle.warp import Log, Stop, Warp
 from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
 from hw.isa import Cause
+from hw.semantics import MASK
 
 ISSUE, FIRE = 0, 1
 # Members of enumerations that the loop below names often; a look-up of each costs more than a comparison.
 HELD, TURN, HALT, FAULT = Stop.HELD, Stop.TURN, Stop.HALT, Stop.FAULT
-MASK = 0xFFFFFFFF
 
 Engine = Loader | Gemm | Storer | Grid
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from cosim.models.cycle.checks import row_outside_windows
 from cosim.models.cycle.memory_port import Port, Run
-from cosim.models.cycle.sharing import MASK
 from hw.config import BufferShape
 from hw.isa import INSTRUCTIONS, PARAMETERS, SIZE_BITS, TIMING
+from hw.semantics import MASK
 
 #: Numbers of the parameters that follow the operands in a `Geometry`, in its order.
 GEOMETRY_INDICES = tuple(

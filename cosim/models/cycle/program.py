@@ -8,8 +8,7 @@ register or -1 for "always"; `a`, `b`, `c` are fields as each kind uses them. Wh
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hw import assembly, isa
@@ -26,25 +25,6 @@ ILLEGAL_WORD: Decoded = (ILLEGAL, -1, False, 0, 0, 0, 1, None)
 
 #: Stands behind the last word of a memory, from where the first one follows.
 WRAP_WORD: Decoded = (WRAP, -1, False, 0, 0, 0, 0, None)
-
-_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.floordiv,
-    "rem": operator.mod,
-    "min": min,
-    "max": max,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-    "shl": lambda x, y: x << (y & 31),
-    "shr": lambda x, y: x >> (y & 31),
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-}
 
 #: Decoded words that are kept for each configuration.
 KNOWN_WORDS = 1 << 14
@@ -104,6 +84,7 @@ def _decode(word: int, config: MachineConfig) -> Decoded:
         by_register = name == "param"
         value = f["rs1"] if by_register else f["imm"]
         return made(PARAM if by_register else PARAM_I, f["parameter"], value, extra=bits)
-    if name in _FUNCTIONS:
-        return made(BINARY, rd, f["rs1"], f["rs2"], _FUNCTIONS[name])
-    return made(BINARY_I, rd, f["rs1"], f["imm"], _FUNCTIONS[name.removesuffix("i")])
+    assert spec.semantics is not None
+    kind = BINARY_I if "imm" in f else BINARY
+    a, b = (f[source] for source in spec.sources)
+    return made(kind, rd, a, b, spec.semantics.exact)

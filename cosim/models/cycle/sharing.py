@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cosim.models.cycle.program import ENGINE, SIGNAL, WAIT, Decoded
-
-MASK = 0xFFFFFFFF
+from hw.semantics import MASK
 
 
 class Channel:

@@ -19,10 +19,11 @@ from cosim.models.cycle.checks import NEVER, Fault, engine_fault, first_above, p
 from cosim.models.cycle.gemm import Drain, Drains
 from cosim.models.cycle.memory_port import Port
 from cosim.models.cycle.rows import RowBeats
-from cosim.models.cycle.sharing import MASK, Operation
+from cosim.models.cycle.sharing import Operation
 from hw.config import ENGINES, MachineConfig
 from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, TIMING, Cause
+from hw.semantics import MASK
 
 STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].index
 #: Spaces by the operation that reads them.

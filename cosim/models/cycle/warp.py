@@ -18,8 +18,8 @@ from cosim.models.cycle.sharing import Channel, Pending
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.isa import PARAMETERS, TIMING, Cause
+from hw.semantics import MASK, SEMANTICS, wrap
 
-MASK = 0xFFFFFFFF
 SMALL = 1 << 29  # numbers of one digit inside Python; comparing those is quick
 PENDING_SIGNALS = TIMING.pending_signals
 #: More issued instructions than this in one warp count as a program that does not end.
@@ -183,7 +183,7 @@ class Warp:
                     except ZeroDivisionError:
                         yield self._fault(pc, t, Cause.DIVIDE_BY_ZERO)
                     if not -SMALL < value < SMALL:
-                        value = (value + 0x80000000 & MASK) - 0x80000000
+                        value = wrap(value)
                     regs[a] = value
                     fresh = a
                 elif kind == LI:
@@ -237,6 +237,6 @@ class Warp:
         """`lih` and `select`."""
         regs = self.registers
         if kind == p.LIH:
-            regs[a] = ((regs[a] << 15 | b & 0x7FFF) + 0x80000000 & MASK) - 0x80000000
+            regs[a] = SEMANTICS["lih"].value(regs[a], b)
         else:
             regs[a] = regs[c] if regs[b] != 0 else regs[extra]

@@ -17,7 +17,7 @@ from sw.check.periodic import Symbolic
 from sw.check.steady import UnlikeError, repeated
 from sw.check.text import parse
 from sw.ir import parse_program
-from sw.ir.expression import Expr, Op, ZeroDivisorError, evaluate, fold
+from sw.ir.expression import Expr, Op, evaluate, fold
 from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.walk import instructions
 from sw.warps.convert import convert
@@ -238,7 +238,7 @@ def _value(expr: Expr, i: int) -> int | None:
     """The value, None for a division by zero."""
     try:
         return evaluate(expr, {"i": i})
-    except ZeroDivisorError:
+    except ZeroDivisionError:
         return None
 
 

@@ -49,8 +49,6 @@ class Run:
 
 def words_trace(words: list[int], config: MachineConfig, limit: int = 200_000) -> Run:
     """Execute a warp's words without timing; waits always find a token."""
-    from tests.sw.functional import BINARY, signed
-
     codes = [decode(w) for w in words]
     for code in codes:
         assert illegal(code, config) is None, illegal(code, config)
@@ -72,17 +70,9 @@ def words_trace(words: list[int], config: MachineConfig, limit: int = 200_000) -
             if field.kind is isa.Kind.REGISTER:
                 run.registers = max(run.registers, f[field.name] + 1)
         if happens:
-            plain = name[:-1] if name.endswith("i") and name[:-1] in BINARY else name
-            if plain in BINARY:
-                right = f["imm"] if "imm" in f else r[f["rs2"]]
-                assert right or plain not in ("div", "rem"), "division by zero"
-                r[f["rd"]] = signed(BINARY[plain](r[f["rs1"]], right))
-            elif name == "li":
-                r[f["rd"]] = f["imm"]
-            elif name == "lih":
-                r[f["rd"]] = signed(r[f["rd"]] << 15 | f["imm"] & 0x7FFF)
-            elif name == "select":
-                r[f["rd"]] = r[f["rs2"]] if r[f["rs1"]] else r[f["rs3"]]
+            if spec.semantics is not None:
+                values = (f[s] if s == "imm" else r[f[s]] for s in spec.sources)
+                r[f["rd"]] = spec.semantics.value(*values)
             elif name == "jump":
                 target = pc + f["offset"]
                 if loops:

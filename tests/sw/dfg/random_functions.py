@@ -6,8 +6,8 @@ import ast
 import random
 from typing import Any
 
+from hw.semantics import wrap
 from sw.dfg.operations import clz, mul_shift_round, mul_shift_round_even, shift_right_logical
-from sw.ir.types import wrap
 
 #: Elements of the arrays `a` and `b`; most iterations, such that all indices are inside.
 SIZE, MOST = 48, 9

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw.errors import InputError
+from hw.semantics import wrap
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
 from sw.dfg.interpret import run_graph
 from sw.dfg.json import load_graph
@@ -22,7 +23,6 @@ from sw.dfg.operations import (
 )
 from sw.dfg.transform import dead_code, drop_implied_order, fuse_constants
 from sw.dfg.unroll import unroll
-from sw.ir.types import wrap
 from tests.sw.dfg.test_graph import FILES
 
 WORDS = st.integers(-(2**31), 2**31 - 1)

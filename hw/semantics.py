@@ -1,0 +1,100 @@
+"""What scalar operations compute, on 32-bit two's complement.
+
+Warps, tile programs and the CGRA share these definitions: the instruction table (`hw.isa`), the expressions
+of tile programs (`sw.ir.expression`), data-flow graphs (`sw.dfg.operations`), and the models that compile
+programs to Python text. So each operation is defined once, by its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+BITS = 32
+MASK = (1 << BITS) - 1
+_SIGN = 1 << BITS - 1
+
+
+def wrap(value: int) -> int:
+    """The low 32 bits of a value as a signed number."""
+    return (value + _SIGN & MASK) - _SIGN
+
+
+@dataclass(frozen=True)
+class Semantics:
+    """The meaning of one operation.
+
+    `formula` is Python text with `{0}`, `{1}`, ... for the operands, which are signed numbers of 32 bits;
+    `wraps` says that its value may need more bits. `exact` computes the formula, `value` the 32 bits of it
+    as a signed number. A divisor of zero raises `ZeroDivisionError`.
+    """
+
+    name: str
+    operands: int
+    formula: str
+    wraps: bool = False
+    exact: Callable[..., Any] = field(init=False, repr=False, compare=False)
+    value: Callable[..., int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [f"x{n}" for n in range(self.operands)]
+        exact = f"lambda {', '.join(names)}: {self.formula.format(*names)}"
+        value = f"lambda {', '.join(names)}: {self.text(*names)}"
+        # The text is that of the table below alone.
+        object.__setattr__(self, "exact", eval(exact))
+        object.__setattr__(self, "value", eval(value))
+
+    def text(self, *operands: str) -> str:
+        """Python text of the value; operands are names, numbers, or stand in parentheses."""
+        found = self.formula.format(*operands)
+        return f"({found} + {_SIGN} & {MASK}) - {_SIGN}" if self.wraps else found
+
+
+_SHIFT = "({2} & 63)"
+#: Adding half less 1, and the lowest bit of the quotient, rounds a half up only from an odd quotient. A shift
+#: of 0 adds nothing. Where the shift is a number, Python's compiler leaves little besides the product.
+_HALF_EVEN = (
+    f"((w := {{0}} * {{1}}) + ((1 << {_SHIFT}) - 1 >> 1) + (w >> {_SHIFT} & -(-{_SHIFT} >> 6)) >> {_SHIFT})"
+)
+
+#: All operations by name. Shift amounts count modulo 32, those of products modulo 64.
+SEMANTICS = {
+    s.name: s
+    for s in (
+        Semantics("add", 2, "({0} + {1})", wraps=True),
+        Semantics("sub", 2, "({0} - {1})", wraps=True),
+        Semantics("mul", 2, "({0} * {1})", wraps=True),
+        # Quotients are rounded down; only -2^31 / -1 wraps.
+        Semantics("div", 2, "({0} // {1})", wraps=True),
+        Semantics("rem", 2, "({0} % {1})"),
+        Semantics("min", 2, "({0} if {0} < {1} else {1})"),
+        Semantics("max", 2, "({0} if {0} > {1} else {1})"),
+        Semantics("and", 2, "({0} & {1})"),
+        Semantics("or", 2, "({0} | {1})"),
+        Semantics("xor", 2, "({0} ^ {1})"),
+        Semantics("shl", 2, "({0} << ({1} & 31))", wraps=True),
+        Semantics("shr", 2, "({0} >> ({1} & 31))"),
+        Semantics("eq", 2, "(1 if {0} == {1} else 0)"),
+        Semantics("ne", 2, "(1 if {0} != {1} else 0)"),
+        Semantics("lt", 2, "(1 if {0} < {1} else 0)"),
+        Semantics("le", 2, "(1 if {0} <= {1} else 0)"),
+        Semantics("select", 3, "({1} if {0} else {2})"),
+        # Of warps alone: constants, 15 bits at a time.
+        Semantics("li", 1, "{0}"),
+        Semantics("lih", 2, f"({{0}} << 15 | {{1}} & {(1 << 15) - 1})", wraps=True),
+        # Of expressions and the CGRA.
+        Semantics("gt", 2, "(1 if {0} > {1} else 0)"),
+        Semantics("ge", 2, "(1 if {0} >= {1} else 0)"),
+        # Of a truth value.
+        Semantics("not", 1, "(1 - {0})"),
+        # Of the CGRA alone.
+        Semantics("mov", 1, "{0}"),
+        Semantics("abs", 1, "abs({0})", wraps=True),
+        Semantics("clz", 1, f"({BITS} - ({{0}} & {MASK}).bit_length())"),
+        Semantics("shr_logical", 2, f"(({{0}} & {MASK}) >> ({{1}} & 31))", wraps=True),
+        # The 64-bit product shifted right: halves rounded up, or to the even neighbour.
+        Semantics("mul_shift_round", 3, f"(({{0}} * {{1}} + (1 << {_SHIFT} >> 1)) >> {_SHIFT})", wraps=True),
+        Semantics("mul_shift_round_even", 3, _HALF_EVEN, wraps=True),
+    )
+}
