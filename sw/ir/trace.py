@@ -7,7 +7,6 @@ that are not taken are not part of it, so every access is certain and its region
 from __future__ import annotations
 
 import itertools
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr
 from sw.ir.intrinsics import effects
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
-from sw.ir.types import HIGH, LOW, Kind
 from sw.ir.vector import Array, Column, evaluate_rows
 from sw.ir.walk import statements
 
@@ -97,39 +95,6 @@ def names(made: Trace) -> list[str]:
         for t, numbers in zip(rows.time.tolist(), rows.iteration.T.tolist(), strict=True):
             found[t] = f"{label}[{', '.join(map(str, numbers))}]"
     return found
-
-
-def assignments(program: Program, most: int, seed: int = 0) -> tuple[list[dict[str, int]], bool]:
-    """Values for the parameters: all of them where there are at most `most`, and whether these are all.
-
-    Otherwise the ends of every range together, and random ones. What has no range is taken from -4 to 64.
-    """
-    choices: list[range] = []
-    for p in program.parameters:
-        if p.type.kind is Kind.BOOL:
-            choices.append(range(2))
-        else:
-            low = p.type.low if p.type.low > LOW else -4
-            high = p.type.high if p.type.high < HIGH else 64
-            choices.append(range(low, max(high, low + 1)))
-    bounded = all(
-        p.type.kind is Kind.BOOL or (p.type.low > LOW and p.type.high < HIGH) for p in program.parameters
-    )
-    total = 1
-    for c in choices:
-        total *= len(c)
-    keys = [p.name for p in program.parameters]
-    if total <= most:
-        return [dict(zip(keys, picked, strict=True)) for picked in itertools.product(*choices)], bounded
-    rng = random.Random(seed)
-    found: dict[tuple[int, ...], None] = {}
-    for ends in itertools.islice(itertools.product(*((c[0], c[-1]) for c in choices)), most // 2):
-        found[ends] = None
-    for _ in range(4 * most):
-        if len(found) >= most:
-            break
-        found[tuple(rng.choice(c) for c in choices)] = None
-    return [dict(zip(keys, picked, strict=True)) for picked in found], False
 
 
 class _CarriedError(Exception):

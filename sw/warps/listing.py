@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from sw.ir.errors import IRError
 from sw.ir.interpret import Instance, common_loops
+from sw.ir.parameters import assignments
 from sw.ir.program import Program
-from sw.ir.trace import Trace, assignments, trace
+from sw.ir.trace import Trace, trace
 from sw.ir.vector import Array
 from sw.warps.graph import Edges, edges, warp_of
 from sw.warps.reduce import Reduction, reduce

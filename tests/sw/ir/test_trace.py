@@ -10,8 +10,9 @@ from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
 from sw.ir.interpret import ENTRY, run
+from sw.ir.parameters import assignments
 from sw.ir.program import Program
-from sw.ir.trace import Trace, assignments, names, trace
+from sw.ir.trace import Trace, names, trace
 from sw.ir.types import Kind
 from sw.ir.vector import evaluate_rows
 from sw.ir.walk import loops_around

@@ -15,10 +15,11 @@ from sw.check.streams import run
 from sw.ir.errors import IRError
 from sw.ir.interpret import difference, seeded_choice
 from sw.ir.interpret import run as interpret
+from sw.ir.parameters import assignments
 from sw.ir.parse import parse_program
 from sw.ir.program import Parameter, Program
 from sw.ir.scope import retype
-from sw.ir.trace import assignments, trace
+from sw.ir.trace import trace
 from sw.ir.types import HIGH, LOW, Kind, Type
 from sw.ir.walk import instructions
 from tests.sw.generic_programs import generic

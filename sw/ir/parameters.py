@@ -1,0 +1,42 @@
+"""Values for the parameters of a program, to follow it with."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from sw.ir.program import Program
+from sw.ir.types import HIGH, LOW, Kind
+
+
+def assignments(program: Program, most: int, seed: int = 0) -> tuple[list[dict[str, int]], bool]:
+    """Values for the parameters: all of them where there are at most `most`, and whether these are all.
+
+    Otherwise the ends of every range together, and random ones. What has no range is taken from -4 to 64.
+    """
+    choices: list[range] = []
+    for p in program.parameters:
+        if p.type.kind is Kind.BOOL:
+            choices.append(range(2))
+        else:
+            low = p.type.low if p.type.low > LOW else -4
+            high = p.type.high if p.type.high < HIGH else 64
+            choices.append(range(low, max(high, low + 1)))
+    bounded = all(
+        p.type.kind is Kind.BOOL or (p.type.low > LOW and p.type.high < HIGH) for p in program.parameters
+    )
+    total = 1
+    for c in choices:
+        total *= len(c)
+    keys = [p.name for p in program.parameters]
+    if total <= most:
+        return [dict(zip(keys, picked, strict=True)) for picked in itertools.product(*choices)], bounded
+    rng = random.Random(seed)
+    found: dict[tuple[int, ...], None] = {}
+    for ends in itertools.islice(itertools.product(*((c[0], c[-1]) for c in choices)), most // 2):
+        found[ends] = None
+    for _ in range(4 * most):
+        if len(found) >= most:
+            break
+        found[tuple(rng.choice(c) for c in choices)] = None
+    return [dict(zip(keys, picked, strict=True)) for picked in found], False
