@@ -127,7 +127,9 @@ def _wrong(graph: Graph, outcome: Outcome) -> Iterator[str]:
     }
     scalars = {name: i for i, name in enumerate(graph.scalars)}
     words = encode(Mapped(graph, outcome).configuration(places))
-    yield from verify(outcome.graph, words, outcome.mapping.fabric, arrays=places, scalars=scalars)
+    yield from verify(
+        outcome.graph, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
+    )
 
 
 def small_fabrics(count: int, seed: int) -> list[Fabric]:

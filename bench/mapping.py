@@ -99,7 +99,9 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget:
             reached.setdefault(attempt.ii, end)
     if outcome.mapping:
         wrong = check(outcome.mapping)
-        wrong = wrong or verify(outcome.graph, encode(configuration(outcome.mapping)), fabric)
+        wrong = wrong or verify(
+            outcome.graph, encode(configuration(outcome.mapping)), fabric, outcome.mapping.at
+        )
         if wrong:
             raise ValueError(f"{graph.name} on {fabric.name}: {wrong[0]}")
     return Run(outcome, wall, processor, reached)

@@ -244,6 +244,7 @@ def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any
         "depth": kernel.depth,
         "why": kernel.why,
         "proved_minimal": kernel.proved_minimal,
+        "places": [list(place) for place in kernel.places],
     }
 
 
@@ -268,7 +269,8 @@ def _kernel(folder: Path, entry: Mapping[str, Any], listed: set[str], config: Ma
         entry["depth"],
         entry["why"],
         entry["proved_minimal"],
-        decoded(graph, words, arrays, scalars, config),
+        decoded(graph, words, arrays, scalars, entry["places"], config),
+        tuple((pe, step) for pe, step in entry["places"]),
     )
 
 

@@ -147,7 +147,7 @@ def map_loop(
         n.memory.name for n in outcome.graph.nodes if n.memory and n.op in ("load", "store")
     )
     arrays = dict(zip(names if not outcome.graph.opaque else (), made.arrays, strict=True))
-    problems = verify(outcome.graph, words, fabric, arrays=arrays, scalars=scalars)
+    problems = verify(outcome.graph, words, fabric, outcome.mapping.at, arrays=arrays, scalars=scalars)
     return MappedLoop(graph.name, fabric, outcome, tuple(words), tuple(problems))
 
 

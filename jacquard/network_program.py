@@ -51,6 +51,8 @@ class KernelFacts:
     why: str
     proved_minimal: bool
     differences: tuple[str, ...]
+    #: PE and step of every node of the graph.
+    places: tuple[tuple[int, int], ...]
     configured: Configured | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -204,6 +206,7 @@ def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> Ke
         configured.why,
         configured.proved_minimal,
         configured.differences,
+        tuple(configured.mapping.at[node.id] for node in configured.graph.nodes),
         configured,
     )
 
@@ -213,13 +216,18 @@ def decoded(
     words: Sequence[int],
     arrays: Mapping[str, ArrayEntry],
     scalars: Sequence[str],
+    places: Sequence[Sequence[int]],
     config: MachineConfig,
 ) -> tuple[str, ...]:
-    """Where the words of a configuration do not mean its graph, by the independent decoder."""
+    """Where the words of a configuration do not mean its graph, by the independent decoder.
+
+    `places` are PE and step of every node, in the order of the graph.
+    """
     if config.cgra is None:
         return (f"machine {config.name!r} has no grid",)
     numbers = {name: i for i, name in enumerate(scalars)}
-    return tuple(verify(graph, words, config.cgra, arrays=arrays, scalars=numbers))
+    at = {node.id: (pe, step) for node, (pe, step) in zip(graph.nodes, places, strict=True)}
+    return tuple(verify(graph, words, config.cgra, at, arrays=arrays, scalars=numbers))
 
 
 class _Launches:

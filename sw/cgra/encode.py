@@ -11,8 +11,8 @@ from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration
 from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
-from sw.cgra.meaning import opaque_number
 from sw.cgra.problem import operation
+from sw.cgra.verify import opaque_number
 from sw.dfg.graph import DATA, PREDICATE, Node, Value
 from sw.dfg.operations import OPERATIONS, Unit
 

@@ -35,9 +35,12 @@ class Mapped:
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
         """Where the words of the configuration do not mean the graph, by an independent decoder."""
+        assert self.outcome.mapping is not None
         made = self.configuration()
         scalars = {name: i for i, name in enumerate(self.graph.scalars)}
-        return tuple(verify(self.outcome.graph, encode(made), made.fabric, scalars=scalars))
+        return tuple(
+            verify(self.outcome.graph, encode(made), made.fabric, self.outcome.mapping.at, scalars=scalars)
+        )
 
     def configuration(self, places: Mapping[str, ArrayEntry] | None = None) -> Configuration:
         """Its configuration for arrays in these places; of those that are patched only the space counts.

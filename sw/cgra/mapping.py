@@ -57,6 +57,11 @@ class Mapping:
     routes: Dictionary[int, tuple[Hop, ...]]
 
     @property
+    def at(self) -> dict[NodeId, tuple[int, int]]:
+        """PE and step of every node."""
+        return {node: (place.pe, place.step) for node, place in self.places.items()}
+
+    @property
     def depth(self) -> int:
         """Steps of an iteration: one more than the last step in which an operation starts."""
         return 1 + max((place.step for place in self.places.values()), default=-1)

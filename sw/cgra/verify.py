@@ -1,109 +1,246 @@
-"""Whether a bitstream means a graph: the graph is rebuilt from the words alone and compared with the source.
+"""Checks that a bitstream implements a graph: the graph is rebuilt from the words alone and compared.
 
-Nothing of the mapper or the encoder is used here. Both sides get one form (`sw.cgra.meaning`), and the
-correspondence of nodes and operations is searched for (`sw.cgra.match`); that it is one is the proof.
+Nothing of the mapper or the encoder is used here. The caller says where it put each node; this is a hint that
+need not be trusted: a wrong place shows as a difference.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import zlib
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import ArrayEntry, parse
-from hw.fabric.decode import Decoded, decode
-from sw.cgra.match import Before, match, nearest
-from sw.cgra.meaning import Meaning, Name, Vertex, of_configuration, of_graph, opaque_number
-from sw.dfg.graph import ORDER, Graph
+from hw.fabric.bitstream import PATCHED, ArrayEntry, parse
+from hw.fabric.decode import Decoded, Executed, decode
+from hw.fabric.layout import OPERAND_FIELDS
+from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId
+from sw.dfg.operations import Unit
 
-__all__ = ["compare", "opaque_number", "verify"]
+_MASK = (1 << 32) - 1
+_FIELD = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
+#: Operand mux of the predicate.
+_P = OPERAND_FIELDS[-1]
+
+#: What is known of an operation, by what it is called.
+Facts = dict[str, Hashable]
+
+
+@dataclass(frozen=True)
+class Name:
+    """An array or scalar: by its name in the graph, by its number in the configuration."""
+
+    what: str
+    key: Hashable
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.key}"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The value of a node, or of an operation (its number) that stands for none, iterations before."""
+
+    node: NodeId | None
+    operation: int | None
+    distance: int
+
+    def __str__(self) -> str:
+        source = f"operation {self.operation}" if self.node is None else f"node {self.node}"
+        return f"{source}, {self.distance} iterations before"
 
 
 def verify(
     graph: Graph,
     words: Sequence[int],
     fabric: Fabric,
+    places: Mapping[NodeId, tuple[int, int]],
     *,
     arrays: Mapping[str, ArrayEntry] | None = None,
     scalars: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """What is wrong with a bitstream that should mean a graph: nothing where the list is empty.
+    """What is wrong with a bitstream that should implement a graph: nothing where the list is empty.
 
-    `graph` is the one that was mapped (`sw.cgra.legal.prepare`). `arrays` and `scalars` are what the words
-    were made with; without them names and numbers only have to stand for one another. Patches of base
-    and length of arrays are for the launch, and not looked at.
+    `graph` is the one that was mapped (`sw.cgra.legal.prepare`), `places` the PE and step of each node.
+    `arrays` and `scalars` are what the words were made with; without them names and numbers only have to
+    stand for one another. Patches of base and length of arrays are for the launch, and not looked at.
     """
     try:
         decoded = decode(parse(words, fabric))
     except InputError as error:
         return [str(error)]
-    return compare(graph, decoded, arrays=arrays, scalars=scalars)
-
-
-def compare(
-    graph: Graph,
-    decoded: Decoded,
-    *,
-    arrays: Mapping[str, ArrayEntry] | None = None,
-    scalars: Mapping[str, int] | None = None,
-) -> list[str]:
-    """What differs between a graph and a configuration that was decoded."""
     numbers = None if arrays is None else {name: i for i, name in enumerate(arrays)}
-    asked = of_graph(graph, numbers, scalars)
-    done = of_configuration(decoded, numbers is not None, scalars is not None)
-    found = [
-        f"PE {_at(decoded, pe)}, context {context}: {why}" for (pe, context), why in decoded.idle.items()
-    ]
-    found += _mismatch(graph, decoded, asked, done)
-    return [*found, *_depth(decoded), *_arrays(decoded, arrays)]
-
-
-def _mismatch(graph: Graph, decoded: Decoded, asked: Meaning, done: Meaning) -> list[str]:
-    """Where no nodes and operations correspond; nothing where there is a correspondence."""
-    one, other = asked.shape(), done.shape()
-    steps = [executed.step for executed in decoded.operations]
-    if match(one, other, _befores(graph, decoded), steps) is not None:
-        return []
-    pairs = match(one, other)
-    if pairs is not None:
-        # Nothing but the order differs.
-        return _order(graph, decoded, pairs)
-    pairs = nearest(one, other, (_operation, type))
-    differing = _differences(asked, done, pairs) + _order(graph, decoded, pairs)
-    return differing or ["no correspondence of nodes and operations was found"]
-
-
-def _operation(label: Hashable) -> Hashable:
-    """What a vertex is without its numbers."""
-    return label.op if isinstance(label, Vertex) else label.what if isinstance(label, Name) else label
-
-
-def _at(decoded: Decoded, pe: int) -> str:
-    row, col = decoded.configuration.fabric.at(pe)
-    return f"({row},{col})"
-
-
-def _befores(graph: Graph, decoded: Decoded) -> list[Before]:
-    """The order of accesses of memory that a correspondence must have."""
-    place = {node.id: i for i, node in enumerate(graph.nodes)}
     ii = decoded.configuration.ii
-    return [
-        Before(place[edge.source], place[edge.target], edge.distance * ii)
-        for edge in graph.edges
-        if edge.operand == ORDER
-    ]
+    at = {(e.pe, e.step % ii): number for number, e in enumerate(decoded.operations)}
+    known = {node: (pe, step % ii) for node, (pe, step) in places.items() if node in graph.by_id}
+    own = {node: at[place] for node, place in known.items() if place in at}
+    found = [f"PE {fabric.at(pe)}, context {context}: {why}" for (pe, context), why in decoded.idle.items()]
+    found += _differences(graph, decoded, own, _Names({"array": numbers, "scalar": scalars}))
+    return [*found, *_order(graph, decoded, own), *_depth(decoded), *_arrays(decoded, arrays)]
 
 
-def _order(graph: Graph, decoded: Decoded, pairs: Mapping[int, int]) -> list[str]:
+@dataclass
+class _Names:
+    """Which names and numbers stand for one another, as far as is known."""
+
+    numbers: Mapping[str, Mapping[str, int] | None]
+    numbered: dict[Name, Name] = field(default_factory=dict)
+    named: dict[Name, Name] = field(default_factory=dict)
+
+    def same(self, asked: Hashable, done: Hashable) -> bool:
+        """Whether two facts are equal, with names for numbers."""
+        if isinstance(asked, tuple) and isinstance(done, tuple):
+            return len(asked) == len(done) and all(map(self.same, asked, done))
+        if not (isinstance(asked, Name) and isinstance(done, Name) and asked.what == done.what):
+            return asked == done
+        known = self.numbers[asked.what]
+        if known is not None:
+            return known.get(str(asked.key)) == done.key
+        return self.numbered.setdefault(asked, done) == done and self.named.setdefault(done, asked) == asked
+
+
+def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], names: _Names) -> list[str]:
+    """Where nodes and the operations in their places differ."""
+    owner: dict[int, NodeId] = {}
+    for identity, number in own.items():
+        owner.setdefault(number, identity)
+    patches = {(PATCHED[p.what], p.pe, p.at): p.scalar for p in decoded.configuration.patches if p.what < 2}
+    found = []
+    for node in graph.nodes:
+        if node.id not in own or owner[own[node.id]] != node.id:
+            found.append(f"node {node}: no operation of the configuration stands for it")
+            continue
+        executed = decoded.operations[own[node.id]]
+        where = f"node {node}, {_text(decoded, executed)}"
+        asked, done = _asked(graph, node), _done(decoded, executed, owner, patches)
+        for what in dict.fromkeys([*asked, *done]):
+            if what not in asked:
+                found.append(f"{where}: {what} must not be there, it is {_shown(done[what])}")
+            elif what not in done:
+                found.append(f"{where}: {what} must be {_shown(asked[what])}, it is missing")
+            elif not names.same(asked[what], done[what]):
+                found.append(f"{where}: {what} must be {_shown(asked[what])}, not {_shown(done[what])}")
+    spare = (e for i, e in enumerate(decoded.operations) if i not in owner)
+    return found + [f"{_text(decoded, executed)}: stands for no node of the graph" for executed in spare]
+
+
+def _text(decoded: Decoded, executed: Executed) -> str:
+    row, col = decoded.configuration.fabric.at(executed.pe)
+    return f"{executed.operation.name} in PE ({row},{col}), step {executed.step}"
+
+
+def _shown(fact: Hashable) -> str:
+    return f"({', '.join(map(_shown, fact))})" if isinstance(fact, tuple) else str(fact)
+
+
+# What a graph asks for
+
+
+def opaque_number(node: Node) -> int:
+    """What stands in a configuration for an operator of which nothing but the name is known."""
+    text = node.op if node.immediate is None else f"{node.op}:{node.immediate}"
+    return zlib.crc32(text.encode())
+
+
+def _operands(graph: Graph, node: NodeId) -> dict[str, Edge]:
+    """By operand mux: the edge that feeds it. Data operands of opaque operators take A, B, C in order."""
+    routed = [edge for edge in graph.incoming[node] if edge.routed]
+    if not graph.opaque:
+        return {_FIELD[edge.operand]: edge for edge in routed}
+    data = [edge for edge in routed if edge.operand != PREDICATE]
+    fed = dict(zip(OPERAND_FIELDS, data, strict=False))
+    return fed | {_FIELD[edge.operand]: edge for edge in routed if edge.operand == PREDICATE}
+
+
+def _asked(graph: Graph, node: Node) -> Facts:
+    """What a node asks of the operation that stands for it."""
+    fed = _operands(graph, node.id)
+    facts: Facts = {"operation": node.op, "negated predicate": any(edge.negated for edge in fed.values())}
+    for name, edge in fed.items():
+        facts[f"operand {name}"] = Flow(edge.source, None, edge.distance)
+    if graph.opaque:
+        facts["operation"] = "opaque_memory" if graph.unit(node) is Unit.MEMORY else "opaque"
+        return facts | {"const": opaque_number(node)}
+    for name, edge in fed.items():
+        if edge.initial:
+            values = tuple(_value(v) for v in dict.fromkeys(edge.initial))
+            facts[f"initial value of {name}, with its iterations"] = (*values, edge.distance)
+    if node.immediate is not None:
+        open_ = [name for name in OPERAND_FIELDS[:-1] if name not in fed and node.op != "const"]
+        facts[f"operand {open_[0]}" if open_ else "const"] = _value(node.immediate)
+    if node.op == "table" and node.memory is not None:
+        facts["table"] = tuple(word & _MASK for word in dict(graph.tables)[node.memory.name])
+    elif node.memory is not None:
+        facts["array"] = Name("array", node.memory.name)
+    return facts
+
+
+def _value(value: int | str) -> Hashable:
+    return Name("scalar", value) if isinstance(value, str) else value & _MASK
+
+
+# What a configuration does
+
+
+def _done(
+    decoded: Decoded,
+    executed: Executed,
+    owner: Mapping[int, NodeId],
+    patches: Mapping[tuple[str, int, int], int],
+) -> Facts:
+    """What an operation of a configuration does."""
+    place = executed.pe, executed.step % decoded.configuration.ii
+    opaque = executed.operation.name.startswith("opaque")
+    const: Hashable = executed.const & _MASK
+    init: Hashable = executed.init & _MASK
+    if ("const", *place) in patches:
+        const = Name("scalar", patches["const", *place])
+    if ("init", *place) in patches:
+        init = Name("scalar", patches["init", *place])
+    facts: Facts = {"operation": executed.operation.name, "negated predicate": executed.negate}
+    for name, operand in executed.operands.items():
+        if operand.why:
+            facts[f"operand {name}"] = operand.why
+        elif operand.source is not None:
+            stray = None if operand.source in owner else operand.source
+            facts[f"operand {name}"] = Flow(owner.get(operand.source), stray, operand.distance)
+        elif name == _P:
+            if operand.value != 1:
+                facts[f"operand {name}"] = operand.value
+        elif not opaque:
+            # `const` is the second source of every data operand mux.
+            facts[f"operand {name}"] = const if executed.entry[name] == 1 else (operand.value or 0) & _MASK
+        if executed.initial >> OPERAND_FIELDS.index(name) & 1:
+            facts[f"initial value of {name}, with its iterations"] = (init, executed.first)
+    if opaque or executed.operation.name == "const":
+        facts["const"] = const
+    if executed.operation.name == "table":
+        facts |= _table(decoded, executed, const)
+    if executed.operation.name in ("load", "store"):
+        facts["array"] = Name("array", executed.array)
+    return facts
+
+
+def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
+    """The words that a table operation may read; its constant says where they lie."""
+    if isinstance(const, Name):
+        return {"const": const}
+    start, count = executed.const & 0xFFFF, (executed.const & _MASK) >> 16
+    words = decoded.configuration.tables.get(executed.pe, ())[start : start + count]
+    return {"table": tuple(word & _MASK for word in words) if len(words) == count else "beyond its memory"}
+
+
+# What is particular to neither
+
+
+def _order(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int]) -> list[str]:
     """Accesses of memory that do not come after the one that they must come after."""
-    place = {node.id: i for i, node in enumerate(graph.nodes)}
     found = []
     for edge in graph.edges:
-        ends = pairs.get(place[edge.source]), pairs.get(place[edge.target])
-        if edge.operand != ORDER or ends[0] is None or ends[1] is None:
+        if edge.operand != ORDER or edge.source not in own or edge.target not in own:
             continue
-        source, target = (decoded.operations[end] for end in ends if end is not None)
+        source, target = (decoded.operations[own[end]] for end in (edge.source, edge.target))
         later = target.step + edge.distance * decoded.configuration.ii
         if later <= source.step:
             found.append(
@@ -134,67 +271,4 @@ def _arrays(decoded: Decoded, arrays: Mapping[str, ArrayEntry] | None) -> list[s
     ]
     if len(given) != len(arrays):
         found.append(f"there must be {len(arrays)} arrays, not {len(given)}")
-    return found
-
-
-# What differs, in words
-
-
-def _differences(asked: Meaning, done: Meaning, pairs: Mapping[int, int]) -> list[str]:
-    found = []
-    into = _into(asked), _into(done)
-    taken = {target: source for source, target in pairs.items()}
-    for vertex in range(asked.operations):
-        if vertex not in pairs:
-            found.append(f"{asked.texts[vertex]}: no operation of the configuration stands for it")
-            continue
-        own = pairs[vertex]
-        where = f"{asked.texts[vertex]}, {done.texts[own]}"
-        found += [f"{where}: {text}" for text in _differ(asked.vertices[vertex], done.vertices[own])]
-        wanted, given = into[0].get(vertex, {}), into[1].get(own, {})
-        for label in dict.fromkeys([*wanted, *given]):
-            one, other = wanted.get(label), given.get(label)
-            if one is None:
-                found.append(f"{where}: {_label(label)} must not be there, it is {done.texts[other or 0]}")
-            elif other is None or pairs.get(one) != other:
-                is_ = "missing" if other is None else done.texts[other]
-                found.append(f"{where}: {_label(label)} must be {asked.texts[one]}, it is {is_}")
-    for vertex in range(done.operations):
-        if vertex not in taken:
-            found.append(f"{done.texts[vertex]}: stands for no node of the graph")
-    for vertex, own in pairs.items():
-        if vertex >= asked.operations and asked.vertices[vertex] != done.vertices[own]:
-            found.append(f"{asked.texts[vertex]}: its number must not be that of {done.texts[own]}")
-    return found
-
-
-def _into(meaning: Meaning) -> dict[int, dict[Hashable, int]]:
-    """By vertex and label: where an edge comes from."""
-    found: dict[int, dict[Hashable, int]] = defaultdict(dict)
-    for source, target, label in meaning.edges:
-        found[target][label] = source
-    return found
-
-
-def _label(label: Hashable) -> str:
-    if isinstance(label, tuple):
-        return f"operand {label[0]} from {label[1]} iterations before"
-    return f"the {label}" if label in ("array", "init", "const") else f"operand {label}"
-
-
-def _differ(asked: object, done: object) -> list[str]:
-    """What differs between two operations themselves."""
-    if not (isinstance(asked, Vertex) and isinstance(done, Vertex)) or asked == done:
-        return []
-    found = []
-    for what, one, other in (
-        ("operation", asked.op, done.op),
-        ("negated predicate", asked.negated, done.negated),
-        ("numbers", dict(asked.numbers), dict(done.numbers)),
-        ("initial values (operand, iterations, value)", asked.initial, done.initial),
-    ):
-        if one != other:
-            found.append(f"{what} must be {one}, not {other}")
-    if asked.words != done.words:
-        found.append("the words of the table must be those of the graph")
     return found

@@ -19,7 +19,7 @@ from sw.cgra.encode import configuration
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Mapping
 from sw.cgra.verify import verify
-from sw.dfg.graph import Graph
+from sw.dfg.graph import Graph, NodeId
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import dead_code, fuse_constants
 from sw.kernels import mappings
@@ -69,7 +69,13 @@ class Configured:
         That is looked at when it is asked for: of the many configurations that are compared few are used.
         """
         assert self.config.cgra is not None
-        return _differences(self.graph, self.words, self.config.cgra, *_tables(self.kernel, self.config))
+        return _differences(
+            self.graph,
+            self.words,
+            self.config.cgra,
+            tuple(self.mapping.at.items()),
+            *_tables(self.kernel, self.config),
+        )
 
     @property
     def verified(self) -> bool:
@@ -159,6 +165,8 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
 #: Arrays of a kernel by name, and the places of its scalars in a launch.
 _Arrays = tuple[tuple[str, ArrayEntry], ...]
 _Scalars = tuple[tuple[str, int], ...]
+#: PE and step of every node.
+_Places = tuple[tuple[NodeId, tuple[int, int]], ...]
 
 
 def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[_Arrays, _Scalars]:
@@ -177,6 +185,6 @@ def _encoded(
 
 @functools.lru_cache(maxsize=1024)
 def _differences(
-    graph: Graph, words: tuple[int, ...], fabric: Fabric, arrays: _Arrays, scalars: _Scalars
+    graph: Graph, words: tuple[int, ...], fabric: Fabric, places: _Places, arrays: _Arrays, scalars: _Scalars
 ) -> tuple[str, ...]:
-    return tuple(verify(graph, words, fabric, arrays=dict(arrays), scalars=dict(scalars)))
+    return tuple(verify(graph, words, fabric, dict(places), arrays=dict(arrays), scalars=dict(scalars)))

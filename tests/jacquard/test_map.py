@@ -53,8 +53,11 @@ def test_a_graph_is_mapped_encoded_and_verified(jacquard, tmp_path):
         needed = Unit.MEMORY if graph.unit(node).value == "memory port" else Unit.ALU
         assert needed in fabric.kinds[4 * row + col].units
     words = words_of(path)
+    places = {
+        n.id: (4 * row + col, step) for n in graph.nodes for row, col, step in [found["placement"][str(n.id)]]
+    }
     assert len(words) == found["bitstream_words"]
-    assert verify(graph, words, fabric) == []
+    assert verify(graph, words, fabric, places) == []
     assert parse(words, fabric).ii == found["ii"]
     drawn = ET.parse(picture).getroot()
     assert len(drawn.findall(f"{SVG}g")) == found["ii"]

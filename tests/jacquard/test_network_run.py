@@ -190,10 +190,10 @@ def test_a_configuration_that_means_another_loop_is_no_proof() -> None:
     report = _ran()
     (run,) = report.runs
     kernel = run.program.kernels[0]
-    assert decoded(kernel.graph, kernel.words, kernel.arrays, kernel.scalars, TEST) == ()
+    assert decoded(kernel.graph, kernel.words, kernel.arrays, kernel.scalars, kernel.places, TEST) == ()
     words = [*kernel.words]
     words[-1] ^= 1 << 9
-    differences = decoded(kernel.graph, words, kernel.arrays, kernel.scalars, TEST)
+    differences = decoded(kernel.graph, words, kernel.arrays, kernel.scalars, kernel.places, TEST)
     assert differences
     spoiled = dataclasses.replace(kernel, differences=differences)
     run.program = dataclasses.replace(run.program, kernels=(spoiled, *run.program.kernels[1:]))

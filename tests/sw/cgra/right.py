@@ -20,5 +20,5 @@ def right(outcome: Outcome) -> Mapping:
     assert check(found) == []
     scalars = {name: i % 14 for i, name in enumerate(outcome.graph.scalars)}
     words = encode(configuration(found, scalars=scalars))
-    assert verify(outcome.graph, words, found.fabric, scalars=scalars) == []
+    assert verify(outcome.graph, words, found.fabric, found.at, scalars=scalars) == []
     return found

@@ -49,7 +49,9 @@ def test_the_check_notices_every_change_of_a_hop(mapped: Mapping) -> None:
 
 def verify_quietly(mapping: Mapping) -> list[str]:
     """What the decoder finds in a mapping that the check accepts: another way of the same value."""
-    return verify(mapping.graph, encode(configuration(mapping)), mapping.fabric) if not check(mapping) else []
+    if check(mapping):
+        return []
+    return verify(mapping.graph, encode(configuration(mapping)), mapping.fabric, mapping.at)
 
 
 def test_the_check_notices_a_route_that_is_late(mapped: Mapping) -> None:

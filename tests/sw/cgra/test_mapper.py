@@ -129,7 +129,7 @@ def test_a_mapping_of_a_part_is_one_of_the_whole() -> None:
     moved = embed(found, whole)
     assert moved.fabric is whole
     assert check(moved) == []
-    assert verify(moved.graph, encode(configuration(moved)), whole) == []
+    assert verify(moved.graph, encode(configuration(moved)), whole, moved.at) == []
 
 
 def test_what_was_tried_is_recorded_with_what_stood_in_the_way() -> None:

@@ -16,9 +16,8 @@ from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.decode import decode
 from hw.fabric.simulate import Access, Grid, GridError
 from sw.cgra.encode import configuration
-from sw.cgra.meaning import opaque_number
 from sw.cgra.search import map_graph
-from sw.cgra.verify import verify
+from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import Edge, Graph, Memory, Node
 from sw.dfg.json import load_graph
 from sw.dfg.operations import OPERATIONS
@@ -74,7 +73,7 @@ class _Case:
     def __init__(self, graph: Graph, fabric: Fabric):
         outcome = map_graph(graph, fabric)
         assert outcome.mapping is not None
-        self.graph, self.fabric = outcome.graph, fabric
+        self.graph, self.fabric, self.places = outcome.graph, fabric, outcome.mapping.at
         self.scalars = {name: i for i, name in enumerate(self.graph.scalars)}
         accesses = [(n.memory.name, n.op) for n in graph.nodes if n.memory and n.op in ("load", "store")]
         written = {name for name, op in accesses if op == "store"}
@@ -87,7 +86,7 @@ class _Case:
 
     def problems(self, changed: Configuration | None = None) -> list[str]:
         words = encode(changed or self.configuration)
-        return verify(self.graph, words, self.fabric, arrays=self.arrays, scalars=self.scalars)
+        return verify(self.graph, words, self.fabric, self.places, arrays=self.arrays, scalars=self.scalars)
 
 
 @functools.cache
@@ -280,16 +279,16 @@ def test_a_graph_that_differs_is_refused():
         replace(made.graph, edges=tuple(_swapped(made.graph))),
     ):
         assert wrong != made.graph
-        assert verify(wrong, words, made.fabric, arrays=arrays, scalars=made.scalars)
+        assert verify(wrong, words, made.fabric, made.places, arrays=arrays, scalars=made.scalars)
     # Names of scalars that are exchanged.
     a, b, *_ = made.scalars
     other = {**made.scalars, a: made.scalars[b], b: made.scalars[a]}
-    assert verify(made.graph, words, made.fabric, arrays=arrays, scalars=other)
+    assert verify(made.graph, words, made.fabric, made.places, arrays=arrays, scalars=other)
     # Without names, a number must stand for one name only.
-    assert verify(made.graph, words, made.fabric) == []
+    assert verify(made.graph, words, made.fabric, made.places) == []
     one = [replace(p, scalar=0) for p in made.configuration.patches]
     words = encode(replace(made.configuration, patches=tuple(one)))
-    assert verify(made.graph, words, made.fabric)
+    assert verify(made.graph, words, made.fabric, made.places)
 
 
 def _swapped(graph: Graph) -> Iterator[Edge]:
@@ -313,7 +312,7 @@ def test_an_access_that_comes_too_early_is_noticed():
     made = _Case(graph, load("mesh2x2"))
     assert made.problems() == []
     backwards = replace(graph, edges=(*edges[:2], Edge(2, 1, 0, "M"), Edge(1, 2, 1, "M")))
-    found = verify(backwards, encode(made.configuration), made.fabric, arrays=made.arrays)
+    found = verify(backwards, encode(made.configuration), made.fabric, made.places, arrays=made.arrays)
     assert any("order of 2 (store) and 1 (store)" in line for line in found), found
 
 
@@ -352,6 +351,6 @@ def test_operators_are_numbered_by_name_and_immediate():
 
 def test_words_that_are_no_bitstream_are_said():
     made = case("mac", "mesh4x4")
-    assert verify(made.graph, [1, 2, 3], made.fabric) == [
+    assert verify(made.graph, [1, 2, 3], made.fabric, made.places) == [
         "bitstream word 0: the mark must be 0x4a430100, not 0x00000001"
     ]

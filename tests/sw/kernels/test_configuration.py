@@ -70,9 +70,9 @@ def test_a_configuration_is_what_it_says() -> None:
     assert made.proved_minimal
     assert made.why
     scalars = {"at": 0, "to": 1, "factor": 2}
-    assert verify(made.graph, made.words, FABRIC, scalars=scalars) == []
+    assert verify(made.graph, made.words, FABRIC, made.mapping.at, scalars=scalars) == []
     other = configure(kernel((1, 2, 3, 5)), MACHINE)
-    assert verify(made.graph, other.words, FABRIC, scalars=scalars) != []
+    assert verify(made.graph, other.words, FABRIC, made.mapping.at, scalars=scalars) != []
 
 
 def test_the_words_are_the_same_with_and_without_the_cache() -> None:
