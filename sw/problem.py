@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.errors import InputError
+from sw.dtypes import INT8, UINT8
 
-TYPES: dict[str, np.dtype] = {"int8": np.dtype(np.int8), "uint8": np.dtype(np.uint8)}
+#: Types of operands.
+TYPES = {t.name: t for t in (INT8, UINT8)}
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,11 @@ class Product:
             kind = getattr(self, f"type_{operand}")
             if kind not in TYPES:
                 raise InputError(f"type of {operand.upper()} must be {' or '.join(TYPES)}, not {kind!r}")
-            zero, limits = getattr(self, f"zero_{operand}"), np.iinfo(TYPES[kind])
-            if not limits.min <= zero <= limits.max:
+            zero, limits = getattr(self, f"zero_{operand}"), TYPES[kind]
+            if not limits.low <= zero <= limits.high:
                 raise InputError(
                     f"zero point of {operand.upper()} ({kind}) must be "
-                    f"{limits.min} to {limits.max}, not {zero}"
+                    f"{limits.low} to {limits.high}, not {zero}"
                 )
             if any(size < 1 for size in getattr(self, f"batch_{operand}")):
                 raise InputError(f"batches must be at least 1, not {list(getattr(self, f'batch_{operand}'))}")
@@ -109,7 +111,7 @@ class Product:
 
 def check_operand(name: str, array: np.ndarray, kind: str, shape: tuple[int, ...]) -> None:
     """Raise `InputError` unless the array has that type and shape."""
-    if array.dtype != TYPES[kind] or array.shape != shape:
+    if array.dtype != kind or array.shape != shape:
         raise InputError(
             f"{name} must be {kind} of shape {list(shape)}, not {array.dtype} of {list(array.shape)}"
         )
@@ -117,5 +119,4 @@ def check_operand(name: str, array: np.ndarray, kind: str, shape: tuple[int, ...
 
 def drawn(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> np.ndarray:
     """An array over the whole range of its type."""
-    limits = np.iinfo(TYPES[kind])
-    return rng.integers(limits.min, limits.max, shape, TYPES[kind], endpoint=True)
+    return rng.integers(*TYPES[kind].limits, shape, kind, endpoint=True)

@@ -11,7 +11,7 @@ import numpy as np
 from sw.cgra.launch_plan import Plan
 from sw.dfg.graph import Graph, Node
 from sw.dfg.kernel import HostLoop, Launch, Step
-from sw.ir.program import ELEMENTS
+from sw.dtypes import ELEMENTS
 
 #: Bytes of a row of a buffer that takes several, and what all sizes are multiples of.
 ROW, UNIT = 4096, 64
@@ -27,12 +27,12 @@ class Extent:
     @property
     def bytes(self) -> int:
         """Bytes of a buffer for it: at least one element, whole units."""
-        return UNIT * max(1, math.ceil(self.length * ELEMENTS[self.element] / UNIT))
+        return UNIT * max(1, math.ceil(self.length * ELEMENTS[self.element].bytes / UNIT))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of such a buffer."""
-        size = ELEMENTS[self.element]
+        size = ELEMENTS[self.element].bytes
         rows = math.ceil(self.bytes / ROW)
         return (self.bytes // size,) if rows == 1 else (rows, ROW // size)
 

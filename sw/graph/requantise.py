@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sw.dtypes import INT8, INT32, UINT8
 from sw.graph.expression import Apply, Expression, Number
 
-#: Types of 8 bits with their least and greatest value.
-LIMITS = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(1 << 31), (1 << 31) - 1)}
+#: Types of tensors with their least and greatest value.
+LIMITS = {t.name: t.limits for t in (INT8, UINT8, INT32)}
 #: Results from here on are beyond every type of 8 bits, whatever the zero point.
 _BEYOND = 1 << 10
 _MOST_RESULT = 1 << 30

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from keyword import iskeyword
 
+from sw.dtypes import ELEMENTS
 from sw.ir import grid
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, evaluate, substitute
@@ -18,7 +19,6 @@ from sw.ir.linear import difference_bounds
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.print import nesting, print_access
 from sw.ir.program import (
-    ELEMENTS,
     SPACES,
     Assign,
     Buffer,

@@ -8,6 +8,7 @@ So two programs mean the same if and only if their final memories are equal for 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
@@ -23,7 +24,6 @@ from sw.ir.errors import IRError, Location
 from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
-    ELEMENTS,
     Access,
     Assign,
     For,
@@ -298,15 +298,13 @@ class _Machine:
             for size, text in zip(shape, b.shape, strict=True):
                 if size <= 0:
                     raise IRError(b.where, f"size {text} = {size} of {b.name!r}", "a positive size")
-            size = ELEMENTS[b.element]
-            for n in shape:
-                size *= n
+            size = b.element_bytes * math.prod(shape)
             total += size
             if total > LARGEST:
                 raise IRError(b.where, f"{total} bytes of buffers", f"at most {LARGEST} to run a program")
             self.shapes[b.name] = shape
             key = _digest(b"entry", str(seed).encode(), b.name.encode())
-            self.memory[b.name] = _tokens(key, size).reshape(*shape, ELEMENTS[b.element])
+            self.memory[b.name] = _tokens(key, size).reshape(*shape, b.element_bytes)
             self.writers[b.name] = np.zeros(shape, np.int64)
         self.counts = [0] * len(_OPS)
         self.compiled.clear()

@@ -17,7 +17,6 @@ from hw.semantics import BITS
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
-    ELEMENTS,
     Access,
     Assign,
     Buffer,
@@ -469,7 +468,7 @@ def _sizes(b: Buffer) -> list[str]:
 
 def _memref(b: Buffer) -> str:
     space = f', "{b.space}"' if b.space else ""
-    return f"memref<{'x'.join(_sizes(b))}xi{8 * ELEMENTS[b.element]}{space}>"
+    return f"memref<{'x'.join(_sizes(b))}xi{8 * b.element_bytes}{space}>"
 
 
 def _view(b: Buffer) -> str:
@@ -481,4 +480,4 @@ def _view(b: Buffer) -> str:
     sizes = "x".join("?" for _ in b.shape)
     space = f', "{b.space}"' if b.space else ""
     layout = f"strided<[{', '.join(strides)}], offset: ?>"
-    return f"memref<{sizes}xi{8 * ELEMENTS[b.element]}, {layout}{space}>"
+    return f"memref<{sizes}xi{8 * b.element_bytes}, {layout}{space}>"

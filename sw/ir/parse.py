@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.semantics import BITS
+from sw.dtypes import ELEMENTS
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Apply, Const, Expr, Op, Var, truth, type_of
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import (
     ANY,
-    ELEMENTS,
     SPACES,
     Access,
     Assign,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sw.dtypes import ELEMENTS
 from sw.ir.errors import Location
 from sw.ir.expression import Expr
 from sw.ir.types import Type
 
 #: Spaces a buffer may lie in (docs/ir.md); None where none is stated.
 SPACES = ("memory", "A", "B", "acc", "scratch", "out", "grid")
-#: Element types with their size in bytes.
-ELEMENTS = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4}
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,11 @@ class Buffer:
     element: str = "int8"
     space: str | None = None
     where: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return ELEMENTS[self.element].bytes
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, SPACES, ArrayEntry
+from sw import dtypes
 
 #: Most scalars that a launch is given.
 MOST_SCALARS = 14
 #: Most arrays of a configuration.
 MOST_ARRAYS = 16
 _SPACES = {"acc": 0, "scratch": 1, "out": 2}
-_BYTES = {"int32": 4, "int8": 1, "uint8": 1}
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Stream:
         """The array as a configuration states it, up to the end of the space."""
         size = {"acc": config.acc_bytes, "scratch": config.scratch_bytes, "out": config.out_bytes}[self.space]
         number = _SPACES[self.space]
-        length = (size - self.offset) // _BYTES[self.element]
+        length = (size - self.offset) // dtypes.ELEMENTS[self.element].bytes
         return ArrayEntry(number, ELEMENTS.index(self.element), self.offset, length)
 
 

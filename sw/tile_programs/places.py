@@ -13,7 +13,7 @@ from hw.config import MachineConfig
 from sw.ir.errors import IRError
 from sw.ir.expression import Const
 from sw.ir.grid import GRID
-from sw.ir.program import ELEMENTS, Buffer, Program
+from sw.ir.program import Buffer, Program
 from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
 from sw.tile_programs.uses import Uses
 
@@ -49,7 +49,7 @@ class Place:
     @property
     def element_bytes(self) -> int:
         """Bytes of one element."""
-        return ELEMENTS[self.buffer.element]
+        return self.buffer.element_bytes
 
     def extract(self, data: npt.NDArray[np.uint8]) -> np.ndarray:
         """The buffer's elements out of the bytes of the scratchpad or memory."""
@@ -119,7 +119,7 @@ def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: 
     rows, last = (shape[-2] if len(shape) > 1 else 1), shape[-1]
     match space:
         case "A" | "B":
-            if ELEMENTS[buffer.element] != 1:
+            if buffer.element_bytes != 1:
                 raise IRError(buffer.where, f"elements of {buffer.element} in space {space}", "int8 or uint8")
             edge = config.derived.buffer_a if space == "A" else config.derived.buffer_b
             depth, width = (last, rows) if space == "A" else (rows, last)
@@ -131,13 +131,13 @@ def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: 
             steps = (pitch, 1) if space == "A" else (1, pitch)
             lanes = edge.lanes
         case "acc":
-            if ELEMENTS[buffer.element] != 4:
+            if buffer.element_bytes != 4:
                 raise IRError(buffer.where, f"elements of {buffer.element} in the accumulator", "int32")
             words = -(-last // config.cols)
             tile, steps, lanes = rows * words, (words, 1), config.cols
         case _:
             width = config.store_bytes
-            size = width if buffer.name in uses.spaced else ELEMENTS[buffer.element]
+            size = width if buffer.name in uses.spaced else buffer.element_bytes
             pitch = round_up(last * size, width)
             tile, steps, lanes = rows * pitch, (pitch, size), 1
     outer = shape[:-2]
