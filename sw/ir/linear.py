@@ -1,57 +1,111 @@
-"""Linear forms: an integer expression as a sum of variables with factors, where nothing in it can wrap."""
+"""Linear forms: a constant and atoms with whole factors.
+
+What an atom is depends on the form: an expression here, a symbol or a value elsewhere. Forms compare and hash
+without regard to the order of their atoms, which is the order in which they were met.
+"""
 
 from __future__ import annotations
 
-from sw.ir.expression import Apply, Const, Expr, Op, Var
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from sw.ir.expression import Apply, Const, Expr, Op
 from sw.ir.ranges import Bounds, bounds, may_wrap
+from sw.ir.types import BITS, wrap
 
-#: Factors by variable; the constant stands under None.
-Linear = dict[Var | None, int]
+A = TypeVar("A", bound=Hashable)
 
 
-def linear(expr: Expr) -> Linear | None:
-    """The expression as a linear form over the integers; None where it is not linear, or may wrap."""
+@dataclass(frozen=True)
+class Linear(Generic[A]):
+    """`constant` + the sum of every atom times its factor, which is not 0."""
+
+    factors: Mapping[A, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.factors.items()), self.constant))
+
+    def plus(self, other: Linear[A], times: int = 1) -> Linear[A]:
+        """The sum of this and so many times the other."""
+        found = dict(self.factors)
+        for atom, factor in other.factors.items():
+            found[atom] = found.get(atom, 0) + times * factor
+        return Linear({a: f for a, f in found.items() if f}, self.constant + times * other.constant)
+
+    def __add__(self, other: Linear[A]) -> Linear[A]:
+        return self.plus(other)
+
+    def __sub__(self, other: Linear[A]) -> Linear[A]:
+        return self.plus(other, -1)
+
+    def __mul__(self, factor: int) -> Linear[A]:
+        return Linear[A]().plus(self, factor)
+
+    @property
+    def number(self) -> int | None:
+        """The value where there is no atom."""
+        return None if self.factors else self.constant
+
+    def factor(self, atom: A) -> int:
+        """The factor of an atom; 0 where it does not occur."""
+        return self.factors.get(atom, 0)
+
+    def without(self, atom: A) -> Linear[A]:
+        """The form without an atom."""
+        return Linear({a: f for a, f in self.factors.items() if a != atom}, self.constant)
+
+    def substitute(self, values: Mapping[A, Linear[A]]) -> Linear[A]:
+        """The form with atoms replaced."""
+        made = Linear[A]({a: f for a, f in self.factors.items() if a not in values}, self.constant)
+        for atom, factor in self.factors.items():
+            if atom in values:
+                made = made.plus(values[atom], factor)
+        return made
+
+    def wrapped(self) -> Linear[A]:
+        """The same number modulo 2^32, with the constant and all factors of 32 bits."""
+        return Linear({a: w for a, f in self.factors.items() if (w := wrap(f))}, wrap(self.constant))
+
+    def bounds(self, of: Callable[[A], Bounds]) -> Bounds:
+        """Smallest and largest value over the integers, both included, for atoms within their bounds."""
+        low = high = self.constant
+        for atom, factor in self.factors.items():
+            least, most = of(atom)
+            low += factor * (least if factor > 0 else most)
+            high += factor * (most if factor > 0 else least)
+        return low, high
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def linear(expr: Expr, *, exact: bool = False) -> Linear[Expr]:
+    """The form of an integer expression; its atoms are what is no sum, difference or multiple.
+
+    Modulo 2^32 the form always equals the expression. An `exact` one equals it over the integers: sums that
+    may wrap are atoms as well.
+    """
     if isinstance(expr, Const):
-        return {None: expr.value}
-    if isinstance(expr, Var):
-        return {expr: 1}
-    assert isinstance(expr, Apply)
-    if expr.op not in (Op.ADD, Op.SUB, Op.MUL) or may_wrap(expr):
-        return None
-    left, right = linear(expr.args[0]), linear(expr.args[1])
-    if left is None or right is None:
-        return None
-    if expr.op is not Op.MUL:
-        return combine(left, right, 1 if expr.op is Op.ADD else -1)
-    for factor, other in ((left, right), (right, left)):
-        if factor.keys() <= {None}:
-            return combine({}, other, factor.get(None, 0))
-    return None
+        return Linear({}, expr.value)
+    if isinstance(expr, Apply) and not (exact and may_wrap(expr)):
+        if expr.op in (Op.ADD, Op.SUB):
+            left, right = (linear(a, exact=exact) for a in expr.args)
+            return _fit(left.plus(right, 1 if expr.op is Op.ADD else -1), exact)
+        if expr.op is Op.MUL:
+            left, right = (linear(a, exact=exact) for a in expr.args)
+            for factor, other in ((left, right), (right, left)):
+                if factor.number is not None:
+                    return _fit(other * factor.number, exact)
+        if expr.op is Op.SHL and isinstance(expr.args[1], Const):
+            return _fit(linear(expr.args[0], exact=exact) * (1 << expr.args[1].value % BITS), exact)
+    return Linear({expr: 1})
 
 
-def combine(a: Linear, b: Linear, factor: int) -> Linear:
-    """The form a + factor * b, without zeros."""
-    result = dict(a)
-    for variable, value in b.items():
-        result[variable] = result.get(variable, 0) + factor * value
-    return {variable: value for variable, value in result.items() if value}
+def _fit(form: Linear[Expr], exact: bool) -> Linear[Expr]:
+    return form if exact else form.wrapped()
 
 
 def difference_bounds(a: Expr, b: Expr) -> Bounds:
     """Smallest and largest value of a - b over the integers, both included; equal parts cancel out."""
-    left, right = linear(a), linear(b)
-    if left is None or right is None:
-        if a == b:
-            return 0, 0
-        if isinstance(a, Apply) and a.op is Op.ADD and not may_wrap(a):
-            for base, rest in (a.args, a.args[::-1]):
-                if base == b:
-                    return bounds(rest)
-        (low, high), (other_low, other_high) = bounds(a), bounds(b)
-        return low - other_high, high - other_low
-    low = high = 0
-    for variable, factor in combine(left, right, -1).items():
-        ends = (1, 1) if variable is None else bounds(variable)
-        low += min(factor * ends[0], factor * ends[1])
-        high += max(factor * ends[0], factor * ends[1])
-    return low, high
+    return (linear(a, exact=True) - linear(b, exact=True)).bounds(bounds)
