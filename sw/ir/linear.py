@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from hw.semantics import BITS, wrap
 from sw.ir.expression import Apply, Const, Expr, Op
 from sw.ir.ranges import Bounds, bounds, may_wrap
-from sw.ir.types import BITS, wrap
 
 A = TypeVar("A", bound=Hashable)
 
