@@ -7,12 +7,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sw.check.execute import flatten
 from sw.check.explore import Event, Outcome, explore
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.ir import parse_program
 from sw.ir.intrinsics import effects
 from sw.ir.program import Program, Region
+from tests.sw.check.execute import flatten
 
 
 @dataclass(frozen=True)

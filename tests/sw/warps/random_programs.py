@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hw.config import MachineConfig
 from sw.check import Limits, compile_all
-from sw.check.execute import execute, random_schedule
 from sw.check.streams import run
 from sw.ir.errors import IRError
 from sw.ir.interpret import difference, seeded_choice
@@ -22,6 +21,7 @@ from sw.ir.scope import retype
 from sw.ir.trace import trace
 from sw.ir.types import HIGH, LOW, Kind, Type
 from sw.ir.walk import instructions
+from tests.sw.check.execute import execute, random_schedule
 from tests.sw.generic_programs import generic
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program
 from tests.sw.warps.samples import with_warps
