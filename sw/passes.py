@@ -1,34 +1,82 @@
-"""Passes over tile programs, and pipelines of them.
+"""The pass manager: stages in a list, passes over tile programs by name.
 
-A pass is a frozen dataclass whose fields are its options, and a pure function: program in, program out.
+A stage is a frozen dataclass whose fields are its options, and a pure function from its input to its output;
+the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run` is
+how the compiler, `jacquard opt`, `--print-after-all` and the times per stage come about.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from hw.errors import InputError
+from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
+from sw.dependence.passes import DeadStore, RedundantLoad
 from sw.ir.program import Program
 from sw.ir.scope import retype
 
 
 @runtime_checkable
-class Pass(Protocol):
-    """What a pass is: a name for the command line, and what it makes of a program."""
+class Stage(Protocol):
+    """One step of a compilation: a name, and what it makes of its input."""
 
     name: ClassVar[str]
 
-    def __call__(self, program: Program) -> Program:
+    def __call__(self, value: Any, /) -> Any:
+        """The output of the stage."""
+        ...
+
+
+@runtime_checkable
+class Pass(Stage, Protocol):
+    """A stage that changes tile programs."""
+
+    def __call__(self, program: Program, /) -> Program:
         """The program after the pass."""
         ...
 
 
-def run(
-    passes: Sequence[Pass], program: Program, after: Callable[[Pass, Program], None] | None = None
-) -> Program:
-    """Run passes one after the other; `after` sees the program after each of them."""
-    for step in passes:
-        program = retype(step(program))
+#: Sees a stage, what it has made, and the seconds that it took.
+After = Callable[[Stage, Any, float], None]
+
+#: The passes by name, as `jacquard opt` takes them.
+PASSES: dict[str, type[Pass]] = {
+    made.name: made for made in (Canonicalize, Hoist, StrengthReduce, DeadStore, RedundantLoad)
+}
+
+
+def run(stages: Sequence[Stage], value: Any, after: After | None = None) -> Any:
+    """Run stages one after the other; `after` sees what each has made. Programs are typed anew."""
+    for stage in stages:
+        begin = time.perf_counter()
+        value = stage(value)
+        if isinstance(value, Program):
+            value = retype(value)
         if after is not None:
-            after(step, program)
-    return program
+            after(stage, value, time.perf_counter() - begin)
+    return value
+
+
+def summary(stage: Stage | type[Stage]) -> str:
+    """What a stage does, in one line."""
+    return (inspect.getdoc(stage) or "").partition("\n")[0]
+
+
+def named(names: str | Sequence[str], **options: int) -> list[Pass]:
+    """The passes of these names (or of a list with commas), with those of the options that they have.
+
+    Raises `InputError` for unknown names.
+    """
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")] if names.strip() else []
+    made: list[Pass] = []
+    for name in names:
+        if name not in PASSES:
+            raise InputError(f"pass {name!r} is unknown; there are {', '.join(PASSES)}")
+        fields = {field.name for field in dataclasses.fields(PASSES[name])}  # type: ignore[arg-type]
+        made.append(PASSES[name](**{key: value for key, value in options.items() if key in fields}))
+    return made

@@ -10,15 +10,17 @@ import click
 from hw.errors import InputError
 from jacquard.cli.options import as_json, print_json
 from jacquard.cli.programs import print_after, program_file, read
-from sw import pipeline
 from sw.canonical.count import Counts, count
 from sw.ir.expression import Apply
 from sw.ir.program import Program
 from sw.ir.walk import expressions, instructions, statements
-from sw.passes import Pass, run
+from sw.passes import PASSES, Stage, named, run, summary
+
+#: Click keeps the lines of a paragraph that begins so.
+_EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, made in PASSES.items())
 
 
-@click.command("opt", epilog=f"Passes: {', '.join(pipeline.PASSES)}.")
+@click.command("opt", epilog=_EPILOG)
 @program_file
 @click.option(
     "-p",
@@ -53,13 +55,13 @@ def command(
     FILE.py holds the program, - is standard input. --json prints an object with the program, the passes, and
     the counts before and after.
     """
-    wanted = [name for text in lists for name in pipeline.names(text)]
-    steps = pipeline.passes(wanted, registers=registers)
+    steps = [step for text in lists for step in named(text, registers=registers)]
     before = read(file)
     after = run(steps, before, _dump if print_after_all else None)
     text = _emit(after, emit)
     if json_:
-        print_json({"program": text, "passes": wanted, "before": counts(before), "after": counts(after)})
+        names = [step.name for step in steps]
+        print_json({"program": text, "passes": names, "before": counts(before), "after": counts(after)})
     else:
         click.echo(text, nl=False)
 
@@ -83,7 +85,7 @@ def counts(program: Program) -> dict[str, Any]:
         return text | {field.name: None for field in dataclasses.fields(Counts)}
 
 
-def _dump(step: Pass, program: Program) -> None:
+def _dump(step: Stage, program: Program, seconds: float) -> None:
     """A program on stderr, with the pass that made it above."""
     print_after(step.name, program)
 

@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from hw.errors import InputError
-from sw import pipeline
 from sw.ir import parse_program
-from sw.passes import Pass
+from sw.passes import PASSES, Pass, named
 from tests.sw.random_tile_programs import random_program
 
 TEXT = """@program
@@ -90,12 +89,12 @@ def test_mlir(jacquard: Any, file: Path) -> None:
 
 
 def test_passes_by_name() -> None:
-    made = pipeline.passes(list(pipeline.PASSES), registers=9)
-    assert [step.name for step in made] == list(pipeline.PASSES)
+    made = named(list(PASSES), registers=9)
+    assert [step.name for step in made] == list(PASSES)
     assert all(isinstance(step, Pass) for step in made)
     assert made[1].registers == 9  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="pass 'x' is unknown"):
-        pipeline.passes(["x"])
+        named(["x"])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +215,7 @@ def test_mutated_programs_are_taken_or_refused(jacquard: Any, tmp_path: Path) ->
         [],
         ["--json"],
         ["--emit", "mlir"],
-        *(["-p", name] for name in pipeline.PASSES),
+        *(["-p", name] for name in PASSES),
     ]
     for seed in range(500):
         rng = random.Random(seed)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from sw import pipeline
 from sw.ir import parse_program
 from sw.ir.check import check, problems
 from sw.ir.errors import IRError
@@ -18,6 +17,7 @@ from sw.ir.program import For, If, Parameter, Program, Statement, While
 from sw.ir.scope import retype
 from sw.ir.types import INT, Kind
 from sw.ir.walk import map_expressions
+from sw.passes import PASSES, named
 from sw.passes import run as run_passes
 from tests.sw.random_tile_programs import random_program, sample_parameters
 
@@ -79,7 +79,7 @@ CASES = {"canonicalize": 120, "hoist": 24, "strength-reduce": 24, "dead-store": 
 
 
 def test_every_pass_has_its_case() -> None:
-    assert CASES.keys() == pipeline.PASSES.keys()
+    assert CASES.keys() == PASSES.keys()
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -90,7 +90,7 @@ def test_what_a_pass_makes_is_read_again(name: str) -> None:
         if program is None:
             continue
         read += 1
-        made = run_passes(pipeline.passes([name], registers=16), program)
+        made = run_passes(named([name], registers=16), program)
         again = parse_program(str(made))
         check(again)
         assert again == made
@@ -101,7 +101,7 @@ def test_canonical_form_is_read_again_after_hoisting_and_the_other_way_round() -
     for seed in range(100, 108):
         program = failing(random.Random(seed))
         for names in (["canonicalize", "hoist"], ["hoist", "canonicalize"]):
-            made = program and run_passes(pipeline.passes(names, registers=16), program)
+            made = program and run_passes(named(names, registers=16), program)
             assert made is None or problems(parse_program(str(made))) == []
 
 
@@ -112,8 +112,8 @@ def test_canonicalising_twice_and_meaning_where_something_stays_as_it_was() -> N
         program = failing(rng)
         if program is None:
             continue
-        made = run_passes(pipeline.passes(["canonicalize"]), program)
-        assert run_passes(pipeline.passes(["canonicalize"]), made) == made
+        made = run_passes(named(["canonicalize"]), program)
+        assert run_passes(named(["canonicalize"]), made) == made
         values = sample_parameters(rng, program, tries=3)
         if values is not None:
             first, second = (run(p, values, choice=seeded_choice(seed), steps=5000) for p in (program, made))
@@ -143,7 +143,7 @@ def test_canonicalising_twice_and_meaning_where_something_stays_as_it_was() -> N
 def test_what_would_be_refused_stays_as_it_was(body: str, kept: str) -> None:
     text = "@program\ndef f(p: bool, x: int, y: int):\n    a: Buffer[60]\n    c: Buffer[60 + x * 0]\n"
     text += "".join(f"    {line}\n" for line in [*body.split("\n"), "last = t(o=y + 3 + x, read=c)"])
-    made = run_passes(pipeline.passes(["canonicalize"]), parse_program(text))
+    made = run_passes(named(["canonicalize"]), parse_program(text))
     assert kept in [line.strip() for line in str(made).splitlines()]
     assert problems(parse_program(str(made))) == []
     # Only what is concerned: everything else is in canonical form.
@@ -153,7 +153,7 @@ def test_what_would_be_refused_stays_as_it_was(body: str, kept: str) -> None:
 
 def test_a_size_that_cannot_be_positive_stays_as_it_was() -> None:
     made = run_passes(
-        pipeline.passes(["canonicalize"]),
+        named(["canonicalize"]),
         parse_program("@program\ndef f(x: int):\n    a: Buffer[x - x, 2 + 1]\n    t(o=x + 1)\n"),
     )
     assert str(made) == "@program\ndef f(x: int):\n    a: Buffer[x - x, 2 + 1]\n    t0 = t(o=1 + x)\n"
@@ -162,7 +162,7 @@ def test_a_size_that_cannot_be_positive_stays_as_it_was() -> None:
 def test_places_in_the_text_are_kept() -> None:
     text = "@program\ndef f(x: int):\n    a: Buffer[x - x]\n    for i in range(3): t(read=a[i + 0])\n"
     program = parse_program(text, "f.py")
-    made = run_passes(pipeline.passes(["canonicalize"]), program)
+    made = run_passes(named(["canonicalize"]), program)
     (loop,), (before,) = made.body, program.body
     assert isinstance(loop, For)
     assert isinstance(before, For)

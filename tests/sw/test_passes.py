@@ -8,20 +8,21 @@ from collections.abc import Sequence
 import pytest
 
 from hw.errors import InputError
-from sw import pipeline
-from sw.dependence.passes import LASTING
+from sw.canonical.passes import Hoist
+from sw.dependence.passes import LASTING, DeadStore
 from sw.ir import Program, parse_program, problems
 from sw.ir.interpret import difference, run, seeded_choice
+from sw.passes import PASSES, named
 from sw.passes import run as apply
 from tests.sw.random_tile_programs import random_program, sample_run
 
-ALL = tuple(pipeline.PASSES)
+ALL = tuple(PASSES)
 
 
 def keeps_meaning(program: Program, names: Sequence[str], seed: int, registers: int) -> bool:
     """Compare a program with what passes make of it; whether it could be run."""
     try:
-        changed = apply(pipeline.passes(names, registers=registers), program)
+        changed = apply(named(names, registers=registers), program)
     except InputError:
         # What the machine cannot run is not for every pass.
         return False
@@ -52,18 +53,18 @@ def test_a_pass_keeps_the_meaning(name: str) -> None:
         rng = random.Random(f"{name}{seed}")
         registers = rng.choice((8, 12, 32))
         program = random_program(rng, instructions=4 if "hoist" in name else 7, whiles=0.02)
-        ran += keeps_meaning(program, pipeline.names(name), seed, registers)
+        ran += keeps_meaning(program, name.split(","), seed, registers)
     assert ran >= count // 2
 
 
 def test_the_names_of_passes_are_their_own() -> None:
-    made = pipeline.passes(ALL, registers=8)
+    made = named(ALL, registers=8)
     assert tuple(step.name for step in made) == ALL
 
 
 @pytest.mark.parametrize("text", ["fold", "hoist,,hoist", "Hoist", ","])
 def test_unknown_passes(text: str) -> None:
     with pytest.raises(InputError, match=r"^pass .* is unknown; there are canonicalize, hoist, "):
-        pipeline.names(text)
-    assert pipeline.names(" hoist , dead-store") == ["hoist", "dead-store"]
-    assert pipeline.names("  ") == []
+        named(text)
+    assert named(" hoist , dead-store", registers=8) == [Hoist(8), DeadStore()]
+    assert named("  ") == []
