@@ -194,8 +194,8 @@ class _Job:
 
     def along(self, walk: Walk, found: Verdict) -> Box:
         """Follow the warps as well, and take the verdict."""
-        for w, code in self.warps.items():
-            walk.warp(w, code.code)
+        for code in self.warps.values():
+            walk.warp(code)
         self.steps = walk.steps
         self.done.append(found)
         return walk.around.box

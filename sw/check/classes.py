@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from hw import isa
-from sw.check.affine import Around, Box, Number, plus, value
+from hw.semantics import MASK
+from sw.check.affine import Around, Box, Number, form_of, value
 from sw.check.dependences import TooLargeError
-from sw.check.follow import WarpWalk
 from sw.check.match import stated_operands
-from sw.check.text import Block
+from sw.check.streams import Compiled, follow
 from sw.ir.expression import Expr, Var, evaluate, substitute
 from sw.ir.intrinsics import effects
+from sw.ir.linear import Linear
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import bounds
 from sw.ir.trace import Boxes, Rows, Trace
@@ -95,7 +96,7 @@ class Scope(dict[str, Any]):
     def __getitem__(self, name: str) -> Number:
         found = super().__getitem__(name)
         if isinstance(found, _Later):
-            found = self[name] = self.around.evaluate(found.expr, found.scope)
+            found = self[name] = evaluate(found.expr, found.scope)
         number: Number = found
         return number
 
@@ -111,7 +112,7 @@ class Scope(dict[str, Any]):
             self.chosen[name] = evaluate(expr, self.chosen)
             self[name] = _Later(expr, before)
         else:
-            self.put(name, self.around.evaluate(expr, self))
+            self.put(name, evaluate(expr, self))
 
     def range(self, expr: Expr) -> tuple[int, int]:
         """The smallest and the largest value that an expression may have in the box, both included."""
@@ -139,8 +140,8 @@ class Walk:
     around: Around
     steps: int
     wide: bool = False
-    #: By buffer and dimension the ends of regions.
-    ends: dict[tuple[str, int], dict[Number, None]] = field(default_factory=dict)
+    #: By buffer and dimension the ends of regions, by their forms.
+    ends: dict[tuple[str, int], dict[Linear[str], Number]] = field(default_factory=dict)
     #: By buffer its sizes, those for the chosen values in a wide run; and there the largest in the box.
     sizes: dict[str, tuple[Number, ...]] = field(default_factory=dict)
     most: dict[str, list[int]] = field(default_factory=dict)
@@ -167,40 +168,39 @@ class Walk:
                     self.most[b.name] = [values.range(e)[1] for e in b.shape]
                     self.sizes[b.name] = tuple(evaluate(e, values.chosen) for e in b.shape)
                 else:
-                    self.sizes[b.name] = tuple(self.around.evaluate(e, values) for e in b.shape)
+                    self.sizes[b.name] = tuple(evaluate(e, values) for e in b.shape)
             self.body(program.body, values, ())
         except (ZeroDivisionError, KeyError):
             raise FailsError from None
         for found in self.ends.values():
-            for first, second in itertools.pairwise(sorted(found, key=value)):
-                self.around.equal(first, second)
+            for first, second in itertools.pairwise(sorted(found.values(), key=value)):
+                # Whether they are equal is noted.
+                assert (first == second) == (value(first) == value(second))
 
     def body(self, body: tuple[Statement, ...], values: Scope, iteration: tuple[int, ...]) -> None:
         """Statements in their order."""
-        around = self.around
         for s in body:
             self.step()
             match s:
                 case Assign(target, expr):
                     values.assign(target, expr, later=self.wide)
                 case If():
-                    holds = around.true(around.evaluate(s.condition, values))
-                    self.body(s.body if holds else s.orelse, values, iteration)
+                    self.body(s.body if evaluate(s.condition, values) else s.orelse, values, iteration)
                 case For():
-                    start, stop, step = (around.evaluate(e, values) for e in (s.start, s.stop, s.step))
-                    by = around.keep(step)
+                    start, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
+                    by = int(step)
                     if by == 0:
                         raise FailsError
                     v, number = start, 0
                     # The variable does not wrap: it is below the stop, or above it.
-                    while around.less(v, stop) if by > 0 else around.less(stop, v):
+                    while v < stop if by > 0 else stop < v:
                         self.step()
                         values.put(s.variable, v)
                         self.body(s.body, values, (*iteration, number))
-                        v, number = plus(v, by), number + 1
+                        v, number = v + by, number + 1
                     values.pop(s.variable, None)
                 case Instruction():
-                    if s.when is None or around.true(around.evaluate(s.when, values)):
+                    if s.when is None or evaluate(s.when, values):
                         self.instruction(s, values, iteration)
                 case _:
                     raise AssertionError(s)
@@ -223,20 +223,19 @@ class Walk:
         row: list[Number | None] = []
         if s.name in isa.INSTRUCTIONS:
             for e in stated_operands(s):
-                row.append(None if e is None else self.around.evaluate(e, values))
+                row.append(None if e is None else evaluate(e, values))
         assert s.warp is not None
         self.operands.setdefault(s.warp, []).append(tuple(row))
 
-    def region(self, region: Region, values: Mapping[str, Number]) -> None:
+    def region(self, region: Region, values: Scope) -> None:
         """Note the ends of a region that is not empty."""
-        around = self.around
-        box = [(around.evaluate(i.start, values), around.evaluate(i.stop, values)) for i in region.box]
-        if not all(around.less(start, stop) for start, stop in box):
+        box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in region.box]
+        if not all(start < stop for start, stop in box):
             return
         for d, ((start, stop), size) in enumerate(zip(box, self.sizes[region.buffer], strict=True)):
-            if around.less(start, 0) or around.less(size, stop):
+            if start < 0 or size < stop:
                 raise FailsError
-            self.ends.setdefault((region.buffer, d), {}).update({start: None, stop: None})
+            self.ends.setdefault((region.buffer, d), {}).update({form_of(start): start, form_of(stop): stop})
 
     def widest(self, region: Region, values: Scope) -> _Ends:
         """All that a region may be; raises `FailsError` where it is outside for the chosen values."""
@@ -272,16 +271,13 @@ class Walk:
 
     # Warps
 
-    def warp(self, warp: int, code: Block) -> None:
+    def warp(self, code: Compiled) -> None:
         """Run a warp; its operands must stay equal to the program's where they are."""
-        run = WarpWalk(self.around, self.step)
-        run.block(code)
-        stated = self.operands.get(warp, [])
-        for wanted, given in zip(stated, run.operands, strict=False):
-            if given is not None and len(given) == len(wanted):
-                for a, b in zip(wanted, given, strict=True):
-                    if a is not None and a != b:
-                        self.around.keep(self.around.subtract(a, b))
+        rows, self.steps = follow(code, self.around.parameters, self.steps)
+        for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
+            for a, b in zip(wanted, given, strict=False):
+                if a is not None:
+                    int((a & MASK) - b)
 
 
 def is_small(program: Program, most: int) -> bool:

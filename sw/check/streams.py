@@ -19,6 +19,8 @@ import numpy.typing as npt
 from hw import isa
 from hw.errors import InputError
 from hw.semantics import MASK
+from sw.check.affine import Number
+from sw.check.dependences import TooLargeError
 from sw.check.text import Block, Line, Loop
 
 #: Instructions of one warp after which it counts as one that does not end.
@@ -124,6 +126,31 @@ def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream
     for n, rows in made.items():
         _check_operands(code.sites[n], rows, place)
     return Stream(code.warp, code.sites, np.frombuffer(events, np.int32), made, steps - left)
+
+
+def follow(code: Compiled, values: Mapping[str, Number], steps: int) -> tuple[list[tuple[Number, ...]], int]:
+    """The operands of a warp's operations, in order, for numbers that follow the parameters; the steps left.
+
+    A generic operation has none. Everything that decides what the warp does is noted. Raises `TooLargeError`
+    after so many steps.
+    """
+    events: list[int] = []
+    columns: dict[int, list[Number]] = {n: [] for n, s in enumerate(code.sites) if _machine(s)}
+    try:
+        left = code.function(values, steps, events, columns, _Over(code.warp, steps))
+    except EndlessError:
+        raise TooLargeError("too many steps to find the values for which all is the same") from None
+    rows = {n: iter(zip(*[iter(c)] * _width(code.sites[n].name), strict=True)) for n, c in columns.items()}
+    found = []
+    for n in events:
+        site = code.sites[n]
+        if site.kind == OP:
+            row = () if site.generic else next(rows[n])
+            for operand, a in zip(isa.INSTRUCTIONS[site.name].operands if row else (), row, strict=False):
+                # That it fits is noted.
+                assert a < 1 << operand.bits
+            found.append(row)
+    return found, left
 
 
 def _machine(site: Site) -> bool:
@@ -259,7 +286,9 @@ class _Writer:
                 line = node.line
                 count = _register(line.fields["rs1"])
                 holds = _condition(line)
-                times = count if holds is None else f"{count} if {holds} else 1"
+                # Of a number that follows the parameters only a count above 0 is kept.
+                times = f"{count} if {count} > 0 else 0"
+                times = times if holds is None else f"({times}) if {holds} else 1"
                 self.put(depth, f"for _ in range({times}):")
                 # An empty body costs its round as well, so that it ends.
                 self.put(depth + 1, "n -= 1")
