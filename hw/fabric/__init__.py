@@ -2,7 +2,7 @@
 
 from hw.fabric.fabric import Fabric, Kind, Link
 from hw.fabric.layout import Layout, layout
-from hw.fabric.operations import BY_NUMBER, OPERATIONS, Operation, Unit
+from hw.fabric.operations import BY_NUMBER, OPERATIONS, PEOperation, Unit
 from hw.fabric.toml import from_values, load, preset_names, to_toml
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "Kind",
     "Layout",
     "Link",
-    "Operation",
+    "PEOperation",
     "Unit",
     "from_values",
     "layout",

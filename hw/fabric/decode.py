@@ -13,7 +13,7 @@ from typing import Literal
 
 from hw.fabric.bitstream import Configuration, Entry
 from hw.fabric.layout import OPERAND_FIELDS, layout
-from hw.fabric.operations import BY_NUMBER, Operation
+from hw.fabric.operations import BY_NUMBER, PEOperation
 
 RegisterKind = Literal["link", "result", "register"]
 
@@ -41,7 +41,7 @@ class Executed:
 
     pe: int
     step: int
-    operation: Operation
+    operation: PEOperation
     entry: Entry
     operands: Mapping[str, Operand]
 
@@ -116,7 +116,7 @@ class Decoded:
 def decode(configuration: Configuration) -> Decoded:
     """The operations of a configuration, and where their operands come from."""
     fabric = configuration.fabric
-    found: dict[tuple[int, int], Operation] = {}
+    found: dict[tuple[int, int], PEOperation] = {}
     idle: dict[tuple[int, int], str] = {}
     for (pe, context), entry in sorted(configuration.entries.items()):
         number = entry["op"]
@@ -152,7 +152,7 @@ class _At:
 class _Follow:
     """Values followed backwards. Steps are counted from the start of the iteration that reads them."""
 
-    def __init__(self, configuration: Configuration, operations: Mapping[tuple[int, int], Operation]):
+    def __init__(self, configuration: Configuration, operations: Mapping[tuple[int, int], PEOperation]):
         self.configuration = configuration
         self.operations = operations
         self.number = {place: i for i, place in enumerate(operations)}

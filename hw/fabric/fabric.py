@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from hw.errors import InputError
-from hw.fabric.operations import Operation, Unit
+from hw.fabric.operations import PEOperation, Unit
 
 #: Largest edge of a grid.
 MOST = 64
@@ -37,7 +37,7 @@ class Kind:
         if not 0 <= self.table_words <= 1 << 14:
             raise InputError(f"{place}: table_words must be 0 to 16384, not {self.table_words}")
 
-    def executes(self, operation: Operation) -> bool:
+    def executes(self, operation: PEOperation) -> bool:
         """Whether a PE of this kind has what an operation needs."""
         return operation.unit is None or operation.unit in self.units
 

@@ -1,12 +1,16 @@
-"""The operations that a processing element can be configured to execute: number, operands, unit, latency.
+"""The operations of a processing element (PE): number, operands, unit, latency, meaning.
 
-Their meaning is that of the operations of the same name in data-flow graphs (docs/dfg.md).
+Data-flow graphs, mapper, configurations, decoder, RTL and models all take them from here. What they compute
+is in `hw.semantics`.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from hw.semantics import SEMANTICS
 
 
 class Unit(enum.StrEnum):
@@ -19,7 +23,7 @@ class Unit(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Operation:
+class PEOperation:
     """An operation: its number in a configuration, data operands, unit (None: any PE), latency in steps."""
 
     name: str
@@ -28,49 +32,54 @@ class Operation:
     unit: Unit | None
     latency: int = 1
 
+    @property
+    def meaning(self) -> Callable[..., int] | None:
+        """What it computes on signed numbers of 32 bits; None where that takes more than its operands."""
+        return SEMANTICS[self.name].value if self.name in SEMANTICS else None
+
+    @property
+    def commutative(self) -> bool:
+        """Whether its two operands may be exchanged."""
+        return self.name in ("add", "mul", "and", "or", "xor", "min", "max", "eq", "ne")
+
+    @property
+    def truth(self) -> bool:
+        """Whether it gives 0 or 1."""
+        return self.name in ("lt", "le", "gt", "ge", "eq", "ne")
+
+    @property
+    def opaque(self) -> bool:
+        """Whether nothing but a name is known of it."""
+        return self.name.startswith("opaque")
+
 
 _ALU = (
-    ("add", 2),
-    ("sub", 2),
-    ("and", 2),
-    ("or", 2),
-    ("xor", 2),
-    ("shl", 2),
-    ("shr", 2),
-    ("shr_logical", 2),
-    ("lt", 2),
-    ("le", 2),
-    ("gt", 2),
-    ("ge", 2),
-    ("eq", 2),
-    ("ne", 2),
-    ("min", 2),
-    ("max", 2),
-    ("select", 3),
-    ("abs", 1),
-    ("clz", 1),
-    ("mov", 1),
-    ("const", 0),
+    *("add", "sub", "and", "or", "xor", "shl", "shr", "shr_logical", "lt", "le", "gt", "ge", "eq", "ne"),
+    *("min", "max", "select", "abs", "clz"),
+    # A copy: what a loop-carried value needs that no operation of its own makes.
+    "mov",
 )
-_OTHERS = (
-    Operation("mul", 32, 2, Unit.MULTIPLIER, 2),
-    Operation("mul_shift_round", 33, 3, Unit.MULTIPLIER, 2),
-    Operation("mul_shift_round_even", 34, 3, Unit.MULTIPLIER, 2),
-    Operation("table", 40, 1, Unit.TABLE, 2),
-    Operation("load", 48, 1, Unit.MEMORY, 2),
-    Operation("store", 49, 2, Unit.MEMORY),
-    # Operators of which only the name is known.
-    Operation("opaque_memory", 62, 3, Unit.MEMORY),
-    Operation("opaque", 63, 3, None),
-)
+_PRODUCTS = ("mul", "mul_shift_round", "mul_shift_round_even")
 #: Bits of an operation's number; 0 is no operation.
 OPERATION_BITS = 6
 #: All operations by name.
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        *(Operation(name, i, operands, Unit.ALU) for i, (name, operands) in enumerate(_ALU, start=1)),
-        *_OTHERS,
+        *(PEOperation(name, i, SEMANTICS[name].operands, Unit.ALU) for i, name in enumerate(_ALU, start=1)),
+        # The constant of the entry.
+        PEOperation("const", 21, 0, Unit.ALU),
+        *(
+            PEOperation(name, i, SEMANTICS[name].operands, Unit.MULTIPLIER, 2)
+            for i, name in enumerate(_PRODUCTS, start=32)
+        ),
+        # The operands are the index of an element, and for stores the value.
+        PEOperation("table", 40, 1, Unit.TABLE, 2),
+        PEOperation("load", 48, 1, Unit.MEMORY, 2),
+        PEOperation("store", 49, 2, Unit.MEMORY),
+        # Operators of which only the name is known.
+        PEOperation("opaque_memory", 62, 3, Unit.MEMORY),
+        PEOperation("opaque", 63, 3, None),
     )
 }
 #: All operations by number.

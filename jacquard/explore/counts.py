@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from hw.config import MachineConfig
+from hw.fabric import Unit
 from jacquard.network_program import MachineProgram
 from sw.compile.launches import UNIT
 from sw.dfg.graph import Graph
-from sw.dfg.operations import Unit, unit
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Instruction, Region
@@ -41,9 +41,9 @@ def operations(graph: Graph) -> Counter[str]:
     """Operations of one iteration by what `GRID` calls them."""
     found: Counter[str] = Counter()
     for node in graph.nodes:
-        name = GRID.get(unit(node.op, opaque=False))
-        if name is not None:
-            found[name] += 1
+        unit = graph.operation(node).unit
+        if unit is not None and node.op != "const":
+            found[GRID[unit]] += 1
     return found
 
 

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from hw.fabric import Fabric
-from sw.cgra.problem import allowed_pes, operation
+from sw.cgra.problem import allowed_pes
 from sw.dfg.graph import Graph
 from sw.dfg.recurrence import critical_cycle
 
@@ -67,6 +67,6 @@ def _units(graph: Graph, fabric: Fabric) -> Iterator[tuple[int, str]]:
         for chosen in combinations(groups, size):
             pes = int(np.logical_or.reduce([row for row, _ in chosen]).sum())
             count = sum(len(nodes) for _, nodes in chosen)
-            units = {operation(graph, graph.nodes[nodes[0]]).unit for _, nodes in chosen}
+            units = {graph.operation(graph.nodes[nodes[0]]).unit for _, nodes in chosen}
             names = " or ".join(sorted(unit.value for unit in units if unit))
             yield -(-count // pes), f"{count} operations on {pes} PEs with {names}"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from hw.fabric import Unit
 from hw.fabric.layout import ARRAYS
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Hop, Mapping, Register
-from sw.cgra.problem import operation
 from sw.dfg.graph import ORDER, Edge, NodeId
-from sw.dfg.operations import Unit
 
 #: What is used: a kind of resource, PE, number, context.
 Use = tuple[str, int, int, int]
@@ -32,7 +31,7 @@ def _places(mapping: Mapping) -> Iterator[str]:
             yield f"node {node} has no place"
             continue
         place = mapping.places[node.id]
-        what = operation(graph, node)
+        what = graph.operation(node)
         if not 0 <= place.pe < fabric.size or not fabric.kinds[place.pe].executes(what):
             yield f"node {node} needs a PE with {what.unit}, {place.pe} is none"
         held = set() if graph.opaque else starts(graph, node.id)
@@ -145,7 +144,7 @@ def _memories(mapping: Mapping) -> Iterator[str]:
     for node in graph.nodes:
         if node.memory and node.op == "table":
             held.setdefault(mapping.places[node.id].pe, set()).add(node.memory.name)
-        elif node.memory and graph.unit(node) is Unit.MEMORY:
+        elif node.memory and graph.operation(node).unit is Unit.MEMORY:
             arrays.add(node.memory.name)
     for pe, names in sorted(held.items()):
         words, room = sum(sizes[n] for n in names), mapping.fabric.kinds[pe].table_words

@@ -7,14 +7,14 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 
 from hw.errors import InputError
+from hw.fabric import Unit
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch
 from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
-from sw.cgra.problem import operation
 from sw.cgra.verify import opaque_number
 from sw.dfg.graph import DATA, PREDICATE, Node, Value
-from sw.dfg.operations import OPERATIONS, Unit
+from sw.dfg.operations import OPERATIONS
 
 #: Bits of an address in a table memory.
 _TABLE_BITS = 16
@@ -58,7 +58,7 @@ def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
     if mapping.graph.opaque:
         return found
     for node in mapping.graph.nodes:
-        if node.memory and mapping.graph.unit(node) is Unit.MEMORY:
+        if node.memory and mapping.graph.operation(node).unit is Unit.MEMORY:
             written = node.op == "store" or (
                 node.memory.name in found and found[node.memory.name].space == OUT
             )
@@ -128,7 +128,7 @@ class _Writer:
         graph, place = self.mapping.graph, self.mapping.places[node.id]
         pe, step, ii = place.pe, place.step, self.mapping.ii
         key, name = (pe, step % ii), f"graph {graph.name!r}, node {node}"
-        self.set(pe, step, "op", operation(graph, node).number)
+        self.set(pe, step, "op", graph.operation(node).number)
         self.set(pe, step, "stage", step // ii)
         if graph.opaque:
             self.consts[key] = opaque_number(node)
@@ -139,7 +139,7 @@ class _Writer:
             size = len(dict(graph.tables)[node.memory.name])
             self.consts[key] = size << _TABLE_BITS | self.bases[pe, node.memory.name]
             return
-        if node.memory and graph.unit(node) is Unit.MEMORY:
+        if node.memory and graph.operation(node).unit is Unit.MEMORY:
             if node.memory.name not in self.arrays:
                 raise InputError(f"{name}: there is no array {node.memory.name!r} in this launch")
             self.set(pe, step, "array", self.arrays[node.memory.name])

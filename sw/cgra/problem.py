@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hw.errors import InputError
-from hw.fabric import OPERATIONS, Fabric, Operation
+from hw.fabric import Fabric
 from sw.cgra.compiled import Array
 from sw.cgra.resources import Resources, resources
-from sw.dfg.graph import Graph, Node, NodeId
-from sw.dfg.operations import Unit
+from sw.dfg.graph import Graph, NodeId
 from sw.dfg.recurrence import windows
 
 
@@ -101,13 +100,6 @@ def _offsets(lists: list[list[int]]) -> tuple[Array, Array]:
     return starts.astype(np.int64), np.array([i for items in lists for i in items], dtype=np.int64)
 
 
-def operation(graph: Graph, node: Node) -> Operation:
-    """What a PE executes for a node."""
-    if graph.opaque:
-        return OPERATIONS["opaque_memory" if graph.unit(node) is Unit.MEMORY else "opaque"]
-    return OPERATIONS[node.op]
-
-
 def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     """By node and PE: whether the PE has what the node needs.
 
@@ -120,7 +112,7 @@ def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     rows: dict[tuple[str, str], Array] = {}
     found = np.zeros((len(graph.nodes), fabric.size), dtype=np.bool_)
     for i, node in enumerate(graph.nodes):
-        what = operation(graph, node)
+        what = graph.operation(node)
         table = node.memory.name if node.op == "table" and node.memory and not graph.opaque else ""
         key = what.name, table
         if key not in rows:

@@ -16,7 +16,6 @@ from hw.fabric.bitstream import PATCHED, ArrayEntry, parse
 from hw.fabric.decode import Decoded, Executed, decode
 from hw.fabric.layout import OPERAND_FIELDS
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId
-from sw.dfg.operations import Unit
 
 _MASK = (1 << 32) - 1
 _FIELD = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
@@ -160,7 +159,7 @@ def _asked(graph: Graph, node: Node) -> Facts:
     for name, edge in fed.items():
         facts[f"operand {name}"] = Flow(edge.source, None, edge.distance)
     if graph.opaque:
-        facts["operation"] = "opaque_memory" if graph.unit(node) is Unit.MEMORY else "opaque"
+        facts["operation"] = graph.operation(node).name
         return facts | {"const": opaque_number(node)}
     for name, edge in fed.items():
         if edge.initial:
@@ -191,7 +190,7 @@ def _done(
 ) -> Facts:
     """What an operation of a configuration does."""
     place = executed.pe, executed.step % decoded.configuration.ii
-    opaque = executed.operation.name.startswith("opaque")
+    opaque = executed.operation.opaque
     const: Hashable = executed.const & _MASK
     init: Hashable = executed.init & _MASK
     if ("const", *place) in patches:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hw.errors import InputError
-from sw.dfg.operations import OPERATIONS, Unit, latency, unit
+from hw.fabric.operations import PEOperation
+from sw.dfg.operations import OPERATIONS, opaque
 
 DATA = ("I1", "I2", "I3")
 PREDICATE = "P"
@@ -140,13 +141,13 @@ class Graph:
         """The nodes such that every dependence of distance 0 goes forwards."""
         return _order(self)
 
-    def unit(self, node: Node) -> Unit:
-        """What executes a node."""
-        return unit(node.op, self.opaque)
+    def operation(self, node: Node) -> PEOperation:
+        """What a PE executes for a node."""
+        return opaque(node.op) if self.opaque else OPERATIONS[node.op]
 
     def latency(self, node: NodeId) -> int:
         """Steps after which a node's value can be used."""
-        return latency(self.by_id[node].op, self.opaque)
+        return self.operation(self.by_id[node]).latency
 
     def delay(self, edge: Edge) -> int:
         """Steps from the start of the source to that of the target, at least, at distance 0."""

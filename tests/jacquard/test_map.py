@@ -50,7 +50,7 @@ def test_a_graph_is_mapped_encoded_and_verified(jacquard, tmp_path):
     graph, fabric = load_graph(DFG / "atax.json"), load("mesh4x4")
     for node in graph.nodes:
         row, col, _ = found["placement"][str(node.id)]
-        needed = Unit.MEMORY if graph.unit(node).value == "memory port" else Unit.ALU
+        needed = Unit.MEMORY if graph.operation(node).unit is Unit.MEMORY else Unit.ALU
         assert needed in fabric.kinds[4 * row + col].units
     words = words_of(path)
     places = {

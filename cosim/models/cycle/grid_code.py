@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hw.fabric import BY_NUMBER, Fabric, Operation, Unit, layout
+from hw.fabric import BY_NUMBER, Fabric, PEOperation, Unit, layout
 from hw.fabric.bitstream import NOTHING, OUT, PATCHED, Configuration, Entry
 from hw.semantics import SEMANTICS, wrap
 
@@ -190,7 +190,7 @@ class _Writer:
     def _entry(self, pe: int, context: int) -> Entry:
         return self.configuration.entries.get((pe, context), NOTHING)
 
-    def _operation(self, pe: int, entry: Entry) -> Operation | None:
+    def _operation(self, pe: int, entry: Entry) -> PEOperation | None:
         operation = BY_NUMBER.get(entry.fields.get("op", 0))
         return operation if operation is not None and self.fabric.kinds[pe].executes(operation) else None
 
@@ -214,7 +214,7 @@ class _Writer:
         own = {"zero": "0", "always": "1", "result": f"r{pe}", "y2": f"d{pe}", "keep": "", "none": ""}
         return (y or {}).get(pe, "0") if source == "y" else own[source]
 
-    def _operands(self, pe: int, context: int, operation: Operation) -> _Operands:
+    def _operands(self, pe: int, context: int, operation: PEOperation) -> _Operands:
         fields = self._entry(pe, context).fields
         stage, first = fields.get("stage", 0), fields.get("first", 0)
         self.stages.add(stage)
@@ -238,7 +238,7 @@ class _Writer:
 
     # Operations
 
-    def _value(self, pe: int, context: int, operation: Operation, operands: _Operands) -> str | None:
+    def _value(self, pe: int, context: int, operation: PEOperation, operands: _Operands) -> str | None:
         """The value of an operation that accesses nothing; None where it is 0."""
         if operation.name.startswith("opaque"):
             return None
@@ -252,7 +252,7 @@ class _Writer:
         self,
         pe: int,
         entry: Entry,
-        operation: Operation,
+        operation: PEOperation,
         operands: _Operands,
         loads: list[str],
         stores: list[str],

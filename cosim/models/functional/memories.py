@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.models.functional.errors import NAMES, OperationError
-from cosim.models.functional.grid import GridMeaning
+from cosim.models.functional.launch import CgraLaunches
 from hw import isa
 from hw.config import BufferShape, MachineConfig
 from sw.tile_programs.stated import Stated
@@ -50,7 +50,7 @@ class Memories:
             name: np.zeros(getattr(self, name).shape, np.bool_)
             for name in ("a", "b", "acc", "scratch", "out")
         }
-        self.grid = None if config.cgra is None else GridMeaning(config.cgra)
+        self.cgra = None if config.cgra is None else CgraLaunches(config.cgra)
         #: What a launch of the grid may access.
         self.stated: Stated | None = None
         self.macs = 0
@@ -63,7 +63,7 @@ class Memories:
         it is written. Windows are not known here: any byte of `memory` may be read and written.
         """
         spec = isa.INSTRUCTIONS[name]
-        if name in isa.NEEDS_GRID and self.grid is None:
+        if name in isa.NEEDS_GRID and self.cgra is None:
             raise OperationError(f"{name}, which needs a CGRA grid", "an operation that the machine has")
         p = {o.name: _fit(o.name, operands[o.name], o.bits) for o in spec.operands}
         p |= {x: _fit(x, operands[x], isa.PARAMETERS[x].bits) for x in spec.parameters}
@@ -76,8 +76,8 @@ class Memories:
         elif name == "store":
             self._store(p)
         elif name == "cgra":
-            assert self.grid is not None
-            self.grid.launch(self, p)
+            assert self.cgra is not None
+            self.cgra.launch(self, p)
         else:
             self._store_bytes(p, "scratch" if name == "store_scratch" else "out")
 

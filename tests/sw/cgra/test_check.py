@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hw.errors import InputError
-from hw.fabric import load
+from hw.fabric import Unit, load
 from hw.fabric.bitstream import ArrayEntry, encode
 from sw.cgra.check import check
 from sw.cgra.encode import configuration
@@ -31,7 +31,7 @@ def test_the_check_notices_places_that_are_taken_or_lack_the_unit(mapped: Mappin
     first, second = list(mapped.places)[:2]
     both = replace(mapped, places={**mapped.places, first: mapped.places[second]})
     assert any("both on PE" in wrong for wrong in check(both))
-    memory = next(n.id for n in mapped.graph.nodes if mapped.graph.unit(n).value == "memory port")
+    memory = next(n.id for n in mapped.graph.nodes if mapped.graph.operation(n).unit is Unit.MEMORY)
     moved = replace(mapped, places={**mapped.places, memory: Place(15, mapped.places[memory].step)})
     assert any("needs a PE with memory" in wrong for wrong in check(moved))
 

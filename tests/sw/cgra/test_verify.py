@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from cosim.models.functional.cgra import CgraAccess, CgraState, LaunchError
 from hw.fabric import Fabric, layout, load
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.decode import decode
-from hw.fabric.simulate import Access, Grid, GridError
 from sw.cgra.encode import configuration
 from sw.cgra.search import map_graph
 from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import Edge, Graph, Memory, Node
 from sw.dfg.json import load_graph
-from sw.dfg.operations import OPERATIONS
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
 
@@ -116,20 +115,19 @@ class _Memory:
         self.words[array.space][array.base // 4 + index] = value
 
 
-Seen = tuple[GridError | None, list[tuple[int, tuple[Access, ...]]]]
+Seen = tuple[LaunchError | None, list[tuple[int, tuple[CgraAccess, ...]]]]
 
 
 def simulated(changed: Configuration) -> Seen:
     """All accesses of memory by step, with registers that hold anything at the start."""
-    meanings = {name: o.meaning for name, o in OPERATIONS.items() if o.meaning is not None}
-    grid = Grid(changed.fabric, meanings)
+    grid = CgraState(changed.fabric)
     rng = random.Random(6)
     for own in grid.registers:
         own.result = rng.randrange(1 << 20)
         own.file = [rng.randrange(1 << 20) for _ in own.file]
         own.links = [rng.randrange(1 << 20) for _ in own.links]
     grid.load(changed)
-    seen: list[tuple[int, tuple[Access, ...]]] = []
+    seen: list[tuple[int, tuple[CgraAccess, ...]]] = []
     scalars = [rng.randrange(20) for _ in range(14)]
     error = grid.launch(9, scalars, _Memory(), lambda t, found: seen.append((t, tuple(found))))
     return error, seen

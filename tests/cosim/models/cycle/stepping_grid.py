@@ -10,15 +10,13 @@ import numpy as np
 from cosim.images import MEMORY_BYTES, segments
 from cosim.job import Job, MachineError, Output
 from cosim.models.functional import Memories
+from cosim.models.functional.cgra import CgraAccess, CgraState, patched
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENT_BYTES, ArrayEntry, parse
-from hw.fabric.simulate import Access, Grid, patched
 from hw.isa import INSTRUCTIONS, Cause
-from sw.dfg.operations import OPERATIONS
 from tests.cosim.models.cycle.stepping_loader import Base, Op
 
-MEANINGS = {name: operation.meaning for name, operation in OPERATIONS.items() if operation.meaning}
 KEEP = 65535
 TYPES = ("<i4", "<i1", "<u1")
 
@@ -57,7 +55,7 @@ class SlowGrid(Base):
         self.memories = Memories(config, memory)
         for name in ("a", "b", "acc", "scratch", "out"):
             getattr(self.memories, name)[:] = 0
-        self.grid = Grid(self.fabric, MEANINGS)
+        self.grid = CgraState(self.fabric)
         self.life: Iterator[None] | None = None  # of the operation that was taken; goes on once per cycle
         self.t = 0
         self.outputs: list[Output] = []
@@ -92,7 +90,7 @@ class SlowGrid(Base):
             return
         scalars = [*op.operands[2:], *(op.params[f"cgra_{i}"] for i in range(12))]
         arrays = patched(configuration, scalars).arrays
-        steps: list[list[Access]] = []
+        steps: list[list[CgraAccess]] = []
         error = self.grid.launch(
             op.operands[1], scalars, Spaces(self.memories), lambda _, found: steps.append(list(found))
         )
@@ -163,7 +161,7 @@ class SlowGrid(Base):
 
     # Running
 
-    def serve(self, accesses: Sequence[Access], arrays: Sequence[ArrayEntry]) -> Iterator[None]:
+    def serve(self, accesses: Sequence[CgraAccess], arrays: Sequence[ArrayEntry]) -> Iterator[None]:
         """The cycles of a step, from its first on; does not wait for the end of the last one."""
         open_ = [(access, *self.place(arrays[access.array], access.index)) for access in accesses]
         while True:

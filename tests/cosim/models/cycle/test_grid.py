@@ -18,10 +18,10 @@ from cosim.models.cycle.grid_steps import Access, Resource, execute, play
 from cosim.models.cycle.memory_port import AlwaysPort
 from cosim.models.cycle.storer import Storer
 from cosim.models.functional import Memories
+from cosim.models.functional.cgra import CgraState
 from hw.errors import InputError
 from hw.fabric import OPERATIONS, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
-from hw.fabric.simulate import Grid
 from hw.isa import TIMING, Cause
 from tests.cosim.models.cycle.grids import (
     MIXED,
@@ -33,7 +33,7 @@ from tests.cosim.models.cycle.grids import (
     random_fabric,
 )
 from tests.cosim.models.cycle.stepping import Stepping
-from tests.cosim.models.cycle.stepping_grid import MEANINGS, Spaces
+from tests.cosim.models.cycle.stepping_grid import Spaces
 
 CONFIG = machine_of(MIXED)
 STORE = OPERATIONS["store"].number
@@ -69,7 +69,7 @@ def test_launches_leave_the_same_registers_and_bytes_as_the_reference(seed: int)
         memories.scratch[:] = draw.integers(0, 64, memories.scratch.shape)
         memories.scratch[:384].view("<u4")[:] = draw.integers(0, 64, 96)
         memories.out[:] = 0
-    reference, state = Grid(fabric, MEANINGS), [0] * len(registers(fabric))
+    reference, state = CgraState(fabric), [0] * len(registers(fabric))
     views = {i: held.data for i, held in enumerate(Spaces(pair[1]).bytes)}
     for _ in range(5):
         configuration = random_configuration(r, fabric, config, wild=r.random() < 0.1)

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from cosim.models.functional.cgra import CgraState, LaunchError
 from cosim.models.functional.errors import NAMES, OperationError
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ELEMENT_BYTES, OUT, ArrayEntry, parse
-from hw.fabric.simulate import Grid, GridError
-from sw.dfg.operations import OPERATIONS
 from sw.ir.intrinsics import KEEP
 
 if TYPE_CHECKING:
     from cosim.models.functional.memories import Memories
 
-#: What the operations of a processing element give.
-MEANINGS = {name: o.meaning for name, o in OPERATIONS.items() if o.meaning is not None}
 #: The spaces by their numbers, as attributes of `Memories`.
 _SPACES = ("acc", "scratch", "out")
 _TYPES = (np.dtype(np.int32), np.dtype(np.int8), np.dtype(np.uint8))
@@ -30,41 +27,41 @@ _LENGTH = 2
 
 
 @dataclass
-class GridMeaning:
-    """The grid of a machine, with its registers and its configuration."""
+class CgraLaunches:
+    """Executes the launches of a machine's CGRA."""
 
     fabric: Fabric
-    grid: Grid = field(init=False)
+    cgra: CgraState = field(init=False)
 
     def __post_init__(self) -> None:
-        self.grid = Grid(self.fabric, MEANINGS)
+        self.cgra = CgraState(self.fabric)
 
     def launch(self, memories: Memories, operands: Mapping[str, int]) -> None:
         """Execute one `cgra`; raises `OperationError` where the machine stops with an error."""
         spaces = _Spaces(memories)
         if operands["bitstream"] != KEEP:
             self._load(spaces, operands["bitstream"] * 16)
-        elif self.grid.configuration is None:
+        elif self.cgra.configuration is None:
             raise OperationError("a launch that keeps a configuration", "an earlier launch with one")
         scalars = [operands[name] for name in ("live0", "live1", *(f"cgra_{i}" for i in range(12)))]
-        error = self.grid.launch(operands["iterations"], scalars, spaces)
+        error = self.cgra.launch(operands["iterations"], scalars, spaces)
         if error is not None:
             raise self._refused(error)
 
     def _load(self, spaces: _Spaces, address: int) -> None:
         """Take the bitstream at an address of the scratchpad."""
-        self.grid.configuration = None
+        self.cgra.configuration = None
         header = spaces.words(address, _LENGTH + 1)
         try:
-            self.grid.load(parse(spaces.words(address, header[_LENGTH]), self.fabric))
+            self.cgra.load(parse(spaces.words(address, header[_LENGTH]), self.fabric))
         except InputError as error:
             found = f"a bitstream at {address:#x} of the scratchpad that is refused ({error})"
             raise OperationError(found, "one for this grid") from None
 
-    def _refused(self, error: GridError) -> OperationError:
+    def _refused(self, error: LaunchError) -> OperationError:
         if error.cause == "operand":
-            assert self.grid.configuration is not None
-            array = self.grid.configuration.arrays[error.where]
+            assert self.cgra.configuration is not None
+            array = self.cgra.configuration.arrays[error.where]
             return OperationError(
                 f"array {error.where} of a launch, {array.length} elements from byte {array.base} on of "
                 f"space {array.space}",

@@ -1,4 +1,4 @@
-"""A grid step by step: what launches of a configuration do to registers and memories (docs/cgra.md).
+"""The CGRA step by step: what launches of a configuration do to registers and memories (docs/cgra.md).
 
 Nothing here is quick: it is the meaning of a configuration, which quicker models are compared with. It knows
 no cycles; a step takes as long as its accesses need, and that changes no value.
@@ -6,7 +6,7 @@ no cycles; a step takes as long as its accesses need, and that changes no value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
@@ -14,16 +14,14 @@ from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENT_BYTES, NOTHING, PATCHED, ArrayEntry, Configuration, Entry
 from hw.fabric.fabric import Fabric
 from hw.fabric.layout import Layout, layout
-from hw.fabric.operations import BY_NUMBER, Operation
+from hw.fabric.operations import BY_NUMBER, PEOperation
 
 MASK = (1 << 32) - 1
-#: What an operation gives for its operands, by its name.
-Meanings = Mapping[str, Callable[..., int]]
 #: The number of the space of arrays that may be written, and the last.
 OUTPUT = 2
 
 
-class Memory(Protocol):
+class Spaces(Protocol):
     """The three spaces, seen as arrays; elements are signed numbers of 32 bits."""
 
     def size(self, space: int) -> int:
@@ -40,7 +38,7 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True)
-class Access:
+class CgraAccess:
     """One access of memory in a step; `value` is what is stored (0 for loads)."""
 
     pe: int
@@ -50,7 +48,7 @@ class Access:
     value: int = 0
 
 
-class GridError(NamedTuple):
+class LaunchError(NamedTuple):
     """Why a launch ended early: the cause by name, the step, and the PE or array."""
 
     cause: Literal["operand", "grid_range"]
@@ -73,19 +71,15 @@ class _Reach(NamedTuple):
 
     y: int = 0
     started: int = 0
-    access: Access | None = None
+    access: CgraAccess | None = None
     error: bool = False
 
 
 @dataclass
-class Grid:
-    """A grid with its registers, tables and configuration; registers start as 0.
-
-    `meanings` gives the value of every operation but those of memory, tables, `const` and opaque ones.
-    """
+class CgraState:
+    """A CGRA with its registers, tables and configuration; registers start as 0."""
 
     fabric: Fabric
-    meanings: Meanings
     configuration: Configuration | None = None
     registers: list[_Registers] = field(init=False)
     tables: list[list[int]] = field(init=False)
@@ -110,9 +104,9 @@ class Grid:
         self,
         iterations: int,
         scalars: Sequence[int],
-        memory: Memory,
-        observe: Callable[[int, Sequence[Access]], None] | None = None,
-    ) -> GridError | None:
+        memory: Spaces,
+        observe: Callable[[int, Sequence[CgraAccess]], None] | None = None,
+    ) -> LaunchError | None:
         """Run iterations of the configuration; `scalars` are live0, live1, cgra_0 to cgra_11.
 
         `observe` is called after every step with its number and its accesses in ascending order of PE. Raises
@@ -123,13 +117,13 @@ class Grid:
         configuration = patched(self.configuration, scalars)
         for number, array in enumerate(configuration.arrays):
             if not _fits(array, memory):
-                return GridError("operand", 0, number)
+                return LaunchError("operand", 0, number)
         steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
         for t in range(steps):
             reached = [self._execute(configuration, pe, t, iterations) for pe in range(self.fabric.size)]
             for pe, found in enumerate(reached):
                 if found.error:
-                    return GridError("grid_range", t, pe)
+                    return LaunchError("grid_range", t, pe)
             accesses = [found.access for found in reached if found.access is not None]
             started = [found.started for found in reached]
             # Loads see what was there before the step.
@@ -171,12 +165,13 @@ class Grid:
                 value = signed(entry.const)
             case "opaque" | "opaque_memory":
                 value = 0
-            case name:
-                value = signed(self.meanings[name](*data[: operation.operands]))
+            case _:
+                assert operation.meaning is not None
+                value = operation.meaning(*data[: operation.operands])
         return _Reach(y=value) if operation.latency == 1 else _Reach(started=value)
 
     def _access(
-        self, configuration: Configuration, pe: int, entry: Entry, operation: Operation, data: Sequence[int]
+        self, configuration: Configuration, pe: int, entry: Entry, operation: PEOperation, data: Sequence[int]
     ) -> _Reach:
         number, index = entry.fields.get("array", 0), data[0] & MASK
         stores = operation.name == "store"
@@ -185,7 +180,7 @@ class Grid:
         array = configuration.arrays[number]
         if index >= array.length or (stores and array.space != OUTPUT):
             return _Reach(error=True)
-        return _Reach(access=Access(pe, stores, number, index, data[1] if stores else 0))
+        return _Reach(access=CgraAccess(pe, stores, number, index, data[1] if stores else 0))
 
     def _table(self, pe: int, entry: Entry, index: int) -> _Reach:
         first, count = entry.const & 0xFFFF, (entry.const & MASK) >> 16
@@ -253,7 +248,7 @@ def signed(value: int) -> int:
     return (value + (1 << 31) & MASK) - (1 << 31)
 
 
-def _fits(array: ArrayEntry, memory: Memory) -> bool:
+def _fits(array: ArrayEntry, memory: Spaces) -> bool:
     """Whether all elements of an array lie in its space."""
     if array.element >= len(ELEMENT_BYTES) or array.space > OUTPUT:
         return False
