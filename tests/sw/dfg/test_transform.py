@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hw.errors import InputError
+from hw.fabric import Unit
 from hw.semantics import wrap
 from sw.dfg.graph import Edge, Graph, Memory, Node, Output
 from sw.dfg.interpret import run_graph
 from sw.dfg.json import load_graph
 from sw.dfg.operations import (
     OPERATIONS,
-    Unit,
     clz,
     mul_shift_round,
     mul_shift_round_even,
