@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.cgra.compiled import generator
-from sw.cgra.crowd import crowd, spread
-from sw.cgra.mapped import mapping, registers
-from sw.cgra.mapping import Mapping
+from sw.cgra.congestion import congestion, spread
+from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.cgra.place import Spots, Weights, short, start
 from sw.cgra.problem import Problem
 from sw.cgra.repair import Penalty, before, settle
 from sw.cgra.route import Routes, routes, scratch
+from sw.dfg.graph import HINT
 
 #: Temperatures of the annealing of places, of places with routes, and of these once more.
 PLACE_HEAT = (3.0, 0.2)
@@ -70,7 +70,7 @@ def cool(
     late: Callable[[], bool],
 ) -> int:
     """Anneal in slices, such that the time can be looked at in between; gives the proposals made."""
-    rng, made, ways = generator(seed), 0, crowd(problem)
+    rng, made, ways = generator(seed), 0, congestion(problem)
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
             break
@@ -106,7 +106,7 @@ def finish(
                 problem.arrays, rng, found, work, rest, spots, Penalty(), rounds, count, hot, cold
             )
             if result >= 0:
-                return Try(mapping(problem, spots, found), 0, "", made + result)
+                return Try(to_mapping(problem, spots, found), 0, "", made + result)
             rounds, made, least = 0, made + count, -1 - result
             if late():
                 break
@@ -149,3 +149,34 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
         left += excess
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return left, "; ".join(named[:_NAMED]) + more
+
+
+def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
+    """The mapping; its first step is 0."""
+    graph, fabric = problem.graph, problem.fabric
+    first = int(spots.step.min(initial=0)) if problem.size else 0
+    places = {
+        node.id: Place(int(spots.pe[i]), int(spots.step[i]) - first) for i, node in enumerate(graph.nodes)
+    }
+    names = registers(problem)
+    counted = iter(range(len(problem.source)))
+    found: dict[int, tuple[Hop, ...]] = {}
+    for number, edge in enumerate(graph.edges):
+        if edge.operand == HINT:
+            continue
+        e = next(counted)
+        if edge.routed:
+            at = places[edge.source].step + graph.latency(edge.source) - 1
+            path = routes.path[e, 1 : int(routes.length[e]) + 1]
+            found[number] = tuple(Hop(names[int(x)], at + k) for k, x in enumerate(path, start=1))
+    return Mapping(graph, fabric, problem.ii, places, found)
+
+
+def registers(problem: Problem) -> list[Register]:
+    """The registers by their number among the resources."""
+    fabric, r = problem.fabric, problem.resources
+    found = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
+    found += [Register("result", pe) for pe in range(fabric.size)]
+    for pe in range(fabric.size):
+        found += [Register("register", pe, i) for i in range(int(r.file_at[pe + 1] - r.file_at[pe]))]
+    return found

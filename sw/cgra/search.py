@@ -13,8 +13,8 @@ from sw.cgra.bounds import MII, bound
 from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
 from sw.cgra.exact import INFEASIBLE, decidable, decide
+from sw.cgra.groups import place_in_groups
 from sw.cgra.legal import prepare
-from sw.cgra.levels import place_levels
 from sw.cgra.mapping import Mapping
 from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
@@ -23,7 +23,7 @@ from sw.dfg.graph import Graph
 #: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
 #: PEs from which on groups guide the placement.
-_LEVELS_FROM = 36
+_GROUPS_FROM = 36
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class _Search:
 
     def stages(self) -> tuple[str, ...]:
         """The ways of placement: groups tear long recurrences apart, so these try flat places first."""
-        if self.flat or self.fabric.size < _LEVELS_FROM:
+        if self.flat or self.fabric.size < _GROUPS_FROM:
             return ("flat",)
         return ("flat", "groups") if self.least.rec >= self.least.res else ("groups", "flat")
 
@@ -278,7 +278,7 @@ class _Search:
         extra = _EXTRA[stage]
         p = problem(self.graph, self.fabric, ii, extra[turn % len(extra)] * ii, turn)
         seed = (self.seed, ii, effort, number)
-        place = place_levels if stage == "groups" else place_flat
+        place = place_in_groups if stage == "groups" else place_flat
         proposals = 0
         try:
             spots, proposals = place(p, seed, work, self.late)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hw.fabric import load
-from sw.cgra.assign import assign, clusters
-from sw.cgra.groups import partition, threshold_for
+from sw.cgra.groups import assign, clusters, partition, threshold_for
 from sw.cgra.problem import problem
 from sw.cgra.resources import resources
 from tests.sw.cgra.generated import generated
@@ -33,9 +32,8 @@ def test_operations_are_assigned_to_groups_that_have_their_units() -> None:
     joined = clusters(p, 4, (0,))
     assert max(map(len, joined.members)) <= 4
     assert sorted(n for members in joined.members for n in members) == list(range(p.size))
-    for work in (0.0, 0.2):
-        of = assign(p, groups, joined, work)
-        for n in range(p.size):
-            assert p.allowed[n, list(groups[of[n]])].any()
-        full = np.bincount(of, minlength=len(groups))
-        assert all(full <= [len(group) * 3 for group in groups])
+    of = assign(p, groups, joined)
+    for n in range(p.size):
+        assert p.allowed[n, list(groups[of[n]])].any()
+    full = np.bincount(of, minlength=len(groups))
+    assert all(full <= [len(group) * 3 for group in groups])

@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hw.fabric import load
-from sw.cgra.attempt import REPAIR_HEAT
+from sw.cgra.attempt import REPAIR_HEAT, to_mapping
 from sw.cgra.check import check
 from sw.cgra.compiled import generator
-from sw.cgra.mapped import mapping
 from sw.cgra.place import start
 from sw.cgra.problem import problem
 from sw.cgra.repair import Penalty, before, settle
@@ -46,5 +45,5 @@ def test_every_user_of_a_value_counts(size: int) -> None:
             *REPAIR_HEAT,
         )  # fmt: skip
         ends.append(end >= 0)
-        assert end < 0 or check(mapping(p, spots, found)) == []
+        assert end < 0 or check(to_mapping(p, spots, found)) == []
     assert {True, False} == set(ends)

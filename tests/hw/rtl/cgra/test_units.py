@@ -11,7 +11,6 @@ from amaranth.sim import Simulator
 from hw.fabric import OPERATIONS, Unit
 from hw.fabric.operations import OPERATION_BITS
 from hw.rtl.cgra.units import Alu, Multiplier, alu_control
-from sw.dfg import operations
 
 MASK = 0xFFFFFFFF
 EDGES = [0, 1, -1, 2, -2, 31, 32, 33, 63, 64, -64, 0x7FFFFFFF, -0x80000000, -0x7FFFFFFF, 0x40000000, 0xFFFF]
@@ -30,25 +29,6 @@ def operands(count: int, seed: int) -> list[tuple[int, int, int]]:
     return pairs + [(word(), word(), word()) for _ in range(count)]
 
 
-def test_the_tables_of_operations_agree() -> None:
-    """Names, operands, latencies and units are the same for hardware and graphs."""
-    named = {o.name: o for o in OPERATIONS.values() if not o.name.startswith("opaque")}
-    assert set(named) == set(operations.OPERATIONS)
-    for name, meant in operations.OPERATIONS.items():
-        assert (named[name].operands, named[name].latency) == (meant.operands, meant.latency), name
-    units = {
-        operations.Unit.ALU: Unit.ALU,
-        operations.Unit.MULTIPLIER: Unit.MULTIPLIER,
-        operations.Unit.TABLE: Unit.TABLE,
-        operations.Unit.MEMORY: Unit.MEMORY,
-        operations.Unit.CONSTANT: Unit.ALU,
-    }
-    assert {n: o.unit for n, o in named.items()} == {
-        n: units[o.unit] for n, o in operations.OPERATIONS.items()
-    }
-    assert len({o.number for o in OPERATIONS.values()}) == len(OPERATIONS)
-
-
 def test_the_alu() -> None:
     """Operations by their numbers; what the ALU does for each is worked out before."""
     m, alu, op = Module(), Alu(), Signal(OPERATION_BITS)
@@ -58,7 +38,7 @@ def test_the_alu() -> None:
 
     async def bench(ctx: Any) -> None:
         for name in names:
-            operation = operations.OPERATIONS[name]
+            operation = OPERATIONS[name]
             assert operation.meaning is not None
             ctx.set(op, OPERATIONS[name].number)
             for values in operands(60, OPERATIONS[name].number):
@@ -113,7 +93,7 @@ def test_the_multiplier() -> None:
                 ctx.set(unit.advance, not held)
                 expected = 0
                 if previous:
-                    operation = operations.OPERATIONS[previous[0]]
+                    operation = OPERATIONS[previous[0]]
                     assert operation.meaning is not None
                     expected = operation.meaning(*previous[1][: operation.operands]) & MASK
                 assert ctx.get(unit.y2) == expected, previous

@@ -19,7 +19,7 @@ from sw.cgra.problem import Arrays, Problem
 from sw.cgra.resources import FAR, resources
 
 
-class Crowd(NamedTuple):
+class Congestion(NamedTuple):
     """What ways take: `first[p, q]` is the link that a value at PE p takes to PE q, `own[n, l]` how many ways
     of node n's value go through link l, `used[l, c]` how many values have link l in context c.
     """
@@ -48,10 +48,10 @@ def _first(fabric: Fabric) -> Array:
     return found
 
 
-def crowd(problem: Problem) -> Crowd:
+def congestion(problem: Problem) -> Congestion:
     """No ways yet."""
     links = len(problem.fabric.links)
-    return Crowd(
+    return Congestion(
         _first(problem.fabric),
         np.zeros((problem.size, links), dtype=np.int32),
         np.zeros((links, problem.ii), dtype=np.int32),
@@ -59,7 +59,7 @@ def crowd(problem: Problem) -> Crowd:
 
 
 @inner
-def _way(f: Arrays, c: Crowd, e: int, spots: Spots, sign: int) -> int:
+def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
     """Take the way of edge e (sign 1) or give it back (-1); gives the change of uses beyond one."""
     if not f.routed[e]:
         return 0
@@ -83,7 +83,7 @@ def _way(f: Arrays, c: Crowd, e: int, spots: Spots, sign: int) -> int:
 
 
 @inner
-def _ways(f: Arrays, c: Crowd, n: int, other: int, spots: Spots, sign: int) -> int:
+def _ways(f: Arrays, c: Congestion, n: int, other: int, spots: Spots, sign: int) -> int:
     """The same for all edges at a node, without those that join it to `other`."""
     change = 0
     for i in range(f.at[n], f.at[n + 1]):
@@ -106,7 +106,7 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
 
 @compiled
 def spread(
-    f: Arrays, rng: Array, spots: Spots, c: Crowd, w: Weights, proposals: int, hot: float, cold: float
+    f: Arrays, rng: Array, spots: Spots, c: Congestion, w: Weights, proposals: int, hot: float, cold: float
 ) -> int:
     """Anneal in place from temperature `hot` to `cold`; gives the uses of links beyond one at the end."""
     nodes, over = spots.step.shape[0], w.over
