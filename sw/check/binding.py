@@ -12,13 +12,13 @@ import numpy.typing as npt
 from hw.errors import InputError
 from sw.check.dependences import TooLargeError, distinct, pairs
 from sw.check.explore import explore
-from sw.check.match import Instances, difference, instances
+from sw.check.match import difference
 from sw.check.order import Order, SharedError, Turns, most, order, overflow, stuck
 from sw.check.schedule import Teller
 from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, Site, Stream, compile_warp, run
 from sw.check.text import parse
+from sw.check.trace import Trace, trace
 from sw.ir.program import Program, While
-from sw.ir.trace import Trace, trace
 from sw.ir.walk import instructions, statements
 
 Ints = npt.NDArray[np.int64]
@@ -129,18 +129,17 @@ def check_binding(
     Raises `IRError` where the program itself fails for these values, and `InputError` where a warp does.
     """
     made = made or trace(program, values)
-    all_ = instances(made)
     streams = {w: run(code, values, steps) for w, code in warps.items()}
-    teller = Teller(all_, streams)
+    teller = Teller(made, streams)
     bad = Verdict(False, "exact", values=dict(values), instances=made.count)
-    unlike = difference(all_, streams)
+    unlike = difference(made, streams)
     if unlike is not None:
         said = teller.unlike(unlike)
         return replace(bad, reason=said, schedule=(said,))
     try:
         found = order(streams)
     except SharedError as error:
-        return _explored(all_, teller, limits, bad, error)
+        return _explored(made, teller, limits, bad, error)
     stop = found.turns({w: s.events.size for w, s in streams.items()}) if stuck(found) else None
     full = overflow(found, limits.depth, None if stop is None else stop[1])
     if full is not None:
@@ -152,14 +151,14 @@ def check_binding(
         lines = (*teller.told(turns), *stands)
         return replace(bad, reason=reason, schedule=lines, turns=tuple(turns), deadlock=True)
     try:
-        count, broken = _enforced(found, all_)
+        count, broken = _enforced(found, made)
     except TooLargeError as error:
         return replace(bad, reason=f"cannot be shown: {error}")
     if broken is not None:
         first, second = broken
         earlier, later = (
             (w, teller.event(w, t))
-            for w, t in ((int(all_.warp[first]), first), (int(all_.warp[second]), second))
+            for w, t in ((int(made.warp[first]), first), (int(made.warp[second]), second))
         )
         turns, _ = found.turns(found.past(*later))
         return _too_early(teller, bad, _with(turns, later), earlier)
@@ -211,15 +210,15 @@ def _full(warp: int, site: Site, depth: int) -> str:
     )
 
 
-def _enforced(found: Order, all_: Instances) -> tuple[int, tuple[int, int] | None]:
+def _enforced(found: Order, made: Trace) -> tuple[int, tuple[int, int] | None]:
     """How many pairs of instances are kept in order, and the first that is not, by its later instance."""
     streams = found.streams
-    event = np.zeros(all_.made.count, np.int64)
-    for w, times in all_.by_warp.items():
+    event = np.zeros(made.count, np.int64)
+    for w, times in made.by_warp.items():
         event[times] = streams[w].operations
-    count, keys, worst = all_.made.count, [], None
-    for earlier, later in pairs(all_.made, all_.warp):
-        ends = all_.warp[earlier] * (max(streams) + 1) + all_.warp[later]
+    count, keys, worst = made.count, [], None
+    for earlier, later in pairs(made, made.warp):
+        ends = made.warp[earlier] * (max(streams) + 1) + made.warp[later]
         for both in np.flatnonzero(np.bincount(ends)).tolist():
             x, y = divmod(both, max(streams) + 1)
             here = np.flatnonzero(ends == both)
@@ -233,14 +232,14 @@ def _enforced(found: Order, all_: Instances) -> tuple[int, tuple[int, int] | Non
     return total, None if worst is None else (worst % count, worst // count)
 
 
-def _explored(all_: Instances, teller: Teller, limits: Limits, bad: Verdict, shared: SharedError) -> Verdict:
+def _explored(made: Trace, teller: Teller, limits: Limits, bad: Verdict, shared: SharedError) -> Verdict:
     """The verdict where a channel has several warps on one side: from all schedules, or none."""
     streams = teller.streams
     linked: set[tuple[int, int]] = set()
-    for earlier, later in pairs(all_.made, all_.warp):
+    for earlier, later in pairs(made, made.warp):
         linked.update(zip(earlier.tolist(), later.tolist(), strict=True))
     named = [
-        tuple((w, teller.event(w, t)) for w, t in ((int(all_.warp[t]), t) for t in pair)) for pair in linked
+        tuple((w, teller.event(w, t)) for w, t in ((int(made.warp[t]), t) for t in pair)) for pair in linked
     ]
     try:
         found = explore(streams, [(a, b) for a, b in named], limits.depth, states=STATES)
@@ -251,7 +250,7 @@ def _explored(all_: Instances, teller: Teller, limits: Limits, bad: Verdict, sha
     turns: Turns = [(w, e + 1) for w, e in found.path]
     if found.kind is None:
         flows = {c: _shared_flow(streams, c, held) for c, held in found.most.items()}
-        return Verdict(True, "explored", dependences=len(linked), instances=all_.made.count, channels=flows)
+        return Verdict(True, "explored", dependences=len(linked), instances=made.count, channels=flows)
     if found.kind == "deadlock":
         cut = dict.fromkeys(streams, 0) | dict(turns)
         stops = tuple(teller.standstill(cut))

@@ -13,10 +13,10 @@ from sw.check.dependences import TooLargeError
 from sw.check.periodic import Symbolic
 from sw.check.steady import UnlikeError, in_bounds
 from sw.check.streams import Compiled
+from sw.check.trace import TooLongError
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
-from sw.ir.trace import TooLongError
 from sw.ir.types import Kind
 
 #: Values of the parameters, all together, up to which each is checked by itself at once.

@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from hw import isa
 from hw.semantics import MASK
 from sw.check.affine import Around, Box, Number, form_of, value
 from sw.check.dependences import TooLargeError
-from sw.check.match import stated_operands
 from sw.check.streams import Compiled, follow
+from sw.check.trace import Boxes, Rows, Trace, stated_operands
 from sw.ir.expression import Expr, Var, evaluate, substitute
 from sw.ir.intrinsics import effects
 from sw.ir.linear import Linear
 from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import bounds
-from sw.ir.trace import Boxes, Rows, Trace
 from sw.ir.types import Kind, Type
 from sw.ir.walk import instructions
 
@@ -56,13 +54,9 @@ class FailsError(Exception):
     """The program itself fails for these values, so that nothing is to be shown."""
 
 
-#: Per warp the operands of the machine's operations in order, None for what is not stated.
-Operands = dict[int, list[tuple[Number | None, ...]]]
-
-
-#: An access of one instance by dimension, and an instance: time, iterations, what it reads and writes.
+#: An access of one instance by dimension, and an instance: time, iterations, reads, writes, operands.
 _Ends = list[tuple[int, int]]
-_Row = tuple[int, tuple[int, ...], list[_Ends | None], list[_Ends | None]]
+_Row = tuple[int, tuple[int, ...], list[_Ends | None], list[_Ends | None], list[int]]
 
 
 def _boxes(access: Access, ends: list[_Ends | None]) -> Boxes | None:
@@ -145,7 +139,8 @@ class Walk:
     #: By buffer its sizes, those for the chosen values in a wide run; and there the largest in the box.
     sizes: dict[str, tuple[Number, ...]] = field(default_factory=dict)
     most: dict[str, list[int]] = field(default_factory=dict)
-    operands: Operands = field(default_factory=dict)
+    #: By warp the stated operands of its instances, by column.
+    operands: dict[int, list[dict[int, Number]]] = field(default_factory=dict)
     #: By instruction and execution the time, the iterations, and the boxes read and written.
     rows: dict[int, list[_Row]] = field(default_factory=dict)
     count: int = 0
@@ -218,14 +213,12 @@ class Walk:
                 else:
                     self.region(access, values)
             sides.append(boxes)
-        self.rows.setdefault(id(s), []).append((self.count, iteration, sides[0], sides[1]))
+        row: dict[int, Number] = {c: evaluate(e, values) & MASK for c, e in stated_operands(s).items()}
+        operands = [value(a) for a in row.values()]
+        self.rows.setdefault(id(s), []).append((self.count, iteration, sides[0], sides[1], operands))
         self.count += 1
-        row: list[Number | None] = []
-        if s.name in isa.INSTRUCTIONS:
-            for e in stated_operands(s):
-                row.append(None if e is None else evaluate(e, values))
         assert s.warp is not None
-        self.operands.setdefault(s.warp, []).append(tuple(row))
+        self.operands.setdefault(s.warp, []).append(row)
 
     def region(self, region: Region, values: Scope) -> None:
         """Note the ends of a region that is not empty."""
@@ -255,7 +248,7 @@ class Walk:
         made = []
         for s in instructions(program):
             rows = self.rows.get(id(s), [])
-            depth = len(rows[0][1]) if rows else 0
+            depth, count = len(rows[0][1]) if rows else 0, len(stated_operands(s))
             reads, writes = effects(s)
             made.append(
                 Rows(
@@ -265,6 +258,7 @@ class Walk:
                     np.array([row[1] for row in rows], np.int64).reshape(len(rows), depth).T,
                     tuple(_boxes(a, [row[2][n] for row in rows]) for n, a in enumerate(reads)),
                     tuple(_boxes(a, [row[3][n] for row in rows]) for n, a in enumerate(writes)),
+                    np.array([row[4] for row in rows], np.int64).reshape(len(rows), count).T,
                 )
             )
         return Trace(program, dict(self.around.values), tuple(made), self.count, True)
@@ -275,9 +269,8 @@ class Walk:
         """Run a warp; its operands must stay equal to the program's where they are."""
         rows, self.steps = follow(code, self.around.parameters, self.steps)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
-            for a, b in zip(wanted, given, strict=False):
-                if a is not None:
-                    int((a & MASK) - b)
+            for column, a in wanted.items():
+                int(a - given[column])
 
 
 def is_small(program: Program, most: int) -> bool:

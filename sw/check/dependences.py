@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sw.ir.trace import Boxes, Trace
+from sw.check.trace import Boxes, Trace
 
 Ints = npt.NDArray[np.int64]
 #: Accesses of cells that are worked on at a time: what bounds the memory that this takes.

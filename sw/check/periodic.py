@@ -16,13 +16,12 @@ from dataclasses import dataclass
 
 from sw.check.binding import Limits, Verdict
 from sw.check.counted import Counted, marked
-from sw.check.match import instances
 from sw.check.order import SharedError, channels
 from sw.check.phases import Structure, phases, unmarked
 from sw.check.steady import Repeated, UnlikeError, repeated
 from sw.check.streams import Compiled, compile_warp, run
+from sw.check.trace import trace
 from sw.ir.program import Program
-from sw.ir.trace import trace
 
 #: Values of the parameters that are checked one by one before the argument is given up.
 MOST = 4000
@@ -112,14 +111,14 @@ class Symbolic:
 
     def structure(self, values: Mapping[str, int], names: Collection[str]) -> Structure:
         """The phases of a run that some parameters repeat, with the parts of the warps in them."""
-        all_ = instances(trace(self.program, values))
+        made = trace(self.program, values)
         runs = {w: unmarked(run(code, values), names) for w, code in self.warps.items()}
         streams = {w: s for w, (s, _) in runs.items()}
         try:
             used = channels(streams)
         except SharedError as error:
             raise UnlikeError(str(error)) from None
-        loops = {w: found for w, (_, found) in runs.items()}
-        made = Structure(all_, phases(all_, self.shape, names), streams, used, loops, self.shape.period)
-        made.assign()
-        return made
+        loops = {w: turning for w, (_, turning) in runs.items()}
+        found = Structure(made, phases(made, self.shape, names), streams, used, loops, self.shape.period)
+        found.assign()
+        return found

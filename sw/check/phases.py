@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from sw.check.match import Instances
 from sw.check.order import Channel
 from sw.check.steady import Repeated, UnlikeError
 from sw.check.streams import Stream
+from sw.check.trace import Trace
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,11 +42,11 @@ class Phases:
     wanted: tuple[Mapping[int, int], ...]
 
 
-def phases(all_: Instances, shape: Repeated, names: Collection[str]) -> Phases:
+def phases(made: Trace, shape: Repeated, names: Collection[str]) -> Phases:
     """The phases of some parameters in a run in which each of their loops has at least a period."""
     first: dict[tuple[int, ...], int] = {}
     parts = []
-    for rows in all_.made.rows:
+    for rows in made.rows:
         depths = [d for d, loop in enumerate(rows.loops) if shape.loops.get(loop) in names]
         if not depths or not rows.time.size:
             continue
@@ -57,7 +57,7 @@ def phases(all_: Instances, shape: Repeated, names: Collection[str]) -> Phases:
             first[key] = min(first.get(key, time), time)
     order = sorted(first, key=first.__getitem__)
     place = {key: n for n, key in enumerate(order)}
-    number = np.full(all_.made.count, -1)
+    number = np.full(made.count, -1)
     wanted: list[dict[int, int]] = [{} for _ in place]
     for rows, depth, keys in parts:
         mine = np.array([place[key] for key in keys])
@@ -100,7 +100,7 @@ def unmarked(stream: Stream, names: Collection[str]) -> tuple[Stream, list[Turni
 class Structure:
     """A run: its instances, phases, streams and channels, and by warp its repeated loops in order."""
 
-    all_: Instances
+    made: Trace
     phases: Phases
     streams: Mapping[int, Stream]
     channels: Mapping[int, Channel]
@@ -112,7 +112,7 @@ class Structure:
     def numbers(self, warp: int, start: int, stop: int) -> Ints:
         """The phases of the operations among some events of a warp."""
         first, last = np.searchsorted(self.streams[warp].operations, [start, stop])
-        times = self.all_.by_warp.get(warp, np.empty(0, np.int64))
+        times = self.made.by_warp.get(warp, np.empty(0, np.int64))
         if last > times.size:
             raise UnlikeError(f"warp {warp} has more operations than the program")
         return self.phases.number[times[first:last]]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sw.check.match import Difference, Instances
+from sw.check.match import Difference
 from sw.check.order import Cut, Order, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Site, Stream
-from sw.ir.trace import Boxes
+from sw.check.trace import Boxes, Trace
 
 #: Turns that are told at the beginning and at the end of a long schedule.
 _FIRST, _LAST = 6, 14
@@ -22,20 +22,20 @@ _SINGLE = 8
 class Teller:
     """Words for events; operation k of a warp is its k-th instance."""
 
-    all_: Instances
+    made: Trace
     streams: Mapping[int, Stream]
 
     def time(self, warp: int, event: int) -> int:
         """The instance that an operation is."""
-        return int(self.all_.by_warp[warp][int(np.searchsorted(self.streams[warp].operations, event))])
+        return int(self.made.by_warp[warp][int(np.searchsorted(self.streams[warp].operations, event))])
 
     def event(self, warp: int, time: int) -> int:
         """The operation that an instance is."""
-        return int(self.streams[warp].operations[int(np.searchsorted(self.all_.by_warp[warp], time))])
+        return int(self.streams[warp].operations[int(np.searchsorted(self.made.by_warp[warp], time))])
 
     def name(self, warp: int, event: int) -> str:
         """The name of an operation's instance."""
-        return self.all_.name(self.time(warp, event))
+        return self.made.name(self.time(warp, event))
 
     def line(self, warp: int, event: int) -> int:
         """The line of an event."""
@@ -97,8 +97,8 @@ class Teller:
     def clash(self, earlier: tuple[int, int], later: tuple[int, int]) -> str:
         """What an operation does too early, before one that it depends on."""
         first, second = self.time(*earlier), self.time(*later)
-        what = f"{self.all_.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
-        return _overlap(self.all_, first, second).format(what)
+        what = f"{self.made.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
+        return _overlap(self.made, first, second).format(what)
 
     def standstill(self, cut: Cut, made: Order | None = None) -> Iterator[str]:
         """Where every warp stands that cannot go on."""
@@ -124,7 +124,7 @@ class Teller:
         """An operation that is not what the sequential program has there."""
         s = self.streams[found.warp]
         number = int(np.searchsorted(s.operations, found.event)) + 1
-        name = "nothing" if found.time is None else self.all_.name(found.time)
+        name = "nothing" if found.time is None else self.made.name(found.time)
         wanted = f"operation {number} of warp {found.warp} must be {name}"
         if found.time is None:
             wanted = f"warp {found.warp} must have {number - 1} operations"
@@ -144,10 +144,10 @@ def _tokens(count: int) -> str:
     return f"{count} token{'s' if count != 1 else ''}"
 
 
-def _overlap(all_: Instances, first: int, second: int) -> str:
+def _overlap(made: Trace, first: int, second: int) -> str:
     """What the second instance does to what the first works on, with a place for the first's name."""
-    reads, writes = _boxes(all_, first, writes=False), _boxes(all_, first, writes=True)
-    reads_then, writes_then = _boxes(all_, second, writes=False), _boxes(all_, second, writes=True)
+    reads, writes = _boxes(made, first, writes=False), _boxes(made, first, writes=True)
+    reads_then, writes_then = _boxes(made, second, writes=False), _boxes(made, second, writes=True)
     for before, after, text in (
         (writes, reads_then, "reads {} that {{}} has not written yet"),
         (reads, writes_then, "overwrites {} that {{}} has not read yet"),
@@ -159,9 +159,9 @@ def _overlap(all_: Instances, first: int, second: int) -> str:
     raise AssertionError("instances that do not depend on each other")
 
 
-def _boxes(all_: Instances, time: int, *, writes: bool) -> list[Boxes | None]:
+def _boxes(made: Trace, time: int, *, writes: bool) -> list[Boxes | None]:
     """The accesses of one instance, each a single row."""
-    rows, index = all_.made.rows[int(all_.row[time])], all_.index(time)
+    rows, index = made.rows[int(made.row[time])], made.index(time)
     one = slice(index, index + 1)
     return [
         b if b is None else Boxes(b.buffer, b.start[:, one], b.stop[:, one])

@@ -11,16 +11,15 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from hw import isa
 from hw.semantics import BITS
 from sw.check.dependences import TooLargeError
-from sw.check.match import stated_operands
+from sw.check.trace import stated_operands
 from sw.ir.expression import Const, Expr, Op, Var, substitute
 from sw.ir.intrinsics import effects
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.ranges import Bounds, bounds, may_wrap
 from sw.ir.scope import retype
-from sw.ir.walk import expressions, statements
+from sw.ir.walk import assigned, expressions, statements
 
 #: Iterations after which a body must repeat.
 LONGEST = 256
@@ -151,7 +150,7 @@ class _ProgramWalk:
                     ends = dict(env), dict(env)
                     self.body(s.body, ends[0])
                     self.body(s.orelse, ends[1])
-                    for name in _targets((s,)):
+                    for name in assigned((s,)):
                         env[name] = join(ends[0].get(name), ends[1].get(name), period)
                 case For():
                     self.loop(s, env)
@@ -167,7 +166,7 @@ class _ProgramWalk:
             self.repeat(s, env, stop.name)
         else:
             periods = [self.steady(e, env, f"a bound {e}") for e in (s.start, s.stop, s.step)]
-            targets = _targets(s.body)
+            targets = assigned(s.body)
             while True:
                 inner = {**env, s.variable: Linear(math.lcm(*periods))}
                 self.body(s.body, inner)
@@ -186,7 +185,7 @@ class _ProgramWalk:
         if s.step != Const(1):
             raise UnlikeError(f"a loop to {s.stop} must have the step 1")
         self.found[id(s)] = name
-        targets = _targets(s.body)
+        targets = assigned(s.body)
         inner = {**env, **dict.fromkeys(targets), s.variable: Linear(1, 1)}
         self.inside = True
         self.body(s.body, inner)
@@ -201,8 +200,7 @@ class _ProgramWalk:
         for access in (a for side in effects(s) for a in side):
             if isinstance(access, Region):
                 parts += [e for i in access.box for e in (i.start, i.stop)]
-        if s.name in isa.INSTRUCTIONS:
-            parts += [e for e in stated_operands(s) if e is not None]
+        parts += stated_operands(s).values()
         for e in parts:
             self.steady(e, env, f"{e} of {s.label}")
 
@@ -271,11 +269,6 @@ def _applied(op: Op, args: tuple[Expr, ...], values: list[Linear], *, wraps: boo
     if op is Op.DIV and values[0].exact:
         return Linear(period * times, rises[0] * times // by)
     return None
-
-
-def _targets(body: tuple[Statement, ...]) -> list[str]:
-    """The scalars that statements assign."""
-    return list(dict.fromkeys(s.target for s in statements(body) if isinstance(s, Assign)))
 
 
 def in_bounds(program: Program) -> set[str]:

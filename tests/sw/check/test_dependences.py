@@ -8,17 +8,16 @@ import pytest
 
 from sw.check import dependences
 from sw.check.dependences import TooLargeError, pairs
-from sw.check.match import instances
+from sw.check.trace import trace
 from sw.ir import parse_program
 from sw.ir.program import Program
-from sw.ir.trace import trace
 from tests.sw.check.cases import conflicts, random_case
 
 
 def direct(program: Program) -> tuple[set[tuple[int, int]], list[int]]:
     """The pairs, as places in the sequential order, and the warp of each instance."""
     made = trace(program)
-    warp = instances(made).warp
+    warp = made.warp
     found: set[tuple[int, int]] = set()
     for earlier, later in pairs(made, warp):
         found.update(zip(earlier.tolist(), later.tolist(), strict=True))

@@ -14,12 +14,11 @@ from sw.check.affine import Around, Box, form_of, value
 from sw.check.binding import Limits
 from sw.check.classes import FailsError, Walk, middle, whole, without
 from sw.check.dependences import pairs
-from sw.check.match import instances
 from sw.check.streams import run
+from sw.check.trace import TooLongError, trace
 from sw.ir import IRError, parse_program
 from sw.ir.expression import Var, evaluate
 from sw.ir.linear import Linear
-from sw.ir.trace import TooLongError, trace
 from sw.ir.types import HIGH, INT, LOW, Kind
 from tests.sw.random_tile_programs import random_expr
 
@@ -124,7 +123,7 @@ def facts(text: str, texts: dict[int, str], values: dict[str, int]) -> object:
     except IRError:
         return None
     linked: set[tuple[int, int]] = set()
-    for a, b in pairs(made, instances(made).warp):
+    for a, b in pairs(made, made.warp):
         linked.update(zip(a.tolist(), b.tolist(), strict=True))
     warps = compile_all(parsed, texts, Limits())
     streams = {w: run(code, values) for w, code in warps.items()}

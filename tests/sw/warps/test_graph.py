@@ -7,7 +7,7 @@ import pytest
 
 from sw.ir.expression import evaluate
 from sw.ir.program import Instruction, Program
-from sw.ir.trace import Trace, names, trace
+from sw.ir.trace import Trace, trace
 from sw.warps import graph
 from sw.warps.graph import edges, unfed, warp_of
 from sw.warps.tree import assign_warps, schedule_tree
@@ -98,7 +98,7 @@ def test_buffers_in_parts_give_the_same_edges(seed: int, monkeypatch: pytest.Mon
 
 def named(program: Program) -> tuple[list[str], list[str]]:
     made = trace(program, {})
-    texts = names(made)
+    texts = [made.name(t) for t in range(made.count)]
     result = edges(made)
     data, resource = (
         [f"{texts[a]}->{texts[b]}" for a, b in part.tolist()] for part in (result.data, result.resource)

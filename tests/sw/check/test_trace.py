@@ -6,13 +6,13 @@ import textwrap
 import numpy as np
 import pytest
 
+from sw.check.trace import Trace, trace
 from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
 from sw.ir.interpret import ENTRY, run
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
-from sw.ir.trace import Trace, names, trace
 from sw.ir.types import Kind
 from sw.ir.vector import evaluate_rows
 from sw.ir.walk import loops_around
@@ -95,7 +95,7 @@ def test_regions_of_a_ragged_nest() -> None:
         {"n": 10, "p": 0},
     )
     r, s = made.rows
-    assert names(made) == ["R[1, 0]", "R[2, 0]", "S"]
+    assert [made.name(t) for t in range(made.count)] == ["R[1, 0]", "R[2, 0]", "S"]
     assert r.time.tolist() == [0, 1]
     assert s.time.tolist() == [2]
     read, write = r.reads[0], r.writes[0]

@@ -1,0 +1,498 @@
+"""What a run of a program executes, as arrays: every instance of every instruction, when, and where it works.
+
+A run is followed for given values of the parameters. Instances whose predicate is false and those in branches
+that are not taken are not part of it, so every access is certain and its region known (docs/ir.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hw import isa
+from hw.semantics import MASK
+from sw.ir.errors import IRError, Location
+from sw.ir.expression import Expr, const
+from sw.ir.intrinsics import effects
+from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
+from sw.ir.vector import Array, Column, evaluate_rows
+from sw.ir.walk import assigned, statements
+
+#: Instances that a trace may have where no limit is given.
+LARGEST = 50_000_000
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """One access over all executions of its instruction: dimensions × rows, half open.
+
+    A region is empty where `stop` is not above `start` in any dimension.
+    """
+
+    buffer: str
+    start: Array
+    stop: Array
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All executions of one instruction of the text, in their order.
+
+    `loops` are the numbers of the loops around it, outermost first; loops are counted through the text from
+    0. `time` is the place of each in the order of all instances, `iteration` (loops × rows) the numbers of
+    the iterations, from 0. An access is None where its address is not known (ANY); accesses are those of
+    `sw.ir.intrinsics.effects`. `operands` (operands × rows) are the values, unsigned, of what an
+    instruction of the machine states (`stated_operands`).
+    """
+
+    instruction: Instruction
+    loops: tuple[int, ...]
+    time: Array
+    iteration: Array
+    reads: tuple[Boxes | None, ...]
+    writes: tuple[Boxes | None, ...]
+    operands: Array
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A run: `rows` by instruction in the order of the text, `count` instances; `complete` unless cut off.
+
+    An instance is named by its time.
+    """
+
+    program: Program
+    values: Mapping[str, int]
+    rows: tuple[Rows, ...]
+    count: int
+    complete: bool
+
+    @cached_property
+    def row(self) -> npt.NDArray[np.int32]:
+        """By instance the number of its instruction in the text."""
+        found = np.zeros(self.count, np.int32)
+        for n, rows in enumerate(self.rows):
+            found[rows.time] = n
+        return found
+
+    @cached_property
+    def warp(self) -> Array:
+        """By instance its warp, -1 for none."""
+        warps = [r.instruction.warp for r in self.rows]
+        return np.array([-1 if w is None else w for w in (*warps, None)], np.int64)[self.row]
+
+    @cached_property
+    def by_warp(self) -> dict[int, Array]:
+        """The instances of each warp, ascending."""
+        return {w: np.flatnonzero(self.warp == w) for w in np.flatnonzero(np.bincount(self.warp)).tolist()}
+
+    def index(self, time: int) -> int:
+        """How many executions of the same instruction come before an instance."""
+        return int(np.searchsorted(self.rows[int(self.row[time])].time, time))
+
+    def name(self, time: int) -> str:
+        """The name of an instance: `P` outside of loops, `P[0]` and `P[1, 2]` inside."""
+        rows = self.rows[int(self.row[time])]
+        numbers = rows.iteration[:, self.index(time)].tolist()
+        return rows.instruction.label + (f"[{', '.join(map(str, numbers))}]" if numbers else "")
+
+
+class TooLongError(IRError):
+    """A run of more instances than a trace may have, which says nothing of the program itself."""
+
+
+def trace(program: Program, values: Mapping[str, int] | None = None, limit: int | None = None) -> Trace:
+    """The trace of a program without `while` for values of its parameters.
+
+    With a `limit` the run is cut off after about so many instances: what is returned is an exact beginning.
+    Raises `IRError` for what fails at run time, for a missing parameter, and without a limit for more than
+    `LARGEST` instances (`TooLongError`).
+    """
+    given = dict(values or {})
+    for p in program.parameters:
+        if p.name not in given:
+            raise IRError(p.where, f"no value of the parameter {p.name}", "a number for every parameter")
+    return _Tracer(program, given, limit).run()
+
+
+def columns_of(name: str) -> list[str]:
+    """The operands and parameter registers of a machine's operation, in the order of the table."""
+    spec = isa.INSTRUCTIONS[name]
+    return [*(o.name for o in spec.operands), *spec.parameters]
+
+
+def stated_operands(s: Instruction) -> dict[int, Expr]:
+    """What an instruction states of its operands and parameter registers, by column (`columns_of`).
+
+    Parameter registers that are not named are 0; operands that are regions, or not named, are not stated.
+    """
+    if s.name not in isa.INSTRUCTIONS:
+        return {}
+    given, registers = dict(s.operands), isa.INSTRUCTIONS[s.name].parameters
+    values = [given.get(name, const(0) if name in registers else None) for name in columns_of(s.name)]
+    return {column: v for column, v in enumerate(values) if isinstance(v, Expr)}
+
+
+class _CarriedError(Exception):
+    """A scalar is handed on from iteration to iteration, so iterations cannot be taken together."""
+
+
+class _Node(ABC):
+    """Statements for some rows: `counts` instances for each row, which get their times by `place`."""
+
+    counts: Array
+
+    @abstractmethod
+    def place(self, base: Array) -> None:
+        """Set the times, given that of the first instance of every row."""
+
+
+@dataclass
+class _Part(_Node):
+    """Some executions of an instruction: the rows of `index`."""
+
+    counts: Array
+    index: Array
+    iteration: Array
+    reads: tuple[Boxes | None, ...]
+    writes: tuple[Boxes | None, ...]
+    operands: Array
+    time: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def place(self, base: Array) -> None:
+        self.time = base[self.index]
+
+
+@dataclass
+class _Sequence(_Node):
+    """One after the other."""
+
+    counts: Array
+    children: list[_Node]
+
+    def place(self, base: Array) -> None:
+        for child in self.children:
+            child.place(base)
+            base = base + child.counts
+
+
+@dataclass
+class _Some(_Node):
+    """Statements for some of the rows."""
+
+    counts: Array
+    index: Array
+    child: _Node
+
+    def place(self, base: Array) -> None:
+        self.child.place(base[self.index])
+
+
+@dataclass
+class _Repeated(_Node):
+    """Statements for every iteration; `owner` is the row that an iteration is of."""
+
+    counts: Array
+    owner: Array
+    child: _Node
+
+    def place(self, base: Array) -> None:
+        counts = self.child.counts
+        before = np.cumsum(counts) - counts
+        totals = np.cumsum(self.counts) - self.counts
+        self.child.place(base[self.owner] + before - totals[self.owner])
+
+
+@dataclass
+class _Rows:
+    """Visits of one place of the control flow, worked on together: values of variables, and iterations.
+
+    The value of a scalar is None where it depends on the iteration before.
+    """
+
+    size: int
+    values: dict[str, Column | None]
+    iteration: tuple[Array, ...] = ()
+
+    def take(self, index: Array) -> _Rows:
+        """Some of the rows."""
+        values = {n: v[index] if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
+        return _Rows(int(index.size), values, tuple(i[index] for i in self.iteration))
+
+
+@dataclass
+class _Tracer:
+    """Follows the statements; times are dealt out from the front to the back as numbers of instances."""
+
+    program: Program
+    values: Mapping[str, int]
+    limit: int | None
+    parts: dict[int, list[_Part]] = field(default_factory=dict)
+    loops: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    effects: dict[int, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
+    #: Instances so far.
+    count: int = 0
+    full: bool = False
+    #: One iteration after the other, since scalars are handed on.
+    single: bool = False
+
+    def run(self) -> Trace:
+        """All of it."""
+        self._number()
+        for b in self.program.buffers:
+            self.shapes[b.name] = tuple(self._one(e, b.where) for e in b.shape)
+        try:
+            self._all()
+        except _CarriedError:
+            self.parts.clear()
+            self.count, self.full, self.single = 0, False, True
+            self._all()
+        rows = [
+            self._rows(s, self.parts.get(id(s), []))
+            for s in statements(self.program.body)
+            if isinstance(s, Instruction)
+        ]
+        return Trace(self.program, self.values, tuple(rows), self.count, not self.full)
+
+    def _all(self) -> None:
+        self.body(self.program.body, _Rows(1, dict(self.values))).place(np.zeros(1, np.int64))
+
+    def _number(self) -> None:
+        """Give numbers to loops, and to every instruction those around it."""
+        count = itertools.count()
+
+        def visit(body: tuple[Statement, ...], around: tuple[int, ...]) -> None:
+            for s in body:
+                if isinstance(s, Instruction):
+                    self.loops[id(s)] = around
+                    self.effects[id(s)] = effects(s)
+                elif isinstance(s, For):
+                    visit(s.body, (*around, next(count)))
+                elif isinstance(s, If):
+                    visit(s.body, around)
+                    visit(s.orelse, around)
+                elif not isinstance(s, Assign):
+                    raise IRError(s.where, "a while loop", "loops with a known number of iterations")
+
+        visit(self.program.body, ())
+
+    # Statements
+
+    def body(self, body: tuple[Statement, ...], rows: _Rows) -> _Node:
+        """Statements one after the other."""
+        children: list[_Node] = []
+        counts = np.zeros(rows.size, np.int64)
+        for s in body:
+            if self.full:
+                break
+            match s:
+                case Assign(target, value):
+                    rows.values[target] = self.value(value, rows, s.where)
+                    continue
+                case Instruction():
+                    child = self.instruction(s, rows)
+                case If():
+                    child = self.branch(s, rows)
+                case For():
+                    child = self.loop(s, rows)
+                case _:
+                    raise AssertionError(s)
+            children.append(child)
+            counts = counts + child.counts
+        return _Sequence(counts, children)
+
+    def branch(self, s: If, rows: _Rows) -> _Node:
+        """Each body for the rows that take it."""
+        holds = self.rows_of(self.value(s.condition, rows, s.where), rows)
+        parts: list[_Node] = []
+        counts = np.zeros(rows.size, np.int64)
+        ends: list[tuple[Array, _Rows]] = []
+        for body, chosen in ((s.body, holds != 0), (s.orelse, holds == 0)):
+            index = np.flatnonzero(chosen)
+            if index.size:
+                some = rows.take(index)
+                child = self.body(body, some)
+                own = np.zeros(rows.size, np.int64)
+                own[index] = child.counts
+                parts.append(_Some(own, index, child))
+                counts = counts + own
+                ends.append((index, some))
+        _meet(rows, assigned((*s.body, *s.orelse)), ends)
+        return _Sequence(counts, parts)
+
+    def loop(self, s: For, rows: _Rows) -> _Node:
+        """All iterations of all rows at once, or of one row in pieces that grow."""
+        start, stop, step = (
+            self.rows_of(self.value(e, rows, s.where), rows) for e in (s.start, s.stop, s.step)
+        )
+        if not step.all():
+            raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
+        trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
+        if rows.size != 1 or (self.limit is None and not self.single):
+            if self.limit is None and int(trips.sum()) + self.count > LARGEST:
+                raise TooLongError(s.where, f"a program of more than {LARGEST:,} instances", "a shorter one")
+            return self.iterations(s, rows, trips, start, step, 0)
+        children: list[_Node] = []
+        first, size = 0, 1
+        total = int(trips[0])
+        while first < total and not self.full:
+            before = self.count
+            part = np.minimum(trips - first, size)
+            children.append(self.iterations(s, rows, part, start, step, first))
+            first += int(part[0])
+            if self.single:
+                room = None if self.limit is None else self.limit - self.count
+            else:
+                room = (self.limit or 0) - self.count
+                each = max(1, (self.count - before) // size)
+                size = max(1, min(2 * size, room // each))
+            self.full = self.full or (room is not None and room <= 0)
+        return _Sequence(sum((c.counts for c in children), np.zeros(1, np.int64)), children)
+
+    def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> _Node:
+        """The iterations from `first` on, so many for each row."""
+        owner = np.repeat(np.arange(rows.size), trips)
+        number = np.arange(owner.size) - np.repeat(np.cumsum(trips) - trips, trips) + first
+        inner = rows.take(owner)
+        inner.iteration = (*inner.iteration, number)
+        inner.values[s.variable] = start[owner] + number * step[owner]
+        targets = assigned(s.body)
+        if trips.max(initial=0) > 1:
+            for name in targets:
+                inner.values[name] = None
+        child = self.body(s.body, inner)
+        counts = np.bincount(owner, child.counts, rows.size).astype(np.int64)
+        last, ran = np.cumsum(trips) - 1, np.flatnonzero(trips)
+        ends = [(ran, inner.take(last[ran]))] if ran.size else []
+        if ran.size < rows.size:
+            rest = np.flatnonzero(trips == 0)
+            ends.append((rest, rows.take(rest)))
+        _meet(rows, targets, ends)
+        return _Repeated(counts, owner, child)
+
+    def instruction(self, s: Instruction, rows: _Rows) -> _Node:
+        """The rows in which it happens, and where it reads and writes there."""
+        size = rows.size
+        index = np.arange(size)
+        if s.when is not None:
+            index = np.flatnonzero(self.rows_of(self.value(s.when, rows, s.where), rows))
+            rows = rows.take(index)
+        counts = np.zeros(size, np.int64)
+        counts[index] = 1
+        self.count += rows.size
+        iteration = np.stack(rows.iteration) if rows.iteration else np.zeros((0, rows.size), np.int64)
+        reads, writes = self.effects[id(s)]
+        operands = [self.rows_of(self.value(e, rows, s.where), rows) for e in stated_operands(s).values()]
+        part = _Part(
+            counts,
+            index,
+            iteration,
+            tuple(self.boxes(a, rows, s) for a in reads),
+            tuple(self.boxes(a, rows, s) for a in writes),
+            np.array(operands, np.int64).reshape(len(operands), rows.size) & MASK,
+        )
+        self.parts.setdefault(id(s), []).append(part)
+        return part
+
+    def boxes(self, access: Access, rows: _Rows, s: Instruction) -> Boxes | None:
+        """Where an access is in every row; raises `IRError` where that is outside of its buffer."""
+        if not isinstance(access, Region):
+            return None
+        where = access.where or s.where
+        ends = [
+            [self.rows_of(self.value(e, rows, where), rows) for e in (i.start, i.stop)] for i in access.box
+        ]
+        start, stop = (np.stack([pair[n] for pair in ends]) for n in range(2))
+        shape = self.shapes[access.buffer]
+        limit = np.array(shape, np.int64)[:, None]
+        wrong = (stop > start).all(axis=0) & ((start < 0) | (stop > limit)).any(axis=0)
+        if wrong.any():
+            row = int(wrong.argmax())
+            box = ", ".join(f"{a}:{b}" for a, b in zip(start[:, row], stop[:, row], strict=True))
+            inside = ", ".join(f"0:{size}" for size in shape)
+            numbers = ", ".join(str(i[row]) for i in rows.iteration)
+            at = f" in iteration {s.label}[{numbers}]" if numbers else ""
+            raise IRError(
+                where, f"the region {access.buffer}[{box}]{at}", f"one inside of {access.buffer}[{inside}]"
+            )
+        return Boxes(access.buffer, start, stop)
+
+    # Scalars
+
+    def value(self, expr: Expr, rows: _Rows, where: Location | None) -> Column:
+        """The value of an expression in every row."""
+        columns: dict[str, Column] = {}
+        for v in expr.variables():
+            if v.name not in rows.values:
+                raise IRError(where, f"{v.name!r} before it has a value", "an assignment before")
+            value = rows.values[v.name]
+            if value is None:
+                raise _CarriedError
+            columns[v.name] = value
+        result, wrong = evaluate_rows(expr, columns)
+        if rows.size and np.any(wrong):
+            raise IRError(where, f"a division by zero in {expr}", "a divisor other than zero")
+        return result
+
+    @staticmethod
+    def rows_of(value: Column, rows: _Rows) -> Array:
+        """A number for each row."""
+        return value if isinstance(value, np.ndarray) else np.full(rows.size, value, np.int64)
+
+    def _one(self, expr: Expr, where: Location | None) -> int:
+        """The value of an expression of parameters."""
+        return int(self.rows_of(self.value(expr, _Rows(1, dict(self.values)), where), _Rows(1, {}))[0])
+
+    def _rows(self, s: Instruction, parts: list[_Part]) -> Rows:
+        """All executions of an instruction."""
+        depth = len(self.loops[id(s)])
+        time = np.concatenate([np.empty(0, np.int64), *(p.time for p in parts)])
+        iteration = np.concatenate([np.empty((depth, 0), np.int64), *(p.iteration for p in parts)], axis=1)
+        reads, writes = self.effects[id(s)]
+        empty = np.empty((len(stated_operands(s)), 0), np.int64)
+        return Rows(
+            s,
+            self.loops[id(s)],
+            time,
+            iteration,
+            tuple(_joined(a, [p.reads[n] for p in parts]) for n, a in enumerate(reads)),
+            tuple(_joined(a, [p.writes[n] for p in parts]) for n, a in enumerate(writes)),
+            np.concatenate([empty, *(p.operands for p in parts)], axis=1),
+        )
+
+
+def _joined(access: Access, parts: list[Boxes | None]) -> Boxes | None:
+    if not isinstance(access, Region):
+        return None
+    empty = np.empty((len(access.box), 0), np.int64)
+    boxes = [b for b in parts if b is not None]
+    return Boxes(
+        access.buffer,
+        np.concatenate([empty, *(b.start for b in boxes)], axis=1),
+        np.concatenate([empty, *(b.stop for b in boxes)], axis=1),
+    )
+
+
+def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) -> None:
+    """Set scalars where several ways meet that together are taken by all rows."""
+    for name in names:
+        found = [(index, some.values.get(name)) for index, some in ends]
+        if len(ends) == 1:
+            if name in ends[0][1].values:
+                rows.values[name] = found[0][1]
+            continue
+        merged: Array | None = np.zeros(rows.size, np.int64)
+        for index, value in found:
+            # No value on one way counts as unknown: taken one by one, rows show whether it is read.
+            if value is None or merged is None:
+                merged = None
+            else:
+                merged[index] = value
+        rows.values[name] = merged
