@@ -25,15 +25,11 @@ from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
     Access,
-    Assign,
-    For,
-    If,
     Instruction,
     Program,
     Region,
-    Statement,
 )
-from sw.ir.walk import loops_around
+from sw.ir.walk import executions, fault, loops_around
 
 #: Bytes of all buffers together that a run may take.
 LARGEST = 1 << 28
@@ -196,7 +192,8 @@ def run(
     values = _bind(program, parameters or {})
     machine = _Machine(program, values, choice, steps, trace)
     machine.allocate(seed)
-    machine.body(program.body, ())
+    for i, iteration in executions(program.body, values, value=machine.value, step=machine.step):
+        machine.instruction(i, iteration)
     counted = Counter({op: n for op, n in zip(Op, machine.counts, strict=True) if n})
     return Execution(program, machine.memory, machine.reads, counted)
 
@@ -318,38 +315,10 @@ class _Machine:
             function = self.compiled[expr] = _compile(expr, self.counts)
         try:
             return function(self.values)
-        except ZeroDivisionError:
-            raise IRError(where, f"a division by zero in {expr}", "a divisor other than zero") from None
-        except KeyError as error:
-            raise IRError(where, f"{error.args[0]!r} before it has a value", "an assignment before") from None
+        except (ZeroDivisionError, KeyError) as error:
+            raise fault(error, expr, where) from None
 
     # Statements
-
-    def body(self, body: tuple[Statement, ...], iteration: tuple[int, ...]) -> None:
-        """Statements in the given iteration of the loops around them."""
-        for s in body:
-            if isinstance(s, Instruction):
-                if s.when is None or self.value(s.when, s.where):
-                    self.instruction(s, iteration)
-            elif isinstance(s, Assign):
-                self.values[s.target] = self.value(s.value, s.where)
-            elif isinstance(s, If):
-                self.body(s.body if self.value(s.condition, s.where) else s.orelse, iteration)
-            elif isinstance(s, For):
-                start, stop, step = (self.value(e, s.where) for e in (s.start, s.stop, s.step))
-                if step == 0:
-                    raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
-                for n, value in enumerate(range(start, stop, step)):
-                    self.step(s.where)
-                    self.values[s.variable] = value
-                    self.body(s.body, (*iteration, n))
-                self.values.pop(s.variable, None)
-            else:
-                n = 0
-                while self.value(s.condition, s.where):
-                    self.step(s.where)
-                    self.body(s.body, (*iteration, n))
-                    n += 1
 
     def step(self, where: Location | None) -> None:
         """One iteration of a loop."""

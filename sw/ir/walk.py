@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sw.ir.errors import IRError
+from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr, evaluate
 from sw.ir.program import (
     Access,
@@ -239,13 +239,19 @@ def executions(
     body: Iterable[Statement],
     values: dict[str, int],
     wanted: Callable[[Instruction], bool] | None = None,
+    *,
+    value: Callable[[Expr, Location | None], int] | None = None,
+    step: Callable[[Location | None], None] | None = None,
 ) -> Iterator[Happening]:
     """The instructions that happen, in order, each with the numbers of its iterations, outermost loop first.
 
     While one is looked at, `values` holds the values of all variables there. With `wanted` only such
-    instructions are given, and loops without any are skipped. Raises `IRError` for a `while`.
+    instructions are given, and loops without any are skipped. `value` evaluates expressions (by default
+    `value_of`), `step` is called for every iteration; only then may there be a `while`. Raises `IRError` for
+    what fails.
     """
     matters: dict[int, bool] = {}
+    number = value or (lambda expr, where: value_of(expr, values, where))
 
     def idle(s: Statement) -> bool:
         if wanted is None or isinstance(s, Assign):
@@ -257,25 +263,53 @@ def executions(
             )
         return not matters[id(s)]
 
-    def run(
-        body: Iterable[Statement], iteration: tuple[int, ...]
-    ) -> Iterator[tuple[Instruction, tuple[int, ...]]]:
+    def iterations(s: For | While) -> Iterator[int]:
+        if isinstance(s, For):
+            start, stop, by = (number(e, s.where) for e in (s.start, s.stop, s.step))
+            if by == 0:
+                raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
+            for n, values[s.variable] in enumerate(range(start, stop, by)):
+                yield n
+            values.pop(s.variable, None)
+            return
+        if step is None:
+            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
+        for n in itertools.count():
+            if not number(s.condition, s.where):
+                return
+            yield n
+
+    def run(body: Iterable[Statement], iteration: tuple[int, ...]) -> Iterator[Happening]:
         for s in body:
             if idle(s):
                 continue
             match s:
                 case Instruction():
-                    if s.when is None or evaluate(s.when, values):
+                    if s.when is None or number(s.when, s.where):
                         yield s, iteration
-                case Assign(target, value):
-                    values[target] = evaluate(value, values)
+                case Assign(target, expr):
+                    values[target] = number(expr, s.where)
                 case If():
-                    yield from run(s.body if evaluate(s.condition, values) else s.orelse, iteration)
-                case For():
-                    steps = range(*(evaluate(e, values) for e in (s.start, s.stop, s.step)))
-                    for n, values[s.variable] in enumerate(steps):
+                    yield from run(s.body if number(s.condition, s.where) else s.orelse, iteration)
+                case For() | While():
+                    for n in iterations(s):
+                        if step is not None:
+                            step(s.where)
                         yield from run(s.body, (*iteration, n))
-                case While():
-                    raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
 
     yield from run(body, ())
+
+
+def value_of(expr: Expr, values: Mapping[str, int], where: Location | None) -> int:
+    """The value of an expression; raises `IRError` for a division by zero and a variable without value."""
+    try:
+        return evaluate(expr, values)
+    except (ZeroDivisionError, KeyError) as error:
+        raise fault(error, expr, where) from None
+
+
+def fault(error: ZeroDivisionError | KeyError, expr: Expr, where: Location | None) -> IRError:
+    """The error of a program for one of the evaluation of an expression."""
+    if isinstance(error, KeyError):
+        return IRError(where, f"{error.args[0]!r} before it has a value", "an assignment before")
+    return IRError(where, f"a division by zero in {expr}", "a divisor other than zero")

@@ -17,8 +17,8 @@ from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.ir.expression import Const, Expr, evaluate
 from sw.ir.interpret import Choice, Execution, Unknown
 from sw.ir.interpret import run as interpret
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement
-from sw.ir.walk import map_expressions
+from sw.ir.program import Instruction, Program
+from sw.ir.walk import executions, map_expressions
 
 
 class StuckError(InputError):
@@ -126,28 +126,10 @@ def run_in_order(
 
 def flatten(program: Program, values: Mapping[str, int]) -> Iterator[tuple[Instruction, tuple[int, ...]]]:
     """The instances of a program in order, every expression of theirs a number, with their iterations."""
-    yield from _body(program.body, dict(values), ())
+    now = dict(values)
 
-
-def _body(
-    body: tuple[Statement, ...], values: dict[str, int], iteration: tuple[int, ...]
-) -> Iterator[tuple[Instruction, tuple[int, ...]]]:
     def number(expr: Expr) -> Expr:
-        return Const(evaluate(expr, values), expr.kind)
+        return Const(evaluate(expr, now), expr.kind)
 
-    for s in body:
-        match s:
-            case Instruction():
-                if s.when is None or evaluate(s.when, values):
-                    yield map_expressions(s, number), iteration
-            case Assign(target, expr):
-                values[target] = evaluate(expr, values)
-            case If():
-                yield from _body(s.body if evaluate(s.condition, values) else s.orelse, values, iteration)
-            case For():
-                start, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
-                for n, value in enumerate(range(start, stop, step)):
-                    values[s.variable] = value
-                    yield from _body(s.body, values, (*iteration, n))
-            case _:
-                raise InputError(f"{s.where}: a while loop cannot run on warps")
+    for i, iteration in executions(program.body, now):
+        yield map_expressions(i, number), iteration

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cosim.models.functional.sequential import operations
 from hw.config import MachineConfig
+from hw.semantics import wrap
+from sw.check.trace import Boxes, columns_of, trace
 from sw.compile.memory import Home
 from sw.ir.program import Program
-from sw.ir.trace import Boxes, trace
 
 Touched = dict[str, np.ndarray]
 
@@ -29,17 +29,14 @@ class Footprints:
 
     def executions(self) -> int:
         """How many operations there are."""
-        return sum(len(o.time) for o in operations(self.program))
+        return trace(self.program).count
 
     def wrong(self) -> Iterator[str]:
         """Executions that touch what no region of theirs states; launches are left to the grid's meaning."""
-        boxes = {rows.instruction.label: rows for rows in trace(self.program).rows}
-        for o in operations(self.program):
-            rows, spec = boxes[o.instruction.label], o.instruction.name
-            number = len(o.time)
-            assert number == len(rows.time)
+        for rows in trace(self.program).rows:
+            spec, number = rows.instruction.name, len(rows.time)
             for n in sorted({*np.linspace(0, number - 1, SAMPLES).astype(int).tolist()} if number else ()):
-                values = {name: int(v[n]) for name, v in o.operands.items()}
+                values = dict(zip(columns_of(spec), map(wrap, rows.operands[:, n].tolist()), strict=True))
                 reads, writes = touched(spec, values, self.config)
                 for what, own, stated in (("read", reads, rows.reads), ("write", writes, rows.writes)):
                     known = self._stated(stated, n)
@@ -47,7 +44,7 @@ class Footprints:
                         missed = np.setdiff1d(places, known.get(space, np.empty(0, np.int64)))
                         if missed.size:
                             found = f"{missed.size} of {np.unique(places).size} places"
-                            at = f"{o.instruction.label}, execution {n}"
+                            at = f"{rows.instruction.label}, execution {n}"
                             yield f"{at}: {what} of {space} not stated: {found}, first {missed[0]}; {values}"
 
     def _stated(self, accesses: tuple[Boxes | None, ...], number: int) -> Touched:
