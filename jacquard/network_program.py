@@ -19,7 +19,6 @@ from sw.cgra.verify import verify
 from sw.compile.launches import UNIT
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
-from sw.compile.parts import Part
 from sw.compile.pipeline import Compiled
 from sw.dfg.graph import Graph
 from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
@@ -28,6 +27,7 @@ from sw.ir.intrinsics import KEEP
 from sw.ir.program import For, Instruction, Program, Region, Statement
 from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
+from sw.operators.registry import LoweredOperator
 
 
 @dataclass(frozen=True)
@@ -327,9 +327,9 @@ def _facts(
     )
 
 
-def _tile(part: Part) -> dict[str, int]:
+def _tile(part: LoweredOperator) -> dict[str, int]:
     """Sizes of the tiles of an operator, and of the whole that they make."""
-    tiles = getattr(part, "tiles", None) or getattr(getattr(part, "plan", None), "tiles", None)
+    tiles = getattr(part, "tiles", None)
     if not isinstance(tiles, Tiles):
         return {}
     names = ("rows", "columns", "width", "whole_rows", "whole_columns")

@@ -152,7 +152,7 @@ class _Execution:
 
     def _host(self, operator: HostOperator) -> None:
         network = self.model.network
-        result = reference.value(operator, [v.of(self.arrays[v.tensor]) for v in operator.inputs])
+        result = operator.reference([v.of(self.arrays[v.tensor]) for v in operator.inputs])
         tensor = network.tensors[operator.output.tensor]
         array = self.arrays.get(tensor.name)
         array = np.zeros(tensor.shape, tensor.element) if array is None else array.copy()

@@ -1,67 +1,31 @@
-"""What an operator becomes: tiles and configurations first, its statements once everything has a place."""
+"""Matrix products with their tiles, and the loops of their epilogues."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from hw.config import MachineConfig
-from hw.errors import InputError
 from sw.arrangement import Nest, extent_of
-from sw.compile import elementwise
-from sw.compile.convolutions import convolution_part
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.matrices import batches, matrices, nest, problem_of
 from sw.compile.memory import Home
-from sw.compile.operands import Fetch, Source, Tiles, fetches, longest, records, room, source
-from sw.compile.pools import pool_part
+from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
 from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
-from sw.compile.rows import row_part
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.tiled import tiled
 from sw.compile.writer import Writer
-from sw.graph.layernorm import LayerNormalisation
-from sw.graph.network import Elementwise, ImageConvolution, MatrixProduct, Operator, Tensor, View
-from sw.graph.pool import Pool
-from sw.graph.softmax import Softmax
+from sw.graph.network import MatrixProduct, Tensor, View
 from sw.ir.program import Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
-from sw.kernels.pool import way
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
 
 Homes = Mapping[str, Home]
-
-
-class Part(Protocol):
-    """An operator with its tiles.
-
-    `configured` are the configurations that its launches need, `blobs` the constants that it adds.
-    """
-
-    @property
-    def operator(self) -> Operator:
-        """What it computes."""
-        ...
-
-    @property
-    def configured(self) -> tuple[Configured, ...]:
-        """Configurations of its launches."""
-        ...
-
-    @property
-    def blobs(self) -> tuple[Tensor, ...]:
-        """Constants of the compiler."""
-        ...
-
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
-        """The statements; raises `InputError` where an area is too small."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -148,58 +112,3 @@ def product_part(
     if chosen is not None:
         own = records(operator.name, chosen.elementwise, sources, homes, tiles_of(made, shape))
     return ProductPart(operator, problem, made, views, moves, shape, sources, chosen, own)
-
-
-@dataclass(frozen=True)
-class ElementwisePart:
-    """An elementwise operator."""
-
-    operator: Elementwise
-    plan: elementwise.Plan
-    records: Mapping[str, Tensor]
-
-    @property
-    def configured(self) -> tuple[Configured, ...]:
-        """That of its loop."""
-        return (self.plan.chosen.configured,)
-
-    @property
-    def blobs(self) -> tuple[Tensor, ...]:
-        """Records of constants."""
-        return tuple(self.records.values())
-
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
-        """Loads, launches and stores of all tiles."""
-        t = self.plan.tiles
-        found: list[Fetch] = fetches(self.plan.sources, writer.memory.homes, self.records, t, scratch)
-        size = writer.home(self.plan.output.tensor).itemsize
-        base = out.take(HALVES * t.rows * t.width * size)
-        return elementwise.emit(self.plan, Launches(writer, grid, self.plan.chosen, found, base))
-
-
-def elementwise_part(
-    operator: Elementwise, homes: Homes, config: MachineConfig, room_bytes: int
-) -> ElementwisePart:
-    """Tiles of an elementwise operator, and its loop."""
-    plan = elementwise.plan(operator, homes, config, room_bytes)
-    own = records(operator.name, plan.chosen.elementwise, plan.sources, homes, plan.tiles)
-    return ElementwisePart(operator, plan, own)
-
-
-def part(operator: Operator, homes: Homes, config: MachineConfig, room_bytes: int) -> Part:
-    """What an operator becomes; raises `InputError` naming it."""
-    match operator:
-        case MatrixProduct():
-            return product_part(operator, homes, config, room_bytes)
-        case ImageConvolution():
-            return convolution_part(operator, homes, config, room_bytes)
-        case Elementwise():
-            return elementwise_part(operator, homes, config, room_bytes)
-        case Softmax() | LayerNormalisation():
-            return row_part(operator, homes, config, room_bytes)
-        case Pool() if way(operator) == "rows":
-            return row_part(operator, homes, config, room_bytes)
-        case Pool():
-            return pool_part(operator, homes, config, room_bytes)
-        case _:
-            raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")

@@ -22,7 +22,6 @@ from sw.codegen.generate import ProgramTooLongError, compiled, instructions
 from sw.compile import program
 from sw.compile.legal import legal
 from sw.compile.memory import Home, Kind, MemoryPlan
-from sw.compile.parts import Part
 from sw.compile.products import check_machine
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator
@@ -32,6 +31,7 @@ from sw.ir.scope import retype
 from sw.ir.walk import statements
 from sw.layout import MEMORY_BYTES
 from sw.lowering import Observer
+from sw.operators.registry import LoweredOperator
 from sw.tiled.split import share, warps
 from sw.warps.convert import convert
 
@@ -49,7 +49,7 @@ class Compiled:
     operators: tuple[Operator, ...]
     config: MachineConfig
     memory: MemoryPlan
-    parts: tuple[Part, ...]
+    parts: tuple[LoweredOperator, ...]
     source: Program
     synchronised: Program
     programs: dict[int, list[int]]

@@ -11,15 +11,15 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.launches import Area, Grid
-from sw.compile.legal import lines
 from sw.compile.limits import check_operands
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
-from sw.compile.parts import Part, part
-from sw.compile.rows import RowPart
 from sw.compile.writer import Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
 from sw.layout import MEMORY_BYTES, PAGE, round_up
+from sw.operators.convolutions import lines
+from sw.operators.registry import LoweredOperator, LoweringContext, lower
+from sw.operators.rows import LoweredRows
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Emitted:
 
     program: Program
     labels: Mapping[str, int]
-    parts: tuple[Part, ...]
+    parts: tuple[LoweredOperator, ...]
     memory: MemoryPlan
 
 
@@ -58,16 +58,16 @@ def emit(
 
 def _part(
     operator: Operator, homes: Mapping[str, Home], config: MachineConfig, room: int, taken: set[str]
-) -> Part:
+) -> LoweredOperator:
     """Tiles that leave half of the scratchpad to the next operator, where there are such.
 
     Names of the part's own constants join those that are `taken`: operators may have equal names.
     """
     reserved = room // 4
     try:
-        made = part(operator, homes, config, room - reserved)
+        made = lower(operator, LoweringContext(config, homes, room - reserved))
     except InputError:
-        made = part(operator, homes, config, config.scratch_bytes - reserved)
+        made = lower(operator, LoweringContext(config, homes, config.scratch_bytes - reserved))
     names = {blob.name for blob in made.blobs}
     if names & taken:
         return _part(dataclasses.replace(operator, name=operator.name + "'"), homes, config, room, taken)
@@ -75,7 +75,7 @@ def _part(
     return made
 
 
-def _configurations(parts: Sequence[Part], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
+def _configurations(parts: Sequence[LoweredOperator], taken: set[str]) -> dict[tuple[int, ...], Tensor]:
     """Configurations of all operators as tensors, equal ones once."""
     made: dict[tuple[int, ...], Tensor] = {}
     for own in parts:
@@ -112,7 +112,7 @@ def with_blobs(
     return dataclasses.replace(memory, homes=homes, windows=windows, end=finish)
 
 
-def _statements(own: Part, writer: Writer, grid: Grid, number: int) -> list[Statement]:
+def _statements(own: LoweredOperator, writer: Writer, grid: Grid, number: int) -> list[Statement]:
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     c = writer.config
     half = c.scratch_bytes // 2
@@ -123,7 +123,7 @@ def _statements(own: Part, writer: Writer, grid: Grid, number: int) -> list[Stat
         out = Area("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
         body: list[Statement] = []
         try:
-            for configured in () if isinstance(own, RowPart) and own.slots else own.configured:
+            for configured in () if isinstance(own, LoweredRows) and own.slots else own.configured:
                 body += grid.load(configured, scratch)
             if len(own.configured) == 1:
                 body += grid.bring(own.configured[0])

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
-from sw.frontend import boundary, convolutions, grids, integers, products, reals, rows, shapes
+from sw.frontend import boundary, convolutions, grids, integers, products, reals, shapes
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import Model, load
 from sw.frontend.node import Node
-from sw.frontend.patterns import recognised
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.host import HostOperator, run_node
 from sw.graph.network import Network, Operator, Tensor, whole
+from sw.operators.registry import HANDLERS, REWRITES
 
 _COMMON: dict[str, Handler] = (
-    shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | rows.HANDLERS
+    shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | HANDLERS
 )
 #: Operators that the machine executes.
 SUPPORTED = tuple(sorted({*_COMMON, *reals.HANDLERS, *integers.HANDLERS}))
@@ -35,7 +35,9 @@ def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Netwo
     Operators that the machine cannot execute are refused, or left to the host with `allow_host`. Raises
     `InputError` for what cannot be read or is not supported; the message names the node.
     """
-    model = recognised(load(source))
+    model = load(source)
+    for rewrite in REWRITES:
+        model = rewrite(model)
     importer = Importer(model, allow_host)
     for name, (dtype, shape) in model.inputs.items():
         importer.tensors[name] = Tensor(name, shape, str(dtype))

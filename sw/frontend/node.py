@@ -30,3 +30,9 @@ class Node:
     def optional(self, index: int) -> str:
         """The name of an input, empty where it is missing."""
         return self.inputs[index] if index < len(self.inputs) else ""
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from 0; raises `InputError` for one that a tensor of that rank does not have."""
+        if not -rank <= axis < rank:
+            raise self.error(f"axis must be {-rank} to {rank - 1}, not {axis}")
+        return axis % rank

@@ -186,6 +186,15 @@ def settled(importer: Importer, node: Node, value: Value) -> Value:
     return Dequantised(view, leaf.element, grid.scale, grid.zero, leaf.reach)
 
 
+def row_operand(importer: Importer, node: Node) -> Dequantised:
+    """The first input of an operator on rows or windows: 8 bits, one scale and zero point."""
+    value = settled(importer, node, importer.value(node, 0))
+    if not isinstance(value, Dequantised) or value.element not in BYTES or not value.uniform:
+        made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
+        raise node.error(f"its input must come from DequantizeLinear of int8 or uint8 with one scale{made}")
+    return value
+
+
 def _run(expression: Expression, operand: Operand, x: np.ndarray) -> np.ndarray:
     return evaluate(expression, [x] * (operand.index + 1))
 

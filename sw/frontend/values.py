@@ -105,6 +105,20 @@ class Grid:
         """Whether one scale and one zero point serve all elements."""
         return self.scale.size == 1 and self.zero.size == 1
 
+    def nodes(self, node: Node) -> tuple[str, ...]:
+        """Names of a node and of the QuantizeLinear behind it."""
+        return tuple(dict.fromkeys((node.name, self.node.name)))
+
+    def scales(self, value: Dequantised) -> dict[str, Any]:
+        """Types and scales of operand and result, as operators with one of each take them."""
+        return {
+            "element": value.element,
+            "x_scale": float(value.scale.item()),
+            "y_scale": float(self.scale.item()),
+            "y_zero": int(self.zero.item()),
+            "result": self.element,
+        }
+
 
 Reals = Constant | Dequantised | Real
 Value = Constant | Stored | Dequantised | Real | Structured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,7 +35,7 @@ class HostOperator(Operator):
         """The operands."""
         return self.operands
 
-    def compute(self, *arrays: np.ndarray) -> np.ndarray:
+    def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The result for arrays of the operands; raises `InputError` where the library cannot compute it."""
         from onnx import NodeProto
 

@@ -1,20 +1,22 @@
 """A network: tensors of whole numbers, and operators in the order in which they are executed.
 
 Every operator reads tensors through views and writes one tensor through a view, so that reshapes, transposes
-and slices cost nothing. What an operator means is said in `sw.graph.reference`.
+and slices cost nothing. `Operator.reference` says what an operator means. Those that are fused are here, the
+others in `sw.operators`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hw.errors import InputError
-from sw.graph.expression import Expression
+from sw.convolution import Convolution
+from sw.graph.expression import Expression, evaluate
 from sw.patches import Axis
 
 #: Types of elements that the machine knows.
@@ -99,6 +101,15 @@ class Operator(ABC):
     def inputs(self) -> tuple[View, ...]:
         """All that is read."""
 
+    @abstractmethod
+    def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The result, bit for bit, for arrays of the `inputs`; it has the shape of the output."""
+
+    @property
+    def expression(self) -> Expression | None:
+        """What is computed for each element of the result, where there is such an expression."""
+        return None
+
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -130,6 +141,20 @@ class MatrixProduct(Operator):
         """Both operands, then those of the epilogue."""
         return (self.a, self.b, *(self.epilogue.operands if self.epilogue else ()))
 
+    @property
+    def expression(self) -> Expression | None:
+        """That of the epilogue."""
+        return self.epilogue.value if self.epilogue else None
+
+    def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Sums that wrap at 32 bits as the machine's do, through the epilogue.
+
+        Computed in float64, which is exact here: no sum reaches 2^53 for depths below 1.3e11.
+        """
+        a, b, *operands = arrays
+        total = np.matmul(a.astype(np.float64) - self.zero_a, b.astype(np.float64) - self.zero_b)
+        return _finished(total.astype(np.int64).astype(np.int32), self.epilogue, operands)
+
 
 @dataclass(frozen=True)
 class ImageConvolution(Operator):
@@ -153,6 +178,26 @@ class ImageConvolution(Operator):
         """Images and weights, then the operands of the epilogue."""
         return (self.x, self.w, *(self.epilogue.operands if self.epilogue else ()))
 
+    @property
+    def expression(self) -> Expression | None:
+        """That of the epilogue."""
+        return self.epilogue.value if self.epilogue else None
+
+    def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Sums, int32, through the epilogue."""
+        x, w, *operands = arrays
+        problem = Convolution(
+            *(x.shape[0], x.shape[1], self.rows, self.cols, w.shape[0], str(w.dtype), str(x.dtype)),
+            *(self.zero_w, self.zero_x, self.groups),
+        )
+        return _finished(problem.reference(w, x), self.epilogue, operands)
+
+
+def _finished(total: np.ndarray, epilogue: Epilogue | None, operands: Sequence[np.ndarray]) -> np.ndarray:
+    if epilogue is None:
+        return total
+    return np.broadcast_to(evaluate(epilogue.value, [total, *operands]), total.shape)
+
 
 @dataclass(frozen=True)
 class Elementwise(Operator):
@@ -166,23 +211,14 @@ class Elementwise(Operator):
         """The operands."""
         return self.operands
 
-
-@dataclass(frozen=True)
-class RowOperator(Operator):
-    """What operators on the last axis of a view have: `x`, whose elements are of type `element`."""
-
-    x: View
-    element: str
-
     @property
-    def inputs(self) -> tuple[View, ...]:
-        """The rows."""
-        return (self.x,)
+    def expression(self) -> Expression | None:
+        """The value."""
+        return self.value
 
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return self.x.shape[-1]
+    def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """The value for every element."""
+        return np.broadcast_to(evaluate(self.value, arrays), self.output.shape)
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from sw.graph.expression import SIGNS, Apply, Expression, Lookup, Number, Operand, walk
 from sw.graph.host import HostOperator
-from sw.graph.network import (
-    Elementwise,
-    Epilogue,
-    ImageConvolution,
-    MatrixProduct,
-    Network,
-    Operator,
-    Tensor,
-    View,
-    whole,
-)
+from sw.graph.network import Network, Operator, Tensor, View, whole
 
 
 def text(network: Network) -> str:
@@ -38,7 +28,7 @@ def line(operator: Operator, network: Network) -> str:
     parts = [f"{operator.name}: {result}"]
     if fused:
         parts.append("fused " + " ".join(fused))
-    value = _value(operator)
+    value = operator.expression
     if value is not None:
         operations = sum(isinstance(e, Apply | Lookup) for e in walk(value))
         parts.append(f"{operations} operations per element")
@@ -58,15 +48,6 @@ def formula(value: Expression) -> str:
             return "(" + f" {SIGNS[operation]} ".join(formula(x) for x in operands) + ")"
         case Apply(operation, operands):
             return f"{operation}(" + ", ".join(formula(x) for x in operands) + ")"
-
-
-def _value(operator: Operator) -> Expression | None:
-    match operator:
-        case Elementwise(value=value):
-            return value
-        case MatrixProduct(epilogue=Epilogue(value=value)) | ImageConvolution(epilogue=Epilogue(value=value)):
-            return value
-    return None
 
 
 def _typed(tensor: Tensor) -> str:

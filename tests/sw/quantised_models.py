@@ -12,7 +12,6 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from sw.graph.network import Network
-from sw.graph.reference import value
 
 #: Types of elements as onnxruntime names them.
 _TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}
@@ -176,7 +175,7 @@ def operator_results(
     found: list[np.ndarray | None] = []
     for operator in network.operators:
         tensor = network.tensors[operator.output.tensor]
-        result = value(operator, [v.of(arrays[v.tensor]) for v in operator.inputs]).astype(tensor.element)
+        result = operator.reference([v.of(arrays[v.tensor]) for v in operator.inputs]).astype(tensor.element)
         if tensor.name in theirs:
             found.append(result)
         else:

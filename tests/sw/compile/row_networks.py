@@ -7,11 +7,11 @@ from typing import Literal
 
 import numpy as np
 
-from sw.graph.layernorm import layer_normalisation
 from sw.graph.network import Network, Operator, Tensor, View, whole
-from sw.graph.pool import average_pool, max_pool
 from sw.graph.requantise import LIMITS
-from sw.graph.softmax import softmax
+from sw.operators.normalisation.operator import normalisation
+from sw.operators.pools.operator import average_pool, max_pool
+from sw.operators.softmax import softmax
 from sw.patches import Axis
 
 
@@ -53,7 +53,7 @@ class Builder:
         name, x, y = self._tensors(shape, element, shape, result)
         gamma, beta = self.rng.normal(1, 0.3, shape[-1]), self.rng.normal(0, 0.3, shape[-1])
         self.operators.append(
-            layer_normalisation(
+            normalisation(
                 name,
                 "LayerNormalization",
                 (name,),

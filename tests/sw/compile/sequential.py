@@ -14,7 +14,6 @@ from sw.compile.legal import legal
 from sw.compile.memory import Kind, MemoryPlan
 from sw.compile.pipeline import HostStage, Stage, runs
 from sw.compile.writer import ACCUMULATOR, OUT, SCRATCH
-from sw.graph import reference
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 from sw.ir.program import Program
@@ -92,7 +91,7 @@ def results(network: Network, steps: Sequence[Step], inputs: Arrays, seed: int =
         if isinstance(step, HostOperator):
             tensor = network.tensors[step.output.tensor]
             array = np.array(arrays.get(tensor.name, np.zeros(tensor.shape, tensor.element)))
-            step.output.write(array, reference.value(step, [v.of(arrays[v.tensor]) for v in step.inputs]))
+            step.output.write(array, step.reference([v.of(arrays[v.tensor]) for v in step.inputs]))
             arrays[tensor.name] = array
             continue
         left = executed(step, arrays, rng)

@@ -10,12 +10,13 @@ import pytest
 from hw.config import load
 from sw.compile.convolutions import ConvolutionPart, convolution_part
 from sw.compile.images import follows_of, joined, product_of
-from sw.compile.legal import legal, lines
+from sw.compile.legal import legal
 from sw.compile.memory import Lines, plan_memory
 from sw.compile.pipeline import MachineStage, compile_network
 from sw.graph import reference
 from sw.graph.expression import Operand
 from sw.graph.network import Elementwise, ImageConvolution, MatrixProduct, Network, View, whole
+from sw.operators.convolutions import lines
 from sw.patches import Axis
 from tests.sw.compile.convolution_networks import Builder, channel_wise, drawn, same
 

@@ -14,14 +14,14 @@ from hw.config import load
 from hw.errors import InputError
 from sw.arrangement import Loop
 from sw.compile.memory import Home, Kind
-from sw.compile.parts import part
 from sw.compile.pipeline import MachineStage, compile_network
-from sw.compile.pool_tiles import ACROSS, DOWN, LONGEST, Cut, Results, cut_of, piece
-from sw.compile.pools import PoolPart
 from sw.graph import reference
 from sw.graph.network import View
-from sw.graph.pool import Pool, max_pool
 from sw.ir.expression import evaluate
+from sw.operators.pools.lower import LoweredPool
+from sw.operators.pools.operator import Pool, max_pool
+from sw.operators.pools.tiles import ACROSS, DOWN, LONGEST, Cut, Results, cut_of, piece
+from sw.operators.registry import LoweringContext, lower
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine
@@ -114,7 +114,7 @@ def test_images_whose_pixels_lie_apart_are_refused() -> None:
         for name, tensor in (("x", "x0"), ("y", "y1"))
     }
     with pytest.raises(InputError, match="p: rows of images must be contiguous"):
-        part(own, homes, TEST, 8192)
+        lower(own, LoweringContext(TEST, homes, 8192))
 
 
 def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], list[Cut]]:
@@ -130,7 +130,7 @@ def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
         memory[address : address + len(data)] = data
     Machine(TEST, compiled.programs, memory, seed=3).run()
     found = {n: h.extract(memory[h.address : h.address + h.size]) for n, h in compiled.outputs.items()}
-    cuts = [p.cut for p in compiled.parts if isinstance(p, PoolPart)]
+    cuts = [p.cut for p in compiled.parts if isinstance(p, LoweredPool)]
     return found, reference.run(network, inputs), cuts
 
 

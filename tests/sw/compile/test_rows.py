@@ -8,26 +8,27 @@ from hw.config import load
 from hw.errors import InputError
 from sw.compile.memory import plan_memory
 from sw.compile.pipeline import MachineStage, compile_network
-from sw.compile.rows import RowPart, row_part
-from sw.graph.layernorm import LayerNormalisation
-from sw.graph.softmax import Softmax
 from sw.ir.walk import instructions
+from sw.operators.registry import LoweringContext, lower
+from sw.operators.rows import LoweredRows, RowOperator
 from tests.sw.compile.row_networks import Builder
 
 TEST, DEFAULT = load("test", {"cgra": "torus4x4"}), load("default")
 
 
-def made(builder: Builder, preset: str = "test", **settings: str) -> RowPart:
+def made(builder: Builder, preset: str = "test", **settings: str) -> LoweredRows:
     """What the only operator becomes."""
     network = builder.network()
     config = load(preset, settings)
     (operator,) = builder.operators
-    assert isinstance(operator, Softmax | LayerNormalisation)
+    assert isinstance(operator, RowOperator)
     homes = plan_memory(network, builder.operators, {}, config).homes
-    return row_part(operator, homes, config, config.scratch_bytes * 3 // 8)
+    found = lower(operator, LoweringContext(config, homes, config.scratch_bytes * 3 // 8))
+    assert isinstance(found, LoweredRows)
+    return found
 
 
-def softmax(*shape: int, preset: str = "test", **settings: str) -> RowPart:
+def softmax(*shape: int, preset: str = "test", **settings: str) -> LoweredRows:
     """Softmax of this shape."""
     builder = Builder()
     builder.softmax(shape)

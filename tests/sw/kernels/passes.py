@@ -15,7 +15,8 @@ from hw.isa import INSTRUCTIONS
 from sw.ir.expression import Expr, evaluate
 from sw.kernels.configuration import configure
 from sw.kernels.meaning import launch
-from sw.kernels.rows import Pass, RowTile, Span, Value
+from sw.kernels.passes import Pass, Span, Value
+from sw.operators.rows import RowTile
 
 #: Bytes of the spaces that tiles are in; configurations lie behind them.
 SIZE = 1 << 15

@@ -18,10 +18,21 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
-from sw.graph.pool import Pool
 from sw.graph.requantise import LIMITS
-from sw.kernels import layernorm, softmax
-from sw.kernels.pool_loops import (
+from sw.kernels.passes import (
+    GROUP,
+    SIGNS,
+    Pass,
+    Span,
+    Value,
+    packing,
+    plus,
+    times,
+    words,
+)
+from sw.operators import softmax
+from sw.operators.normalisation import loops as normalisation
+from sw.operators.pools.loops import (
     COPIES,
     averages,
     column_results,
@@ -30,18 +41,8 @@ from sw.kernels.pool_loops import (
     steps,
     windows,
 )
-from sw.kernels.rows import (
-    GROUP,
-    SIGNS,
-    Pass,
-    RowTile,
-    Span,
-    Value,
-    packing,
-    plus,
-    times,
-    words,
-)
+from sw.operators.pools.operator import Pool
+from sw.operators.rows import RowTile
 
 #: Most loads of an iteration, and most places of a kernel row: each has an array.
 _MOST_LOADS, _MOST_PLACES = 36, 13
@@ -145,7 +146,7 @@ def row_passes(operator: Pool, tile: RowTile) -> tuple[Pass, ...]:
         )
     return (
         Pass(
-            layernorm.sums(operator.element, squares=False),
+            normalisation.sums(operator.element, squares=False),
             tile.groups(GROUP),
             {**around, "x": tile.x},
             (tile.input,),

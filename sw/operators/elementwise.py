@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
+from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
-from sw.compile.operands import HALVES, Source, Tiles, longest, room, source
+from sw.compile.operands import HALVES, Source, Tiles, fetches, longest, records, room, source
 from sw.compile.tile_launches import Batches, Launches
-from sw.compile.writer import loop
-from sw.graph.network import Elementwise, View
+from sw.compile.writer import Writer, loop, row_compatible
+from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
 from sw.ir.program import Statement
 from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
+from sw.kernels.configuration import Configured
 from sw.layout import round_up
+from sw.operators.registry import LoweringContext, lower, takes_padding
 from sw.tiled.forms import count, size
 
 #: Names of the loops over tiles.
@@ -28,22 +31,10 @@ DOWN, ACROSS = "rows", "columns"
 PIECES, LEAST = 6, 2048
 
 
-@dataclass(frozen=True)
-class Canonical:
-    """Views with as few axes as possible; the last two are rows and columns, output first."""
+def merged_axes(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) -> tuple[View, ...]:
+    """Views of one shape with as few axes as possible, but at least two: rows and columns.
 
-    views: tuple[View, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that all have."""
-        return self.views[0].shape
-
-
-def canonical(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) -> Canonical:
-    """Drop axes of one element, join neighbours that lie alike in every view, and add axes up to two.
-
-    The last `fixed` axes stay as they are.
+    Axes of one element go, neighbours that lie alike in every view become one; the last `fixed` axes stay.
     """
     shape = views[0].shape
     keep = [axis for axis, n in enumerate(shape) if n > 1 or axis >= len(shape) - fixed]
@@ -60,7 +51,7 @@ def canonical(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) 
         kept = [dataclasses.replace(v, shape=(*v.shape, 1), strides=(*v.strides, 1)) for v in kept]
     while len(kept[0].shape) < max(2, fixed + 1):
         kept = [dataclasses.replace(v, shape=(1, *v.shape), strides=(0, *v.strides)) for v in kept]
-    return Canonical(tuple(kept))
+    return tuple(kept)
 
 
 def _apart(view: View, home: Home) -> bool:
@@ -109,54 +100,76 @@ def _joined(view: View, axis: int) -> View:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """An elementwise operator in tiles."""
+class LoweredElementwise:
+    """An elementwise operator in tiles of `output`; `batches` are what views move on with the outer axes."""
 
     operator: Elementwise
-    canonical: Canonical
+    output: View
     sources: Mapping[int, Source]
     chosen: Chosen
     tiles: Tiles
     batches: Batches
+    records: Mapping[str, Tensor]
 
     @property
-    def output(self) -> View:
-        """The result's view."""
-        return self.canonical.views[0]
+    def configured(self) -> tuple[Configured, ...]:
+        """That of its loop."""
+        return (self.chosen.configured,)
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Records of constants."""
+        return tuple(self.records.values())
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """Loops around the loads, the launch and the store of a tile."""
+        t = self.tiles
+        found = fetches(self.sources, writer.memory.homes, self.records, t, scratch)
+        base = out.take(HALVES * t.rows * t.width * writer.home(self.output.tensor).itemsize)
+        launches = Launches(writer, grid, self.chosen, found, base)
+        here = (
+            size(t.loops, DOWN, t.whole_rows, t.rows),
+            size(t.loops, ACROSS, t.whole_columns, t.columns),
+        )
+        body = launches.statements(t, self.batches, self.output, here, count(t.loops) % HALVES)
+        for level in reversed(t.loops):
+            body = [loop(level, body)]
+        return body
 
 
-def plan(operator: Elementwise, homes: Mapping[str, Home], config: MachineConfig, room_bytes: int) -> Plan:
-    """Tiles and loop of an operator, whose operands have so many bytes of the scratchpad.
-
-    Raises `InputError` where not even a row of a block fits.
-    """
+@lower.register
+def _(operator: Elementwise, context: LoweringContext) -> LoweredElementwise:
+    """Tiles and loop; raises `InputError` where not even a row of a block fits."""
+    homes, config = context.homes, context.config
     views = ordered((operator.output, *operator.operands))
-    made = canonical(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
-    *outer, rows, columns = made.shape
-    output = made.views[0]
-    sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(made.views[1:])}
+    output, *operands = merged_axes(views, homes, fixed=int(views[0].shape[-1:] == (1,)))
+    *outer, rows, columns = output.shape
+    sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(operands)}
     size_out = homes[output.tensor].itemsize
     unit = max(16, config.store_bytes // size_out)
     result = Access("out", homes[output.tensor].tensor.element)
-    width, tile_columns, tile_rows = _tile(rows, columns, unit, sources, homes, config, room_bytes, size_out)
-    chosen = choose(
-        operator.value,
-        [sources[k].access for k in sorted(sources)],
-        result,
-        config,
-        multiple=unit,
-        name="elementwise",
+    width, tile_columns, tile_rows = _tile(
+        rows, columns, unit, sources, homes, config, context.room, size_out
     )
+    accesses = [sources[k].access for k in sorted(sources)]
+    chosen = choose(operator.value, accesses, result, config, multiple=unit, name="elementwise")
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(outer)]
-    batches: dict[int | str, dict[str, int]] = {}
     keys: list[int | str] = ["c", *sources]
-    for key, view in zip(keys, made.views, strict=True):
-        batches[key] = {f"batch{i}": s for i, s in enumerate(view.strides[:-2])}
+    batches = {
+        key: {f"batch{i}": s for i, s in enumerate(view.strides[:-2])}
+        for key, view in zip(keys, (output, *operands), strict=True)
+    }
     for name, whole, tile in ((DOWN, rows, tile_rows), (ACROSS, columns, tile_columns)):
         if whole > tile:
             loops.append(Loop(name, -(-whole // tile)))
     tiles = Tiles(tuple(loops), tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
-    return Plan(operator, made, sources, chosen, tiles, batches)
+    own = records(operator.name, chosen.elementwise, sources, homes, tiles)
+    return LoweredElementwise(operator, output, sources, chosen, tiles, batches, own)
+
+
+@takes_padding.register
+def _(operator: Elementwise, view: View, row: int) -> bool:
+    return (row > 1 or view.shape[-1] == 1) and row_compatible(view, row)
 
 
 def _tile(
@@ -196,16 +209,3 @@ def _tile(
         tile_rows -= max(1, tile_rows // 8)
     tile_rows = -(-rows // -(-rows // tile_rows))
     return width, tile_columns, tile_rows
-
-
-def emit(plan: Plan, launches: Launches) -> list[Statement]:
-    """Loops around the statements of a tile."""
-    t = plan.tiles
-    here = (
-        size(t.loops, DOWN, t.whole_rows, t.rows),
-        size(t.loops, ACROSS, t.whole_columns, t.columns),
-    )
-    body = launches.statements(t, plan.batches, plan.output, here, count(t.loops) % HALVES)
-    for level in reversed(t.loops):
-        body = [loop(level, body)]
-    return body

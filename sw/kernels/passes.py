@@ -1,4 +1,4 @@
-"""Loops over the rows of a tile, one launch after the other (docs/operators.md).
+"""Launches of loops that are written as text, and pieces of such texts.
 
 Rows have a number of bytes that is a multiple of `GROUP`. What a launch finds out about a row stands in the
 row's record, `RECORD` bytes of the output buffer, for the launches behind it.
@@ -52,65 +52,6 @@ class Pass:
         if set(self.scalars) != set(self.kernel.scalars):
             needed, found = ", ".join(self.kernel.scalars), ", ".join(self.scalars)
             raise InputError(f"kernel {self.kernel.name}: the scalars must be {needed}, not {found}")
-
-
-@dataclass(frozen=True)
-class RowTile:
-    """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
-
-    `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
-    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4.
-    """
-
-    rows: Value
-    columns: int
-    x: Value
-    records: Value
-    out: Value
-    apart: int = 0
-
-    @property
-    def pitch(self) -> int:
-        """Bytes from one row to the next: the columns, padded."""
-        return pitch(self.columns)
-
-    @property
-    def input(self) -> Span:
-        """The rows."""
-        return Span("scratch", self.x, self.bytes)
-
-    @property
-    def state(self) -> Span:
-        """The records."""
-        return Span("out", self.records, times(self.rows, RECORD))
-
-    @property
-    def results(self) -> Span:
-        """The results."""
-        return Span("out", self.out, times(self.rows, self.apart or self.pitch))
-
-    @property
-    def gap(self) -> int:
-        """Words between the results of a row and those of the next."""
-        return ((self.apart or self.pitch) - self.pitch) // 4
-
-    @property
-    def bytes(self) -> Value:
-        """Bytes of all rows."""
-        return times(self.rows, self.pitch)
-
-    def groups(self, elements: int) -> Value:
-        """Iterations over the tile, of so many elements each."""
-        return times(self.rows, self.pitch // elements)
-
-    def last(self, elements: int) -> int:
-        """Iterations of a row, less one."""
-        return self.pitch // elements - 1
-
-
-def pitch(columns: int) -> int:
-    """Bytes of a row of so many columns with its padding."""
-    return -(-columns // GROUP) * GROUP
 
 
 def times(value: Value, factor: int) -> Value:

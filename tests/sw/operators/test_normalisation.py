@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.graph.layernorm import LayerNormalisation, layer_normalisation, reference
 from sw.graph.network import View, dense
 from sw.graph.requantise import LIMITS
+from sw.operators.normalisation.operator import Normalisation, normalisation
 from tests.sw.graph.onnx_nodes import run
 
 ELEMENTS = 40_000
@@ -26,10 +26,10 @@ def operator(
     y_scale: float,
     y_zero: int,
     result: str,
-) -> LayerNormalisation:
+) -> Normalisation:
     """A layer normalisation of a tensor as it is."""
     x, y = (View(name, shape, dense(shape)) for name in "xy")
-    return layer_normalisation(
+    return normalisation(
         "n",
         "LayerNormalization",
         (),
@@ -76,7 +76,7 @@ def test_results_are_those_of_onnxruntime(
     scales = np.float32(x_scale), np.float32(0.03)
     zero = LIMITS[result][0] + 121
     made = operator(shape, element, scales[0], gamma, beta, np.float32(epsilon), scales[1], zero, result)
-    found = reference(made, x)
+    found = made.reference([x])
     assert found.dtype == result
     constants = {"gamma": gamma, "beta": beta}
     ort = run("LayerNormalization", x, x_scale, 9, 0.03, zero, result, constants, axis=-1, epsilon=epsilon)
@@ -94,7 +94,7 @@ def test_a_constant_row_gives_beta_without_epsilon_too() -> None:
     made = operator((3, 5), "int8", 0.1, np.full(5, 2.0), beta, 0.0, 1.0, 1, "int8")
     x = np.array([[-128] * 5, [0] * 5, [127] * 5], np.int8)
     # Halves go to the even neighbour before the zero point is added.
-    assert reference(made, x).tolist() == [[1, -1, 3, 1, 101]] * 3
+    assert made.reference([x]).tolist() == [[1, -1, 3, 1, 101]] * 3
 
 
 def test_the_variance_is_exact() -> None:
@@ -102,7 +102,7 @@ def test_the_variance_is_exact() -> None:
     x = np.full((1, 20000), 200, np.uint8)
     x[0, 11] = 201
     made = operator(x.shape, "uint8", 1.0, np.ones(20000), np.zeros(20000), 0.0, 1.0, 0, "uint8")
-    found = reference(made, x)
+    found = made.reference([x])
     assert found[0, 11] == round(math.sqrt(20000 - 1))
     assert np.count_nonzero(found) == 1
 

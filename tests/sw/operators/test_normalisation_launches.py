@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sw.graph.layernorm import LayerNormalisation, layer_normalisation, reference
 from sw.graph.network import View, dense
-from sw.kernels import layernorm as kernels
-from sw.kernels.rows import RowTile
+from sw.operators.normalisation.operator import Normalisation, normalisation
+from sw.operators.rows import RowTile
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_results, row_tile, spaces
-from tests.sw.kernels.test_softmax_launches import SHAPES, rows_of
+from tests.sw.operators.test_softmax_launches import SHAPES, rows_of
 
 #: Where the parameters lie.
 CONSTANTS = 1 << 14
@@ -20,11 +19,11 @@ CONSTANTS = 1 << 14
 
 def operator(
     rows: int, columns: int, element: str, result: str, x_scale: float, epsilon: float, zero: int
-) -> LayerNormalisation:
+) -> Normalisation:
     """A layer normalisation with parameters drawn at random."""
     x, y = (View(name, (rows, columns), dense((rows, columns))) for name in "xy")
     rng = np.random.default_rng(rows)
-    return layer_normalisation(
+    return normalisation(
         "n",
         "LayerNormalization",
         (),
@@ -41,9 +40,9 @@ def operator(
     )
 
 
-def put(made: LayerNormalisation, values: np.ndarray, held: dict[str, Bytes]) -> RowTile:
+def put(made: Normalisation, values: np.ndarray, held: dict[str, Bytes]) -> RowTile:
     """The tile's rows and the parameters, in the scratchpad."""
-    constants = kernels.parameters(made).view(np.uint8)
+    constants = made.parameters().view(np.uint8)
     held["scratch"][CONSTANTS : CONSTANTS + len(constants)] = constants
     return row_tile(values, 0, held)
 
@@ -67,8 +66,8 @@ def test_the_launches_leave_what_the_reference_gives(
         values = values // 64 + 50
     held = spaces()
     tile = put(made, values, held)
-    by_graph(kernels.passes(made, tile, CONSTANTS), held)
-    assert np.array_equal(row_results(tile, held, result), reference(made, values))
+    by_graph(made.passes(tile, CONSTANTS), held)
+    assert np.array_equal(row_results(tile, held, result), made.reference([values]))
 
 
 @pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
@@ -80,17 +79,15 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
         values = rows_of(rng, rows, columns, element)
         held = spaces()
         tile = put(made, values, held)
-        by_words(kernels.passes(made, tile, CONSTANTS), held, machine(fabric))
-        assert np.array_equal(row_results(tile, held, result), reference(made, values)), (rows, columns)
+        by_words(made.passes(tile, CONSTANTS), held, machine(fabric))
+        assert np.array_equal(row_results(tile, held, result), made.reference([values])), (rows, columns)
 
 
 def test_operators_of_one_type_share_all_loops() -> None:
     held = spaces()
     one, two = (
-        kernels.passes(
-            operator(2, columns, "int8", result, scale, 1e-5, 9),
-            row_tile(np.zeros((2, columns), "int8"), 0, held),
-            0,
+        operator(2, columns, "int8", result, scale, 1e-5, 9).passes(
+            row_tile(np.zeros((2, columns), "int8"), 0, held), 0
         )
         for columns, scale, result in ((8, 0.1, "int8"), (100, 0.01, "uint8"))
     )

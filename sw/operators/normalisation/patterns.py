@@ -1,4 +1,4 @@
-"""Layer normalisation written with smaller operators, recognised before the nodes are read."""
+"""Layer and RMS normalisation written with smaller operators, recognised before the nodes are read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import numpy as np
 
 from sw.frontend.model import Model
 from sw.frontend.node import Node
+from sw.operators.registry import rewrites
 
 
+@rewrites
 def recognised(model: Model) -> Model:
-    """The model with ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add as LayerNormalization."""
+    """The model with normalisations as one node each.
+
+    ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add are LayerNormalization; without the first two
+    and the last one they are RMSNormalization. Reciprocal and Mul may stand for Div.
+    """
     makers = {name: node for node in model.nodes for name in node.outputs}
     uses = Counter(name for node in model.nodes for name in node.inputs)
     uses.update(model.outputs)
     replaced: dict[str, Node] = {}
     gone: set[str] = set()
     for node in model.nodes:
-        found = _layer_normalization(node, model, makers, uses)
+        found = _normalization(node, model, makers, uses)
         if found is not None:
             made, parts = found
             replaced[made.outputs[0]] = made
@@ -34,32 +40,35 @@ def recognised(model: Model) -> Model:
     return dataclasses.replace(model, nodes=tuple(nodes))
 
 
-def _layer_normalization(
+def _normalization(
     node: Node, model: Model, makers: dict[str, Node], uses: Counter[str]
 ) -> tuple[Node, list[Node]] | None:
-    """A normalisation that starts with the division `node`, and its nodes; None where it is none."""
-    if node.op != "Div":
+    """A normalisation whose division is `node`, and its nodes; None where it is none."""
+    found = _divided(node, makers)
+    if found is None:
         return None
-    sub, root = (makers.get(name) for name in node.inputs)
+    dividend, root, parts = found
     shifted = _made(root, "Sqrt", makers, 0)
-    if sub is None or sub.op != "Sub" or shifted is None or shifted.op != "Add" or root is None:
+    if root is None or shifted is None or shifted.op != "Add":
         return None
-    mean = makers.get(sub.inputs[1])
     variance, epsilon = _with_constant(shifted, model, makers)
-    if mean is None or variance is None or epsilon is None or epsilon.size != 1:
-        return None
     square = _made(variance, "ReduceMean", makers, 0)
-    if not _means(mean, sub.inputs[0], model) or square is None:
+    if variance is None or square is None or epsilon is None or epsilon.size != 1:
         return None
-    if not _means(variance, square.outputs[0], model) or not _squares(square, sub.outputs[0], model):
+    if not _means(variance, square.outputs[0], model) or not _squares(square, dividend, model):
         return None
-    parts = [mean, sub, square, variance, shifted, root, node]
+    parts = [square, variance, shifted, root, *parts]
+    sub, op, x, following = makers.get(dividend), "RMSNormalization", dividend, ["Mul"]
+    mean = makers.get(sub.inputs[1]) if sub is not None and sub.op == "Sub" else None
+    if sub is not None and mean is not None and _means(mean, sub.inputs[0], model):
+        parts = [mean, sub, *parts]
+        op, x, following = "LayerNormalization", sub.inputs[0], ["Mul", "Add"]
     inner = Counter(name for part in parts for name in part.inputs)
     if any(uses[part.outputs[0]] > inner[part.outputs[0]] for part in parts[:-1]):
         return None
-    last, given = node, [sub.inputs[0]]
-    for op in ("Mul", "Add"):
-        reader = _reader(last, model, uses, op)
+    last, given = node, [x]
+    for step in following:
+        reader = _reader(last, model, uses, step)
         constant = None if reader is None else _other(reader, last.outputs[0])
         if reader is None or constant is None or not _constant(constant, model, makers):
             break
@@ -70,7 +79,19 @@ def _layer_normalization(
         model.constants.setdefault(f"{node.outputs[0]}.one", np.ones((), np.float32))
         given.append(f"{node.outputs[0]}.one")
     attributes = {"axis": -1, "epsilon": float(epsilon.item())}
-    return Node(last.name, "LayerNormalization", tuple(given), last.outputs, attributes), parts
+    return Node(last.name, op, tuple(given), last.outputs, attributes), parts
+
+
+def _divided(node: Node, makers: dict[str, Node]) -> tuple[str, Node | None, list[Node]] | None:
+    """What is divided, who makes the divisor, and the nodes of the division; None where there is none."""
+    if node.op == "Div":
+        return node.inputs[0], makers.get(node.inputs[1]), [node]
+    if node.op == "Mul":
+        for one, other in (node.inputs, node.inputs[::-1]):
+            inverse = makers.get(other)
+            if inverse is not None and inverse.op == "Reciprocal":
+                return one, makers.get(inverse.inputs[0]), [inverse, node]
+    return None
 
 
 def _made(node: Node | None, op: str, makers: dict[str, Node], index: int) -> Node | None:

@@ -10,8 +10,8 @@ import pytest
 
 from hw.errors import InputError
 from sw.graph.network import View, dense
-from sw.graph.pool import Pool, average_pool, max_pool, reference
 from sw.graph.requantise import LIMITS
+from sw.operators.pools.operator import Pool, average_pool, max_pool
 from sw.patches import Axis
 from tests.sw.graph.onnx_nodes import run
 
@@ -103,7 +103,7 @@ def test_averages_are_exact_and_those_of_onnxruntime_but_for_ties(
     x = images(np.random.default_rng(1), (1, 6, rows.size, cols.size), element)
     zeros = LIMITS[element][0] + 120, LIMITS[element][0] + 131
     made = average(x, rows, cols, scales, zeros, include_pad=include_pad)
-    found = reference(made, x).astype(int)
+    found = made.reference([x]).astype(int)
     wanted, far = exact(x, rows, cols, scales, zeros, include_pad)
     assert np.array_equal(found, wanted)
     ort = run(
@@ -131,14 +131,14 @@ def test_global_averages_are_those_of_onnxruntime(
     shape: tuple[int, ...], scales: tuple[float, float]
 ) -> None:
     x = images(np.random.default_rng(2), shape, "int8")
-    found = reference(average(x, Axis(shape[2], shape[2]), Axis(shape[3], shape[3]), scales, (-5, 3)), x)
+    found = average(x, Axis(shape[2], shape[2]), Axis(shape[3], shape[3]), scales, (-5, 3)).reference([x])
     ort = run("GlobalAveragePool", x, scales[0], -5, scales[1], 3, "int8")
     assert np.array_equal(found, ort)
 
 
 def test_a_mean_over_a_middle_axis() -> None:
     x = images(np.random.default_rng(3), (1, 4, 50, 24), "uint8")
-    found = reference(average(x, Axis(50, 50), Axis(24, 1), (0.05, 0.0037), (128, 100)), x)
+    found = average(x, Axis(50, 50), Axis(24, 1), (0.05, 0.0037), (128, 100)).reference([x])
     axes = {"axes": np.array([2])}
     assert np.array_equal(found, run("ReduceMean", x, 0.05, 128, 0.0037, 100, "uint8", axes, keepdims=1))
 
@@ -163,8 +163,8 @@ def test_padding_that_rounds_the_size_up_never_counts(include_pad: bool) -> None
         count_include_pad=int(include_pad),
     )
     assert ort.shape == made.output.shape
-    assert np.abs(reference(made, x).astype(int) - ort).max() <= 1
-    assert np.mean(reference(made, x) != ort) < 0.01
+    assert np.abs(made.reference([x]).astype(int) - ort).max() <= 1
+    assert np.mean(made.reference([x]) != ort) < 0.01
 
 
 @pytest.mark.parametrize("element", ["int8", "uint8"])
@@ -192,7 +192,7 @@ def test_maxima_are_those_of_onnxruntime(rows: Axis, cols: Axis, element: str) -
         pads=[rows.before, cols.before, rows.after, cols.after],
         dilations=[rows.dilation, cols.dilation],
     )
-    assert np.array_equal(reference(made, x), ort)
+    assert np.array_equal(made.reference([x]), ort)
 
 
 def test_what_cannot_be_computed_is_one_message() -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
-from sw.graph.pool import Pool
 from sw.ir.expression import Const, Expr
-from sw.kernels.pool import varying, way
 from sw.layout import round_up
+from sw.operators.pools.operator import Pool
+from sw.operators.pools.passes import varying, way
 from sw.patches import Axis
 from sw.tiled.forms import index, larger, size, smaller
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sw.graph.network import View, dense
 from sw.graph.requantise import LIMITS
-from sw.graph.softmax import Softmax, reference, softmax
-from sw.kernels import softmax as kernels
+from sw.operators.softmax import Softmax, softmax
 from tests.sw.kernels.passes import by_graph, by_words, machine, row_results, row_tile, spaces
 
 SHAPES = [(1, 1), (3, 3), (9, 5), (2, 8), (4, 100), (5, 127), (1, 300)]
@@ -58,8 +57,8 @@ def test_the_launches_leave_what_the_reference_gives(
     values = rows_of(np.random.default_rng(seed), rows, columns, element)
     held = spaces()
     tile = row_tile(values, LIMITS[element][0], held)
-    by_graph(kernels.passes(made, tile), held)
-    assert np.array_equal(row_results(tile, held, result), reference(made, values))
+    by_graph(made.passes(tile, 0), held)
+    assert np.array_equal(row_results(tile, held, result), made.reference([values]))
 
 
 @pytest.mark.parametrize("fabric", ["torus4x4", "mesh4x4"])
@@ -71,16 +70,15 @@ def test_the_bitstreams_leave_what_the_reference_gives(fabric: str) -> None:
         values = rows_of(rng, rows, columns, element)
         held = spaces()
         tile = row_tile(values, LIMITS[element][0], held)
-        by_words(kernels.passes(made, tile), held, machine(fabric))
-        assert np.array_equal(row_results(tile, held, result), reference(made, values)), (rows, columns)
+        by_words(made.passes(tile, 0), held, machine(fabric))
+        assert np.array_equal(row_results(tile, held, result), made.reference([values])), (rows, columns)
 
 
 def test_operators_of_other_scales_and_types_have_loops_of_one_structure() -> None:
     held = spaces()
     one, two = (
-        kernels.passes(
-            operator(2, columns, element, element, scale, scale),
-            row_tile(np.zeros((2, columns), element), 0, held),
+        operator(2, columns, element, element, scale, scale).passes(
+            row_tile(np.zeros((2, columns), element), 0, held), 0
         )
         for columns, element, scale in ((8, "int8", 0.1), (100, "uint8", 0.01))
     )

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hw.errors import InputError
 from sw.graph.network import View, dense
-from sw.graph.pool import Pool, average_pool, max_pool, reference
 from sw.graph.requantise import LIMITS
-from sw.kernels import pool as kernels
-from sw.kernels.rows import Pass
+from sw.kernels.passes import Pass
+from sw.operators.pools import passes as kernels
+from sw.operators.pools.operator import Pool, average_pool, max_pool
 from sw.patches import Axis
 from tests.sw.kernels.passes import Bytes, by_graph, by_words, machine, row_tile, spaces
 
@@ -75,7 +75,7 @@ def check(made: Pool, rng: np.random.Generator, rows: tuple[int, int], fabric: s
         by_graph(passes, held)
     else:
         by_words(passes, held, machine(fabric))
-    expected = reference(made, image)[0][:, rows[0] : rows[0] + rows[1]]
+    expected = made.reference([image])[0][:, rows[0] : rows[0] + rows[1]]
     assert np.array_equal(held["out"][start : start + count].view(made.result), expected.reshape(-1))
 
 
@@ -130,13 +130,13 @@ def test_a_tile_may_be_a_part_of_the_columns() -> None:
     held = spaces()
     held["scratch"][: 50 * 8] = image[0, 0, :, 4:].reshape(-1).view(np.uint8)
     by_graph(kernels.passes(made, kernels.PoolTile(1, 1, 0, 8, 400, OUT, cols=8, sums=SUMS)), held)
-    assert np.array_equal(held["out"][OUT : OUT + 8].view(made.result), reference(made, image)[0, 0, 0, 4:])
+    assert np.array_equal(held["out"][OUT : OUT + 8].view(made.result), made.reference([image])[0, 0, 0, 4:])
     made = operator(2, Axis(6, 3), Axis(12, 3), "max", "int8")
     image = np.random.default_rng(2).integers(-128, 128, (1, 2, 6, 12)).astype(np.int8)
     held["scratch"][:144] = image.reshape(-1).view(np.uint8)
     by_graph(kernels.passes(made, kernels.PoolTile(2, 4, 3, 12, 72, OUT, cols=5)), held)
     assert np.array_equal(
-        held["out"][OUT : OUT + 40].view(np.int8), reference(made, image)[0, :, :, 3:8].reshape(-1)
+        held["out"][OUT : OUT + 40].view(np.int8), made.reference([image])[0, :, :, 3:8].reshape(-1)
     )
 
 
@@ -157,7 +157,7 @@ def test_windows_as_large_as_the_image_are_rows(kind: str, element: str, fabric:
         by_words(passes, held, machine(fabric))
     assert isinstance(tile.out, int)
     assert np.array_equal(
-        held["out"][tile.out : tile.out + 5].view(made.result), reference(made, image).reshape(-1)
+        held["out"][tile.out : tile.out + 5].view(made.result), made.reference([image]).reshape(-1)
     )
 
 

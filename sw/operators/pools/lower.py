@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
-from sw.compile.elementwise import canonical
+from sw.compile.images import joined
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
-from sw.compile.pool_tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece
-from sw.compile.rows import launches
 from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.graph.network import Tensor, View, whole
-from sw.graph.pool import Pool
+from sw.graph.requantise import LIMITS
 from sw.ir.expression import Const, Expr
 from sw.ir.program import For, Statement
 from sw.kernels.configuration import Configured, configure
-from sw.kernels.pool import PoolTile, factor_words, passes, varying
 from sw.layout import round_up
+from sw.operators.copies import Copies, rows_contiguous
+from sw.operators.elementwise import merged_axes
+from sw.operators.pools.operator import Pool
+from sw.operators.pools.passes import PoolTile, factor_words, passes, row_passes, varying, way
+from sw.operators.pools.tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece
+from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
+from sw.operators.rows import LoweredRows, launches, lower_rows
 from sw.tiled.forms import count, linear, size
 
 #: Name of the loop over the loads of a tile.
@@ -33,7 +37,7 @@ CHANNEL = "channel"
 
 
 @dataclass(frozen=True)
-class PoolPart:
+class LoweredPool:
     """Pooling of `planes` images of one channel, in tiles.
 
     `views` are input and output as [..., planes, rows, columns], rows and columns as `pool` has them.
@@ -191,11 +195,53 @@ def _exchanged(view: View) -> View:
     return dataclasses.replace(view, shape=(*shape, b, a), strides=(*strides, d, c))
 
 
-def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, room: int) -> PoolPart:
-    """Tiles and configurations of a pooling, which has so many bytes of the scratchpad.
+@legalise.register
+def _(operator: Pool, copies: Copies) -> None:
+    x, output = operator.x, operator.output
+    if way(operator) == "rows":
+        flat, axes = joined(x), [a for a in (0, 1) if output.shape[a] > 1]
+        loadable = flat is not None and rows_contiguous(flat)
+        # Results of one pixel follow each other along the last axis of images and channels.
+        storable = min(output.strides) >= 0 and (not axes or output.strides[axes[-1]] == 1)
+    else:
+        views = oriented(operator)
+        loadable, storable = rows_contiguous(views.x), rows_contiguous(views.output)
+    x = x if loadable else copies.copy(operator, x, "operand")
+    copies.append(dataclasses.replace(operator, x=x), storable)
+
+
+@lower.register
+def _(operator: Pool, context: LoweringContext) -> LoweredOperator:
+    if way(operator) == "rows":
+        return _lower_rows(operator, context)
+    return _lower_windows(operator, context)
+
+
+def _lower_rows(operator: Pool, context: LoweringContext) -> LoweredRows:
+    """Windows as large as the image: rows [images, channels, pixels], each with one result."""
+    x, y = operator.x, operator.output
+    flat = joined(x)
+    if flat is None:
+        raise InputError(f"{operator.name}: images must lie without gaps")
+    # The result is repeated along the columns, so that both views have one shape.
+    target = View(y.tensor, flat.shape, (*y.strides[:2], 0), y.offset)
+    fill = 0 if operator.kind == "average" else LIMITS[operator.element][0]
+    return lower_rows(
+        operator,
+        (flat, target),
+        lambda tile, _: row_passes(operator, tile),
+        context,
+        narrow=True,
+        fill=fill,
+    )
+
+
+def _lower_windows(operator: Pool, context: LoweringContext) -> LoweredPool:
+    """Tiles and configurations of a pooling.
 
     Raises `InputError` for views whose rows are not contiguous, and where not even one output fits.
     """
+    homes, config = context.homes, context.config
     pool = oriented(operator)
     views = _views(pool, homes)
     source, target = views
@@ -204,7 +250,7 @@ def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, 
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-3])]
     results = results_of(target, homes[target.tensor])
     held = sum(round_up(4 * len(c.words), 128) + 128 for c in _configured(pool, None, 0, config))
-    cut = cut_of(pool, planes, results, config, room - held, bool(loops))
+    cut = cut_of(pool, planes, results, config, context.room - held, bool(loops))
     for name, total, part in (
         (PLANES, planes, cut.planes),
         (DOWN, pool.rows.outputs, cut.rows),
@@ -217,7 +263,7 @@ def pool_part(operator: Pool, homes: Mapping[str, Home], config: MachineConfig, 
         words = factor_words(pool).reshape(pool.rows.outputs, pool.cols.outputs)
         factors = Tensor(f"{operator.name}, factors", words.shape, "int32", words)
     configured = _configured(pool, cut.cols, cut.apart, config)
-    return PoolPart(
+    return LoweredPool(
         operator, pool, views, (batches[0], batches[1]), tuple(loops), planes, cut, factors, configured
     )
 
@@ -240,5 +286,5 @@ def _views(pool: Pool, homes: Mapping[str, Home]) -> tuple[View, View]:
                 f"{pool.name}: {what} must consist of rows of {view.tensor!r}, which has padding"
             )
     # Both views have one shape there; what the last two axes are does not matter to it.
-    source, target = canonical((x, View(y.tensor, x.shape, y.strides, y.offset)), homes, fixed=2).views
+    source, target = merged_axes((x, View(y.tensor, x.shape, y.strides, y.offset)), homes, fixed=2)
     return source, dataclasses.replace(target, shape=(*target.shape[:-2], *y.shape[-2:]))

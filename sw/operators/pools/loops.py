@@ -7,7 +7,7 @@ import math
 
 from sw.graph.requantise import LIMITS
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.rows import RECORD_WORDS, loop, numbered, packed
+from sw.kernels.passes import RECORD_WORDS, loop, numbered, packed
 
 #: Columns of an iteration that takes several.
 COPIES = 4

@@ -1,36 +1,24 @@
-"""Layer normalisation on the grid: sums, variances, inverse square roots, results (docs/operators.md)."""
+"""Layer and RMS normalisation on the CGRA: sums, variances, inverse square roots, results."""
 
 from __future__ import annotations
 
 import functools
 
-import numpy as np
-import numpy.typing as npt
-
-from sw.graph.layernorm import LOW_BITS, SLOPE, START, STEPS, LayerNormalisation
-from sw.graph.requantise import LIMITS
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.rows import (
-    GROUP,
-    RECORD_WORDS,
-    Pass,
-    RowTile,
-    Span,
-    Value,
-    loop,
-    numbered,
-    packed,
-    packing,
-    plus,
-    words,
-)
+from sw.kernels.passes import GROUP, RECORD_WORDS, loop, numbered, packed
 
+#: Bits of the lower part of a variance.
+LOW_BITS = 24
+#: Steps of Newton's method for the inverse square root: relative errors 0.18, 0.053, 2^-8, 2^-15, 2^-29.
+STEPS = 4
+#: The line that starts it, for a number from 1/8 to 1: least greatest relative error, 29 fractional bits.
+START, SLOPE = round(2.5262 * 2**29), round(1.7086 * 2**29)
 #: Words of a record: sums of elements and of squares so far; then mantissa and shift; then slope and start.
 _SUM, _SQUARES, _SLOPE, _START = (
     Stream(n, "out", "int32", 4 * i) for i, n in enumerate(("sum", "squares", "slope", "start"))
 )
 #: Elements of an iteration that makes results, and words of parameters of an element.
-_COPIES, _PARAMETERS = 4, 2
+COPIES, PARAMETERS = 4, 2
 #: The bytes of `word`.
 _BYTES = {
     "int8": ("(word << 24) >> 24", "(word << 16) >> 24", "(word << 8) >> 24", "word >> 24"),
@@ -40,76 +28,6 @@ _ROWS = f"""
 row = row if left else row + {RECORD_WORDS}
 left = left - 1 if left else last
 """
-
-
-def parameters(operator: LayerNormalisation) -> npt.NDArray[np.int32]:
-    """What the scratchpad must hold: factor and offset of every column, padding included."""
-    width = -(-operator.columns // GROUP) * GROUP
-    found = np.zeros((width, _PARAMETERS), np.int32)
-    found[: operator.columns, 0] = operator.factors
-    found[: operator.columns, 1] = operator.offsets
-    return found.reshape(-1)
-
-
-def passes(operator: LayerNormalisation, tile: RowTile, constants: Value) -> tuple[Pass, ...]:
-    """The launches that make a tile's results; rows are padded with zeros.
-
-    `constants` is the byte of the scratchpad, a multiple of 4, where `parameters` lie.
-    """
-    low, high = LIMITS[operator.result]
-    row, state = words(tile.records), tile.state
-    step = _COPIES * _PARAMETERS
-    last = _PARAMETERS * tile.pitch - step
-    numbers = Span("scratch", constants, 4 * _PARAMETERS * tile.pitch)
-    return (
-        Pass(
-            sums(operator.element),
-            tile.groups(GROUP),
-            {"row": row, "x": tile.x, "left": tile.last(GROUP), "last": tile.last(GROUP)},
-            (tile.input,),
-            (state,),
-        ),
-        Pass(
-            variances(),
-            tile.rows,
-            {
-                "row": row,
-                "columns": operator.columns,
-                "epsilon": operator.epsilon,
-                "exponent": operator.exponent,
-                "base": 29 - operator.fraction,
-            },
-            (state,),
-            (state,),
-        ),
-        Pass(
-            roots(),
-            tile.rows,
-            {**dict.fromkeys(_AGAIN, row), "late": row, "columns": operator.columns},
-            (state,),
-            (state,),
-        ),
-        Pass(
-            results(operator.element, tile.gap > 0),
-            tile.groups(_COPIES),
-            {
-                "row": row,
-                "x": words(tile.x),
-                "y": words(tile.out),
-                "left": last,
-                "last": last,
-                "end": plus(words(constants), last),
-                "shift": operator.shift,
-                "rounding": operator.rounding,
-                "least": low - operator.zero,
-                "most": high - operator.zero,
-                **packing(operator.zero, operator.result),
-                **({"next": 1 + tile.gap} if tile.gap else {}),
-            },
-            (tile.input, state, numbers),
-            (tile.results,),
-        ),
-    )
 
 
 def _added(values: list[str]) -> str:
@@ -145,17 +63,42 @@ def sums(element: str, squares: bool = True) -> GridKernel:
 
 
 @functools.cache
-def variances() -> GridKernel:
-    """Variance and epsilon of every row as one mantissa, and by how much to shift its inverse root right."""
-    body = f"""
-total = sum[row]
+def squares(element: str) -> GridKernel:
+    """The sum of squares of all rows so far, of elements less their zero point, at the end of every row."""
+    inputs = tuple(Stream(name, "scratch", element, i) for i, name in enumerate(numbered("a", GROUP)))
+    lines = [f"v{i} = a{i}[x] - zero" for i in range(GROUP)]
+    lines += [
+        f"x = x + {GROUP}",
+        f"square = square + {_added([f'v{i} * v{i}' for i in range(GROUP)])}",
+        "squares[row] = square",
+    ]
+    scalars = ("row", "x", "left", "last", "zero")
+    text = "\n".join(lines) + _ROWS
+    return loop(
+        f"row_squares_{element}", (*inputs, _SQUARES), scalars, text, "square = 0", per_iteration=GROUP
+    )
+
+
+@functools.cache
+def variances(mean: bool = True) -> GridKernel:
+    """Variance and epsilon of every row as one mantissa, and by how much to shift its inverse root right.
+
+    Without `mean` the sums of rows count as 0.
+    """
+    begin = "square = squares[row]\nboth = square - square_before\nsquare_before = square"
+    high, low = f"mul_shift_round(both, columns, {LOW_BITS})", "both * columns"
+    if mean:
+        begin = """total = sum[row]
 square = squares[row]
 own = total - total_before
 both = square - square_before
 total_before = total
-square_before = square
-high = mul_shift_round(both, columns, {LOW_BITS}) - mul_shift_round(own, own, {LOW_BITS})
-low = both * columns - own * own - (high << {LOW_BITS})
+square_before = square"""
+        high, low = f"{high} - mul_shift_round(own, own, {LOW_BITS})", f"{low} - own * own"
+    body = f"""
+{begin}
+high = {high}
+low = {low} - (high << {LOW_BITS})
 high = high + (low >> {LOW_BITS})
 low = low & {(1 << LOW_BITS) - 1}
 upper = high if high else low
@@ -169,49 +112,56 @@ start[row] = min(((common + 31) >> 1) + base, 63) if variance else 63
 row = row + {RECORD_WORDS}
 """
     return loop(
-        "row_variances",
-        (_SUM, _SQUARES, _SLOPE, _START),
+        "row_variances" if mean else "row_mean_squares",
+        (*[_SUM] * mean, _SQUARES, _SLOPE, _START),
         ("row", "columns", "epsilon", "exponent", "base"),
         body,
-        "total_before = 0\nsquare_before = 0",
+        "total_before = 0\nsquare_before = 0" if mean else "square_before = 0",
     )
 
 
 #: Indices by which a row's mantissa is loaded for the steps: values that live long would fill the registers.
-_AGAIN = numbered("row", STEPS)
+AGAIN = numbered("row", STEPS)
 
 
 @functools.cache
-def roots() -> GridKernel:
-    """What an element of every row is multiplied with, and what is added."""
+def roots(mean: bool = True) -> GridKernel:
+    """What an element of every row is multiplied with, and what is added.
+
+    Without `mean` that is `before` times the factor.
+    """
     inputs = tuple(Stream(name, "out", "int32", 8) for name in numbered("mantissa", STEPS))
     lines = [f"value = {START} - mul_shift_round(mantissa0[row0], {SLOPE}, 31)"]
     for k in range(STEPS):
         ratio = f"mul_shift_round(mul_shift_round(mantissa{k}[row{k}], value, 31), value, 29)"
         lines.append(f"value = mul_shift_round(value, {3 << 29} - {ratio}, 30)")
-    lines += [
-        "total = sum[late]",
-        "shift = start[late]",
-        "slope[late] = mul_shift_round(value, columns, shift)",
-        "start[late] = mul_shift_round(value, before - total, shift)",
-        "before = total",
-    ]
-    lines += [f"{index} = {index} + {RECORD_WORDS}" for index in (*_AGAIN, "late")]
-    return loop(
-        "row_roots",
-        (*inputs, _SUM, _SLOPE, _START),
-        (*_AGAIN, "late", "columns"),
-        "\n".join(lines),
-        "before = 0",
-    )
+    if mean:
+        lines += [
+            "total = sum[late]",
+            "shift = start[late]",
+            "slope[late] = mul_shift_round(value, columns, shift)",
+            "start[late] = mul_shift_round(value, before - total, shift)",
+            "before = total",
+        ]
+    else:
+        lines += [
+            "factor = mul_shift_round(value, columns, start[late])",
+            "slope[late] = factor",
+            "start[late] = factor * before",
+        ]
+    lines += [f"{index} = {index} + {RECORD_WORDS}" for index in (*AGAIN, "late")]
+    scalars = (*AGAIN, "late", "columns", *(() if mean else ("before",)))
+    streams = (*inputs, *[_SUM] * mean, _SLOPE, _START)
+    name, text = "row_roots" if mean else "row_mean_roots", "\n".join(lines)
+    return loop(name, streams, scalars, text, "before = 0" if mean else "")
 
 
 @functools.cache
 def results(element: str, gap: bool = False) -> GridKernel:
     """All results, four to a word; with a gap, those of a row begin `next` words behind the last ones."""
-    copies = range(_COPIES)
+    copies = range(COPIES)
     constants = tuple(
-        Stream(f"{name}{i}", "scratch", "int32", 4 * (_PARAMETERS * i + k))
+        Stream(f"{name}{i}", "scratch", "int32", 4 * (PARAMETERS * i + k))
         for i in copies
         for k, name in enumerate("gh")
     )
@@ -228,7 +178,7 @@ def results(element: str, gap: bool = False) -> GridKernel:
         "x = x + 1",
         "y = y + (1 if left else next)" if gap else "y = y + 1",
         f"row = row if left else row + {RECORD_WORDS}",
-        f"left = left - {_COPIES * _PARAMETERS} if left else last",
+        f"left = left - {COPIES * PARAMETERS} if left else last",
     ]
     scalars: tuple[str, ...] = ("row", "x", "y", "left", "last", "end", "shift", "rounding", "least", "most")
     scalars += ("bias", "sign", *(["next"] * gap))
@@ -237,5 +187,5 @@ def results(element: str, gap: bool = False) -> GridKernel:
         (Stream("words", "scratch", "int32"), *constants, _SLOPE, _START, Stream("y0", "out", "int32")),
         scalars,
         "\n".join(lines),
-        per_iteration=_COPIES,
+        per_iteration=COPIES,
     )

@@ -8,7 +8,7 @@ import pytest
 from hw.errors import InputError
 from sw.graph.network import View, dense
 from sw.graph.requantise import LIMITS
-from sw.graph.softmax import GROUP, ONE, Softmax, reference, softmax
+from sw.operators.softmax import GROUP, ONE, Softmax, softmax
 from tests.sw.graph.onnx_nodes import run
 
 #: Elements of which every case has about as many.
@@ -60,7 +60,7 @@ def test_results_are_those_of_onnxruntime(
     shape = (2, max(1, ELEMENTS // columns // 2), columns)
     x = np.clip(np.rint(rng.normal((low + high) / 2, spread, shape)), low, high).astype(element)
     zero = LIMITS[result][0]
-    found = reference(operator(shape, element, np.float32(x_scale), np.float32(y_scale), zero, result), x)
+    found = operator(shape, element, np.float32(x_scale), np.float32(y_scale), zero, result).reference([x])
     assert found.dtype == result
     ort = run("Softmax", x, x_scale, 3, y_scale, zero, result, axis=-1)
     assert np.abs(found.astype(int) - ort).max() <= 1
@@ -74,7 +74,7 @@ def test_the_sum_of_a_row_cannot_overflow() -> None:
         made = operator(shape, "int8", 1e-6, 1e-5, 0, "uint8")
         groups = -(-columns // GROUP)
         assert groups * ((GROUP * ONE) >> made.drop) + made.half < 1 << 32
-        found = reference(made, np.full(shape, 5, np.int8))
+        found = made.reference([np.full(shape, 5, np.int8)])
         assert np.array_equal(found, np.full(shape, min(255, round(1e5 / columns))))
 
 
@@ -83,7 +83,7 @@ def test_small_exponentials_are_not_lost() -> None:
     x = np.full((1, 4096), -128, np.int8)
     x[0, 7] = 127
     scale = float(np.log(2.0**21) / 255)
-    found = reference(operator(x.shape, "int8", scale, 1 / 256, 0, "uint8"), x)
+    found = operator(x.shape, "int8", scale, 1 / 256, 0, "uint8").reference([x])
     assert np.array_equal(found, exact(x, scale, 1 / 256, 0, "uint8"))
 
 

@@ -1,43 +1,173 @@
-"""Operators on whole rows: softmax, layer normalisation, means. A tile takes several launches."""
+"""Operators on whole rows: what they share, and how their rows are cut into tiles.
+
+A tile takes several launches, one after the other. A launch goes through all rows in one loop; what it finds
+out about a row stands in the row's record in the output buffer, for the launches behind it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
-from sw.compile.elementwise import DOWN, canonical
 from sw.compile.launches import UNIT, Area, Grid
+from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
-from sw.compile.operands import Tiles
+from sw.compile.operands import HALVES, Tiles
 from sw.compile.writer import Walk, Writer, loop, row_compatible
-from sw.graph.layernorm import LayerNormalisation
 from sw.graph.network import Operator, Tensor, View, whole
-from sw.graph.pool import Pool
-from sw.graph.requantise import LIMITS
-from sw.graph.softmax import Softmax
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement
-from sw.kernels import layernorm, pool, softmax
 from sw.kernels.configuration import Configured, configure
-from sw.kernels.rows import RECORD, Pass, RowTile, Span, pitch
+from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value, times
 from sw.layout import round_up
+from sw.operators.copies import Copies, rows_contiguous
+from sw.operators.elementwise import DOWN, merged_axes
+from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
 from sw.tiled.forms import count, size
 
-#: Places that take turns, where there is more than one tile.
-HALVES = 2
-#: Most bytes of a row that is loaded or stored.
-LONGEST = (1 << 16) - 1
+Array = npt.NDArray[np.generic]
+#: Elements of which a reference keeps arrays at a time.
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class RowPart:
+class RowOperator(Operator):
+    """An operator on the last axis of `x`, whose elements are of type `element`; results are like `x`.
+
+    A subclass says what becomes of rows (`on_rows`) and which launches compute it (`passes`).
+    """
+
+    x: View
+    element: str
+
+    @property
+    def inputs(self) -> tuple[View, ...]:
+        """The rows."""
+        return (self.x,)
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return self.x.shape[-1]
+
+    @property
+    def fill(self) -> int:
+        """What rows are padded with."""
+        return 0
+
+    def parameters(self) -> npt.NDArray[np.int32] | None:
+        """Words that the scratchpad must hold."""
+        return None
+
+    @abstractmethod
+    def on_rows(self, x: Array) -> Array:
+        """The results of rows, an array [rows, columns]."""
+
+    @abstractmethod
+    def passes(self, tile: RowTile, parameters: Value) -> tuple[Pass, ...]:
+        """The launches of a tile; `parameters` is the byte of the scratchpad where they lie."""
+
+    def reference(self, arrays: Sequence[Array]) -> Array:
+        """The results, computed some rows at a time, so that large tensors need little memory."""
+        (x,) = arrays
+        rows = x.reshape(-1, self.columns)
+        step = max(1, _CHUNK // self.columns)
+        found = [self.on_rows(rows[i : i + step]) for i in range(0, len(rows), step)]
+        return np.concatenate(found).reshape(x.shape)
+
+
+@legalise.register
+def _(operator: RowOperator, copies: Copies) -> None:
+    x = operator.x if rows_contiguous(operator.x) else copies.copy(operator, operator.x, "operand")
+    copies.append(dataclasses.replace(operator, x=x), rows_contiguous(operator.output))
+
+
+@lower.register
+def _(operator: RowOperator, context: LoweringContext) -> LoweredOperator:
+    return lower_rows(
+        operator,
+        (operator.x, operator.output),
+        operator.passes,
+        context,
+        fill=operator.fill,
+        parameters=operator.parameters(),
+    )
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Where a tile of `rows` rows lies: bytes from the start of scratchpad (`x`) and output buffer.
+
+    `x` are the rows, `records` the rows' records, `out` the results; all three start at multiples of 4. Rows
+    are `pitch` bytes apart, results too, or `apart` bytes, a multiple of 4.
+    """
+
+    rows: Value
+    columns: int
+    x: Value
+    records: Value
+    out: Value
+    apart: int = 0
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row to the next: the columns, padded."""
+        return row_pitch(self.columns)
+
+    @property
+    def input(self) -> Span:
+        """The rows."""
+        return Span("scratch", self.x, self.bytes)
+
+    @property
+    def state(self) -> Span:
+        """The records."""
+        return Span("out", self.records, times(self.rows, RECORD))
+
+    @property
+    def results(self) -> Span:
+        """The results."""
+        return Span("out", self.out, times(self.rows, self.apart or self.pitch))
+
+    @property
+    def gap(self) -> int:
+        """Words between the results of a row and those of the next."""
+        return ((self.apart or self.pitch) - self.pitch) // 4
+
+    @property
+    def bytes(self) -> Value:
+        """Bytes of all rows."""
+        return times(self.rows, self.pitch)
+
+    def groups(self, elements: int) -> Value:
+        """Iterations over the tile, of so many elements each."""
+        return times(self.rows, self.pitch // elements)
+
+    def last(self, elements: int) -> int:
+        """Iterations of a row, less one."""
+        return self.pitch // elements - 1
+
+
+def row_pitch(columns: int) -> int:
+    """Bytes of a row of so many columns with its padding."""
+    return -(-columns // GROUP) * GROUP
+
+
+@dataclass(frozen=True)
+class LoweredRows:
     """An operator on rows.
 
     `views` are input and output, [..., rows, columns]; results are one byte per row (`narrow`), or rows
     `apart` bytes apart. `constants` are loaded once. `make` gives the launches of a tile for where they lie.
+    `places` are those of tiles, `slots` those of configurations; 0: all stay in the scratchpad.
     """
 
     operator: Operator
@@ -77,7 +207,7 @@ class RowPart:
             step = round_up(bytes_, area.alignment)
             return turn * step + area.take(self.places * step)
 
-        width, total = pitch(self.columns), self.views[0].shape[-2]
+        width, total = row_pitch(self.columns), self.views[0].shape[-2]
         tiles = Tiles(self.loops, self.rows, self.columns, width, total, self.columns, {DOWN: 1}, {})
         rows = size(self.loops, DOWN, total, self.rows)
         tile = RowTile(
@@ -101,7 +231,7 @@ class RowPart:
 
     def _load(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
         """The rows with their padding; all as one where there is none."""
-        source, columns, width = self.views[0], self.columns, pitch(self.columns)
+        source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
         walk, step = tiles.walk(source, self.batches[0]), source.strides[-2]
         home = writer.home(source.tensor)
         if width == step == columns and home.dense and self.rows * columns <= LONGEST:
@@ -151,59 +281,47 @@ def _region(writer: Writer, span: Span) -> Region:
     )
 
 
-def row_part(
-    operator: Softmax | LayerNormalisation | Pool, homes: Mapping[str, Home], config: MachineConfig, room: int
-) -> RowPart:
-    """Tiles and configurations of an operator on rows, which has so many bytes of the scratchpad.
+def lower_rows(
+    operator: Operator,
+    views: tuple[View, View],
+    make: Callable[[RowTile, int], Sequence[Pass]],
+    context: LoweringContext,
+    *,
+    narrow: bool = False,
+    fill: int = 0,
+    parameters: npt.NDArray[np.int32] | None = None,
+) -> LoweredRows:
+    """Tiles and configurations for rows of `views`, input and output, which have one shape.
 
     Raises `InputError` for views whose rows are not contiguous, and where not even one row fits.
     """
-    source, target, columns = _views(operator)
-    made = canonical((source, target), homes, fixed=1)
-    source, target = made.views
-    narrow = isinstance(operator, Pool)
-    total = source.shape[-2]
-    if columns > 1 and source.strides[-1] != 1:
-        raise InputError(f"{operator.name}: rows must be contiguous, elements of {source.tensor!r} lie apart")
-    length, step = (total, target.strides[-2]) if narrow else (columns, target.strides[-1])
-    if length > 1 and step != 1:
-        raise InputError(
-            f"{operator.name}: results must be contiguous, elements of {target.tensor!r} lie apart"
-        )
-    home = homes[source.tensor]
-    if not (home.dense or row_compatible(source, home.row)):
-        raise InputError(
-            f"{operator.name}: rows must be parts of rows of {source.tensor!r}, which has padding"
-        )
+    homes, config = context.homes, context.config
+    source, target = merged_axes(views, homes, fixed=1)
+    total, columns = source.shape[-2:]
+    _check_rows(operator.name, source, target, homes, narrow)
     apart = _apart(columns, target, homes[target.tensor], config)
     constants = None
-    if isinstance(operator, LayerNormalisation):
-        words = layernorm.parameters(operator)
-        constants = Tensor(f"{operator.name}, parameters", words.shape, "int32", words)
-    make = _passes(operator)
-    kernels = [p.kernel for p in make(RowTile(1, columns, 0, 0, 0, apart), 0)]
-    configured = tuple(configure(k, config) for k in kernels)
+    if parameters is not None:
+        constants = Tensor(f"{operator.name}, parameters", parameters.shape, "int32", parameters)
+    configured = tuple(configure(p.kernel, config) for p in make(RowTile(1, columns, 0, 0, 0, apart), 0))
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
     own = 0 if constants is None else round_up(4 * constants.elements, 128)
     sizes = [round_up(4 * len(words), 128) for words in {c.words for c in configured}]
-    cut = _cut(operator, total, columns, 1 if narrow else apart, config, room, (own, sizes), bool(loops))
-    batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
+    per_row = 1 if narrow else apart
+    cut = _cut(operator, total, columns, per_row, config, context.room, (own, sizes), bool(loops))
+    moves, results = ({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
     if cut.rows < total:
         loops.append(Loop(DOWN, -(-total // cut.rows)))
-    least = LIMITS[operator.element][0]
-    zeros = isinstance(operator, LayerNormalisation) or (
-        isinstance(operator, Pool) and operator.kind == "average"
-    )
-    return RowPart(
+    return LoweredRows(
         operator,
         (source, target),
-        (batches[0], batches[1]),
+        (moves, results),
         tuple(loops),
         cut.rows,
         columns,
         narrow,
         apart,
-        0 if zeros else least,
+        fill,
         constants,
         make,
         configured,
@@ -212,36 +330,24 @@ def row_part(
     )
 
 
+def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Home], narrow: bool) -> None:
+    """Raise `InputError` for rows that no load or store can follow."""
+    total, columns = source.shape[-2:]
+    if columns > 1 and source.strides[-1] != 1:
+        raise InputError(f"{name}: rows must be contiguous, elements of {source.tensor!r} lie apart")
+    length, step = (total, target.strides[-2]) if narrow else (columns, target.strides[-1])
+    if length > 1 and step != 1:
+        raise InputError(f"{name}: results must be contiguous, elements of {target.tensor!r} lie apart")
+    home = homes[source.tensor]
+    if not (home.dense or row_compatible(source, home.row)):
+        raise InputError(f"{name}: rows must be parts of rows of {source.tensor!r}, which has padding")
+
+
 def _apart(columns: int, target: View, home: Home, config: MachineConfig) -> int:
     """Bytes from the results of a row to the next: words of the port, unless a tile is stored as one row."""
-    width = pitch(columns)
+    width = row_pitch(columns)
     together = home.dense and target.strides[-2] == columns == width
     return width if together else round_up(width, config.store_bytes)
-
-
-def _views(operator: Softmax | LayerNormalisation | Pool) -> tuple[View, View, int]:
-    """Input and output as [..., rows, columns]; a mean has one column of results."""
-    if not isinstance(operator, Pool):
-        return operator.x, operator.output, operator.x.shape[-1]
-    x, y = operator.x, operator.output
-    rows, cols = x.shape[-2:]
-    if rows > 1 and cols > 1 and x.strides[-2] != cols * x.strides[-1]:
-        raise InputError(f"{operator.name}: images must lie without gaps")
-    step = x.strides[-1] if cols > 1 else x.strides[-2]
-    source = View(x.tensor, (*x.shape[:2], rows * cols), (*x.strides[:2], step), x.offset)
-    # The result is repeated along the columns, so that both views have one shape.
-    target = View(y.tensor, source.shape, (*y.strides[:2], 0), y.offset)
-    return source, target, rows * cols
-
-
-def _passes(operator: Softmax | LayerNormalisation | Pool) -> Callable[[RowTile, int], Sequence[Pass]]:
-    match operator:
-        case Softmax():
-            return lambda tile, constants: softmax.passes(operator, tile)
-        case LayerNormalisation():
-            return lambda tile, constants: layernorm.passes(operator, tile, constants)
-        case _:
-            return lambda tile, constants: pool.row_passes(operator, tile)
 
 
 @dataclass(frozen=True)
@@ -270,7 +376,7 @@ def _cut(
     `several`: there are such tiles for several batches.
     """
     constants, sizes = held
-    width, whole, unit = pitch(columns), config.scratch_bytes, config.store_bytes
+    width, whole, unit = row_pitch(columns), config.scratch_bytes, config.store_bytes
 
     def fits(rows: int, places: int, slots: int, room: int) -> bool:
         stays = constants + (slots * max(sizes) if slots else sum(sizes)) + 256

@@ -1,0 +1,104 @@
+"""What the compiler asks of every kind of operator; each kind registers its answers beside its meaning.
+
+| question | who answers |
+| --- | --- |
+| what does a node of a model become? | a function under `imports` |
+| are these nodes one operator, written with smaller ones? | a function under `rewrites` |
+| which views can it read and write? | `legalise.register` |
+| can it work on rows with padding behind them? | `takes_padding.register` |
+| what does the machine execute? | `lower.register` |
+
+`Operator.reference` says what an operator means.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.compile.launches import Area, Grid
+from sw.compile.memory import Home
+from sw.compile.writer import Writer
+from sw.frontend.importer import Handler
+from sw.frontend.model import Model
+from sw.graph.network import Operator, Tensor, View
+from sw.ir.program import Statement
+from sw.kernels.configuration import Configured
+from sw.operators.copies import Copies
+
+#: What nodes become, by operator: of any operands, of real numbers, of whole numbers.
+HANDLERS: dict[str, Handler] = {}
+REAL_HANDLERS: dict[str, Handler] = {}
+WHOLE_HANDLERS: dict[str, Handler] = {}
+#: Rewritings of a model before its nodes are read.
+REWRITES: list[Callable[[Model], Model]] = []
+
+
+def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handler], Handler]:
+    """Register what nodes of these operators become."""
+
+    def register(handler: Handler) -> Handler:
+        into.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+def rewrites(rewrite: Callable[[Model], Model]) -> Callable[[Model], Model]:
+    """Register a rewriting of models."""
+    REWRITES.append(rewrite)
+    return rewrite
+
+
+class LoweredOperator(Protocol):
+    """An operator with its tiles: statements follow once everything has an address."""
+
+    @property
+    def operator(self) -> Operator:
+        """What it computes."""
+        ...
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """Configurations of its launches."""
+        ...
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Constants that it adds."""
+        ...
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """The statements; raises `InputError` where an area is too small."""
+        ...
+
+
+@dataclass(frozen=True)
+class LoweringContext:
+    """What tiles depend on: the machine, where tensors lie, bytes of the scratchpad for this operator."""
+
+    config: MachineConfig
+    homes: Mapping[str, Home]
+    room: int
+
+
+@functools.singledispatch
+def lower(operator: Operator, context: LoweringContext) -> LoweredOperator:
+    """Choose tiles and configurations; raises `InputError` naming the operator."""
+    raise InputError(f"{operator.name} ({operator.op}): the machine cannot execute it")
+
+
+@functools.singledispatch
+def legalise(operator: Operator, copies: Copies) -> None:
+    """Append the operator to `copies`, with copies of views that it cannot read or write as they lie."""
+    copies.operators.append(operator)
+
+
+@functools.singledispatch
+def takes_padding(operator: Operator, view: View, row: int) -> bool:
+    """Whether a tensor that it sees so may have padding behind its rows of `row` elements."""
+    return False
