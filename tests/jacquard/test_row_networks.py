@@ -1,4 +1,4 @@
-"""Softmax, layer normalisation and pooling on the RTL: bytes of the reference, every event in its cycle."""
+"""Softmax, normalisation and pooling on the RTL: bytes of the reference, every event in its cycle."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ def test_rows_of_any_length(preset: str) -> None:
     builder.normalisation((9, 33), "uint8")
     builder.normalisation((2, 5, 500), result="uint8")
     builder.normalisation((40, 72))
+    builder.normalisation((9, 33), "uint8", x_zero=131)
+    builder.normalisation((2, 3, 500), result="uint8", x_zero=-5)
     report = ran(builder, preset)
     assert report.proven
     assert report.correct

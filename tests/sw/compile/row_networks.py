@@ -48,19 +48,22 @@ class Builder:
             )
         )
 
-    def normalisation(self, shape: tuple[int, ...], element: str = "int8", result: str = "int8") -> None:
-        """Layer normalisation over the last axis."""
+    def normalisation(
+        self, shape: tuple[int, ...], element: str = "int8", result: str = "int8", x_zero: int | None = None
+    ) -> None:
+        """Layer normalisation over the last axis; with `x_zero` RMS normalisation."""
         name, x, y = self._tensors(shape, element, shape, result)
         gamma, beta = self.rng.normal(1, 0.3, shape[-1]), self.rng.normal(0, 0.3, shape[-1])
         self.operators.append(
             normalisation(
                 name,
-                "LayerNormalization",
+                "LayerNormalization" if x_zero is None else "RMSNormalization",
                 (name,),
                 y,
                 x,
                 element=element,
                 x_scale=0.05,
+                x_zero=x_zero,
                 gamma=gamma,
                 beta=beta,
                 epsilon=1e-5,

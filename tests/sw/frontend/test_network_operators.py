@@ -306,6 +306,9 @@ def test_rows_and_windows(element: str) -> None:
     variance = b.op("ReduceMean", b.op("Pow", centred, b.constant(2, np.float32)), last)
     deviation = b.op("Sqrt", b.op("Add", variance, b.constant(1e-5, np.float32)))
     composed = b.op("Add", b.op("Mul", b.op("Div", centred, deviation), gamma), beta)
+    squares = b.op("ReduceMean", b.op("Mul", real, real), last)
+    inverse = b.op("Reciprocal", b.op("Sqrt", b.op("Add", squares, b.constant(1e-5, np.float32))))
+    channels = b.constant(rng.uniform(0.5, 2, (3, 11, 13)), np.float32)
     pixels = b.real(image, element, scale)
     windows = {"kernel_shape": [3, 4], "strides": [2, 3], "pads": [1, 2, 1, 1]}
     values = [
@@ -313,6 +316,10 @@ def test_rows_and_windows(element: str) -> None:
         (b.op("Softmax", real, axis=1), 1 / 256),
         (b.op("LayerNormalization", real, gamma, beta), 0.0312),
         (composed, 0.0312),
+        (b.op("Mul", b.op("Mul", real, inverse), gamma), 0.0312),
+        (b.op("RMSNormalization", real, gamma), 0.0312),
+        (b.op("RMSNormalization", pixels, channels, axis=1), 0.03),
+        (b.op("RMSNormalization", pixels, b.constant([1.5], np.float32), axis=-2, epsilon=0.5), 0.03),
         (b.op("AveragePool", pixels, ceil_mode=1, **windows), 0.0213),
         (b.op("AveragePool", pixels, count_include_pad=1, **windows), 0.0213),
         (b.op("GlobalAveragePool", pixels), 0.0093),
@@ -321,8 +328,9 @@ def test_rows_and_windows(element: str) -> None:
     ]
     outputs = [b.quantised(value, element, size) for value, size in values]
     outputs.append(b.op("MaxPool", image, **windows))
-    model = b.model(*outputs)
-    assert [o.op for o in import_model(model).operators].count("LayerNormalization") == 2
+    model = b.model(*outputs, opset=23)
+    found = [o.op for o in import_model(model).operators]
+    assert (found.count("LayerNormalization"), found.count("RMSNormalization")) == (2, 4)
     assert farthest(model) <= 1
 
 

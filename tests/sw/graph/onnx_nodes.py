@@ -20,6 +20,7 @@ def run(
     y_zero: int,
     result: str,
     constants: dict[str, np.ndarray] | None = None,
+    opset: int = 19,
     **attributes: Any,
 ) -> np.ndarray:
     """The quantised result of an operator on dequantised numbers, without any optimisation."""
@@ -42,7 +43,7 @@ def run(
         [helper.make_tensor_value_info("y", TYPES[result], None)],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in given.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     model.ir_version = 9
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -1,4 +1,4 @@
-"""Layer normalisation in whole numbers is what onnxruntime gives, up to one unit."""
+"""Layer and RMS normalisation in whole numbers are what onnxruntime gives, up to one unit."""
 
 from __future__ import annotations
 
@@ -87,6 +87,63 @@ def test_results_are_those_of_onnxruntime(
     deviation = np.sqrt(np.mean(away**2, axis=-1, keepdims=True) + float(np.float32(epsilon)))
     rounded = np.rint((away / deviation * gamma + beta) / float(scales[1])) + zero
     assert np.mean(found != np.clip(rounded, *LIMITS[result])) < 1e-3
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 7, 64, 768, 4096, 20000])
+@pytest.mark.parametrize(
+    ("element", "result", "x_scale", "x_zero", "epsilon", "mean", "spread"),
+    [
+        ("int8", "int8", 0.05, 0, 1e-5, 0, 40),
+        ("uint8", "uint8", 0.001, 128, 1e-12, 128, 3),
+        ("uint8", "int8", 0.02, 0, 1e-3, 230, 20),
+        ("int8", "uint8", 0.1, -128, 1e-5, 90, 30),
+        ("int8", "int8", 3e-5, 9, 1.0, 0, 60),
+        ("uint8", "int8", 0.1, 255, 0.0, 0, 1),
+    ],
+)
+def test_rms_normalisation_is_that_of_onnxruntime(
+    columns: int,
+    element: str,
+    result: str,
+    x_scale: float,
+    x_zero: int,
+    epsilon: float,
+    mean: int,
+    spread: int,
+) -> None:
+    rng = np.random.default_rng(columns)
+    shape = (2, max(1, ELEMENTS // columns // 2), columns)
+    x = rows_of(rng, shape, element, mean, spread)
+    gamma = rng.normal(1, 0.5, columns).astype(np.float32)
+    zero = LIMITS[result][0] + 121
+    made = normalisation(
+        *("n", "RMSNormalization", (), View("y", shape, dense(shape)), View("x", shape, dense(shape))),
+        element=element,
+        x_scale=np.float32(x_scale),
+        x_zero=x_zero,
+        gamma=gamma,
+        epsilon=np.float32(epsilon),
+        y_scale=np.float32(0.03),
+        y_zero=zero,
+        result=result,
+    )
+    found = made.reference([x])
+    assert found.dtype == result
+    given, more = {"gamma": gamma}, {"axis": -1, "epsilon": epsilon}
+    ort = run("RMSNormalization", x, x_scale, x_zero, 0.03, zero, result, given, opset=23, **more)
+    assert np.abs(found.astype(int) - ort).max() <= 1
+    assert np.mean(found != ort) < 1e-2
+    numbers = (x.astype(np.float64) - x_zero) * float(np.float32(x_scale))
+    root = np.sqrt(np.mean(numbers**2, axis=-1, keepdims=True) + float(np.float32(epsilon)))
+    rounded = np.rint(numbers / root * gamma / float(np.float32(0.03))) + zero
+    assert np.mean(found != np.clip(rounded, *LIMITS[result])) < 1e-3
+
+
+def test_a_row_of_zeros_gives_zero_without_epsilon_too() -> None:
+    x, y = (View(name, (1, 5), dense((1, 5))) for name in "xy")
+    scales = {"element": "int8", "x_scale": 0.1, "y_scale": 1.0, "y_zero": 3, "result": "int8"}
+    made = normalisation("n", "RMSNormalization", (), y, x, x_zero=-7, epsilon=0.0, **scales)
+    assert made.reference([np.full((1, 5), -7, np.int8)]).tolist() == [[3] * 5]
 
 
 def test_a_constant_row_gives_beta_without_epsilon_too() -> None:
