@@ -6,7 +6,7 @@ The same whether it comes from the compiler or from a directory (`jacquard.bundl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from sw.dfg.graph import Graph
 from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import KEEP
-from sw.ir.program import For, Instruction, Program, Region, Statement
+from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.walk import Body, executions, instructions, walk
 from sw.kernels.configuration import Configured
 from sw.operators.registry import LoweredOperator
@@ -143,13 +143,12 @@ def _later(other: Home, home: Home) -> bool:
 def machine_program(compiled: Compiled) -> MachineProgram:
     """What the compiler made, as it is run."""
     homes = compiled.memory.homes
-    kernels, of_words = _kernels(compiled)
+    kernels = _kernels(compiled)
     names = {f"t{i}": name for i, name in enumerate(homes)}
-    counts = _Launches(compiled, names, [of_words.get(n, -1) for n in homes], kernels)
-    counts.execute(compiled.source.body)
+    launches = _launches(compiled, kernels)
     ports = _ports(compiled, names)
     facts = tuple(
-        _facts(operator, homes, kernels, counts, ports.get(number, {}), number, compiled)
+        _facts(operator, homes, launches.get(number, _Launched()), ports.get(number, {}), number, compiled)
         for number, operator in enumerate(compiled.operators)
     )
     return MachineProgram(
@@ -166,8 +165,8 @@ def machine_program(compiled: Compiled) -> MachineProgram:
     )
 
 
-def _kernels(compiled: Compiled) -> tuple[tuple[KernelFacts, ...], dict[str, int]]:
-    """Different configurations, and their numbers by the tensors that hold them."""
+def _kernels(compiled: Compiled) -> tuple[KernelFacts, ...]:
+    """Different configurations."""
     made: dict[tuple[int, ...], KernelFacts] = {}
     for part in compiled.parts:
         for configured in part.configured:
@@ -176,15 +175,7 @@ def _kernels(compiled: Compiled) -> tuple[tuple[KernelFacts, ...], dict[str, int
                 made[words] = kernel_facts(
                     configured, f"k{len(made)}_{configured.kernel.name}", compiled.config
                 )
-    order = list(made)
-    found: dict[str, int] = {}
-    for name, home in compiled.memory.homes.items():
-        held = home.tensor.constant
-        if held is not None and held.dtype == np.int32 and held.ndim == 1:
-            words = tuple(int(w) for w in np.ascontiguousarray(held).view(np.uint32))
-            if words in made:
-                found[name] = order.index(words)
-    return tuple(made.values()), found
+    return tuple(made.values())
 
 
 def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> KernelFacts:
@@ -230,53 +221,57 @@ def decoded(
     return tuple(verify(graph, words, config.cgra, at, arrays=arrays, scalars=numbers))
 
 
-class _Launches:
-    """Executes the launches of a program, as far as their number and configurations go."""
+def executed(
+    source: Program, homes: Mapping[str, Home], kernels: Sequence[KernelFacts]
+) -> Iterator[tuple[Instruction, dict[str, int], int]]:
+    """The GEMMs and launches that a program executes, in order, with their operands.
 
-    def __init__(
-        self,
-        compiled: Compiled,
-        names: Mapping[str, str],
-        held: Sequence[int],
-        kernels: Sequence[KernelFacts],
-    ):
-        self.labels = compiled.labels
-        self.held = {f"t{i}": number for i, number in enumerate(held) if number >= 0}
-        self.kernels = kernels
-        self.places: dict[int, int] = {}
-        self.current = -1
-        self.cycles: dict[int, int] = {}
-        self.count: dict[int, int] = {}
-        self.used: dict[int, set[int]] = {}
+    The third part is the number of the configuration that the CGRA holds then, -1 for none.
+    """
+    numbers = {k.words: n for n, k in enumerate(kernels)}
+    held: dict[str, int] = {}
+    for number, home in enumerate(homes.values()):
+        constant = home.tensor.constant
+        if constant is not None and constant.dtype == np.int32 and constant.ndim == 1:
+            words = tuple(np.ascontiguousarray(constant).view(np.uint32).tolist())
+            held |= {f"t{number}": numbers[words]} if words in numbers else {}
 
-    def execute(self, body: Sequence[Statement]) -> None:
-        """Follow a body; all but launches and what brings configurations is skipped."""
-        values: dict[str, int] = {}
-        for i, _ in executions(
-            body, values, lambda i: i.name == "cgra" or self._configuration(i) is not None
-        ):
-            self._instruction(i, values)
+    def brought(i: Instruction) -> int | None:
+        region = i.reads[0] if i.name == "load_c" and i.reads else None
+        return held.get(region.buffer) if isinstance(region, Region) else None
 
-    def _configuration(self, i: Instruction) -> int | None:
-        """The configuration that a load brings."""
-        if i.name != "load_c" or not i.reads or not isinstance(i.reads[0], Region):
-            return None
-        return self.held.get(i.reads[0].buffer)
-
-    def _instruction(self, i: Instruction, values: Mapping[str, int]) -> None:
+    places: dict[int, int] = {}
+    current, values = -1, dict[str, int]()
+    wanted = ("gemm", "gemm_acc", "cgra")
+    for i, _ in executions(source.body, values, lambda i: i.name in wanted or brought(i) is not None):
         operands = {n: evaluate(v, values) for n, v in i.operands if isinstance(v, Expr)}
-        brought = self._configuration(i)
-        if brought is not None:
-            self.places[operands["target"] // UNIT] = brought
-            return
-        if operands["bitstream"] != KEEP:
-            self.current = self.places[operands["bitstream"]]
-        number = self.labels[i.label]
-        self.used.setdefault(number, set()).add(self.current)
-        if operands["iterations"]:
-            self.count[number] = self.count.get(number, 0) + 1
-        cycles = operands["iterations"] * self.kernels[self.current].mii
-        self.cycles[number] = self.cycles.get(number, 0) + cycles
+        loaded = brought(i)
+        if loaded is not None:
+            places[operands["target"] // UNIT] = loaded
+            continue
+        if i.name == "cgra" and operands["bitstream"] != KEEP:
+            current = places[operands["bitstream"]]
+        yield i, operands, current
+
+
+@dataclass
+class _Launched:
+    """The launches of an operator: how many do anything, least cycles of the CGRA, configurations."""
+
+    count: int = 0
+    cycles: int = 0
+    kernels: set[int] = field(default_factory=set)
+
+
+def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _Launched]:
+    found: dict[int, _Launched] = {}
+    for i, operands, current in executed(compiled.source, compiled.memory.homes, kernels):
+        if i.name == "cgra":
+            launched = found.setdefault(compiled.labels[i.label], _Launched())
+            launched.kernels.add(current)
+            launched.count += operands["iterations"] > 0
+            launched.cycles += operands["iterations"] * kernels[current].mii
+    return found
 
 
 def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, set[str]]]:
@@ -298,8 +293,7 @@ def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, 
 def _facts(
     operator: Operator,
     homes: Mapping[str, Home],
-    kernels: Sequence[KernelFacts],
-    counts: _Launches,
+    launched: _Launched,
     engines: Mapping[str, set[str]],
     number: int,
     compiled: Compiled,
@@ -319,9 +313,9 @@ def _facts(
         operator.output,
         macs(operator) if "gemm" in engines else 0,
         moved,
-        counts.cycles.get(number, 0),
-        counts.count.get(number, 0),
-        tuple(sorted(counts.used.get(number, ()))),
+        launched.cycles,
+        launched.count,
+        tuple(sorted(launched.kernels)),
         _loops(compiled, number),
         _tile(compiled.parts[number]),
     )

@@ -7,13 +7,8 @@ from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.fabric import Unit
-from jacquard.network_program import MachineProgram
-from sw.compile.launches import UNIT
+from jacquard.network_program import MachineProgram, executed
 from sw.dfg.graph import Graph
-from sw.ir.expression import Expr, evaluate
-from sw.ir.intrinsics import KEEP
-from sw.ir.program import Instruction, Region
-from sw.ir.walk import executions
 
 #: What is counted of the array: multiply-accumulates of all its units while it multiplies, bytes that it
 #: reads of buffers A and B, bytes of the accumulator.
@@ -25,16 +20,19 @@ GRID: Mapping[Unit, str] = {
     Unit.TABLE: "grid_table",
     Unit.MEMORY: "grid_memory",
 }
-_RELEVANT = ("gemm", "gemm_acc", "cgra", "load_c")
 
 
 def counted(program: MachineProgram) -> Counter[str]:
     """Uses by name (`ARRAY`, `GRID`). Predicated operations of the grid count whether or not they act."""
-    uses = _Uses(program)
-    values: dict[str, int] = {}
-    for instruction, _ in executions(program.source.body, values, lambda i: i.name in _RELEVANT):
-        uses.add(instruction, values)
-    return uses.found
+    found: Counter[str] = Counter()
+    kernels = [operations(k.graph) for k in program.kernels]
+    for i, given, current in executed(program.source, program.homes, program.kernels):
+        if i.name != "cgra":
+            _add_gemm(found, program.config, given, accumulates=i.name == "gemm_acc")
+            continue
+        for name, count in kernels[current].items():
+            found[name] += count * given["iterations"]
+    return found
 
 
 def operations(graph: Graph) -> Counter[str]:
@@ -47,49 +45,16 @@ def operations(graph: Graph) -> Counter[str]:
     return found
 
 
-class _Uses:
-    """The state of an execution: what is counted, and which configuration the grid holds."""
-
-    def __init__(self, program: MachineProgram):
-        self.found: Counter[str] = Counter()
-        self.config: MachineConfig = program.config
-        kernels = {k.words: operations(k.graph) for k in program.kernels}
-        self.held: dict[str, Counter[str]] = {}
-        for i, home in enumerate(program.homes.values()):
-            constant = home.tensor.constant
-            if constant is not None and constant.dtype == "int32" and constant.ndim == 1:
-                words = tuple(constant.view("uint32").tolist())
-                if words in kernels:
-                    self.held[f"t{i}"] = kernels[words]
-        self.places: dict[int, Counter[str]] = {}
-        self.current: Counter[str] = Counter()
-
-    def add(self, i: Instruction, values: Mapping[str, int]) -> None:
-        """One operation."""
-        if i.name == "load_c":
-            region = i.reads[0] if i.reads else None
-            if isinstance(region, Region) and region.buffer in self.held:
-                place = dict(i.operands)["target"]
-                assert isinstance(place, Expr)
-                self.places[evaluate(place, values) // UNIT] = self.held[region.buffer]
-            return
-        given = {name: evaluate(v, values) for name, v in i.operands if isinstance(v, Expr)}
-        if i.name != "cgra":
-            self.product(given["gemm_m"], given["gemm_n"], given["k"], i.name == "gemm_acc")
-            return
-        if given["bitstream"] != KEEP:
-            self.current = self.places[given["bitstream"]]
-        for name, count in self.current.items():
-            self.found[name] += count * given["iterations"]
-
-    def product(self, m: int, n: int, k: int, accumulates: bool) -> None:
-        """A product of the array: every block takes k steps, in which all units multiply."""
-        rows, cols = self.config.rows, self.config.cols
-        right = -(-n // cols)
-        blocks = -(-m // rows) * right
-        sums = 4 * m * right * cols
-        self.found["macs"] += blocks * k * rows * cols
-        self.found["a_read_bytes"] += blocks * k * rows
-        self.found["b_read_bytes"] += blocks * k * cols
-        self.found["acc_written_bytes"] += sums
-        self.found["acc_read_bytes"] += sums if accumulates else 0
+def _add_gemm(
+    found: Counter[str], config: MachineConfig, given: Mapping[str, int], *, accumulates: bool
+) -> None:
+    """A GEMM of the array: every block takes k steps, in which all units multiply."""
+    m, n, k, rows, cols = given["gemm_m"], given["gemm_n"], given["k"], config.rows, config.cols
+    right = -(-n // cols)
+    blocks = -(-m // rows) * right
+    sums = 4 * m * right * cols
+    found["macs"] += blocks * k * rows * cols
+    found["a_read_bytes"] += blocks * k * rows
+    found["b_read_bytes"] += blocks * k * cols
+    found["acc_written_bytes"] += sums
+    found["acc_read_bytes"] += sums if accumulates else 0
