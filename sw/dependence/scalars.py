@@ -73,19 +73,14 @@ class Evaluator:
         if op in (Op.AND, Op.OR, Op.NOT):
             return self._connective(expr, facts)
         args = [self.value(a, facts) for a in expr.args]
-        first = args[0]
-        if isinstance(first, int) and isinstance(args[1], int):
-            try:
-                return int(op.meaning(first, args[1]))
-            except ZeroDivisionError:
-                # An error at run time, which may be assumed away; any value will do.
-                return self.symbols.fresh("undefined")
-        a, b = first, args[1]
+        a, b = args
+        if isinstance(a, int) and isinstance(b, int):
+            return self.arithmetic(op, a, b, facts)
         if isinstance(a, Condition) or isinstance(b, Condition) or expr.args[0].kind is Kind.BOOL:
-            return self._boolean_equality(op, a, b)
+            return self.equal(op, a, b)
         if op in COMPARISONS:
-            return self._compare(op, a, b)
-        return self._arithmetic(op, a, b, facts)
+            return self.compare(op, a, b)
+        return self.arithmetic(op, a, b, facts)
 
     def sum_of(self, expr: Expr) -> Sum:
         """An expression as a sum of variables, and of operators that are not sums."""
@@ -100,7 +95,7 @@ class Evaluator:
         if terms and terms[0][0] is expr:
             # A product of two numbers that are not constants.
             a, b = (self.integer(arg, facts) for arg in expr.args)
-            return self._arithmetic(expr.op, a, b, facts)
+            return self.arithmetic(expr.op, a, b, facts)
         factors: dict[Symbol, int] = {}
         for atom, factor in terms:
             value = self.value(atom, facts)
@@ -119,7 +114,14 @@ class Evaluator:
             return is_true(self.symbols.fresh(variable.name, 0, 1))
         return self.symbols.fresh(variable.name, variable.type.low, variable.type.high - 1)
 
-    def _arithmetic(self, op: Op, a: Value, b: Value, facts: Facts) -> Value:
+    def arithmetic(self, op: Op, a: Value, b: Value, facts: Facts) -> Value:
+        """The value of an operator of integers."""
+        if isinstance(a, int) and isinstance(b, int):
+            try:
+                return int(op.meaning(a, b))
+            except ZeroDivisionError:
+                # An error at run time, which may be assumed away; any value will do.
+                return self.symbols.fresh("undefined")
         if op is Op.MUL and (isinstance(a, int) or isinstance(b, int)):
             return scale(a, b) if isinstance(b, int) else scale(b, int(a))  # type: ignore[arg-type]
         if op is Op.SHL and isinstance(b, int):
@@ -191,13 +193,13 @@ class Evaluator:
             return b if op is Op.MIN else a
         return None
 
-    def _compare(self, op: Op, a: Value, b: Value) -> Truth:
+    def compare(self, op: Op, a: Value, b: Value) -> Truth:
         """A comparison of two integers."""
         if op in (Op.GT, Op.LE):
-            found = self._compare(Op.LT, b, a)
+            found = self.compare(Op.LT, b, a)
             return found if op is Op.GT else negate(found)
         if op in (Op.GE, Op.NE):
-            return negate(self._compare(Op.LT if op is Op.GE else Op.EQ, a, b))
+            return negate(self.compare(Op.LT if op is Op.GE else Op.EQ, a, b))
         if a == b:
             return int(op is Op.EQ)
         if fits(a) and fits(b):
@@ -205,11 +207,11 @@ class Evaluator:
             if rest is not None:
                 low, high = whole(rest)
                 if op is Op.LT:
-                    if high < 0 or low >= 0:
+                    if isinstance(rest, int) or high < 0 or low >= 0:
                         return int(high < 0)
                     return between(rest, 4 * LOW, -1)
-                if low > 0 or high < 0:
-                    return 0
+                if isinstance(rest, int) or low > 0 or high < 0:
+                    return int(low == high == 0)
                 equal = self.symbols.named(("==", rest), f"({a} == {b})", (0, 1))
                 return between(rest, 0, 0, Atom(equal.terms, 1, 1))
         if op is Op.EQ and _order(b) < _order(a):
@@ -218,11 +220,11 @@ class Evaluator:
 
     def compared(self, op: Op, a: Value, b: Value, facts: Facts) -> Truth:
         """A comparison of two numbers that do not wrap; one that the facts decide is a number."""
-        found = self._compare(op, a, b)
+        found = self.compare(op, a, b)
         decided = decide(found, facts)
         return found if decided is None else int(decided)
 
-    def _boolean_equality(self, op: Op, a: Scalar, b: Scalar) -> Truth:
+    def equal(self, op: Op, a: Scalar, b: Scalar) -> Truth:
         """`==` or `!=` of truth values."""
         if isinstance(a, int):
             a, b = b, a
@@ -235,17 +237,17 @@ class Evaluator:
 
     def _connective(self, expr: Apply, facts: Facts) -> Truth:
         parts = [self.truth(a, facts) for a in expr.args]
-        if expr.op is Op.NOT:
-            return negate(parts[0])
-        a, b = parts
-        absorbing = int(expr.op is Op.OR)
+        return negate(parts[0]) if expr.op is Op.NOT else self.connect(expr.op.text, *parts)
+
+    def connect(self, word: str, a: Truth, b: Truth) -> Truth:
+        """`and` or `or` of two truth values."""
+        absorbing = int(word == Op.OR.text)
         if absorbing in (a, b):
             return absorbing
         if isinstance(a, int):
             return b
         if isinstance(b, int) or a == b:
             return a
-        word = expr.op.text
         key = self.symbols.named((word, a, b), word, (0, 1))
         return Condition(word, (a, b), key=atoms(is_true(key), True)[0])
 
@@ -287,17 +289,17 @@ def _sum_of(expr: Expr) -> Sum:
     return (0, ((expr, 1),)) if a[1] else (a[0] * b[0], tuple((atom, a[0] * f) for atom, f in b[1]))
 
 
-def _unwrapped_difference(a: Value, b: Value) -> Form | None:
+def _unwrapped_difference(a: Value, b: Value) -> Value | None:
     """A - b over the integers, for forms that do not wrap; None where its factors wrap."""
     rest = add(a, b, -1)
-    if isinstance(rest, int):
-        return None
     constant = _constant(a) - _constant(b)
     factors = _factors(a)
     for s, f in _factors(b).items():
         factors[s] = factors.get(s, 0) - f
-    exact = rest.constant == constant and {s: f for s, f in factors.items() if f} == dict(rest.terms)
-    return rest if exact else None
+    left = {s: f for s, f in factors.items() if f}
+    if isinstance(rest, int):
+        return None if left else constant
+    return rest if rest.constant == constant and left == dict(rest.terms) else None
 
 
 def _constant(a: Value) -> int:

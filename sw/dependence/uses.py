@@ -48,18 +48,18 @@ def tighten(d: Definition, use: Use, area: Box, facts: Facts) -> Facts | None:
     for _ in range(3):
         before = len(known), tuple(known.values())
         for form in counts:
-            if not _at_most_zero(form, known):
+            if not bound_symbols(form, known):
                 return None
         for form in places:
             low, high = whole(form, known)
-            if low > -UNIQUE and high < UNIQUE and not _at_most_zero(form, known):
+            if low > -UNIQUE and high < UNIQUE and not bound_symbols(form, known):
                 return None
         if before == (len(known), tuple(known.values())):
             break
     return known
 
 
-def _at_most_zero(form: Value, known: dict[Terms, Bounds]) -> bool:
+def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
     """Bound every symbol of a sum by the others, given that the sum is at most 0; False if it cannot be."""
     if isinstance(form, int):
         return form <= 0

@@ -1,0 +1,112 @@
+"""Edges of rolled programs: what the analysis finds is what executions show."""
+
+from __future__ import annotations
+
+import random
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from hw.config import load
+from sw.arrangement import make_nest
+from sw.dependence.edges import Edge, edges
+from sw.ir.parse import parse_program
+from sw.ir.program import Program
+from sw.ir.scope import retype
+from sw.ir.trace import assignments
+from sw.problem import Product
+from sw.tiled.emit import emit
+from tests.sw.dependence.brute_edges import compared
+from tests.sw.warps import random_programs
+from tests.sw.warps.samples import WORKED, program_of
+
+
+def found(text: str) -> dict[str, set[tuple[int | str, ...]]]:
+    """The edges of a program by "source->sink", resource edges with an arrow of their own."""
+    return {
+        f"{e.source}{'->' if e.data else '~>'}{e.sink}": set(e.distances)
+        for e in edges(retype(parse_program(textwrap.dedent(text))))
+    }
+
+
+def exact(program: Program) -> None:
+    result = compared(program, [{}])
+    assert (result.missing, result.extra) == ([], [])
+
+
+def test_the_worked_example() -> None:
+    program = program_of(WORKED)
+    exact(program)
+    assert Edge("C4", "P7", False, frozenset({()})) in edges(program)
+
+
+def test_double_buffers_are_two_iterations_apart() -> None:
+    assert found(
+        """
+        @program
+        def p(n: int[1, 1000000]):
+            a: Buffer[64]
+            for i in range(n):
+                L = load(write=a[i % 2 * 32 : i % 2 * 32 + 32], warp=0)
+                G = gemm(read=a[i % 2 * 32 : i % 2 * 32 + 32], warp=1)
+        """
+    ) == {"L->G": {(0,)}, "G~>L": {(2,)}}
+
+
+def test_a_counter_of_nested_loops_carries_over() -> None:
+    assert found(
+        """
+        @program
+        def p():
+            a: Buffer[64]
+            for i in range(1000):
+                for k in range(500):
+                    L = load(write=a[(i * 500 + k) % 2 * 32 : (i * 500 + k) % 2 * 32 + 32], warp=0)
+                    G = gemm(read=a[(i * 500 + k) % 2 * 32 : (i * 500 + k) % 2 * 32 + 32], warp=1)
+        """
+    ) == {"L->G": {(0, 0)}, "G~>L": {(0, 2), (1, -498)}}
+
+
+def test_a_predicate_of_an_iteration_is_followed() -> None:
+    assert found(
+        """
+        @program
+        def p():
+            c: Buffer[1]
+            for i in range(100):
+                for k in range(100):
+                    Z = zero(write=c[0:1], when=k == 0, warp=0)
+                    A = add(read=c[0:1], write=c[0:1], when=k > 0, warp=1)
+                S = store(read=c[0:1], warp=2)
+        """
+    ) == {"Z->A": {(0, 1)}, "A->S": {(0,)}, "S~>Z": {(1,)}}
+
+
+def test_tiles_of_one_loop_meet_larger_ones_of_another() -> None:
+    assert found(
+        """
+        @program
+        def p():
+            t: Buffer[4096, 4096]
+            O = old(write=t[0:4096, 0:4096], warp=2)
+            for i in range(128):
+                for j in range(64):
+                    W = write(write=t[32 * i : 32 * i + 32, 64 * j : 64 * j + 64], warp=0)
+            for k in range(64):
+                R = read(read=t[64 * k : 64 * k + 64, 0:4096], warp=1)
+        """
+    ) == {"O~>W": {()}, "W->R": {()}}
+
+
+@pytest.mark.parametrize("hw", ["default", "tiny"])
+@pytest.mark.parametrize("shape", [(64, 64, 64), (96, 128, 64)])
+def test_products_have_the_edges_of_their_instances(hw: str, shape: tuple[int, int, int]) -> None:
+    exact(retype(emit(make_nest(Product(*shape), load(hw)))))
+
+
+@pytest.mark.parametrize("kind", [random_programs.nests, random_programs.control, random_programs.everything])
+def test_nothing_is_missing_in_random_programs(kind: Callable[[random.Random], Program]) -> None:
+    for seed in range(40):
+        program = kind(random.Random(f"{kind.__name__} {seed}"))
+        assert compared(program, assignments(program, 24)[0]).missing == []
