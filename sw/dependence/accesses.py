@@ -17,8 +17,9 @@ from sw.dependence.scalars import Evaluator
 from sw.dependence.state import State
 from sw.ir.expression import Op, Var
 from sw.ir.intrinsics import effects
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, statements
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.types import BOOL, HIGH, INT, Kind
+from sw.ir.walk import statements
 
 #: More iterations than any loop has.
 ENDLESS = HIGH - 1
