@@ -11,10 +11,10 @@ import pytest
 from hw.config import load
 from sw.arrangement import make_nest
 from sw.dependence.edges import Edge, edges
+from sw.ir.parameters import assignments
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.scope import retype
-from sw.ir.parameters import assignments
 from sw.problem import Product
 from sw.tiled.emit import emit
 from tests.sw.dependence.brute_edges import compared
