@@ -11,7 +11,7 @@ from sw.ir.program import Program
 
 
 @dataclass(frozen=True)
-class Edge:
+class SeenWrite:
     """A read that may see a write.
 
     `read` and `write` count the accesses of the two instructions, `areas` are the parts of the read's region
@@ -40,7 +40,7 @@ class Dependences:
 
     program: Program
     sources: dict[str, dict[str, set[Distance]]]
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[SeenWrite, ...] = ()
 
     @cached_property
     def use_def(self) -> dict[str, list[str]]:
@@ -82,7 +82,7 @@ def analyse(program: Program, *, details: bool = False) -> Dependences:
     """The dependences of a program; with `details` also where every read sees what."""
     record = execute(program, details)
     edges = tuple(
-        Edge(
+        SeenWrite(
             s.source,
             s.use,
             s.write,
@@ -97,4 +97,4 @@ def analyse(program: Program, *, details: bool = False) -> Dependences:
     return Dependences(program, record.sources, edges)
 
 
-__all__ = ["ANY_DISTANCE", "ENTRY", "Dependences", "Edge", "analyse"]
+__all__ = ["ANY_DISTANCE", "ENTRY", "Dependences", "SeenWrite", "analyse"]

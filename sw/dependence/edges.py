@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sw.dependence.accesses import SymbolicAccess, access_tree
+from sw.dependence.cases import Case
 from sw.dependence.distances import ANY_DISTANCE, Distance, listed
 from sw.dependence.forms import Facts
-from sw.dependence.walk import Case, Walk
+from sw.dependence.walk import BackwardWalk
 from sw.ir.program import Program
 
 
@@ -41,7 +42,7 @@ def edges(program: Program) -> tuple[Edge, ...]:
         for sink in accesses:
             if any(_across(a, sink) for a in (accesses if sink.write else writers)):
                 found.sink = sink
-                Walk(tree, sink, found.add).run()
+                BackwardWalk(tree, sink, found.add).run()
     return found.edges()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sw.dependence.analysis import Dependences, Edge
+from sw.dependence.analysis import Dependences, SeenWrite
 from sw.dependence.cells import Box
 from sw.dependence.tables import Row, merge, tables
 from sw.ir.intrinsics import effects
@@ -102,7 +102,7 @@ def explain(found: Dependences, label: str) -> Explanation:
     return Explanation(print_statement(instruction), explained, tuple(rows))
 
 
-def _sources(found: Dependences, edges: list[Edge], use: Instruction) -> tuple[Source, ...]:
+def _sources(found: Dependences, edges: list[SeenWrite], use: Instruction) -> tuple[Source, ...]:
     by_source: dict[tuple[str, str], list[Box]] = {}
     for e in edges:
         by_source.setdefault((e.buffer, e.source), []).extend(e.areas)

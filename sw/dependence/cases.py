@@ -1,0 +1,88 @@
+"""Cases of a walk: what is known of one element, of iterations and of numbers, and what follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from sw.dependence.conditions import Condition, assume
+from sw.dependence.forms import Bounds, Facts, Terms, Value, add, differences, scale, whole
+from sw.dependence.uses import UNIQUE, bound_symbols
+
+#: Beyond every difference of places.
+FAR = 1 << 34
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Case:
+    """What is known on a walk.
+
+    `point` is the element, `own` are the iterations of the access that the walk began at, `numbers` those of
+    the loops where the walk is, outermost first, `kept` other numbers of use later. `read_since`: something
+    read the element after the place where the walk is.
+    """
+
+    facts: Facts
+    point: tuple[Value, ...]
+    own: tuple[Value, ...]
+    numbers: tuple[Value, ...]
+    read_since: bool = False
+    kept: tuple[Value, ...] = ()
+
+
+def sign(form: Value, facts: Facts) -> bool | None:
+    """Whether a difference of places surely is not negative, surely is, or neither."""
+    if isinstance(form, int):
+        return form >= 0
+    found = differences(form, 0, facts)
+    if all(low >= 0 for low, _ in found):
+        return True
+    return False if all(high < 0 for _, high in found) else None
+
+
+def not_negative(facts: Facts, form: Value) -> Facts | None:
+    """The facts with a difference of places not being negative; None if it is."""
+    if isinstance(form, int):
+        return facts if form >= 0 else None
+    low, high = whole(form, facts)
+    if low >= 0 or low <= -UNIQUE or high >= UNIQUE:
+        return facts
+    if high < 0:
+        return None
+    grown: dict[Terms, Bounds] = dict(facts)
+    if not bound_symbols(scale(form, -1), grown):
+        return None
+    if len(form.terms) > 1:
+        terms, least, most = form.terms, -form.constant, FAR
+        if terms[0][1] < 0:
+            terms, least, most = tuple((s, -f) for s, f in terms), -FAR, form.constant
+        before = grown.get(terms, (-FAR, FAR))
+        grown[terms] = max(before[0], least), min(before[1], most)
+    return grown
+
+
+def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
+    """The facts with a difference not being negative, or a condition, or the opposite."""
+    if isinstance(part, Condition):
+        return assume(facts, part, holds)
+    return not_negative(facts, part if holds else add(scale(part, -1), -1))
+
+
+def joined(cases: list[Case]) -> list[Case]:
+    """Cases of the same element at the same place as one, with what is known of all of them."""
+    if len(cases) < 2:
+        return cases
+    found: dict[object, Case] = {}
+    for case in cases:
+        key = case.point, case.numbers, case.kept, case.own, case.read_since
+        other = found.get(key)
+        if other is None:
+            found[key] = case
+            continue
+        facts = {
+            terms: (min(low, other.facts[terms][0]), max(high, other.facts[terms][1]))
+            for terms, (low, high) in case.facts.items()
+            if terms in other.facts
+        }
+        found[key] = dataclasses.replace(case, facts=facts)
+    return list(found.values())

@@ -1,0 +1,184 @@
+"""Cuts of cases: by remainders, by which of two numbers is the smaller one, and by quotients."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+from sw.dependence.cases import Case, not_negative, sign
+from sw.dependence.conditions import Condition
+from sw.dependence.forms import (
+    PLACES,
+    Facts,
+    Form,
+    Symbol,
+    Value,
+    add,
+    factor_of,
+    fits,
+    make,
+    scale,
+    substitute,
+    symbol_bounds,
+)
+from sw.dependence.instance import Instance
+from sw.dependence.scalars import Evaluator
+from sw.ir.expression import Op
+from sw.ir.types import HIGH, LOW
+
+#: Divisors up to which remainders are told apart.
+MOST_DIVISOR = 16
+
+
+def by_remainder(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condition]) -> list[Case] | None:
+    """A case cut by the remainder of a number that remainders in what is open are made of."""
+    for part in parts:
+        for term in _symbols(part):
+            if not term.kind or term.by > MOST_DIVISOR or isinstance(term.of, int):
+                continue
+            for symbol, factor in term.of.terms:
+                by = term.by // math.gcd(term.by, factor)
+                if by > 1 and symbol.key is None and _bounded(symbol, case.facts):
+                    made = [divided(evaluator, case, symbol, by, rest) for rest in range(by)]
+                    return [c for c in made if c is not None]
+    return None
+
+
+def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condition]) -> list[Case] | None:
+    """A case cut by which of two numbers the smaller or larger one is that something open is made of."""
+    for part in parts:
+        for term in _symbols(part):
+            choice = _choice(term, case.facts)
+            if choice is None:
+                continue
+            return _chosen(evaluator, case, choice)
+    return None
+
+
+def _chosen(evaluator: Evaluator, case: Case, choice: Symbol) -> list[Case]:
+    """The case for each of the two numbers that a smaller or larger one may be."""
+    assert isinstance(choice.key, tuple)
+    op, a, b = choice.key
+    apart, found = add(a, b, -1), []
+    if op is Op.MIN:
+        a, b = b, a
+    for form, value in ((apart, a), (add(-1, apart, -1), b)):
+        facts = not_negative(case.facts, form)
+        known = dataclasses.replace(case, facts=facts or {})
+        made = None if facts is None else _replaced(evaluator, known, choice, value)
+        found += [] if made is None else [made]
+    return found
+
+
+def divided(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, rest: int | None) -> Case | None:
+    """The case with symbol = by * q + rest, for a new symbol q, and for a rest that is not given."""
+    low, high = symbol_bounds(symbol, case.facts)
+    if rest is not None:
+        first, last = -((rest - low) // by), (high - rest) // by
+        if first > last:
+            return None
+        quotient = evaluator.symbols.fresh("q", first, last) if first < last else first
+        return _replaced(evaluator, case, symbol, add(scale(quotient, by), rest))
+    quotient = evaluator.symbols.fresh("q", low // by, high // by) if low // by < high // by else low // by
+    return _replaced(
+        evaluator, case, symbol, add(scale(quotient, by), evaluator.symbols.fresh("r", 0, by - 1))
+    )
+
+
+def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) -> Case | None:
+    """The case with a symbol replaced everywhere; None if that contradicts what is known."""
+    instance = Instance(evaluator, {}, {symbol: value})
+    facts: Facts | None = {t: b for t, b in case.facts.items() if t[-1][0].number < instance.first}
+    for terms, (low, high) in [*case.facts.items(), (((symbol, 1),), (symbol.low, symbol.high))]:
+        if terms[-1][0].number < instance.first:
+            continue
+        form = instance.value(Form(terms))
+        if facts is not None and low >= LOW:
+            facts = not_negative(facts, add(form, -low))
+        if facts is not None and high < HIGH:
+            facts = not_negative(facts, add(high, form, -1))
+    if facts is None:
+        return None
+    instance = Instance(evaluator, facts, {symbol: value})
+    forms = case.point, case.own, case.numbers, case.kept
+    point, own, numbers, kept = (tuple(map(instance.value, v)) for v in forms)
+    return Case(facts, point, own, numbers, case.read_since, kept)
+
+
+def _symbols(part: Value | Condition) -> list[Symbol]:
+    """The symbols of a number or a condition."""
+    if isinstance(part, Condition):
+        own = [] if part.atom is None else [s for s, _ in part.atom.terms]
+        return own + [s for inner in part.parts for s in _symbols(inner)]
+    return [] if isinstance(part, int) else [s for s, _ in part.terms]
+
+
+def _parts(symbol: Symbol) -> Iterable[Value | Condition]:
+    """The arguments of the operator that a symbol is the result of."""
+    if isinstance(symbol.key, tuple):
+        yield from (part for part in symbol.key[1:] if isinstance(part, int | Form | Condition))
+
+
+def mentions(part: Value | Condition, symbol: Symbol) -> bool:
+    """Whether a symbol occurs in a number or a condition, also in the arguments of operators."""
+    return any(
+        s is symbol or (s.number > symbol.number and any(mentions(p, symbol) for p in _parts(s)))
+        for s in _symbols(part)
+    )
+
+
+def moduli(value: Value, symbol: Symbol) -> int | None:
+    """What a number repeats after in steps of a symbol; None where it does not."""
+    period = 1
+    for s in _symbols(value):
+        if s is symbol:
+            return None
+        if s.kind == "%" and isinstance(s.of, Form):
+            if moduli(substitute(s.of, symbol, 0), symbol) is None:
+                return None
+            period = math.lcm(period, s.by // math.gcd(s.by, factor_of(s.of, symbol)))
+        elif any(mentions(p, symbol) for p in _parts(s)):
+            return None
+    return period
+
+
+def _choice(symbol: Symbol, facts: Facts) -> Symbol | None:
+    """A smaller or larger one of two sums of numbers without meaning that a symbol is made of."""
+    for part in _parts(symbol):
+        for inner in _symbols(part):
+            found = _choice(inner, facts)
+            if found is not None:
+                return found
+    if isinstance(symbol.key, tuple) and symbol.key[0] in (Op.MIN, Op.MAX):
+        _, a, b = symbol.key
+        plain = all(s.key is None for s in _symbols(a) + _symbols(b))
+        if plain and fits(a, facts) and fits(b, facts) and sign(add(a, b, -1), facts) is None:
+            return symbol
+    return None
+
+
+def _bounded(symbol: Symbol, facts: Facts) -> bool:
+    low, high = symbol_bounds(symbol, facts)
+    return high - low < PLACES
+
+
+def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int] | None:
+    """A symbol of a number that is to be divided, so that the rest is less than the factor, and by what."""
+    if isinstance(base, int):
+        return None
+    for symbol, f in base.terms:
+        if f % factor and symbol.key is None and symbol.name != "j" and _bounded(symbol, facts):
+            low, high = symbol_bounds(symbol, facts)
+            by = abs(factor) // math.gcd(factor, f)
+            if by > 1 and high // by > low // by:
+                return symbol, by
+    return None
+
+
+def quotient(base: Value, factor: int) -> Value:
+    """The part of a number that a factor divides, divided by it."""
+    if isinstance(base, int):
+        return base // factor
+    whole_terms = {s: f // factor for s, f in base.terms if f % factor == 0}
+    return make(whole_terms, base.constant // factor)
