@@ -69,20 +69,33 @@ def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
 
 
 def joined(cases: list[Case]) -> list[Case]:
-    """Cases of the same element at the same place as one, with what is known of all of them."""
+    """Cases of the same element at the same place as one, where nothing else is known of both together."""
     if len(cases) < 2:
         return cases
-    found: dict[object, Case] = {}
+    found: dict[object, list[Case]] = {}
     for case in cases:
-        key = case.point, case.numbers, case.kept, case.own, case.read_since
-        other = found.get(key)
-        if other is None:
-            found[key] = case
-            continue
-        facts = {
-            terms: (min(low, other.facts[terms][0]), max(high, other.facts[terms][1]))
-            for terms, (low, high) in case.facts.items()
-            if terms in other.facts
-        }
-        found[key] = dataclasses.replace(case, facts=facts)
-    return list(found.values())
+        same = found.setdefault((case.point, case.numbers, case.kept, case.own, case.read_since), [])
+        facts: Facts | None = case.facts
+        for n, other in enumerate(same):
+            facts = _either(case.facts, other.facts)
+            if facts is not None:
+                same[n] = dataclasses.replace(case, facts=facts)
+                break
+        else:
+            same.append(case)
+    return [case for same in found.values() for case in same]
+
+
+def _either(a: Facts, b: Facts) -> Facts | None:
+    """What holds where one of two facts does; None where that says less than the two."""
+    if len(a) < len(b):
+        a, b = b, a
+    apart = [terms for terms, limits in b.items() if a.get(terms, limits) != limits or terms not in a]
+    if not apart:
+        return b
+    if len(apart) > 1 or len(a) > len(b) or apart[0] not in a:
+        return None
+    (low, high), (first, last) = a[apart[0]], b[apart[0]]
+    if low > last + 1 or first > high + 1:
+        return None
+    return {**b, apart[0]: (min(low, first), max(high, last))}

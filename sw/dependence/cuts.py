@@ -40,7 +40,7 @@ def by_remainder(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condi
             for symbol, factor in term.of.terms:
                 by = term.by // math.gcd(term.by, factor)
                 if by > 1 and symbol.key is None and _bounded(symbol, case.facts):
-                    made = [divided(evaluator, case, symbol, by, rest) for rest in range(by)]
+                    made = [_with_rest(evaluator, case, symbol, by, rest) for rest in range(by)]
                     return [c for c in made if c is not None]
     return None
 
@@ -67,23 +67,36 @@ def _chosen(evaluator: Evaluator, case: Case, choice: Symbol) -> list[Case]:
         facts = not_negative(case.facts, form)
         known = dataclasses.replace(case, facts=facts or {})
         made = None if facts is None else _replaced(evaluator, known, choice, value)
+        made = None if made is None else settled(evaluator, made)
         found += [] if made is None else [made]
     return found
 
 
-def divided(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, rest: int | None) -> Case | None:
-    """The case with symbol = by * q + rest, for a new symbol q, and for a rest that is not given."""
+def settled(evaluator: Evaluator, case: Case) -> Case | None:
+    """The case with numbers of one possible value replaced by it; None if that contradicts what is known."""
+    found: Case | None = case
+    for terms, (low, high) in case.facts.items():
+        if low == high and len(terms) == 1 and terms[0][0].key is None and found is not None:
+            found = _replaced(evaluator, found, terms[0][0], low)
+    return found
+
+
+def divided(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, start: int) -> Case | None:
+    """The case with symbol = by * q + r + start, for a new symbol q and a rest r that is less than `by`."""
+    low, high = (end - start for end in symbol_bounds(symbol, case.facts))
+    quotient = evaluator.symbols.fresh("q", low // by, high // by)
+    rest = evaluator.symbols.fresh("r", 0, by - 1)
+    return _replaced(evaluator, case, symbol, add(add(scale(quotient, by), rest), start))
+
+
+def _with_rest(evaluator: Evaluator, case: Case, symbol: Symbol, by: int, rest: int) -> Case | None:
+    """The case with symbol = by * q + rest, for a new symbol q."""
     low, high = symbol_bounds(symbol, case.facts)
-    if rest is not None:
-        first, last = -((rest - low) // by), (high - rest) // by
-        if first > last:
-            return None
-        quotient = evaluator.symbols.fresh("q", first, last) if first < last else first
-        return _replaced(evaluator, case, symbol, add(scale(quotient, by), rest))
-    quotient = evaluator.symbols.fresh("q", low // by, high // by) if low // by < high // by else low // by
-    return _replaced(
-        evaluator, case, symbol, add(scale(quotient, by), evaluator.symbols.fresh("r", 0, by - 1))
-    )
+    first, last = -((rest - low) // by), (high - rest) // by
+    if first > last:
+        return None
+    quotient = evaluator.symbols.fresh("q", first, last) if first < last else first
+    return _replaced(evaluator, case, symbol, add(scale(quotient, by), rest))
 
 
 def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) -> Case | None:
@@ -163,16 +176,17 @@ def _bounded(symbol: Symbol, facts: Facts) -> bool:
     return high - low < PLACES
 
 
-def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int] | None:
-    """A symbol of a number that is to be divided, so that the rest is less than the factor, and by what."""
+def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int, int] | None:
+    """A symbol of a number that is to be divided to leave less than the factor: by what, from where."""
     if isinstance(base, int):
         return None
     for symbol, f in base.terms:
         if f % factor and symbol.key is None and symbol.name != "j" and _bounded(symbol, facts):
             low, high = symbol_bounds(symbol, facts)
             by = abs(factor) // math.gcd(factor, f)
-            if by > 1 and high // by > low // by:
-                return symbol, by
+            start = -f * base.constant % by if abs(f) == 1 else 0
+            if by > 1 and (high - start) // by > (low - start) // by:
+                return symbol, by, start
     return None
 
 

@@ -25,6 +25,7 @@ from sw.dependence.cuts import (
     mentions,
     moduli,
     quotient,
+    settled,
     uneven,
 )
 from sw.dependence.forms import (
@@ -79,10 +80,7 @@ class BackwardWalk:
     def run(self) -> list[Case]:
         """BackwardWalk back to the start of the program; the cases left see what was there on entry."""
         sink, root = self.sink, self.tree.root
-        start = self.start()
-        if start is None:
-            return []
-        cases, position = [start], sink.position
+        cases, position = self.start(), sink.position
         while position and self.own_access(sink.loops[-1] if sink.loops else root, position - 1):
             position -= 1
         for depth in range(len(sink.loops), -1, -1):
@@ -105,8 +103,8 @@ class BackwardWalk:
             isinstance(child, SymbolicAccess) and child.slot == sink.slot and (child.write or not sink.write)
         )
 
-    def start(self) -> Case | None:
-        """The case of the sink; None if it never happens."""
+    def start(self) -> list[Case]:
+        """The cases of the sink, cut where its region is made of a smaller or larger one of two numbers."""
         sink = self.sink
         facts: Facts | None = {}
         numbers: list[Value] = []
@@ -117,9 +115,28 @@ class BackwardWalk:
             numbers.append(number)
         for condition, holds in sink.conditions:
             facts = None if facts is None else assume(facts, condition, holds)
+        if facts is None:
+            return []
+        ends = tuple(end for pair in (sink.hull if sink.box is None else sink.box) for end in pair)
+        first = settled(self.evaluator, Case(facts, (), tuple(numbers), tuple(numbers), kept=ends))
+        pending, found = [first] if first is not None else [], []
+        while pending:
+            case = pending.pop()
+            parts = by_choice(self.evaluator, case, case.kept) if self.cuts > _CUTS // 2 else None
+            if parts is None:
+                made = self.element(case)
+                found += [] if made is None else [made]
+            else:
+                self.cuts -= len(parts)
+                pending += parts
+        return found
+
+    def element(self, case: Case) -> Case | None:
+        """The case with any element of the sink's region, whose ends are in `kept`, as its point."""
+        facts: Facts | None = case.facts
         point: list[Value] = []
-        for axis, (low, high) in enumerate(sink.hull):
-            begin, end = (low, high) if sink.box is None else sink.box[axis]
+        for axis, (low, high) in enumerate(self.sink.hull):
+            begin, end = case.kept[2 * axis : 2 * axis + 2]
             length = add(end, begin, -1)
             exact = isinstance(length, int) and 0 < length <= PLACES
             within = self.symbols.fresh("x", 0, (length if exact else high - low) - 1)  # type: ignore[operator]
@@ -130,13 +147,11 @@ class BackwardWalk:
             else:
                 place = add(low, within)
                 facts = None if facts is None else not_negative(facts, add(place, begin, -1))
-            if facts is not None and not exact:
-                facts = not_negative(facts, add(add(end, place, -1), -1))
-            if facts is not None and isinstance(place, Form):
-                facts = not_negative(facts, add(place, -low))
-                facts = None if facts is None else not_negative(facts, add(high - 1, place, -1))
+            sides = () if exact else (add(add(end, place, -1), -1),)
+            for form in (*sides, add(place, -low), add(high - 1, place, -1)):
+                facts = None if facts is None else not_negative(facts, form)
             point.append(place)
-        return None if facts is None else Case(facts, tuple(point), tuple(numbers), tuple(numbers))
+        return None if facts is None else dataclasses.replace(case, facts=facts, point=tuple(point), kept=())
 
     # Statements
 
@@ -393,7 +408,7 @@ class BackwardWalk:
             part = uneven(base, f, known)
             if part is not None and self.cuts > 0:
                 self.cuts -= 1
-                parted = divided(self.evaluator, case, *part, None)
+                parted = divided(self.evaluator, case, *part)
                 return [] if parted is None else [parted]
             anchor = quotient(base, f)
             cases = self.cut(case, [anchor])
