@@ -104,7 +104,7 @@ class BackwardWalk:
         )
 
     def start(self) -> list[Case]:
-        """The cases of the sink, cut where its region is made of a smaller or larger one of two numbers."""
+        """The cases of the sink, cut by what its region is made of."""
         sink = self.sink
         facts: Facts | None = {}
         numbers: list[Value] = []
@@ -122,12 +122,11 @@ class BackwardWalk:
         pending, found = [first] if first is not None else [], []
         while pending:
             case = pending.pop()
-            parts = by_choice(self.evaluator, case, case.kept) if self.cuts > _CUTS // 2 else None
+            parts = self.cut(case, case.kept) if self.cuts > _CUTS // 2 else None
             if parts is None:
                 made = self.element(case)
                 found += [] if made is None else [made]
             else:
-                self.cuts -= len(parts)
                 pending += parts
         return found
 
