@@ -366,19 +366,17 @@ class BackwardWalk:
             sides.append(self.sides(instance, place, start, stop))
         forms = [form for pair in sides for form in pair]
         truths = [(instance.truth(condition), holds) for condition, holds in access.conditions]
-        if any(sign(form, facts) is False for form in forms):
+        signs = [sign(form, facts) for form in forms]
+        if False in signs:
             return None
+        undecided = [form for form, known in zip(forms, signs, strict=True) if known is None]
         known: Facts | None = facts
         for truth, holds in truths:
             known = None if known is None else assume(known, truth, holds)
-        for form in (*forms, *forms):
+        for form in (*undecided, *undecided):
             known = None if known is None else not_negative(known, form)
         if known is None:
             return None
-        inner = [instance.value(i.count) for i in access.loops[len(case.numbers) + 1 :]]
-        told = [part for part in (*inner, *(truth for truth, _ in truths)) if not isinstance(part, int)]
-        periods = [moduli(form, other) for form in forms]
-        repeats = None not in periods and not any(mentions(part, other) for part in told)
         anchored = self.anchor(case, other, sides, facts, known)
         if isinstance(anchored, list):
             return anchored
@@ -388,8 +386,14 @@ class BackwardWalk:
         last = min(last, whole(anchor, known)[1] - least)
         if first > last:
             return None
+        if anchored is not None:
+            return Reach(anchor, first, last)
+        inner = [instance.value(i.count) for i in access.loops[len(case.numbers) + 1 :]]
+        told = [part for part in (*inner, *(truth for truth, _ in truths)) if not isinstance(part, int)]
+        periods = [moduli(form, other) for form in forms]
+        repeats = None not in periods and not any(mentions(part, other) for part in told)
         period = math.lcm(*(p or 1 for p in periods))
-        return Reach(anchor, first, last, repeats and anchored is None, min(period, MOST_DIVISOR))
+        return Reach(anchor, first, last, repeats, min(period, MOST_DIVISOR))
 
     def anchor(
         self, case: Case, other: Symbol, sides: Sequence[tuple[Value, Value]], facts: Facts, known: Facts
