@@ -185,7 +185,7 @@ def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int, int] | 
             low, high = symbol_bounds(symbol, facts)
             by = abs(factor) // math.gcd(factor, f)
             start = -f * base.constant % by if abs(f) == 1 else 0
-            if by > 1 and (high - start) // by > (low - start) // by:
+            if by > 1 and high - low >= by:
                 return symbol, by, start
     return None
 

@@ -47,6 +47,8 @@ from sw.dependence.uses import UNIQUE
 
 #: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
 _CUTS, _VISITS = 400, 400
+#: Cuts that a division of a number into quotient and rest counts for: it makes all that follows longer.
+_DIVISION = 8
 #: Iterations of a loop that are visited one by one where its accesses do not rotate.
 _STEPS = 6
 
@@ -410,7 +412,7 @@ class BackwardWalk:
             base = substitute(low, other, 0)
             part = uneven(base, f, known)
             if part is not None and self.cuts > 0:
-                self.cuts -= 1
+                self.cuts -= _DIVISION
                 parted = divided(self.evaluator, case, *part)
                 return [] if parted is None else [parted]
             anchor = quotient(base, f)
