@@ -100,13 +100,13 @@ def test_tiles_of_one_loop_meet_larger_ones_of_another() -> None:
 
 
 @pytest.mark.parametrize("hw", ["default", "tiny"])
-@pytest.mark.parametrize("shape", [(64, 64, 64), (96, 128, 64)])
+@pytest.mark.parametrize("shape", [(64, 64, 64), (100, 70, 90)])
 def test_products_have_the_edges_of_their_instances(hw: str, shape: tuple[int, int, int]) -> None:
     exact(retype(emit(make_nest(Product(*shape), load(hw)))))
 
 
 @pytest.mark.parametrize("kind", [random_programs.nests, random_programs.control, random_programs.everything])
 def test_nothing_is_missing_in_random_programs(kind: Callable[[random.Random], Program]) -> None:
-    for seed in range(25):
+    for seed in range(12):
         program = kind(random.Random(f"{kind.__name__} {seed}"))
         assert compared(program, assignments(program, 24)[0]).missing == []
