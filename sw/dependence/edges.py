@@ -11,6 +11,9 @@ from sw.dependence.forms import Facts
 from sw.dependence.walk import BackwardWalk
 from sw.ir.program import Program
 
+#: Comparisons that walks may take: each at least, and in its turn a share of what all of them have left.
+_LEAST_WORK, _WORK, _SHARE = 100, 32_000, 16
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -32,7 +35,7 @@ def edges(program: Program) -> tuple[Edge, ...]:
 
     Distances at which a pair is data are not listed as resource besides.
     """
-    found = _Edges()
+    found, left = _Edges(), _WORK
     tree = access_tree(program)
     by_buffer: dict[str, list[SymbolicAccess]] = {}
     for access in tree.accesses():
@@ -42,7 +45,10 @@ def edges(program: Program) -> tuple[Edge, ...]:
         for sink in accesses:
             if any(_across(a, sink) for a in (accesses if sink.write else writers)):
                 found.sink = sink
-                BackwardWalk(tree, sink, found.add).run()
+                walk = BackwardWalk(tree, sink, found.add, max(_LEAST_WORK, left // _SHARE))
+                before = walk.work
+                walk.run()
+                left += _LEAST_WORK - (before - max(0, walk.work))
     return found.edges()
 
 

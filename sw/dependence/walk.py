@@ -71,18 +71,47 @@ class Reach:
     period: int = 1
 
 
-class BackwardWalk:
-    """A walk from one access of a program; `found` hears of every source."""
+class _TooLongError(Exception):
+    """A walk takes more than it may."""
 
-    def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found):
+
+class BackwardWalk:
+    """A walk from one access of a program; `found` hears of every source.
+
+    It compares at most `work` accesses with the element. From half of that on nothing is cut any more, and
+    where it does not suffice at all, whatever may touch the region at any time counts as a source.
+    """
+
+    def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found, work: int):
         self.tree, self.evaluator, self.symbols = tree, tree.evaluator, tree.evaluator.symbols
         self.sink, self.found = sink, found
         self.cuts, self.visits = _CUTS, _VISITS
+        self.work, self.enough = work, work // 2
 
     def run(self) -> list[Case]:
-        """BackwardWalk back to the start of the program; the cases left see what was there on entry."""
-        sink, root = self.sink, self.tree.root
-        cases, position = self.start(), sink.position
+        """Walk back to the start of the program; the cases left see what was there on entry."""
+        start = self.start()
+        try:
+            return self.walk(start)
+        except _TooLongError:
+            for case in start:
+                for access in self.tree.root.accesses[self.sink.buffer]:
+                    numbers = tuple(symbol_form(loop.other) for loop in access.loops)
+                    if self.relevant(access, case):
+                        self.found(access, dataclasses.replace(case, numbers=numbers), case.facts)
+            return start
+
+    def spend(self) -> None:
+        """Count a comparison."""
+        self.work -= 1
+        if self.work < self.enough:
+            self.cuts = self.visits = 0
+            if self.work < 0:
+                raise _TooLongError
+
+    def walk(self, cases: list[Case]) -> list[Case]:
+        """From the place of the sink to the start of the program."""
+        sink, root, position = self.sink, self.tree.root, self.sink.position
         while position and self.own_access(sink.loops[-1] if sink.loops else root, position - 1):
             position -= 1
         for depth in range(len(sink.loops), -1, -1):
@@ -201,6 +230,7 @@ class BackwardWalk:
         """An access of the present iteration; the cases that are left of one."""
         if not self.relevant(access, case):
             return [case]
+        self.spend()
         open_at = self.open_at(access, case)
         if open_at is None:
             return [case]
@@ -360,6 +390,7 @@ class BackwardWalk:
         self, loop: SymbolicLoop, access: SymbolicAccess, case: Case, facts: Facts
     ) -> Reach | list[Case] | None:
         """Which iterations of a loop can touch the element with one access; or cases to ask again in."""
+        self.spend()
         other = loop.other
         instance = self.instance(case, access.loops)
         instance.facts = facts
