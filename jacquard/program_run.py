@@ -223,7 +223,7 @@ def expect(compiled: Compiled, memory: np.ndarray, scratch: np.ndarray) -> Expec
     state = Memories(bound.config, memory.copy(), strict=True)
     state.scratch[:] = scratch
     state.known["scratch"][:] = True
-    launches = Launches(bound.program, bound.places, bound.config)
+    launches = Launches(bound.places, bound.config)
     execute(bound.program, state, stated=launches.stated)
     return Expected(state.memory, state.scratch, state.macs, dict(state.moved))
 

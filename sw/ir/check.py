@@ -13,9 +13,9 @@ from keyword import iskeyword
 from sw.dtypes import ELEMENTS
 from sw.ir import grid
 from sw.ir.errors import IRError, Location
-from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var, evaluate, substitute
+from sw.ir.expression import Apply, Const, Expr, Op, Var, evaluate, substitute
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.linear import difference_bounds
+from sw.ir.linear import always_holds, difference_bounds
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.print import nesting, print_access
 from sw.ir.program import (
@@ -194,7 +194,7 @@ class _Checker:
                 assigned |= then if low else other if not high else then & other
             case While(condition, body):
                 self.expr(condition, assigned, s.where, Kind.BOOL)
-                if _always_holds(condition):
+                if always_holds(condition):
                     found = f"while {condition}, which always holds"
                     self.say(s.where, found, "a loop that can end")
                 self.body(body, set(assigned), _Surely(None, dict(surely.values)))
@@ -287,29 +287,6 @@ def _runs(loop: For) -> bool:
     """Whether a loop surely has an iteration."""
     (low, high), (end_low, end_high), (slow, fast) = bounds(loop.start), bounds(loop.stop), bounds(loop.step)
     return (slow > 0 and high < end_low) or (fast < 0 and low > end_high)
-
-
-def _always_holds(condition: Expr) -> bool:
-    """Whether a condition holds whatever the variables are, as far as ranges and equal parts tell."""
-    if bounds(condition) == (1, 1):
-        return True
-    if not isinstance(condition, Apply) or condition.op not in COMPARISONS:
-        return False
-    low, high = difference_bounds(*condition.args)
-    match condition.op:
-        case Op.EQ:
-            return low == high == 0
-        case Op.NE:
-            return low > 0 or high < 0
-        case Op.LE:
-            return high <= 0
-        case Op.LT:
-            return high < 0
-        case Op.GE:
-            return low >= 0
-        case Op.GT:
-            return low > 0
-    return False
 
 
 def _last_wraps(start: int, stop: int) -> bool:

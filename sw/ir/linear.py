@@ -109,3 +109,23 @@ def _fit(form: Linear[Expr], exact: bool) -> Linear[Expr]:
 def difference_bounds(a: Expr, b: Expr) -> Bounds:
     """Smallest and largest value of a - b over the integers, both included; equal parts cancel out."""
     return (linear(a, exact=True) - linear(b, exact=True)).bounds(bounds)
+
+
+#: What the smallest and largest difference of both sides must be for a comparison to hold.
+_HOLDS: dict[Op, Callable[[int, int], bool]] = {
+    Op.EQ: lambda low, high: low == high == 0,
+    Op.NE: lambda low, high: low > 0 or high < 0,
+    Op.LE: lambda low, high: high <= 0,
+    Op.LT: lambda low, high: high < 0,
+    Op.GE: lambda low, high: low >= 0,
+    Op.GT: lambda low, high: low > 0,
+}
+
+
+def always_holds(condition: Expr) -> bool:
+    """Whether a condition holds whatever the variables are, as far as ranges and equal parts tell."""
+    if bounds(condition) == (1, 1):
+        return True
+    if not isinstance(condition, Apply) or condition.op not in _HOLDS:
+        return False
+    return _HOLDS[condition.op](*difference_bounds(*condition.args))

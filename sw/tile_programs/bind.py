@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hw.config import MachineConfig
 from sw.canonical.program import canonicalize_program
-from sw.ir.errors import IRError
-from sw.ir.expression import Const, Expr, Op, Var, fold
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
+from sw.codegen.select import may_trap
+from sw.ir.errors import IRError, Location
+from sw.ir.expression import Expr, Var
+from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
+from sw.ir.ranges import bounds
 from sw.ir.scope import retype
-from sw.ir.trace import Rows, Trace, trace
-from sw.ir.walk import fresh_names, instructions, walk
+from sw.ir.walk import (
+    Body,
+    executions,
+    expressions,
+    fresh_names,
+    instructions,
+    map_bodies,
+    statements,
+    value_of,
+    walk,
+)
 from sw.layout import MEMORY_BYTES, PAGE, Placement
-from sw.tile_programs.generic import Record, Transfers, contents, record, regions_of
+from sw.tile_programs.facts import Facts
+from sw.tile_programs.generic import Record, contents, operation_of, record
 from sw.tile_programs.operands import Binder
 from sw.tile_programs.parameters import with_values
 from sw.tile_programs.places import Place, memory_place, place_buffers, place_memory, space_of
@@ -32,9 +45,9 @@ class Bound:
 
     `source` is the program as it was written, with numbers for its parameters; `program` has the machine's
     operations, with values for registers, and the same warps. `memory` holds all buffers in memory: those of
-    the source, then the logs and constants of instructions that are none of the machine's, whose contents at
-    the start are in `contents`. `places` holds all buffers that regions name; `read` and `written` name those
-    that loads read and those that anything writes.
+    the source, then the logs and constants of instructions that are none of the machine's. These are in
+    `records` by label, with what they hold at the start in `contents`. `places` holds all buffers that
+    regions name; `read` and `written` name those that loads read and those that anything writes.
     """
 
     source: Program
@@ -42,6 +55,7 @@ class Bound:
     config: MachineConfig
     memory: Mapping[str, Placement]
     places: Mapping[str, Place]
+    records: Mapping[str, Record]
     contents: Mapping[str, np.ndarray]
     read: frozenset[str]
     written: frozenset[str]
@@ -88,8 +102,7 @@ def bind(
     spaces = {b.name: space_of(b) for b in source.buffers}
     uses = uses_of(source, spaces)
     places = place_buffers(source, config, uses)
-    made = _Binding(source, config, spaces, uses, places, trace(source), seed, memory_bytes)
-    return made.bound()
+    return _Binding(source, config, spaces, uses, places, Facts(source), seed, memory_bytes).bound()
 
 
 @dataclass
@@ -101,10 +114,9 @@ class _Binding:
     spaces: dict[str, str]
     uses: Uses
     places: dict[str, Place]
-    trace: Trace
+    facts: Facts
     seed: int
     memory_bytes: int
-    rows: dict[str, Rows] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     memory: dict[str, Placement] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -112,79 +124,69 @@ class _Binding:
 
     def bound(self) -> Bound:
         """All of it."""
-        self.rows = {rows.instruction.label: rows for rows in self.trace.rows}
-        self.taken = {b.name for b in self.source.buffers} | set(self.rows)
+        _check_end(self.source)
+        self.taken = {b.name for b in self.source.buffers} | {s.label for s in instructions(self.source)}
         self.variables = fresh_names(self.source, "n")
         source = dataclasses.replace(self.source, body=self.with_starts(self.source.body, ()))
         self.collect(source)
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}
         buffers |= {r.buffer.name: r.buffer for r in self.records.values()}
-        self.memory = place_memory(buffers, self.config, self.with_records(), self.memory_bytes)
+        uses = self.with_records()
+        self.memory = place_memory(buffers, self.config, uses, self.memory_bytes)
         self.places |= {name: memory_place(b, self.memory[name]) for name, b in buffers.items()}
-        declared = tuple(dataclasses.replace(b, space=self.spaces[b.name]) for b in source.buffers) + tuple(
-            r.buffer for r in self.records.values()
+        declared = (
+            *(dataclasses.replace(b, space=self.spaces[b.name]) for b in source.buffers),
+            *(r.buffer for r in self.records.values()),
         )
         program = dataclasses.replace(source, buffers=declared, body=replaced(source.body, self.instruction))
         program = retype(canonicalize_program(retype(program)))
-        ports = self.with_records().ports
+        names = [r.buffer.name for r in self.records.values()]
         return Bound(
             self.source,
             program,
             self.config,
             self.memory,
             self.places,
-            {
-                r.buffer.name: contents(r, self.memory[r.buffer.name], self.seed)
-                for r in self.records.values()
-            },
-            frozenset(name for name, found in ports.items() if found - {"store"}),
+            self.records,
+            {name: contents(name, self.memory[name], self.seed) for name in names},
+            frozenset(name for name, found in uses.ports.items() if found - {"store"}),
             frozenset(a.buffer for s in instructions(program) for a in s.writes if isinstance(a, Region)),
         )
 
-    # The numbers of executions
-
-    def with_starts(self, body: tuple[Statement, ...], around: tuple[str, ...]) -> tuple[Statement, ...]:
-        """Starts of loops that depend on scalars get scalars of their own, which stay as the loop runs."""
+    def with_starts(self, body: Body, around: tuple[str, ...]) -> Body:
+        """Starts and steps that depend on scalars get scalars of their own, which stay as the loop runs."""
         made: list[Statement] = []
         for s in body:
+            inner = around
             if isinstance(s, For):
-                if any(v.name not in around for e in (s.start, s.step) for v in e.variables()):
-                    start, step = Var(next(self.variables)), Var(next(self.variables))
-                    made += [Assign(start.name, s.start, s.where), Assign(step.name, s.step, s.where)]
-                    s = dataclasses.replace(s, start=start, step=step)
-                s = dataclasses.replace(s, body=self.with_starts(s.body, (*around, s.variable)))
-            elif isinstance(s, If):
-                then, other = self.with_starts(s.body, around), self.with_starts(s.orelse, around)
-                s = dataclasses.replace(s, body=then, orelse=other)
-            made.append(s)
+                inner = (*around, s.variable)
+                start, step = (self.fixed(e, around, made, s.where) for e in (s.start, s.step))
+                s = dataclasses.replace(s, start=start, step=step)
+            made.append(map_bodies(s, functools.partial(self.with_starts, around=inner)))
         return tuple(made)
 
-    @staticmethod
-    def index(rows: Rows, loops: tuple[For, ...]) -> tuple[Expr, int]:
-        """The number of an execution as an expression of the loops around, and how many numbers there are."""
-        index: Expr = Const(0)
-        count = 1
-        for loop, numbers in zip(loops, rows.iteration, strict=True):
-            trips = int(numbers.max(initial=0)) + 1
-            number = fold(Op.SUB, Var(loop.variable), loop.start) // loop.step
-            index = index * trips + number if trips > 1 else index
-            count *= trips
-        return index, count
+    def fixed(
+        self, end: Expr, around: tuple[str, ...], made: list[Statement], where: Location | None
+    ) -> Expr:
+        """A start or step by variables of loops, or else a new scalar of its value, assigned in `made`."""
+        if all(v.name in around for v in end.variables()):
+            return end
+        scalar = Var(next(self.variables))
+        made.append(Assign(scalar.name, end, where))
+        return scalar
 
     # What instructions need in memory
 
     def collect(self, source: Program) -> None:
         """Find out what memory instructions need that are none of the machine's."""
+        original = {s.label: s for s in instructions(self.source)}
         for s, around in walk(source.body):
             if not isinstance(s, Instruction) or not is_generic(s) or not (s.reads or s.writes):
                 continue
-            rows = self.rows[s.label]
-            if rows.time.size:
-                loops = tuple(x for x in around if isinstance(x, For))
-                reads, writes = regions_of(s, rows, self.places)
-                name = self.name(f"{s.label}_{'log' if reads else 'data'}")
-                width = max(self.config.store_bytes, self.config.load_c_bytes)
-                self.records[s.label] = record(s, reads, writes, self.index(rows, loops), name, width)
+            if not self.facts.never(original[s.label]):
+                loops = [x for x in around if isinstance(x, For)]
+                name = self.name(f"{s.label}_{'log' if s.reads else 'data'}")
+                self.records[s.label] = record(s, self.facts, self.places, loops, name, self.config)
 
     def name(self, wanted: str) -> str:
         """A name like this that is not taken, and now is."""
@@ -197,35 +199,54 @@ class _Binding:
 
     def with_records(self) -> Uses:
         """The uses of buffers, logs and constants among them."""
-        own: dict[str, frozenset[str]] = {}
-        for s in instructions(self.source):
-            if s.label in self.records:
-                ports = ({"store"} if s.reads else set()) | ({"load_c"} if s.writes else set())
-                own[self.records[s.label].buffer.name] = frozenset(ports)
+        own = {}
+        for r in self.records.values():
+            ports = {"store" if t.kind == "read" else "load_c" for t in r.transfers}
+            own[r.buffer.name] = frozenset(ports)
         return dataclasses.replace(self.uses, ports=self.uses.ports | own)
 
     # Instructions
 
-    def instruction(self, s: Instruction) -> list[Statement]:
+    def instruction(self, s: Instruction) -> Sequence[Statement]:
         """The operations of an instruction; nothing for one that never happens."""
-        rows = self.rows[s.label]
         if s.name in ("wait", "signal"):
-            return [s]
-        if not rows.time.size:
-            return []
+            return (s,)
+        if self.facts.never(s):
+            return ()
         if not is_generic(s):
-            bound = Binder(self.config, self.places, self.spaces).bind(s, rows)
-            return [] if bound is None else [bound]
+            bound = Binder(self.config, self.facts, self.places, self.spaces).bind(s)
+            return () if bound is None else (bound,)
         if s.label not in self.records:
-            return []
-        reads, writes = regions_of(s, rows, self.places)
+            return ()
         own = self.records[s.label]
-        to = Transfers(self.config, s, rows, own, self.memory[own.buffer.name], self.variables)
-        moves = [(to.read, n, box, "r") for n, box in enumerate(reads) if box.filled.any()]
-        moves += [(to.write, n, box, "w") for n, box in enumerate(writes) if box.filled.any()]
-        if len(moves) == 1:
-            return [moves[0][0](moves[0][1], moves[0][2], s.label)]
-        return [move(n, box, self.name(f"{s.label}_{kind}{n}")) for move, n, box, kind in moves]
+        place = self.memory[own.buffer.name]
+        moves = [t for t in own.transfers if any(t.largest)]
+        return [
+            operation_of(
+                s,
+                own,
+                t,
+                place,
+                self.variables,
+                s.label if len(moves) == 1 else self.name(f"{s.label}_{t.kind[0]}{t.number}"),
+            )
+            for t in moves
+        ]
+
+
+def _check_end(program: Program) -> None:
+    """Raise `IRError` for a `while`, and for divisions and steps that fail at run time."""
+    fails = False
+    for s in statements(program.body):
+        if isinstance(s, While):
+            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
+        low, high = bounds(s.step) if isinstance(s, For) else (1, 1)
+        fails = fails or low <= 0 <= high or any(may_trap(e) for e in expressions(s))
+    if fails:
+        values: dict[str, int] = {}
+        for s, _ in executions(program.body, values):
+            for e in expressions(s):
+                value_of(e, values, s.where)
 
 
 __all__ = ["Bound", "IRError", "bind"]

@@ -16,161 +16,142 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.ir.errors import IRError
-from sw.ir.expression import Const, Expr, Var
-from sw.ir.program import Access, Buffer, For, If, Instruction, Interval, Region, Statement
-from sw.ir.trace import Boxes, Rows
+from sw.ir.expression import Const, Expr, Op, Var, fold
+from sw.ir.program import Buffer, For, If, Instruction, Interval, Region, Statement
 from sw.layout import Placement, round_up
-from sw.tile_programs.boxes import Box, boxed, where_filled
-from sw.tile_programs.operands import aligned, linear
+from sw.tile_programs.facts import Box, Facts, where_filled
+from sw.tile_programs.operands import aligned
 from sw.tile_programs.places import Place
 
 
 @dataclass(frozen=True)
-class Record:
-    """Memory that an instruction has for itself: `size` bytes for each of `count` executions at most.
+class Transfer:
+    """A region that an instruction reads or writes, its largest sizes, and its bytes in the record."""
 
-    `index` is the number of an execution as an expression of the loops around it. `offsets` are the places
-    of what it reads in those bytes, in order; the n-th region that it writes comes from `n * step` on.
+    kind: str
+    number: int
+    box: Box
+    largest: tuple[int, ...]
+    offset: int
+
+    @property
+    def room(self) -> int:
+        """Bytes of the largest region."""
+        return math.prod(self.largest) * self.box.strides[-1]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Memory that an instruction has for itself: a row of `buffer` for each execution.
+
+    `trips` are the most iterations of the loops around it, `index` the number of an execution. What it reads
+    lies one after the other in the row; the n-th region that it writes comes from n elements on.
     """
 
     buffer: Buffer
+    trips: tuple[int, ...]
     index: Expr
-    offsets: tuple[int, ...]
-    step: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of one execution."""
-        size = self.buffer.shape[1]
-        assert isinstance(size, Const)
-        return size.value
+    transfers: tuple[Transfer, ...]
 
 
-def regions_of(
-    s: Instruction, rows: Rows, places: Mapping[str, Place]
-) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """What an instruction reads and writes, as boxes in the scratchpad. Raises `IRError` for other places."""
-
-    def found(accesses: Sequence[Access], boxes: Sequence[Boxes | None], kind: str) -> tuple[Box, ...]:
-        made = []
-        for access, box in zip(accesses, boxes, strict=True):
-            if not isinstance(access, Region):
-                raise IRError(s.where, f"{kind}=ANY of {s.label}", "a region, to run the program")
-            place = places.get(access.buffer)
-            if place is None or place.space != "scratch":
-                space = "memory" if place is None else place.space
-                raise IRError(
-                    access.where or s.where,
-                    f"{access.buffer} in space {space} as {kind}= of the generic {s.name}",
-                    "a buffer in the scratchpad, or of no stated space",
-                )
-            assert box is not None
-            made.append(boxed(access, place, box))
-        return tuple(made)
-
-    return found(s.reads, rows.reads, "read"), found(s.writes, rows.writes, "write")
+def boxes_of(s: Instruction, facts: Facts, places: Mapping[str, Place], kind: str) -> tuple[Box, ...]:
+    """What an instruction reads or writes (`kind`) in the scratchpad. Raises `IRError` for other places."""
+    made = []
+    for access in s.reads if kind == "read" else s.writes:
+        if not isinstance(access, Region):
+            raise IRError(s.where, f"{kind}=ANY of {s.label}", "a region, to run the program")
+        place = places.get(access.buffer)
+        if place is None or place.space != "scratch":
+            space = "memory" if place is None else place.space
+            raise IRError(
+                access.where or s.where,
+                f"{access.buffer} in space {space} as {kind}= of the generic {s.name}",
+                "a buffer in the scratchpad, or of no stated space",
+            )
+        made.append(facts.box(s, access, place))
+    return tuple(made)
 
 
 def record(
     s: Instruction,
-    reads: Sequence[Box],
-    writes: Sequence[Box],
-    index: tuple[Expr, int],
+    facts: Facts,
+    places: Mapping[str, Place],
+    loops: Sequence[For],
     name: str,
-    width: int,
+    config: MachineConfig,
 ) -> Record:
     """The memory for an instruction's log, or for what it writes if it reads nothing.
 
-    `index` is the number of an execution, and how many there are; `width` is the bytes of a word.
+    `loops` are those around it, whose starts and steps keep their values.
     """
-    sizes = [room(box) for box in reads]
-    offsets = tuple(sum(sizes[:n]) for n in range(len(sizes)))
-    size = max([sum(sizes), width, *(n * width + room(box) for n, box in enumerate(writes))])
-    shape = (Const(index[1]), Const(round_up(size, width)))
-    return Record(Buffer(name, shape, "uint8", "memory", s.where), index[0], offsets, width)
+    width = max(config.store_bytes, config.load_c_bytes)
+    transfers: list[Transfer] = []
+    end = 0
+    for kind in ("read", "write"):
+        for number, box in enumerate(boxes_of(s, facts, places, kind)):
+            if kind == "read":
+                aligned(s, facts, box, config.store_bytes)
+            offset = end if kind == "read" else number * width
+            transfers.append(Transfer(kind, number, box, facts.largest(s, box), offset))
+            end += transfers[-1].room if kind == "read" else 0
+    size = round_up(max(width, *(t.offset + t.room for t in transfers)), width)
+    trips = facts.trips(s)
+    index: Expr = Const(0)
+    for loop, count in zip(loops, trips, strict=True):
+        if count > 1:
+            index = index * count + fold(Op.SUB, Var(loop.variable), loop.start) // loop.step
+    buffer = Buffer(name, (Const(math.prod(trips)), Const(size)), "uint8", "memory", s.where)
+    return Record(buffer, trips, index, tuple(transfers))
 
 
-def most(box: Box) -> tuple[int, ...]:
-    """The largest size of a region along each dimension."""
-    return tuple(int(size.max(initial=0)) for size in box.sizes)
+def operation_of(
+    s: Instruction,
+    record_: Record,
+    transfer: Transfer,
+    placement: Placement,
+    variables: Iterator[str],
+    label: str,
+) -> Statement:
+    """The store of a region that is read to the record, or the load of one that is written.
+
+    It moves rows; regions of more than two dimensions take loops, whose variables are new.
+    """
+    box, largest, offset = transfer.box, transfer.largest, transfer.offset
+    unit = box.strides[-1]
+    row = largest[-1] * unit
+    address = Const(placement.address + offset) + record_.index * placement.pitch
+    region, first = box.region, box.first()
+    loops: list[tuple[str, Expr]] = []
+    for d in range(len(largest) - 2):
+        if largest[d] > 1:
+            variable = Var(next(variables))
+            loops.append((variable.name, box.size[d]))
+            address = address + variable * (math.prod(largest[d + 1 : -1]) * row)
+            first = first + variable * box.strides[d]
+            intervals = list(region.box)
+            start = intervals[d].start + variable
+            intervals[d] = Interval(start, start + 1)
+            region = dataclasses.replace(region, box=tuple(intervals))
+    in_record = Interval(Const(offset), Const(offset + transfer.room))
+    log = Region(record_.buffer.name, (Interval(record_.index, record_.index + 1), in_record))
+    name, names = (
+        ("store_scratch", ("source", "rows", "bytes", "store_stride", "store_pitch"))
+        if transfer.kind == "read"
+        else ("load_c", ("target", "outer", "inner", "load_stride", "load_pitch"))
+    )
+    values = (first, box.size[-2], box.size[-1] * unit, Const(row), Const(box.strides[-2]))
+    reads, writes = ((region,), (log,)) if transfer.kind == "read" else ((log,), (region,))
+    operands = (("memory", address), *zip(names, values, strict=True))
+    when = where_filled(s, (box,))
+    made: Statement = Instruction(
+        label, name, reads, writes, s.warp, None if loops else when, operands, s.where
+    )
+    for variable_name, count in reversed(loops):
+        made = For(variable_name, Const(0), count, Const(1), (made,), s.where)
+    return If(when, (made,), (), s.where) if loops and when is not None else made
 
 
-def room(box: Box) -> int:
-    """Bytes for the largest that a region gets."""
-    return math.prod(most(box)) * box.strides[-1]
-
-
-@dataclass(frozen=True)
-class Transfers:
-    """Makes the operations of one instruction."""
-
-    config: MachineConfig
-    instruction: Instruction
-    rows: Rows
-    record: Record
-    placement: Placement
-    variables: Iterator[str]
-
-    def read(self, number: int, box: Box, label: str) -> Statement:
-        """The store of a region that is read to its place in the log."""
-        aligned(self.instruction, self.rows, box, self.config.store_bytes)
-        return self.transfer("store_scratch", box, self.record.offsets[number], label)
-
-    def write(self, number: int, box: Box, label: str) -> Statement:
-        """The load of a region that is written."""
-        return self.transfer("load_c", box, number * self.record.step, label)
-
-    def transfer(self, name: str, box: Box, offset: int, label: str) -> Statement:
-        """Rows of a region to or from memory, with loops around where it has more than two dimensions."""
-        largest, unit = most(box), box.strides[-1]
-        row = largest[-1] * unit
-        steps = [math.prod(largest[d + 1 : -1]) * row for d in range(len(largest) - 2)]
-        address = Const(self.placement.address + offset) + self.record.index * self.placement.pitch
-        region, first = box.region, linear(box)
-        loops: list[tuple[str, Expr]] = []
-        for d, step in enumerate(steps):
-            if largest[d] > 1:
-                variable = Var(next(self.variables))
-                loops.append((variable.name, box.size[d]))
-                address = address + variable * step
-                first = first + variable * box.strides[d]
-                intervals = list(region.box)
-                start = intervals[d].start + variable
-                intervals[d] = Interval(start, start + 1)
-                region = dataclasses.replace(region, box=tuple(intervals))
-        bytes_ = Interval(Const(offset), Const(offset + room(box)))
-        log = Region(self.record.buffer.name, (Interval(self.record.index, self.record.index + 1), bytes_))
-        size = box.size[-1] * unit
-        if name == "load_c":
-            operands = {
-                "memory": address,
-                "target": first,
-                "outer": box.size[-2],
-                "inner": size,
-                "load_stride": Const(row),
-                "load_pitch": Const(box.strides[-2]),
-            }
-            reads, writes = (log,), (region,)
-        else:
-            operands = {
-                "memory": address,
-                "source": first,
-                "rows": box.size[-2],
-                "bytes": size,
-                "store_stride": Const(row),
-                "store_pitch": Const(box.strides[-2]),
-            }
-            reads, writes = (region,), (log,)
-        s, when = self.instruction, where_filled(self.instruction, (box,))
-        made: Statement = Instruction(
-            label, name, reads, writes, s.warp, None if loops else when, tuple(operands.items()), s.where
-        )
-        for variable_name, count in reversed(loops):
-            made = For(variable_name, Const(0), count, Const(1), (made,), s.where)
-        return If(when, (made,), (), s.where) if loops and when is not None else made
-
-
-def contents(record_: Record, placement: Placement, seed: int) -> np.ndarray:
+def contents(name: str, placement: Placement, seed: int) -> np.ndarray:
     """Random bytes for an instruction's memory; they depend on the seed and its name."""
-    rng = np.random.default_rng([seed, *record_.buffer.name.encode()])
+    rng = np.random.default_rng([seed, *name.encode()])
     return rng.integers(0, 256, placement.shape).astype(placement.dtype)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
-
-import numpy as np
 
 from hw import isa
 from hw.config import MachineConfig
 from sw.ir.errors import IRError
-from sw.ir.expression import Const, Expr, Op, fold
+from sw.ir.expression import Const, Expr, Op, apply, evaluate, fold
 from sw.ir.grid import GRID
 from sw.ir.program import Instruction, Region
-from sw.ir.trace import Rows
-from sw.ir.vector import Array
-from sw.tile_programs.boxes import Box, boxed, boxes_by_operand, require, settled, where_filled
+from sw.tile_programs.facts import Box, Facts, Values, all_of, any_of, negated, where_filled
 from sw.tile_programs.places import Place
 from sw.tile_programs.uses import operation
 
@@ -57,10 +52,11 @@ class Binder:
     """What binding one instruction needs to know."""
 
     config: MachineConfig
+    facts: Facts
     places: Mapping[str, Place]
     spaces: dict[str, str]
 
-    def bind(self, s: Instruction, rows: Rows) -> Instruction | None:
+    def bind(self, s: Instruction) -> Instruction | None:
         """The instruction with values for registers and parameters; None where it never does anything.
 
         What it states already stays. Raises `IRError` where one operation cannot do it.
@@ -72,21 +68,21 @@ class Binder:
         if name not in isa.INSTRUCTIONS:
             raise IRError(s.where, f"{name} without regions", "an operation of the machine, such as load_a")
         if name == "cgra":
-            return self.launch(s, rows)
+            return self.launch(s)
         if not given:
             return s
         if name not in _SPACES:
             raise IRError(
                 s.where, f"a region as operand of {name}", "values, and regions in read= and write="
             )
-        boxes = self.boxes(s, name, given, rows)
+        boxes = self.boxes(s, name, given)
         if name.startswith("gemm"):
-            made, filled = self.gemm(s, rows, boxes, acc=name == "gemm_acc")
+            made, filled = self.gemm(s, boxes, acc=name == "gemm_acc")
         elif name.startswith("load"):
-            made, filled = self.load(s, rows, name, boxes)
+            made, filled = self.load(s, name, boxes)
         else:
-            made, filled = self.store(s, rows, boxes)
-        if not np.logical_and.reduce([b.filled for b in filled]).any():
+            made, filled = self.store(s, boxes)
+        if any(self.facts.empty(s, box) for box in filled):
             return None
         reads = (*s.reads, *(b.region for n, b in boxes.items() if self.is_read(name, n)))
         writes = (*s.writes, *(b.region for n, b in boxes.items() if self.is_written(name, n)))
@@ -100,7 +96,7 @@ class Binder:
             operands=self.ordered(name, made),
         )
 
-    def launch(self, s: Instruction, rows: Rows) -> Instruction:
+    def launch(self, s: Instruction) -> Instruction:
         """A launch of the grid; its configuration may be a region of the scratchpad."""
         for accesses, spaces, what in ((s.reads, _GRID_READS, "read"), (s.writes, _GRID_WRITES, "write")):
             for access in accesses:
@@ -114,17 +110,16 @@ class Binder:
         if self.spaces[region.buffer] != "scratch":
             found = f"{region.buffer} in space {self.spaces[region.buffer]} as bitstream of {s.label}"
             raise IRError(region.where or s.where, found, "one in scratch")
-        box = boxed(region, self.places[region.buffer], boxes_by_operand(s, rows)["bitstream"])
-        starts = box.place.base + np.tensordot(box.strides, box.starts, 1)
-        require(
+        box = self.facts.box(s, region, self.places[region.buffer])
+        start = box.first()
+        self.facts.require(
             s,
-            rows,
             region,
-            starts % _BITSTREAM_UNIT == 0,
-            lambda n: f"a configuration at byte {starts[n]} of the scratchpad",
+            _divides(_BITSTREAM_UNIT, start),
+            lambda values: f"a configuration at byte {evaluate(start, values)} of the scratchpad",
             f"one at a multiple of {_BITSTREAM_UNIT}",
         )
-        address = settled(linear(box) // _BITSTREAM_UNIT, starts // _BITSTREAM_UNIT)
+        address = self.facts.settled(s, start // _BITSTREAM_UNIT)
         operands = tuple((n, address if n == "bitstream" else o) for n, o in s.operands)
         return dataclasses.replace(s, reads=(*s.reads, region), operands=operands)
 
@@ -147,10 +142,9 @@ class Binder:
         order = [*(o.name for o in spec.operands), *spec.parameters]
         return tuple((n, made[n]) for n in order if n in made)
 
-    def boxes(self, s: Instruction, name: str, given: Mapping[str, Region], rows: Rows) -> dict[str, Box]:
+    def boxes(self, s: Instruction, name: str, given: Mapping[str, Region]) -> dict[str, Box]:
         """The regions of all operands that have one, each in the space that the operation needs."""
         wanted = _SPACES[name]
-        found = boxes_by_operand(s, rows)
         if missing := [n for n in wanted if n not in given]:
             raise IRError(
                 s.where, f"no region as {missing[0]} of {s.label}", "regions for all operands, or for none"
@@ -164,51 +158,47 @@ class Binder:
                 raise IRError(
                     where, f"{region.buffer} in space {there} as {operand} of {name}", f"one in {space}"
                 )
-            made[operand] = box = boxed(region, self.places[region.buffer], found[operand])
-            outer = (box.sizes[:-2] == 1).all(axis=0) | ~box.filled
-            require(
+            made[operand] = box = self.facts.box(s, region, self.places[region.buffer])
+            self.facts.require(
                 s,
-                rows,
                 region,
-                outer,
-                functools.partial(_shown, box),
+                any_of(negated(box.filled), all_of(*(apply(Op.EQ, e, 1) for e in box.size[:-2]))),
+                lambda values, box=box: _shown(box, values),  # type: ignore[misc]
                 "one row or one matrix: an operation moves rows that lie evenly",
             )
         return made
 
-    def equal(
-        self, s: Instruction, rows: Rows, what: str, first: Box, second: Box, sizes: tuple[Array, Array]
-    ) -> None:
-        """Raise `IRError` unless two regions have equal sizes, where either is not empty."""
-        require(
+    def equal(self, s: Instruction, what: str, first: Box, second: Box, sizes: tuple[Expr, Expr]) -> None:
+        """Raise `IRError` unless two sizes are equal."""
+        left, right = sizes
+        self.facts.require(
             s,
-            rows,
             second.region,
-            (sizes[0] == sizes[1]) | ~(first.filled | second.filled),
-            lambda n: f"{sizes[0][n]} {what} of {first.text} and {sizes[1][n]} of {second.text}",
+            apply(Op.EQ, left, right),
+            lambda values: (
+                f"{evaluate(left, values)} {what} of {first.text} and "
+                f"{evaluate(right, values)} of {second.text}"
+            ),
             "as many of both",
         )
 
-    def blocks(self, s: Instruction, rows: Rows, box: Box, dimension: int) -> Expr:
+    def blocks(self, s: Instruction, box: Box, dimension: int) -> Expr:
         """The first column or word of a region whose lanes are counted along a dimension."""
-        lanes = box.place.lanes
-        starts = box.starts[dimension]
-        require(
+        lanes, start = box.place.lanes, box.start[dimension]
+        self.facts.require(
             s,
-            rows,
             box.region,
-            (starts % lanes == 0) | ~box.filled,
-            lambda n: f"the region {box.text}, which starts at {starts[n]} across the lanes,",
+            any_of(_divides(lanes, start), negated(box.filled)),
+            lambda values: (
+                f"the region {box.text}, which starts at {evaluate(start, values)} across the lanes,"
+            ),
             f"a start that is a multiple of {lanes}, the lanes of space {box.place.space}",
         )
-        block = settled(box.start[dimension] // lanes, starts[box.filled] // lanes)
-        return linear(box, {dimension: block})
+        return box.first({dimension: self.facts.settled(s, start // lanes)})
 
     # Operations
 
-    def load(
-        self, s: Instruction, rows: Rows, name: str, boxes: Mapping[str, Box]
-    ) -> tuple[Operands, tuple[Box, ...]]:
+    def load(self, s: Instruction, name: str, boxes: Mapping[str, Box]) -> tuple[Operands, tuple[Box, ...]]:
         """A load of rows of memory, which may be padded where `load_fill` says with what."""
         memory, target = boxes["memory"], boxes["target"]
         size = memory.place.element_bytes
@@ -221,7 +211,7 @@ class Binder:
         # The dimension of the target along which rows of memory are counted, and that inside of a row.
         across, along = (-1, -2) if name in ("load_a_t", "load_b") else (-2, -1)
         made: Operands = {
-            "memory": linear(memory),
+            "memory": memory.first(),
             "outer": memory.size[-2],
             "inner": memory.size[-1] * size,
             "load_stride": Const(memory.strides[-2]),
@@ -232,65 +222,64 @@ class Binder:
             _Pad("load_pad_inner", "elements in a row", -1, along, size),
         ):
             if pad.parameter not in given:
-                self.padded(s, rows, pad, memory, target, made, fill="load_fill" in given)
+                self.padded(s, pad, memory, target, made, fill="load_fill" in given)
         if name == "load_c":
-            made["target"] = linear(target)
+            made["target"] = target.first()
             made["load_pitch"] = Const(target.strides[-2])
         else:
             lanes = -2 if target.place.space == "A" else -1
-            made["target"] = self.blocks(s, rows, target, lanes)
+            made["target"] = self.blocks(s, target, lanes)
             made["load_pitch"] = Const(target.strides[lanes])
         return made, (target,)
 
     def padded(
-        self, s: Instruction, rows: Rows, pad: _Pad, memory: Box, target: Box, made: Operands, *, fill: bool
+        self, s: Instruction, pad: _Pad, memory: Box, target: Box, made: Operands, *, fill: bool
     ) -> None:
         """Equal sizes, or what is filled behind memory's rows or elements where a byte for it is given."""
-        there, wanted = memory.sizes[pad.own], target.sizes[pad.other]
+        there, wanted = memory.counted(pad.own), target.counted(pad.other)
         if not fill:
-            self.equal(s, rows, pad.what, memory, target, (there, wanted))
+            self.equal(s, pad.what, memory, target, (there, wanted))
             return
-        require(
+        self.facts.require(
             s,
-            rows,
             target.region,
-            (wanted >= there) & memory.filled | ~target.filled,
-            lambda n: f"{there[n]} {pad.what} of {memory.text} for {wanted[n]} of {target.text}",
+            any_of(all_of(apply(Op.GE, wanted, there), memory.filled), negated(target.filled)),
+            lambda values: (
+                f"{evaluate(there, values)} {pad.what} of {memory.text} for "
+                f"{evaluate(wanted, values)} of {target.text}"
+            ),
             "at least one, and no more than the target has",
         )
         more = fold(Op.SUB, target.size[pad.other], memory.size[pad.own])
-        made[pad.parameter] = settled(more, (wanted - there)[target.filled]) * pad.unit
+        made[pad.parameter] = self.facts.settled(s, more) * pad.unit
 
     def gemm(
-        self, s: Instruction, rows: Rows, boxes: Mapping[str, Box], *, acc: bool
+        self, s: Instruction, boxes: Mapping[str, Box], *, acc: bool
     ) -> tuple[Operands, tuple[Box, ...]]:
         """A product of regions of A and B into one of the accumulator."""
         a, b, c = boxes["a"], boxes["b"], boxes["c"]
-        depths = a.sizes[-1], b.sizes[-2]
-        some = c.filled & a.filled & b.filled
+        some = all_of(c.filled, a.filled, b.filled)
         for what, first, second, sizes in (
-            ("rows", a, c, (a.sizes[-2], c.sizes[-2])),
-            ("columns", b, c, (b.sizes[-1], c.sizes[-1])),
-            ("steps of depth", a, b, depths),
+            ("rows", a, c, (a.size[-2], c.size[-2])),
+            ("columns", b, c, (b.size[-1], c.size[-1])),
+            ("steps of depth", a, b, (a.size[-1], b.size[-2])),
         ):
-            wrong = some & (sizes[0] != sizes[1])
-            self.equal(
-                s, rows, what, first, second, (np.where(wrong, sizes[0], 0), np.where(wrong, sizes[1], 0))
-            )
+            if not self.facts.holds(s, apply(Op.EQ, *sizes)):
+                left, right = (fold(Op.SELECT, some, size, 0) for size in sizes)
+                self.equal(s, what, first, second, (left, right))
         if not acc:
-            require(
+            self.facts.require(
                 s,
-                rows,
                 c.region,
-                some | ~c.filled,
-                lambda n: f"a product of nothing for {c.text}",
+                any_of(some, negated(c.filled)),
+                lambda values: f"a product of nothing for {c.text}",
                 "regions of A and B that are not empty",
             )
         signed = (a.place.buffer.element == "int8") | (b.place.buffer.element == "int8") << 1
         made: Operands = {
-            "a": self.blocks(s, rows, a, -2),
-            "b": self.blocks(s, rows, b, -1),
-            "c": self.blocks(s, rows, c, -1),
+            "a": self.blocks(s, a, -2),
+            "b": self.blocks(s, b, -1),
+            "c": self.blocks(s, c, -1),
             "k": a.size[-1],
             "gemm_m": c.size[-2],
             "gemm_n": c.size[-1],
@@ -301,7 +290,7 @@ class Binder:
         }
         return made, (a, b, c) if acc else (c,)
 
-    def store(self, s: Instruction, rows: Rows, boxes: Mapping[str, Box]) -> tuple[Operands, tuple[Box, ...]]:
+    def store(self, s: Instruction, boxes: Mapping[str, Box]) -> tuple[Operands, tuple[Box, ...]]:
         """A store of rows of the accumulator or scratchpad."""
         source, memory = boxes["source"], boxes["memory"]
         size = source.place.element_bytes
@@ -312,14 +301,14 @@ class Binder:
                 "elements of one size",
             )
         for what, dimension in (("rows", -2), ("elements in a row", -1)):
-            self.equal(s, rows, what, source, memory, (source.sizes[dimension], memory.sizes[dimension]))
+            self.equal(s, what, source, memory, (source.counted(dimension), memory.counted(dimension)))
         if source.place.space == "acc":
-            first = self.blocks(s, rows, source, -1)
+            first = self.blocks(s, source, -1)
         else:
-            aligned(s, rows, source, self.config.store_bytes)
-            first = linear(source)
+            aligned(s, self.facts, source, self.config.store_bytes)
+            first = source.first()
         made: Operands = {
-            "memory": linear(memory),
+            "memory": memory.first(),
             "source": first,
             "rows": source.size[-2],
             "bytes": source.size[-1] * size,
@@ -329,29 +318,23 @@ class Binder:
         return made, (source,)
 
 
-def aligned(s: Instruction, rows: Rows, box: Box, width: int) -> None:
+def aligned(s: Instruction, facts: Facts, box: Box, width: int) -> None:
     """Raise `IRError` unless a region of the scratchpad starts at a word of the port that stores it."""
-    first = box.starts[-1] * box.strides[-1]
-    require(
+    first = box.start[-1] * box.strides[-1]
+    facts.require(
         s,
-        rows,
         box.region,
-        (first % width == 0) | ~box.filled,
-        lambda n: f"the region {box.text}, which starts at byte {first[n]} of a row,",
+        any_of(_divides(width, first), negated(box.filled)),
+        lambda values: f"the region {box.text}, which starts at byte {evaluate(first, values)} of a row,",
         f"a start at a multiple of {width} bytes, the width of port store",
     )
 
 
-def linear(box: Box, start: Mapping[int, Expr] | None = None) -> Expr:
-    """Where a region starts, in the unit of its space; `start` replaces starts by dimension."""
-    starts = list(box.start)
-    for dimension, expr in (start or {}).items():
-        starts[dimension] = expr
-    result: Expr = Const(box.place.base)
-    for expr, stride in zip(starts, box.strides, strict=True):
-        result = result + expr * stride
-    return result
+def _divides(unit: int, expr: Expr) -> Expr:
+    """Whether an expression is a multiple of a number."""
+    return fold(Op.EQ, expr % unit, 0)
 
 
-def _shown(box: Box, n: int) -> str:
-    return f"the region {box.text}, {' x '.join(str(size) for size in box.sizes[:, n])},"
+def _shown(box: Box, values: Values) -> str:
+    sizes = (str(evaluate(box.counted(d), values)) for d in range(len(box.size)))
+    return f"the region {box.text}, {' x '.join(sizes)},"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, substitute
-from sw.ir.program import For, If, Program, Statement, While
+from sw.ir.program import Program
 from sw.ir.scope import retype
-from sw.ir.walk import map_expressions
+from sw.ir.walk import rewrite
 
 
 def with_values(program: Program, values: Mapping[str, int]) -> Program:
@@ -32,17 +32,5 @@ def with_values(program: Program, values: Mapping[str, int]) -> Program:
     buffers = tuple(
         dataclasses.replace(b, shape=tuple(change(size) for size in b.shape)) for b in program.buffers
     )
-    made = dataclasses.replace(program, parameters=(), buffers=buffers, body=_changed(program.body, change))
-    return retype(made)
-
-
-def _changed(body: tuple[Statement, ...], change: Callable[[Expr], Expr]) -> tuple[Statement, ...]:
-    made: list[Statement] = []
-    for s in body:
-        s = map_expressions(s, change)
-        if isinstance(s, If):
-            s = dataclasses.replace(s, body=_changed(s.body, change), orelse=_changed(s.orelse, change))
-        elif isinstance(s, For | While):
-            s = dataclasses.replace(s, body=_changed(s.body, change))
-        made.append(s)
-    return tuple(made)
+    body = rewrite(program.body, expression=change)
+    return retype(dataclasses.replace(program, parameters=(), buffers=buffers, body=body))

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.config import MachineConfig
-from sw.ir.program import Program
-from sw.ir.trace import Boxes, Rows, trace
-from sw.ir.walk import instructions
+from sw.ir.expression import evaluate
+from sw.ir.intrinsics import effects
+from sw.ir.program import Access, Instruction, Region
 from sw.tile_programs.places import Place
 
 Mask = npt.NDArray[np.bool_]
@@ -26,40 +26,38 @@ class Stated:
 
 
 class Launches:
-    """All launches of a bound program, by label and number of the execution."""
+    """What the launches of a bound program state."""
 
-    def __init__(self, program: Program, places: Mapping[str, Place], config: MachineConfig):
+    def __init__(self, places: Mapping[str, Place], config: MachineConfig):
         self.places = places
         d = config.derived
         self.sizes = {"acc": config.acc_bytes, "scratch": d.scratch.columns, "out": d.out.columns}
-        labels = {s.label for s in instructions(program) if s.name == "cgra"}
-        found = trace(program).rows if labels else ()
-        self.rows = {r.instruction.label: r for r in found if r.instruction.label in labels}
 
-    def stated(self, label: str, number: int) -> Stated | None:
-        """What an execution states; None for what is no launch."""
-        rows = self.rows.get(label)
-        if rows is None:
+    def stated(self, s: Instruction, values: Mapping[str, int]) -> Stated | None:
+        """What an execution states, for the values of the variables; None for what is no launch."""
+        if s.name != "cgra":
             return None
-        return Stated(self._masks(rows, rows.reads, number), self._masks(rows, rows.writes, number))
+        reads, writes = effects(s)
+        return Stated(self._masks(reads, values), self._masks(writes, values))
 
-    def _masks(self, rows: Rows, accesses: Sequence[Boxes | None], number: int) -> Mapping[str, Mask] | None:
+    def _masks(self, accesses: Sequence[Access], values: Mapping[str, int]) -> Mapping[str, Mask] | None:
         made = {space: np.zeros(size, np.bool_) for space, size in self.sizes.items()}
-        for boxes in accesses:
-            if boxes is None:
+        for access in accesses:
+            if not isinstance(access, Region):
                 return None
-            place = self.places.get(boxes.buffer)
+            place = self.places.get(access.buffer)
             if place is not None and place.space in made:
-                _fill(made[place.space], place, boxes.start[:, number], boxes.stop[:, number])
+                box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in access.box]
+                _fill(made[place.space], place, box)
         return made
 
 
-def _fill(mask: Mask, place: Place, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> None:
+def _fill(mask: Mask, place: Place, box: Sequence[tuple[int, int]]) -> None:
     """Mark the bytes of a box."""
     at = np.full((), place.base)
-    for first, end, stride in zip(start[:-1], stop[:-1], place.strides[:-1], strict=True):
+    for (first, end), stride in zip(box[:-1], place.strides[:-1], strict=True):
         at = at[..., None] + np.arange(first, end) * stride
-    last = np.arange(start[-1], stop[-1])
+    last = np.arange(*box[-1])
     # In the accumulator the last dimension counts words of so many elements, all others too.
     at = at[..., None] + last // place.lanes * place.strides[-1]
     size = place.element_bytes

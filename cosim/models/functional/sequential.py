@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from cosim.models.functional.errors import OperationError
@@ -32,20 +31,19 @@ def execute(
     program: Program,
     memories: Memories,
     values: Mapping[str, int] | None = None,
-    stated: Callable[[str, int], Stated | None] = lambda label, number: None,
+    stated: Callable[[Instruction, Mapping[str, int]], Stated | None] = lambda s, values: None,
 ) -> None:
     """Execute the operations of a program one after the other, whatever warps they are for.
 
-    `stated` gives what a launch of the grid may access, by label and number of the execution (None: all).
+    `stated` gives what a launch of the grid may access, for the values of the variables there (None: all).
     `wait` and `signal` do nothing. Raises `IRError` with place and iteration for what the machine refuses.
     """
-    now, counts = dict(values or {}), Counter[str]()
+    now = dict(values or {})
     operands: dict[str, dict[str, Expr]] = {}
     for s, iteration in executions(program.body, now, lambda i: i.name not in ("wait", "signal")):
         if s.label not in operands:
             operands[s.label] = _operands(s)
-        memories.stated = stated(s.label, counts[s.label])
-        counts[s.label] += 1
+        memories.stated = stated(s, now)
         try:
             memories.perform(s.name, {n: value_of(e, now, s.where) for n, e in operands[s.label].items()})
         except OperationError as error:

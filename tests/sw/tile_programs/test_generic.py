@@ -43,23 +43,20 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
     def index(box: Boxes, row: int) -> tuple[slice, ...]:
         return tuple(slice(a, max(a, b)) for a, b in zip(box.start[:, row], box.stop[:, row], strict=True))
 
-    def largest(box: Boxes) -> tuple[int, ...]:
-        sizes = box.stop - box.start
-        return tuple(np.where((sizes > 0).all(axis=0), sizes, 0).max(axis=1))
-
     for _, n, row in order:
         rows = made.rows[n]
         label = rows.instruction.label
         kind = "log" if rows.reads else "data"
         if f"{label}_{kind}" not in records:
             continue
-        trips = rows.iteration.max(axis=1, initial=0) + 1 if rows.iteration.size else []
-        number = int(np.ravel_multi_index(rows.iteration[:, row], trips)) if len(trips) else 0
+        own = bound.records[label]
+        number = int(np.ravel_multi_index(rows.iteration[:, row], own.trips)) if own.trips else 0
         record = records[f"{label}_{kind}"][number]
+        rooms = {(t.kind, t.number): t.largest[-len(t.box.place.shape) :] for t in own.transfers}
         offset = 0
-        for box in rows.reads:
+        for turn, box in enumerate(rows.reads):
             assert box is not None
-            room = largest(box)
+            room = rooms["read", turn]
             taken = buffers[box.buffer][index(box, row)]
             if taken.size:
                 place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in taken.shape[:-1])]
@@ -68,7 +65,7 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
             offset += int(np.prod(room)) * width
         for turn, box in enumerate(rows.writes):
             assert box is not None
-            room = largest(box)
+            room = rooms["write", turn]
             target = buffers[box.buffer][index(box, row)]
             if target.size:
                 place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in target.shape[:-1])]

@@ -69,7 +69,7 @@ def run(made: Bound, held: dict[str, np.ndarray]) -> np.ndarray:
     for name, place in made.memory.items():
         memory[place.address : place.address + place.size] = place.image(held[name])
     state = Memories(GRID, memory, strict=True)
-    execute(made.program, state, stated=Launches(made.program, made.places, GRID).stated)
+    execute(made.program, state, stated=Launches(made.places, GRID).stated)
     place = made.memory["y"]
     found: np.ndarray = place.extract(state.memory[place.address : place.address + place.size])
     return found
