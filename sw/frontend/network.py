@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 
 from hw.errors import InputError
-from sw.frontend import boundary, convolutions, grids, integers, products, reals, shapes
 from sw.frontend.importer import Handler, Importer, attempt
-from sw.frontend.model import Model, load
+from sw.frontend.model import load
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.host import HostOperator, run_node
 from sw.graph.network import Network, Operator, Tensor, whole
-from sw.operators.registry import HANDLERS, REWRITES
+from sw.operators import host
+from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
 
-_COMMON: dict[str, Handler] = (
-    shapes.HANDLERS | products.HANDLERS | convolutions.HANDLERS | grids.HANDLERS | HANDLERS
-)
 #: Operators that the machine executes.
-SUPPORTED = tuple(sorted({*_COMMON, *reals.HANDLERS, *integers.HANDLERS}))
+SUPPORTED = tuple(sorted({*HANDLERS, *REAL_HANDLERS, *WHOLE_HANDLERS}))
 #: Constants are not computed beyond this size.
 _MOST_FOLDED = 1 << 26
 
@@ -44,7 +41,7 @@ def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Netwo
         importer.values[name] = Stored(whole(importer.tensors[name]), str(dtype))
     for node in model.nodes:
         _import(importer, node)
-    boundary.outputs(importer)
+    host.outputs(importer)
     operators, tensors = importer.operators, importer.tensors
     for name, instead in importer.taken.items():
         inner = importer.fresh(f"{name}.inner")
@@ -83,26 +80,22 @@ def _import(importer: Importer, node: Node) -> None:
         except InputError:
             if not importer.allow_host:
                 raise
-            found = boundary.on_host(importer, node)
+            found = host.on_host(importer, node)
     for name, value in zip([n for n in node.outputs if n], found, strict=False):
         importer.values[name] = value
 
 
 def _handler(importer: Importer, node: Node) -> Handler:
-    if node.op in _COMMON:
-        return _COMMON[node.op]
+    if node.op in HANDLERS:
+        return HANDLERS[node.op]
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     real = any(is_real(v) or (isinstance(v, Stored) and v.element == "float32") for v in values)
-    handler = (reals.HANDLERS if real else integers.HANDLERS).get(node.op)
+    handler = (REAL_HANDLERS if real else WHOLE_HANDLERS).get(node.op)
     if handler is None:
         known = node.op in SUPPORTED
-        kind = " on whole numbers" if known and not real else " on real numbers" if known else ""
-        raise node.error(
-            f"the operator is not supported{kind}; supported are {', '.join(SUPPORTED)}; "
-            f"--allow-host leaves it to the host"
-            if not known
-            else f"the operator is not supported{kind}; --allow-host leaves it to the host"
-        )
+        kind = f" on {'real' if real else 'whole'} numbers" if known else ""
+        others = "" if known else f" supported are {', '.join(SUPPORTED)};"
+        raise node.error(f"the operator is not supported{kind};{others} --allow-host leaves it to the host")
     return handler
 
 
@@ -122,12 +115,7 @@ def _folded(importer: Importer, node: Node) -> Sequence[Value] | None:
     from onnx import helper
 
     names = [f"i{i}" if name else "" for i, name in enumerate(node.inputs)]
-    attributes = {k: v for k, v in node.attributes.items() if k not in boundary.OURS}
+    attributes = {k: v for k, v in node.attributes.items() if k not in host.OURS}
     proto = helper.make_node(node.op, names, [f"o{i}" for i in range(len(node.outputs))], **attributes)
-    opset = boundary.opset_of(importer.model.opset, node.op)
+    opset = host.opset_of(importer.model.opset, node.op)
     return [Constant(np.asarray(x)) for x in run_node(proto, opset, arrays, node.place)]
-
-
-def operators(model: Model) -> tuple[str, ...]:
-    """The operators that occur in a model, each once."""
-    return tuple(dict.fromkeys(node.op for node in model.nodes))

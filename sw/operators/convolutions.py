@@ -1,4 +1,8 @@
-"""Convolutions: which images patches can be loaded of, and what they become on the machine."""
+"""Convolutions: ConvInteger, and Conv of dequantised operands.
+
+Patches can be loaded of images whose rows and channels lie multiples of the port's word apart; others have
+padding behind their rows (`lines`), or a copy has.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,139 @@ from sw.compile.convolutions import convolution_part
 from sw.compile.images import follows_of, joined, plain, spread
 from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
-from sw.graph.network import Epilogue, ImageConvolution, Network, Tensor, View, dense
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.quantised import BYTES
+from sw.frontend.values import Dequantised, Stored, Value
+from sw.frontend.windows import axes, images, pixels, two
+from sw.graph.expression import Operand
+from sw.graph.network import Elementwise, Epilogue, ImageConvolution, Network, Tensor, View, dense
+from sw.graph.requantise import LIMITS, apply
+from sw.graph.views import broadcast, reshaped
 from sw.layout import round_up
 from sw.operators.copies import Copies
-from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower, takes_padding
+from sw.operators.elementwise.reals import combined
+from sw.operators.products import Zeros, dequantised_operand, zero_points, zeros
+from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
+from sw.operators.shapes import viewed
+
+
+def _convolved(
+    importer: Importer, node: Node, x: Stored, w: Stored, zero_x: int, zero_w: Zeros
+) -> tuple[Stored, int]:
+    """The convolution of images with weights, int32, and the greatest magnitude that a sum can have."""
+    sizes = pixels(node, x)
+    if len(w.shape) != len(x.shape):
+        raise node.error(f"weights must have {len(x.shape)} axes like the images, not {len(w.shape)}")
+    found, _ = axes(node, sizes, w.shape[2:])
+    groups = int(node.attributes.get("group", 1))
+    if groups < 1 or w.shape[1] * groups != x.shape[1] or w.shape[0] % groups:
+        raise node.error(
+            f"channels of the images must be group ({groups}) times those of the weights ({w.shape[1]}), "
+            f"not {x.shape[1]}; output channels ({w.shape[0]}) a multiple of group"
+        )
+    rows, cols = two(found)
+    image, weights = images(importer, node, x.view), images(importer, node, w.view)
+    hint = node.outputs[0]
+
+    def sums(kernel: View, zero: int, name: str) -> View:
+        output = importer.tensor(name, (x.shape[0], kernel.shape[0], rows.outputs, cols.outputs), "int32")
+        importer.operators.append(
+            ImageConvolution(
+                node.name, node.op, (node.name,), output, image, kernel, rows, cols, groups, zero_x, zero
+            )
+        )
+        return output
+
+    total = sums(weights, zero_w.base, f"{hint}.sum")
+    limit = _limit(importer, w, zero_w.base, x.element, zero_x)
+    if zero_w.more is not None:
+        # The sum of (w' - dw) x' is that of w' x' less dw times the sum of the window.
+        ones = importer.constant(np.ones((groups, *weights.shape[1:]), np.int8), f"{hint}.ones")
+        windows = sums(ones, 0, f"{hint}.windows")
+        result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
+        value = apply("sub", Operand(0), apply("mul", Operand(1), Operand(2)))
+        more = broadcast(zero_w.more, total.shape)
+        operands = (total, more, _each_channel(windows, total.shape[1] // groups))
+        importer.operators.append(Elementwise(node.name, node.op, (node.name,), result, value, operands))
+        total, limit = result, (1 << 31) - 1
+    shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
+    return Stored(importer.reshaped(node, total, shape), "int32"), limit
+
+
+def _each_channel(windows: View, times: int) -> View:
+    """The sums of the windows of each group, repeated for its output channels."""
+    n, groups, rows, cols = windows.shape
+    apart = reshaped(windows, (n, groups, 1, rows, cols))
+    assert apart is not None
+    together = reshaped(broadcast(apart, (n, groups, times, rows, cols)), (n, groups * times, rows, cols))
+    if together is None:
+        raise ValueError("zero points of output channels that differ need one group, or one channel in each")
+    return together
+
+
+def _limit(importer: Importer, w: Stored, zero_w: int, type_x: str, zero_x: int) -> int:
+    low, high = LIMITS[type_x]
+    reach = max(abs(low - zero_x), abs(high - zero_x))
+    held = importer.array(w.view)
+    if held is None:
+        low, high = LIMITS[w.element]
+        per_output = int(np.prod(w.shape[1:])) * max(abs(low - zero_w), abs(high - zero_w))
+    else:
+        totals = np.abs(held.astype(np.float32) - zero_w).reshape(held.shape[0], -1).sum(1, dtype=np.float64)
+        per_output = int(totals.max())
+    return min(per_output * reach, (1 << 31) - 1)
+
+
+@imports("ConvInteger")
+def _conv_integer(importer: Importer, node: Node) -> Value:
+    x, w = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
+    zero_x = importer.fixed(node, 2, "the zero point of the images")
+    if zero_x is not None and (zero_x.size != 1 or str(zero_x.dtype) != x.element):
+        raise node.error(f"the zero point of the images must be one {x.element}")
+    shape = (w.shape[0], 1, 1, 1)
+    zero_w = zero_points(importer, node, 3, w, shape, lambda z: z.reshape(-1, 1, 1) if z.size > 1 else z)
+    total, _ = _convolved(importer, node, x, w, int(zero_x.item()) if zero_x is not None else 0, zero_w)
+    return total
+
+
+@imports("Conv")
+def _conv(importer: Importer, node: Node) -> Value:
+    x, w = (
+        dequantised_operand(importer, node, importer.value(node, i), what)
+        for i, what in ((0, "the images"), (1, "the weights"))
+    )
+    if not x.uniform:
+        raise node.error("the images must have one scale and one zero point")
+    scale = _channels(node, w.scale, w.shape, "scales")
+    zero = _channels(node, w.zero, w.shape, "zero points")
+    more = zeros(importer, zero, node.outputs[0], lambda z: z.reshape(-1, 1, 1))
+    total, limit = _convolved(
+        importer, node, Stored(x.view, x.element), Stored(w.view, w.element), int(x.zero.item()), more
+    )
+    scale = (x.scale.reshape(()) * scale).astype(np.float32)
+    form = (-1, *(1,) * (len(total.shape) - 2))
+    scale = np.broadcast_to(scale.reshape(form), total.shape) if scale.size > 1 else scale.reshape(())
+    result = Dequantised(total.view, "int32", scale, np.asarray(0), limit)
+    if not node.optional(2):
+        return result
+    bias = viewed(
+        importer.value(node, 2),
+        lambda v: importer.reshaped(node, v, (v.shape[0], *form[1:])),
+        lambda a: a.reshape(form),
+    )
+    return combined(importer, node, "Add", [result, bias])
+
+
+def _channels(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """Parameters of weights as one number or one per output channel."""
+    if values.size == 1:
+        return values.reshape(())
+    values = np.broadcast_to(values, shape)
+    first = values.reshape(shape[0], -1)[:, 0]
+    if not np.array_equal(np.broadcast_to(first.reshape(-1, *(1,) * (len(shape) - 1)), shape), values):
+        raise node.error(f"{what} of the weights must differ by output channel only")
+    return first
 
 
 def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:

@@ -1,10 +1,260 @@
-"""Operators of the host: they take and leave whatever there is."""
+"""Operators of the host: the edges of a model, and nodes that the machine cannot execute."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Constant, Dequantised, Grid, Stored, Value
 from sw.graph.host import HostOperator
-from sw.graph.network import View
+from sw.graph.network import ELEMENTS, View, whole
+from sw.graph.requantise import LIMITS
 from sw.operators.registry import takes_padding
+
+#: Attributes of ours that ONNX does not know.
+OURS = ("opset",)
+#: The oldest opset of an operator that `onnx.reference` has, where models may be older. What these mean for
+#: the types of a network has not changed since.
+OLDEST = {"DequantizeLinear": 19}
+
+
+def opset_of(opset: int, op: str) -> int:
+    """The opset with which the host executes an operator of a model of this opset.
+
+    That is the model's, the oldest that `onnx.reference` has, or the newest where the operator is younger.
+    """
+    from onnx import defs
+
+    known = defs.has(op, max_inclusive_version=max(opset, 1))
+    return max(opset, OLDEST.get(op, 1)) if known else int(defs.onnx_opset_version())
+
+
+def host_operator(
+    importer: Importer,
+    node: Node,
+    operands: Sequence[View | None],
+    output: View,
+    result: int = 0,
+    edge: bool = False,
+) -> View:
+    """Append a node that the host executes; gives its result."""
+    from onnx import helper
+
+    given = [view for view in operands if view is not None]
+    numbers = iter(range(len(given)))
+    names = ["" if view is None else f"i{next(numbers)}" for view in operands]
+    attributes = {k: v for k, v in node.attributes.items() if k not in OURS}
+    proto = helper.make_node(node.op, names, [f"o{i}" for i in range(len(node.outputs))], **attributes)
+    opset = opset_of(importer.model.opset, node.op)
+    importer.operators.append(
+        HostOperator(
+            node.name,
+            node.op,
+            (node.name,),
+            output,
+            tuple(given),
+            proto.SerializeToString(),
+            opset,
+            result,
+            edge,
+        )
+    )
+    return output
+
+
+def quantised_input(importer: Importer, node: Node, value: Stored, grid: Grid) -> Stored:
+    """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
+    edge = value.view.tensor in importer.model.inputs
+    if not edge and not importer.allow_host:
+        raise node.error("its input is computed in float32 on the host, which must be allowed (--allow-host)")
+    if edge and grid.uniform:
+        low, high = LIMITS[grid.element]
+        zero, scale = int(grid.zero.item()), float(grid.scale.item())
+        importer.ranges.setdefault(value.view.tensor, ((low - zero) * scale, (high - zero) * scale))
+    output = importer.tensor(node.outputs[0], value.shape, grid.element)
+    host_operator(importer, node, [value.view, *_parameters(importer, node)], output, edge=edge)
+    return Stored(output, grid.element)
+
+
+def _parameters(importer: Importer, node: Node) -> list[View | None]:
+    found: list[View | None] = []
+    for index, what in ((1, "the scale"), (2, "the zero point")):
+        array = importer.fixed(node, index, what)
+        found.append(None if array is None else importer.constant(array, node.inputs[index]))
+    return found
+
+
+def outputs(importer: Importer) -> None:
+    """Every output of the model as a tensor of its name."""
+    for name in importer.model.outputs:
+        if name in importer.model.inputs:
+            continue
+        if name not in importer.values and name in importer.model.constants:
+            importer.values[name] = Constant(importer.model.constants[name])
+        if name not in importer.values:
+            raise InputError(f"output {name!r}: no node makes it")
+        _output(importer, name, importer.values[name])
+
+
+def _output(importer: Importer, name: str, value: Value) -> None:
+    node = importer.producers.get(name, Node(name, "Output", (), (name,)))
+    match value:
+        case Stored(view, element) if element in ELEMENTS:
+            if view.tensor == name and view == whole(importer.tensors[name]):
+                return
+            importer.copy(node, view, _named(importer, name, view.shape, element))
+        case Stored(view, element):
+            if view.tensor != name:
+                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                host_operator(importer, hosted, [view], _named(importer, name, view.shape, element))
+        case Dequantised():
+            output = _named(importer, name, value.shape, "float32")
+            dequantised(importer, node, value, output, edge=True)
+        case Constant(array):
+            if str(array.dtype) in ELEMENTS:
+                view = importer.constant(array, f"{name}.constant")
+                importer.copy(node, view, _named(importer, name, array.shape, str(array.dtype)))
+            else:
+                _needs_host(importer, name, node)
+                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                view = importer.constant(array, f"{name}.constant")
+                host_operator(importer, hosted, [view], _named(importer, name, array.shape, str(array.dtype)))
+        case _:
+            _needs_host(importer, name, node)
+            view = hosted_value(importer, name)
+            if view.tensor != name:
+                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                host_operator(importer, hosted, [view], _named(importer, name, value.shape, "float32"))
+
+
+def _needs_host(importer: Importer, name: str, node: Node) -> None:
+    if not importer.allow_host:
+        raise InputError(
+            f"output {name!r}: {node.place} computes it in float32; it needs QuantizeLinear and "
+            f"DequantizeLinear before it, or the host must be allowed (--allow-host)"
+        )
+
+
+def _named(importer: Importer, name: str, shape: Sequence[int], element: str) -> View:
+    """The tensor of an output; one that took the name for something else keeps it under another."""
+    view = importer.tensor(name, shape, element)
+    if view.tensor != name:
+        importer.taken[name] = view.tensor
+    return view
+
+
+def dequantised(importer: Importer, node: Node, value: Dequantised, output: View, edge: bool) -> View:
+    """The real numbers of a tensor, by the host."""
+    axis, scale, zero = _axis(node, value)
+    operands: list[View | None] = [value.view, importer.constant(scale, f"{output.tensor}.scale")]
+    if value.element != "int32":
+        held = zero.astype(value.element)
+        operands.append(importer.constant(held, f"{output.tensor}.zero"))
+    attributes = {"axis": axis} if scale.size > 1 else {}
+    made = Node(
+        f"{node.name}", "DequantizeLinear", ("", "", "")[: len(operands)], (output.tensor,), attributes
+    )
+    return host_operator(importer, made, operands, output, edge=edge)
+
+
+def _axis(node: Node, value: Dequantised) -> tuple[int, np.ndarray, np.ndarray]:
+    """The axis along which scale and zero point differ, and both as vectors or as one number."""
+    if value.uniform:
+        return 0, value.scale.reshape(()), value.zero.reshape(())
+    scale, zero = (np.broadcast_to(x, value.shape) for x in (value.scale, value.zero))
+    for axis, size in enumerate(value.shape):
+        form = [1] * len(value.shape)
+        form[axis] = size
+        places = tuple(slice(None) if a == axis else 0 for a in range(len(form)))
+        vectors = [x[places] for x in (scale, zero)]
+        if all(
+            np.array_equal(np.broadcast_to(v.reshape(form), value.shape), x)
+            for v, x in zip(vectors, (scale, zero), strict=True)
+        ):
+            return axis, vectors[0], vectors[1]
+    raise node.error("scales must differ along one axis at most")
+
+
+def hosted_value(importer: Importer, name: str) -> View:
+    """A name of the model as a tensor that the host can read, computed by it where necessary."""
+    if name in importer.hosted:
+        return importer.hosted[name]
+    value = importer.values.get(name)
+    if value is None and name in importer.model.constants:
+        value = Constant(importer.model.constants[name])
+    match value:
+        case Stored(view, _):
+            found = view
+        case Constant(array):
+            found = importer.constant(array, name)
+        case Dequantised():
+            output = importer.tensor(f"{name}.real", value.shape, "float32")
+            found = dequantised(importer, importer.producers[name], value, output, edge=False)
+        case _:
+            on_host(importer, importer.producers[name])
+            return importer.hosted[name]
+    importer.hosted[name] = found
+    return found
+
+
+def on_host(importer: Importer, node: Node) -> list[Value]:
+    """A node executed by the host: one operator for each of its outputs."""
+    operands = [hosted_value(importer, name) if name else None for name in node.inputs]
+    kinds = _inferred(importer, node, operands)
+    found: list[Value] = []
+    for index, (name, (shape, element)) in enumerate(zip(node.outputs, kinds, strict=True)):
+        if not name:
+            continue
+        output = importer.tensor(name, shape, element)
+        importer.hosted[name] = host_operator(importer, node, operands, output, index)
+        found.append(Stored(output, element))
+    return found
+
+
+def _inferred(
+    importer: Importer, node: Node, operands: Sequence[View | None]
+) -> list[tuple[tuple[int, ...], str]]:
+    """Shape and type of every output of a node, by the shape inference of ONNX."""
+    from onnx import helper, numpy_helper, shape_inference
+
+    graph_inputs, held, names = [], [], []
+    for index, view in enumerate(operands):
+        names.append(f"i{index}" if view is not None else "")
+        if view is None:
+            continue
+        array = importer.array(view)
+        if array is not None:
+            held.append(numpy_helper.from_array(np.ascontiguousarray(array), names[-1]))
+        else:
+            kind = helper.np_dtype_to_tensor_dtype(np.dtype(importer.tensors[view.tensor].element))
+            graph_inputs.append(helper.make_tensor_value_info(names[-1], kind, list(view.shape)))
+    attributes = {k: v for k, v in node.attributes.items() if k not in OURS}
+    results = [f"o{i}" for i in range(len(node.outputs))]
+    proto = helper.make_node(node.op, names, results, **attributes)
+    made = helper.make_graph(
+        [proto], "node", graph_inputs, [helper.make_empty_tensor_value_info(r) for r in results], held
+    )
+    opset = helper.make_opsetid("", opset_of(importer.model.opset, node.op))
+    model = helper.make_model(made, opset_imports=[opset])
+    try:
+        inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:
+        raise node.error(f"the host cannot execute it: {str(error).splitlines()[0][:200]}") from None
+    return [_kind(node, value) for value in inferred.graph.output]
+
+
+def _kind(node: Node, value: object) -> tuple[tuple[int, ...], str]:
+    from onnx import helper
+
+    tensor = value.type.tensor_type  # type: ignore[attr-defined]
+    if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
+        raise node.error("the shape of its result must be known")
+    element = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
+    return tuple(int(d.dim_value) for d in tensor.shape.dim), element
 
 
 @takes_padding.register

@@ -29,7 +29,7 @@ from sw.kernels.configuration import Configured, configure
 from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value, times
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
-from sw.operators.elementwise import DOWN, merged_axes
+from sw.operators.elementwise.lower import DOWN, merged_axes
 from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
 from sw.tiled.forms import count, size
 

@@ -17,7 +17,6 @@ from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.quantised import row_operand
-from sw.frontend.reals import held
 from sw.frontend.values import Grid, Structured, Value
 from sw.graph.expression import Integers, operate
 from sw.graph.network import View
@@ -25,6 +24,7 @@ from sw.graph.requantise import LIMITS
 from sw.graph.views import reshaped
 from sw.kernels.passes import GROUP, Pass, Span, packing, plus, words
 from sw.kernels.passes import Value as Scalar
+from sw.operators.elementwise.reals import held
 from sw.operators.normalisation import loops
 from sw.operators.registry import imports
 from sw.operators.rows import Array, RowOperator, RowTile

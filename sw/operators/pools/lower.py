@@ -24,7 +24,7 @@ from sw.ir.program import For, Statement
 from sw.kernels.configuration import Configured, configure
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
-from sw.operators.elementwise import merged_axes
+from sw.operators.elementwise.lower import merged_axes
 from sw.operators.pools.operator import Pool
 from sw.operators.pools.passes import PoolTile, factor_words, passes, row_passes, varying, way
 from sw.operators.pools.tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from sw.frontend.importer import Handler, Importer
+from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value, is_real
 from sw.graph.network import ELEMENTS, View
 from sw.graph.views import broadcast, sliced, transposed
+from sw.operators.registry import imports
 
 OnView = Callable[[View], View]
 OnArray = Callable[[np.ndarray], np.ndarray]
@@ -62,9 +63,8 @@ def _ints(importer: Importer, node: Node, index: int, attribute: str, what: str 
 
 
 def _axis(node: Node, axis: int, rank: int) -> int:
-    if not -rank <= axis < max(rank, 1):
-        raise node.error(f"axis must be {-rank} to {rank - 1}, not {axis}")
-    return axis % rank if rank else 0
+    """An axis counted from 0; a single number has axis 0 too."""
+    return node.axis(axis, rank) if rank or axis else 0
 
 
 def _to_shape(importer: Importer, node: Node, value: Value, shape: Sequence[int]) -> Value:
@@ -74,6 +74,7 @@ def _to_shape(importer: Importer, node: Node, value: Value, shape: Sequence[int]
     return viewed(value, lambda v: importer.reshaped(node, v, wanted), lambda a: a.reshape(wanted))
 
 
+@imports("Reshape")
 def _reshape(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     shape = _ints(importer, node, 1, "shape")
@@ -89,6 +90,7 @@ def _reshape(importer: Importer, node: Node) -> Value:
     return _to_shape(importer, node, value, shape)
 
 
+@imports("Flatten")
 def _flatten(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     axis = int(node.attributes.get("axis", 1))
@@ -96,6 +98,7 @@ def _flatten(importer: Importer, node: Node) -> Value:
     return _to_shape(importer, node, value, (math.prod(value.shape[:axis]), math.prod(value.shape[axis:])))
 
 
+@imports("Squeeze")
 def _squeeze(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     given = _ints(importer, node, 1, "axes")
@@ -106,6 +109,7 @@ def _squeeze(importer: Importer, node: Node) -> Value:
     return _to_shape(importer, node, value, [s for a, s in enumerate(value.shape) if s != 1 or a not in axes])
 
 
+@imports("Unsqueeze")
 def _unsqueeze(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     axes = _ints(importer, node, 1, "axes") or []
@@ -115,12 +119,14 @@ def _unsqueeze(importer: Importer, node: Node) -> Value:
     return _to_shape(importer, node, value, [1 if a in places else next(rest) for a in range(rank)])
 
 
+@imports("Transpose")
 def _transpose(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     order = [int(a) for a in node.attributes.get("perm", range(len(value.shape))[::-1])]
     return viewed(value, lambda v: transposed(v, order), lambda a: a.transpose(order))
 
 
+@imports("Expand")
 def _expand(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     given = _ints(importer, node, 1, "shape") or []
@@ -133,6 +139,7 @@ def _part(value: Value, axis: int, start: int, count: int, step: int = 1) -> Val
     return viewed(value, lambda v: sliced(v, axis, start, count, step), lambda a: np.take(a, places, axis))
 
 
+@imports("Slice")
 def _slice(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     starts, ends = _ints(importer, node, 1, "starts"), _ints(importer, node, 2, "ends")
@@ -149,6 +156,7 @@ def _slice(importer: Importer, node: Node) -> Value:
     return value
 
 
+@imports("Split")
 def _split(importer: Importer, node: Node) -> list[Value]:
     value = importer.value(node, 0)
     axis = _axis(node, int(node.attributes.get("axis", 0)), len(value.shape))
@@ -161,6 +169,7 @@ def _split(importer: Importer, node: Node) -> list[Value]:
     return [_part(value, axis, int(s), n) for s, n in zip(starts, sizes, strict=True)]
 
 
+@imports("Gather")
 def _gather(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     indices = importer.fixed(node, 1, "indices")
@@ -181,6 +190,7 @@ def _gather(importer: Importer, node: Node) -> Value:
     return _to_shape(importer, node, part, shape)
 
 
+@imports("Concat")
 def _concat(importer: Importer, node: Node) -> Value:
     parts = [importer.value(node, i) for i in range(len(node.inputs))]
     axis = _axis(node, int(node.attributes["axis"]), len(parts[0].shape))
@@ -229,6 +239,7 @@ def same_grid(a: Value, b: Value) -> bool:
     )
 
 
+@imports("Pad")
 def _pad(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     rank = len(value.shape)
@@ -279,6 +290,7 @@ def _fill_value(importer: Importer, node: Node) -> float:
     return float(value.array.item())
 
 
+@imports("Identity", "Dropout")
 def _same(importer: Importer, node: Node) -> list[Value]:
     if len(node.outputs) > 1 and any(node.outputs[1:]):
         raise node.error("the mask is not supported as an output")
@@ -287,11 +299,12 @@ def _same(importer: Importer, node: Node) -> list[Value]:
     return [importer.value(node, 0)]
 
 
-def _space(importer: Importer, node: Node, to_depth: bool) -> Value:
+@imports("SpaceToDepth", "DepthToSpace")
+def _space(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     n, c, h, w = value.shape
     b = int(node.attributes["blocksize"])
-    if to_depth:
+    if node.op == "SpaceToDepth":
         six, order = (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4)
         shape = (n, c * b * b, h // b, w // b)
     else:
@@ -304,30 +317,10 @@ def _space(importer: Importer, node: Node, to_depth: bool) -> Value:
     return _to_shape(importer, node, moved, shape)
 
 
+@imports("Shape", "Size")
 def _shape(importer: Importer, node: Node) -> Value:
     shape = np.asarray(importer.value(node, 0).shape, np.int64)
     if node.op == "Size":
         return Constant(np.asarray(shape.prod(), np.int64))
     start, end = node.attributes.get("start", 0), node.attributes.get("end")
     return Constant(shape[start:end])
-
-
-HANDLERS: dict[str, Handler] = {
-    "Reshape": _reshape,
-    "Flatten": _flatten,
-    "Squeeze": _squeeze,
-    "Unsqueeze": _unsqueeze,
-    "Transpose": _transpose,
-    "Expand": _expand,
-    "Slice": _slice,
-    "Split": _split,
-    "Gather": _gather,
-    "Concat": _concat,
-    "Pad": _pad,
-    "Identity": _same,
-    "Dropout": _same,
-    "SpaceToDepth": lambda i, n: _space(i, n, True),
-    "DepthToSpace": lambda i, n: _space(i, n, False),
-    "Shape": _shape,
-    "Size": _shape,
-}

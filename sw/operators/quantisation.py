@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from sw.frontend.boundary import quantised_input
-from sw.frontend.importer import Handler, Importer
+from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.values import Dequantised, Grid, Stored, Value, is_real
 from sw.graph.expression import Operand
 from sw.graph.requantise import LIMITS, wrapped
+from sw.operators.host import quantised_input
+from sw.operators.registry import imports
 
 _WORD = (1 << 31) - 1
 
@@ -65,6 +66,7 @@ def along_axis(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str
     return np.broadcast_to(values.reshape(form), shape)
 
 
+@imports("DequantizeLinear")
 def _dequantize(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     stored = importer.stored(node, 0, (*BYTES, "int32"))
@@ -74,6 +76,7 @@ def _dequantize(importer: Importer, node: Node) -> Value:
     return Dequantised(stored.view, element, scale, zero, min(reach, _WORD))
 
 
+@imports("QuantizeLinear")
 def _quantize(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     grid = grid_of(importer, node, value.shape)
@@ -84,6 +87,7 @@ def _quantize(importer: Importer, node: Node) -> Value:
     return Stored(on_grid(importer, node, value, grid, node.outputs[0]), grid.element)
 
 
+@imports("Cast")
 def _cast(importer: Importer, node: Node) -> Value:
     """Whole numbers become real ones as they are; between types of whole numbers, values wrap."""
     from onnx import helper
@@ -103,10 +107,3 @@ def _cast(importer: Importer, node: Node) -> Value:
     if value.element not in LIMITS or to not in LIMITS:
         raise node.error(f"a cast from {value.element} to {to} is not supported")
     return importer.elementwise(node, wrapped(Operand(0), to), [value.view], value.shape, to)
-
-
-HANDLERS: dict[str, Handler] = {
-    "DequantizeLinear": _dequantize,
-    "QuantizeLinear": _quantize,
-    "Cast": _cast,
-}

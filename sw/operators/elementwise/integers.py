@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sw.frontend.importer import Handler, Importer
+from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.values import Stored, Value
 from sw.graph.expression import Apply, Expression, Number, Operand
 from sw.graph.requantise import apply, wrapped
+from sw.operators.registry import WHOLE_HANDLERS, imports
 
 #: Operators of two or more operands: how two become one.
 _FOLDED: dict[str, Callable[[Expression, Expression], Expression]] = {
@@ -45,6 +46,7 @@ def _operands(importer: Importer, node: Node) -> list[Stored]:
     return found
 
 
+@imports(*_FOLDED, into=WHOLE_HANDLERS)
 def _folded(importer: Importer, node: Node) -> Value:
     operands = _operands(importer, node)
     value: Expression = Operand(0)
@@ -53,6 +55,7 @@ def _folded(importer: Importer, node: Node) -> Value:
     return _result(importer, node, value, operands)
 
 
+@imports(*_UNARY, into=WHOLE_HANDLERS)
 def _unary(importer: Importer, node: Node) -> Value:
     return _result(importer, node, _UNARY[node.op](Operand(0)), _operands(importer, node))
 
@@ -64,6 +67,7 @@ def _result(importer: Importer, node: Node, value: Expression, operands: list[St
     return importer.elementwise(node, value, [x.view for x in operands], shape, element)
 
 
+@imports("Clip", into=WHOLE_HANDLERS)
 def _clip(importer: Importer, node: Node) -> Value:
     operand = importer.stored(node, 0)
     value: Expression = Operand(0)
@@ -74,6 +78,7 @@ def _clip(importer: Importer, node: Node) -> Value:
     return _result(importer, node, value, [operand])
 
 
+@imports("BitShift", into=WHOLE_HANDLERS)
 def _shift(importer: Importer, node: Node) -> Value:
     """Shifts by constants; amounts of the type's bits and more give 0."""
     operand = importer.stored(node, 0, ("uint8",))
@@ -86,6 +91,7 @@ def _shift(importer: Importer, node: Node) -> Value:
     return _result(importer, node, value, [operand])
 
 
+@imports("Where", into=WHOLE_HANDLERS)
 def _where(importer: Importer, node: Node) -> Value:
     condition = importer.fixed(node, 0, "the condition")
     if condition is None:
@@ -97,12 +103,3 @@ def _where(importer: Importer, node: Node) -> Value:
     held = importer.constant((condition != 0).astype(np.int8), f"{node.outputs[0]}.condition")
     value = Apply("select", (Operand(0), Operand(1), Operand(2)))
     return importer.elementwise(node, value, [held, x.view, y.view], shape, x.element)
-
-
-HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys(_FOLDED, _folded),
-    **dict.fromkeys(_UNARY, _unary),
-    "Clip": _clip,
-    "BitShift": _shift,
-    "Where": _where,
-}

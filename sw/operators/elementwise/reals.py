@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from sw.frontend.floats import FUNCTIONS, apply_function
-from sw.frontend.importer import Handler, Importer
+from sw.frontend.importer import Importer
 from sw.frontend.node import Node
-from sw.frontend.shapes import spread
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Operand
 from sw.graph.network import Elementwise
 from sw.graph.views import broadcast
+from sw.operators.registry import REAL_HANDLERS, imports
+from sw.operators.shapes import spread
 
 #: Scales that differ by less than this count as one where a bias is added to sums of products.
 _SAME_SCALE = 2.0**-20
@@ -86,6 +87,7 @@ def _biased(importer: Importer, node: Node, total: Value, bias: Value) -> Dequan
     return Dequantised(output, "int32", total.scale, total.zero, reach)
 
 
+@imports(*FUNCTIONS, "Clip", into=REAL_HANDLERS)
 def _elementwise(importer: Importer, node: Node) -> Value:
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     if node.op == "Clip":
@@ -101,6 +103,7 @@ def _elementwise(importer: Importer, node: Node) -> Value:
     return combined(importer, node, node.op, values)
 
 
+@imports("BatchNormalization", into=REAL_HANDLERS)
 def _batch_normalization(importer: Importer, node: Node) -> Value:
     value = importer.value(node, 0)
     parameters = [held(importer, importer.value(node, i)) for i in range(1, 5)]
@@ -113,9 +116,3 @@ def _batch_normalization(importer: Importer, node: Node) -> Value:
     scaled = combined(importer, node, "Mul", [value, Constant(factor.astype(np.float32))])
     offset = Constant((beta - mean * factor).astype(np.float32))
     return combined(importer, node, "Add", [scaled, offset])
-
-
-HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys((*FUNCTIONS, "Clip"), _elementwise),
-    "BatchNormalization": _batch_normalization,
-}

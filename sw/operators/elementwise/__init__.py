@@ -1,0 +1,1 @@
+"""Functions of single elements: of real numbers, of whole numbers, and their tiles."""
