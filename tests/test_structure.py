@@ -22,8 +22,6 @@ MOST_LINES, MOST_IN_FUNCTION, MOST_OF_A_NAME = 500, 60, 3
 CIRCLES = {
     "cosim.models.functional.launch",
     "cosim.models.functional.memories",
-    "jacquard.explore.cluster",
-    "jacquard.explore.executors",
     "sw.canonical.conditionals",
     "sw.canonical.logic",
     "sw.canonical.simplify",
@@ -38,8 +36,6 @@ CIRCLES = {
     "sw.dependence.sweep",
     "sw.dependence.tables",
     "sw.dependence.unrolled",
-    "sw.ir.print",
-    "sw.ir.program",
 }
 #: Files of more lines.
 LONG_FILES: set[str] = set()
@@ -69,7 +65,6 @@ LONG_FUNCTIONS = {
     "build",
     "build_streams",
     "command",
-    "layer_normalisation",
     "proof",
     "proofs",
     "run",
@@ -83,12 +78,9 @@ COMMON_NAMES = {
     "Grid",
     "Kind",
     "Loader",
-    "Memory",
     "Model",
     "Operand",
-    "Operation",
     "Outcome",
-    "Part",
     "Plan",
     "Program",
     "Run",

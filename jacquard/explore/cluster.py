@@ -14,8 +14,8 @@ from distributed.comm import CommClosedError
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore import worker
+from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Workload
-from jacquard.explore.executors import ClusterLostError, WorkerLostError
 from jacquard.explore.worker import Answer
 
 #: Seconds until a scheduler, or a first worker, counts as unreachable.

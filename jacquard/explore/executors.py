@@ -15,19 +15,12 @@ from typing import Protocol
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore import worker
+from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Workload
 from jacquard.explore.worker import Answer
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
-
-
-class WorkerLostError(Exception):
-    """The worker of a point is gone; others, and a new one in its place, go on."""
-
-
-class ClusterLostError(Exception):
-    """Nobody is left to evaluate points."""
 
 
 class Workers(Protocol):

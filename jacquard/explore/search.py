@@ -10,7 +10,8 @@ from typing import Any
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore.executors import ClusterLostError, WorkerLostError, Workers
+from jacquard.explore.errors import ClusterLostError, WorkerLostError
+from jacquard.explore.executors import Workers
 from jacquard.explore.results import Point
 from jacquard.explore.samplers import GridSampler, SpaceSampler
 from jacquard.explore.study import Kept

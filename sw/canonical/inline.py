@@ -12,8 +12,7 @@ from sw.codegen.names import names
 from sw.codegen.operands import evaluated, modified
 from sw.codegen.select import may_trap
 from sw.ir.expression import Apply, Expr, Op, Var, substitute
-from sw.ir.print import nesting
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, nesting
 from sw.ir.syntax import DEEPEST
 from sw.ir.walk import map_expressions, statements
 

@@ -21,7 +21,7 @@ Event = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Exploration:
     """What a search found.
 
     `kind` is None where nothing can go wrong, else "dependence", "deadlock", "overflow", or "conflict": two
@@ -45,7 +45,7 @@ def explore(
     *,
     pending: int | None = None,
     states: int = STATES,
-) -> Outcome:
+) -> Exploration:
     """Go through all schedules; `dependences` are pairs of events (earlier, later) of different warps.
 
     Without `pending` an event is one step. With it the machine is followed more closely: an operation begins
@@ -94,7 +94,7 @@ class _Search:
             counts.append(counts[-1] + (k == kind and c == channel))
         return counts
 
-    def run(self) -> Outcome:
+    def run(self) -> Exploration:
         """A search in breadth."""
         start: _State = ((0, 0),) * len(self.warps)
         parents: dict[_State, tuple[_State, Event] | None] = {start: None}
@@ -106,11 +106,11 @@ class _Search:
             if not moves and any(
                 issued < len(self.kinds[n]) or done < issued for n, (issued, done) in enumerate(state)
             ):
-                return Outcome("deadlock", len(parents), self.path(parents, state), None, most)
+                return Exploration("deadlock", len(parents), self.path(parents, state), None, most)
             for event, following, bad, broken in moves:
                 if bad is not None:
                     path = (*self.path(parents, state), self.named(event))
-                    return Outcome(bad, len(parents), path, broken and self.named(broken), most)
+                    return Exploration(bad, len(parents), path, broken and self.named(broken), most)
                 if following not in parents:
                     if len(parents) >= self.states:
                         raise TooLargeError(f"more than {self.states:,} states of the warps")
@@ -119,7 +119,7 @@ class _Search:
                     if self.kinds[event[0]][event[1]] == SIGNAL:
                         c = self.channels[event[0]][event[1]]
                         most[c] = max(most[c], self.tokens(following, c))
-        return Outcome(None, len(parents), (), None, most)
+        return Exploration(None, len(parents), (), None, most)
 
     def named(self, event: Event) -> Event:
         return self.warps[event[0]], event[1]

@@ -97,7 +97,7 @@ class Compiled:
 
 def compile_warp(code: Block, warp: int) -> Compiled:
     """Prepare a warp's code for `run`."""
-    writer = _Writer()
+    writer = _PythonWriter()
     writer.function(code)
     source = "\n".join(writer.lines)
     names: dict[str, Any] = {}
@@ -207,7 +207,7 @@ def _register(number: int) -> str:
 
 
 @dataclass
-class _Writer:
+class _PythonWriter:
     """Python text for structured code."""
 
     lines: list[str] = field(default_factory=list)

@@ -8,8 +8,7 @@ from sw.dependence.analysis import Dependences, SeenWrite
 from sw.dependence.cells import Box
 from sw.dependence.tables import Row, merge, tables
 from sw.ir.intrinsics import effects
-from sw.ir.print import print_access, print_statement
-from sw.ir.program import Instruction
+from sw.ir.program import Instruction, print_access, print_statement
 from sw.ir.walk import instructions
 
 #: Boxes that are printed of one list.

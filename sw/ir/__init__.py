@@ -10,7 +10,6 @@ from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.load import load_program
 from sw.ir.parse import parse_expr, parse_program
-from sw.ir.print import print_program
 from sw.ir.program import (
     ANY,
     Assign,
@@ -24,6 +23,7 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
+    print_program,
 )
 from sw.ir.types import BOOL, INT, Kind, Type
 

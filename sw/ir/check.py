@@ -17,7 +17,6 @@ from sw.ir.expression import Apply, Const, Expr, Op, Var, evaluate, substitute
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.linear import always_holds, difference_bounds
 from sw.ir.parse import ENTRY, RESERVED
-from sw.ir.print import nesting, print_access
 from sw.ir.program import (
     SPACES,
     Assign,
@@ -29,6 +28,8 @@ from sw.ir.program import (
     Region,
     Statement,
     While,
+    nesting,
+    print_access,
 )
 from sw.ir.ranges import bounds
 from sw.ir.syntax import DEEPEST

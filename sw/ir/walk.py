@@ -250,17 +250,14 @@ def executions(
     `value_of`), `step` is called for every iteration; only then may there be a `while`. Raises `IRError` for
     what fails.
     """
-    matters: dict[int, bool] = {}
     number = value or (lambda expr, where: value_of(expr, values, where))
+    matters: dict[int, bool] = {}
 
     def idle(s: Statement) -> bool:
-        if wanted is None or isinstance(s, Assign):
+        if wanted is None:
             return False
         if id(s) not in matters:
-            inner = statements((s,))
-            matters[id(s)] = any(
-                isinstance(x, Assign) or (isinstance(x, Instruction) and wanted(x)) for x in inner
-            )
+            matters[id(s)] = _matters(s, wanted)
         return not matters[id(s)]
 
     def iterations(s: For | While) -> Iterator[int]:
@@ -298,6 +295,11 @@ def executions(
                         yield from run(s.body, (*iteration, n))
 
     yield from run(body, ())
+
+
+def _matters(s: Statement, wanted: Callable[[Instruction], bool]) -> bool:
+    """Whether a statement assigns a scalar, or has an instruction that is wanted."""
+    return any(isinstance(x, Assign) or (isinstance(x, Instruction) and wanted(x)) for x in statements((s,)))
 
 
 def value_of(expr: Expr, values: Mapping[str, int], where: Location | None) -> int:

@@ -15,8 +15,7 @@ from sw.canonical.simplify import canonicalize
 from sw.ir.errors import IRError
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, evaluate, fold, substitute
 from sw.ir.linear import always_holds
-from sw.ir.print import print_access
-from sw.ir.program import Assign, For, Instruction, Program, Region
+from sw.ir.program import Assign, For, Instruction, Program, Region, print_access
 from sw.ir.ranges import bounds
 from sw.ir.walk import Body, assigned, bodies, executions
 from sw.tile_programs.places import Place

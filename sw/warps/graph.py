@@ -15,8 +15,7 @@ import numpy as np
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
 from sw.ir.intrinsics import effects
-from sw.ir.print import print_access
-from sw.ir.program import Region
+from sw.ir.program import Region, print_access
 from sw.ir.trace import Boxes, Trace
 from sw.ir.vector import Array
 

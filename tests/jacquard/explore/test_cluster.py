@@ -14,7 +14,7 @@ import pytest
 
 from hw.config import load
 from jacquard.explore import search
-from jacquard.explore.executors import ClusterLostError
+from jacquard.explore.errors import ClusterLostError
 from jacquard.explore.search import Progress
 from tests.jacquard.explore.test_interrupts import trials
 

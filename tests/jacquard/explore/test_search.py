@@ -24,8 +24,9 @@ from hw.synthesis.tools import ToolError
 from jacquard.explore import worker
 from jacquard.explore.area import Area
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
+from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Evaluation, evaluate
-from jacquard.explore.executors import ClusterLostError, ProcessWorkers, WorkerLostError, workers
+from jacquard.explore.executors import ProcessWorkers, workers
 from jacquard.explore.feasible import Rules, decide
 from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
 from jacquard.explore.results import Exploration, Point, State, from_json, to_json

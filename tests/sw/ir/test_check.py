@@ -12,8 +12,7 @@ from sw.ir.check import check, problems
 from sw.ir.expression import Apply
 from sw.ir.linear import difference_bounds
 from sw.ir.parse import parse_expr
-from sw.ir.print import nesting
-from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter, Statement
+from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter, Statement, nesting
 from sw.ir.scope import retype
 from sw.ir.types import BOOL, INT
 from tests.sw.random_tile_programs import random_program, sample_run
