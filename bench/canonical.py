@@ -4,8 +4,8 @@
 
 Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and where that does
 not end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are
-canonicalised once each; what they cost on a sequencer is counted with 3 cycles per product, 36 per quotient
-or remainder that is no power of two, 1 otherwise. Exit code 1 if a rule is not proved or a value changes.
+canonicalised once each; `sw.canonical.cost` counts their cycles on a sequencer. Exit code 1 if a rule is not
+proved, a value changes, or a form costs more than its expression or is not canonical itself.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from rich.console import Console
 from rich.table import Table
 
 from sw.canonical import canonicalize
+from sw.canonical.cost import cycles
 from sw.canonical.rank import size
 from sw.canonical.rules import LAWS, RULES
-from sw.ir.expression import Apply, Const, Expr, Op
+from sw.ir.expression import Apply, Expr
 from sw.ir.ranges import may_wrap
 from sw.ir.types import Kind
-from tests.sw.random_expressions import expression, result, values, variables
+from tests.sw.random_expressions import expression, idiom, idiom_variables, result, values, variables
 from tests.sw.simplify_cases import Case, holds, load
 
 #: Cases whose constants or variables have another width than 32 bits in the original.
@@ -33,7 +34,7 @@ OTHER_WIDTHS = frozenset(f"rewrite-{n:03}" for n in (10, 11, 12, 14, 15, 16, 17,
 
 def proofs(console: Console, timeout: float) -> bool:
     """Prove every rule; whether all are."""
-    from sw.canonical.smt import Verdict, prove, prove_over_integers
+    from tests.sw.smt import Verdict, prove, prove_over_integers
 
     rows = {"8 bits": 0, "32 bits": 0, "integers, 32 bits not in time": 0}
     open_rules = []
@@ -96,23 +97,6 @@ def pairs(console: Console) -> bool:
     return not changed
 
 
-def cycles(expr: Expr) -> int:
-    """What an expression costs on a sequencer, every part of it evaluated."""
-    total = 0
-    for node in expr.walk():
-        if not isinstance(node, Apply):
-            continue
-        last = node.args[-1]
-        shift = isinstance(last, Const) and last.value > 0 and last.value & (last.value - 1) == 0
-        first = node.args[0]
-        shift |= isinstance(first, Const) and first.value > 0 and first.value & (first.value - 1) == 0
-        if node.op is Op.MUL:
-            total += 1 if shift else 3
-        else:
-            total += 36 if node.op in (Op.DIV, Op.MOD) and not shift else 1
-    return total
-
-
 def speed(console: Console, count: int) -> None:
     """Time, size and cost of random expressions."""
     rng = random.Random(1)
@@ -142,6 +126,25 @@ def speed(console: Console, count: int) -> None:
     console.print(table)
 
 
+def never_dearer(console: Console, count: int) -> bool:
+    """Whether the forms of random clamps, remainders and choices are right, stable, and not dearer."""
+    rng = random.Random(2)
+    bad = {"dearer": 0, "not stable": 0, "wrong": 0}
+    before = after = 0
+    for _ in range(count):
+        known = idiom_variables(rng)
+        source = idiom(rng, known, rng.randrange(1, 5), rng.choice((Kind.INT, Kind.INT, Kind.BOOL)))
+        form = canonicalize(source)
+        before, after = before + cycles(source), after + cycles(form)
+        bad["dearer"] += cycles(form) > cycles(source)
+        bad["not stable"] += canonicalize(form) != form
+        points = [values(rng, known) for _ in range(20)]
+        bad["wrong"] += any(result(source, at) != result(form, at) for at in points)
+    found = ", ".join(f"{n} {what}" for what, n in bad.items())
+    console.print(f"{count} random expressions: {found}; cycles after / before {after / before:.2f}")
+    return not any(bad.values())
+
+
 @click.command()
 @click.option("--timeout", default=60.0, help="Seconds per proof.")
 @click.option("--count", default=500, help="Random expressions per depth.")
@@ -150,6 +153,7 @@ def main(timeout: float, count: int, prove_rules: bool) -> None:
     """Measure the canonical form of expressions."""
     console = Console(width=140)
     good = pairs(console)
+    good &= never_dearer(console, 10 * count)
     speed(console, count)
     if prove_rules:
         good &= proofs(console, timeout)

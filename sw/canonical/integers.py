@@ -83,7 +83,7 @@ def build_quotient(a: Expr, b: Expr) -> Expr:
         found = rewrite("quotient known", x=a, c=c, k=low // c)
         if found is not None:
             return found
-    for step in (_multiples, _common_factor, _nested, _upper_half, _divided_min):
+    for step in (_multiples, _common_factor, _nested, _upper_half, _negative, _divided_min):
         found = step(a, c)
         if found is not None:
             return found
@@ -198,6 +198,15 @@ def _upper_half(a: Expr, c: int) -> Expr | None:
     if c != 2 or form.const != 1 or not small(a):
         return None
     return rewrite("upper half", x=to_expr(Form(0, form.terms)))
+
+
+def _negative(a: Expr, c: int) -> Expr | None:
+    """A numerator whose first summand is negative."""
+    form = to_form(a)
+    if not form.terms or form.terms[0][1] >= 0:
+        return None
+    opposite = exactly(c - 1 - form.const, ((m, -k) for m, k in form.terms))
+    return rewrite("quotient of a negative", x=to_expr(opposite), c=c) if fits(opposite) else None
 
 
 def _divided_min(a: Expr, c: int) -> Expr | None:

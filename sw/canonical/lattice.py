@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from sw.canonical.engine import build, builder
-from sw.canonical.facts import at_most, fits
+from sw.canonical.facts import at_most, fits, whole_sum
 from sw.canonical.linear import (
     TERMS,
     Form,
@@ -35,8 +35,13 @@ from sw.ir.expression import Apply, Expr, Op
 DUAL = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 #: More operands than this are sorted, and not compared with each other.
 COMPARED = 12
-#: Operands of a minimum inside of a sum are multiplied out up to this number.
+#: Operands of a minimum inside of a sum are looked at up to this number.
 SPREAD = 16
+#: A maximum of minima is multiplied out up to this number of clauses.
+CLAUSES = 8
+
+#: The largest of several sums.
+Clause = tuple[Form, ...]
 
 
 @builder(Op.MIN)
@@ -53,60 +58,110 @@ def build_max(*args: Expr) -> Expr:
 
 def extreme(op: Op, args: Sequence[Expr]) -> Expr:
     """Minimum or maximum of any number of values."""
-    forms = list(dict.fromkeys(f for a in args for f in _spread(op, to_form(a))))
+    forms = list(dict.fromkeys(to_form(x) for a in args for x in operands(op, a)))
     if any(may_raise(a) for a in args):
         return chain(op, sorted((to_expr(f) for f in forms), key=key))
-    if len(forms) <= COMPARED:
-        forms = _extremes(op, forms)
-    if len(forms) == 1:
-        return to_expr(forms[0])
-    choice = _same_choice(op, forms)
-    if choice is not None:
-        return choice
-    common = _common_operand(op, forms)
-    if common is not None:
-        return common
-    return _take_out(op, forms)
+    clauses = _reduced(_combined(op, [_clauses(f) for f in forms]))
+    if len(clauses) == 1 and len(clauses[0]) == 1:
+        return to_expr(clauses[0][0])
+    if len(clauses) > 1 and any(len(c) > 1 for c in clauses):
+        return _nested(clauses)
+    op, forms = (Op.MIN, [c[0] for c in clauses]) if len(clauses) > 1 else (Op.MAX, list(clauses[0]))
+    choice = _same_choice(op, forms) or _decided_choice(op, forms)
+    return choice if choice is not None else _take_out(op, forms)
 
 
-def _spread(op: Op, form: Form) -> list[Form]:
-    """The operands of a nested minimum, also one with a factor and a summand."""
+# Nested minima and maxima
+
+
+def _clauses(form: Form) -> list[Clause]:
+    """A sum with a multiple of one minimum or maximum in it, as a minimum of maxima of sums."""
     found = [
-        (m, k)
-        for m, k in form.terms
-        if len(m) == 1 and isinstance(m[0], Apply) and m[0].op in DUAL and k and (m[0].op is op) == (k > 0)
+        (m, k) for m, k in form.terms if len(m) == 1 and isinstance(m[0], Apply) and m[0].op in DUAL and k
     ]
     if len(found) != 1:
-        return [form]
+        return [(form,)]
     monomial, k = found[0]
     inner = monomial[0]
     assert isinstance(inner, Apply)
     rest = without(form, monomial)
-    sides = operands(inner.op, inner)
-    parts = [to_form(s) for s in sides]
-    whole = [
-        exactly(rest.const + k * p.const, (*rest.terms, *((m, k * c) for m, c in p.terms))) for p in parts
+    parts = [to_form(s) for s in operands(inner.op, inner)]
+    whole = [whole_sum((rest, 1), (p, k)) for p in parts]
+    if len(parts) > SPREAD or not all(map(fits, (*parts, *whole))):
+        return [(form,)]
+    return _combined(inner.op if k > 0 else DUAL[inner.op], [_clauses(f) for f in whole]) or [(form,)]
+
+
+def _combined(op: Op, args: Sequence[list[Clause]]) -> list[Clause]:
+    """Minimum or maximum of minima of maxima; those of too many clauses are one summand each."""
+    if op is Op.MIN:
+        return [c for a in args for c in a]
+    found: list[Clause] = [()]
+    for argument in args:
+        if len(found) * len(argument) > CLAUSES:
+            argument = [(to_form(_unfolded(argument)),)]
+        found = [tuple(dict.fromkeys((*c, *d))) for c in found for d in argument]
+    return found
+
+
+def _unfolded(clauses: Sequence[Clause]) -> Expr:
+    return chain(Op.MIN, [chain(Op.MAX, [to_expr(f) for f in c]) for c in clauses])
+
+
+def _reduced(clauses: Sequence[Clause]) -> list[Clause]:
+    """Clauses without what is known to lose, whatever the order that they came in."""
+    forms = list(dict.fromkeys(f for c in clauses for f in c))
+    if len(forms) > COMPARED:
+        return list(clauses)
+    above = _order(forms)
+    kept = [tuple(f for f in c if not any(_beats(g, f, above) for g in c)) for c in clauses]
+    kept = list(dict.fromkeys(tuple(sorted(c, key=Form.order)) for c in kept))
+
+    def below(c: Clause, d: Clause) -> bool:
+        return all(any(f == g or g in above[f] for g in d) for f in c)
+
+    first = {c: i for i, c in enumerate(sorted(kept, key=lambda c: [f.order() for f in c]))}
+    return [
+        c for c in kept if not any(below(d, c) and (not below(c, d) or first[d] < first[c]) for d in kept)
     ]
-    if len(sides) > SPREAD or not all(map(fits, (*parts, *whole))):
-        return [form]
-    return whole
 
 
-def _extremes(op: Op, forms: Sequence[Form]) -> list[Form]:
-    """Those operands that are not known to lose against another, whatever the order of the operands.
-
-    What loses against a loser loses against its winner too, also where their difference does not tell. Of
-    operands that are known to be equal the first in the fixed order stays.
-    """
-    beaten = {
-        f: {g for g in forms if g is not f and (at_most(g, f) if op is Op.MIN else at_most(f, g))}
-        for f in forms
-    }
+def _order(forms: Sequence[Form]) -> dict[Form, set[Form]]:
+    """For every sum those that are known to be at least as large, through third ones too."""
+    above = {f: {g for g in forms if g is not f and at_most(f, g)} for f in forms}
     for middle in forms:
         for form in forms:
-            if middle in beaten[form]:
-                beaten[form] |= beaten[middle]
-    return [f for f in forms if all(f in beaten[g] and f.order() <= g.order() for g in beaten[f])]
+            if middle in above[form]:
+                above[form] |= above[middle]
+    return above
+
+
+def _beats(one: Form, other: Form, above: dict[Form, set[Form]]) -> bool:
+    """Whether one is the larger; of two equal ones the first in the fixed order is."""
+    if one == other or one not in above[other]:
+        return False
+    return other not in above[one] or one.order() < other.order()
+
+
+def _nested(clauses: list[Clause]) -> Expr:
+    """A minimum of maxima, with what all have in common taken out."""
+    forms = list(dict.fromkeys(f for c in clauses for f in c))
+    op, shift, factor, rests = _normal(Op.MIN, forms)
+    new = dict(zip(forms, rests, strict=True))
+    clauses = [tuple(new[f] for f in c) for c in clauses]
+    if op is Op.MAX:
+        # Mirrored, it is a maximum of minima.
+        clauses = _reduced(_combined(Op.MAX, [[(f,) for f in c] for c in clauses]))
+    shared = [f for f in clauses[0] if all(f in c for c in clauses)]
+    rest = [[f for f in c if f not in shared] for c in clauses]
+    found = [to_expr(f) for f in sorted(shared, key=Form.order)]
+    if all(rest):
+        inner = (chain(Op.MAX, [to_expr(f) for f in sorted(c, key=Form.order)]) for c in rest)
+        found.append(chain(Op.MIN, sorted(inner, key=key)))
+    return to_expr(add(shift, scale(atom(chain(Op.MAX, found)), factor)))
+
+
+# Choices
 
 
 def view_choice(form: Form) -> tuple[Expr, Form, Form] | None:
@@ -166,25 +221,18 @@ def _same_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
     return build(Op.SELECT, found[0][0], *sides)
 
 
-def _common_operand(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """min(max(x, y), max(x, z)) is max(x, min(y, z))."""
-    lists = []
-    for form in forms:
-        single = form.single
-        if (
-            single is None
-            or single[1] != 1
-            or not isinstance(single[0], Apply)
-            or single[0].op is not DUAL[op]
-        ):
-            return None
-        lists.append(operands(DUAL[op], single[0]))
-    shared = [a for a in lists[0] if all(a in other for other in lists[1:])]
-    if not shared:
+def _decided_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
+    """Two operands, one of which is a choice with a side that is known to win or lose against the other."""
+    if len(forms) != 2:
         return None
-    rests = [[a for a in one if a not in shared] for one in lists]
-    inner = extreme(op, [extreme(DUAL[op], rest) for rest in rests if rest])
-    return extreme(DUAL[op], [*shared, inner])
+    for one, other in (forms, forms[::-1]):
+        view = view_choice(one)
+        if view is None or not fits(one):
+            continue
+        condition, *sides = view
+        if any(at_most(s, other) or at_most(other, s) for s in sides):
+            return build(Op.SELECT, condition, *(extreme(op, [to_expr(s), to_expr(other)]) for s in sides))
+    return None
 
 
 def _take_out(op: Op, forms: Sequence[Form]) -> Expr:

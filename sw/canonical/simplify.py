@@ -7,21 +7,24 @@ form written so that it costs little (`sw.canonical.emit`).
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from sw.canonical import compare, conditionals, integers, lattice, logic  # noqa: F401 - register constructors
 from sw.canonical.conditionals import Sides, choice_of_choices
+from sw.canonical.cost import cycles
 from sw.canonical.emit import emit
 from sw.canonical.engine import build, value_known
 from sw.canonical.integers import build_bits, product_of, sum_of
 from sw.canonical.lattice import extreme
 from sw.canonical.linear import Form, scale, to_form
 from sw.canonical.logic import conjunction, disjunction
-from sw.canonical.operands import operands
-from sw.canonical.rank import size
-from sw.ir.expression import ASSOCIATIVE, Apply, Expr, Op
+from sw.canonical.operands import chain, operands
+from sw.canonical.rank import key, may_raise, size
+from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, apply, const
+from sw.ir.types import wrap
 
 #: How often an expression is brought into canonical form again until nothing changes.
-ROUNDS = 6
+ROUNDS = 16
 _GROUPED = frozenset((*ASSOCIATIVE, Op.SUB))
 
 
@@ -43,10 +46,49 @@ def _canonical(expr: Expr) -> Expr:
     seen: list[Expr] = []
     while expr not in seen and len(seen) < ROUNDS:
         seen.append(expr)
-        expr = emit(core(expr))
+        expr = _cheaper(expr)
     if expr not in seen:
         return expr
-    return min(seen[seen.index(expr) :], key=lambda e: (size(e), str(e)))
+    return min(seen[seen.index(expr) :], key=lambda e: (cycles(e), size(e), str(e)))
+
+
+def _cheaper(expr: Expr) -> Expr:
+    """Core form as it is written; where that costs more, the expression with its parts in canonical form."""
+    found = emit(core(expr))
+    if cycles(found) <= cycles(expr):
+        return found
+    return min(_by_parts(expr), found, key=cycles)
+
+
+def _by_parts(expr: Expr) -> Expr:
+    """An expression of the same operators, their operands in canonical form and sorted."""
+    if not isinstance(expr, Apply):
+        return expr
+    op = expr.op
+    if op in (Op.ADD, Op.SUB):
+        parts = [(t, s * sign) for e, sign in _terms(expr) for t, s in _terms(_canonical(e))]
+        constant = wrap(sum(t.value * sign for t, sign in parts if isinstance(t, Const)))
+        terms = [t for t in parts if not isinstance(t[0], Const)] + [(const(constant), 1)] * (constant != 0)
+        terms = sorted(terms, key=lambda t: (-t[1], key(t[0]))) or [(const(0), 1)]
+        found = terms[0][0] if terms[0][1] > 0 else apply(Op.SUB, 0, terms[0][0])
+        for term, sign in terms[1:]:
+            found = Apply(Op.ADD if sign > 0 else Op.SUB, (found, term))
+        return found
+    args = _joined(op, [_canonical(a) for a in _parts(expr)])
+    if op in (Op.AND, Op.OR) and any(map(may_raise, args)):
+        return chain(op, args)
+    return chain(op, sorted(args, key=key)) if op in ASSOCIATIVE else Apply(op, tuple(args))
+
+
+def _joined(op: Op, args: Sequence[Expr]) -> list[Expr]:
+    """The operands of an associative operator with its constants in one."""
+    numbers = [a.value for a in args if isinstance(a, Const)]
+    if op not in ASSOCIATIVE or len(numbers) < 2:
+        return list(args)
+    return [
+        Const(functools.reduce(op.value.meaning, numbers), args[0].kind),
+        *(a for a in args if not isinstance(a, Const)),
+    ]
 
 
 def core(expr: Expr) -> Expr:

@@ -70,6 +70,56 @@ def expression(rng: random.Random, known: list[Var], depth: int, kind: Kind) -> 
     return apply(op, part(Kind.INT), part(Kind.INT))
 
 
+#: Ranges of the integers of `idiom`: narrow, of 9 bits, of 32 bits, some of each.
+RANGES = (
+    ("int[0,8]", "int[0,16]", "int[-3,4]", "int[1,5]"),
+    ("int[-256,256]",) * 4,
+    ("int32",) * 4,
+    ("int[0,256]", "int32", "int[-256,256]", "loop0[0,16]"),
+)
+_LIMITS = (0, 1, 2, 3, 4, 5, 7, 8, -1, -2, -3, -8, 16, 60, 127, -128, 255)
+_DIVISORS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 25, 100, 127, 128, 255)
+_COMPARISONS = (Op.LT, Op.LE, Op.EQ, Op.GE, Op.GT, Op.NE)
+
+
+def idiom_variables(rng: random.Random) -> list[Var]:
+    """Integers a to d of one of the sets of ranges, and a truth value p."""
+    types = (*rng.choice(RANGES), "bool")
+    return [Var(name, parse_type(text)) for name, text in zip("abcdp", types, strict=True)]
+
+
+def idiom(rng: random.Random, known: list[Var], depth: int, kind: Kind) -> Expr:
+    """A random expression of what address code is made of: clamps, remainders, choices, quotients, sums."""
+
+    def part(kind: Kind = Kind.INT) -> Expr:
+        return idiom(rng, known, depth - 1, kind)
+
+    def limit() -> Expr:
+        return const(rng.choice(_LIMITS))
+
+    if kind is Kind.BOOL:
+        if depth <= 0:
+            return known[-1] if rng.random() < 0.5 else apply(rng.choice(_COMPARISONS), part(), limit())
+        if rng.random() < 0.4:
+            return apply(rng.choice((Op.AND, Op.OR)), part(kind), part(kind))
+        return apply(rng.choice(_COMPARISONS), part(), limit() if rng.random() < 0.4 else part())
+    if depth <= 0 or rng.random() < 0.1:
+        return rng.choice(known[:-1]) if rng.random() < 0.75 else limit()
+    made = {
+        "clamp": lambda: apply(Op.MAX, apply(Op.MIN, part(), limit()), limit()),
+        "other clamp": lambda: apply(Op.MIN, apply(Op.MAX, part(), limit()), limit()),
+        "remainder": lambda: apply(Op.MOD, part(), rng.choice(_DIVISORS)),
+        "quotient": lambda: apply(Op.DIV, part(), rng.choice((1, 1, 1, -1)) * rng.choice(_DIVISORS)),
+        "choice": lambda: apply(Op.SELECT, part(Kind.BOOL), part(), part()),
+        "sum": lambda: apply(Op.ADD, part(), part()),
+        "difference": lambda: apply(Op.SUB, rng.choice((part(), limit())), part()),
+        "multiple": lambda: apply(Op.MUL, part(), rng.choice(_DIVISORS)),
+        "product": lambda: apply(Op.MUL, part(), part()),
+        "extreme": lambda: apply(rng.choice((Op.MIN, Op.MAX)), part(), part()),
+    }
+    return made[rng.choice(list(made))]()
+
+
 def values(rng: random.Random, known: list[Var]) -> dict[str, int]:
     """Values within the ranges: the ends, small ones, and any."""
     found = {}

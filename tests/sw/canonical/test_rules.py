@@ -12,11 +12,11 @@ from sw.canonical.facts import inside, span
 from sw.canonical.linear import to_expr, to_form
 from sw.canonical.rules import BY_NAME, CHOICE, LAWS, RULES, Rule
 from sw.canonical.simplify import core
-from sw.canonical.smt import Verdict, prove, prove_errors, prove_over_integers
 from sw.ir.expression import COMPARISONS, Apply, Expr, Op, Var, apply, evaluate, substitute
 from sw.ir.ranges import bounds, bounds_of_operator, may_wrap
 from sw.ir.types import HIGH, LOW, Kind, Type
 from tests.sw.random_expressions import expression, result, values, variables
+from tests.sw.smt import Verdict, prove, prove_errors, prove_over_integers
 
 EVERY = [*LAWS, *RULES]
 _HARD = (Op.DIV, Op.MOD, Op.MUL)
