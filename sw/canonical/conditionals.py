@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable
 
 from sw.canonical.engine import build, builder, rewrite, truth_of
-from sw.canonical.lattice import turn_choices, view_choice
+from sw.canonical.facts import at_most
+from sw.canonical.lattice import DUAL, extreme, turn_choices, view_choice
 from sw.canonical.linear import Monomial, add, atom, divide, exactly, scale, to_expr, to_form
 from sw.canonical.logic import negate
+from sw.canonical.operands import operands
 from sw.canonical.rank import key, may_raise
 from sw.ir.expression import Apply, Expr, Op
 from sw.ir.types import Kind
@@ -43,7 +45,7 @@ def build_choice(condition: Expr, a: Expr, b: Expr) -> Expr:
         return found if found is not None else Apply(Op.SELECT, (condition, a, b))
     if any(map(may_raise, (condition, a, b))):
         return Apply(Op.SELECT, (condition, a, b))
-    found = _as_extreme(condition, a, b)
+    found = _as_extreme(condition, a, b) or _extreme_outside(condition, a, b)
     return found if found is not None else _take_out(condition, a, b)
 
 
@@ -140,6 +142,22 @@ def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
     for name, comparison in _EXTREMES:
         if comparison(a, b) == condition:
             return rewrite(name, x=a, y=b)
+    return None
+
+
+def _extreme_outside(condition: Expr, a: Expr, b: Expr) -> Expr | None:
+    """A choice with a minimum on one side that the other side can join, as a minimum."""
+    for turned, (plain, other) in enumerate(((a, b), (b, a))):
+        if not isinstance(other, Apply) or other.op not in DUAL or may_raise(other):
+            continue
+        args = operands(other.op, other)
+        for operand in args:
+            pair = (plain, operand) if other.op is Op.MIN else (operand, plain)
+            if not at_most(*map(to_form, pair)):
+                continue
+            rest = extreme(other.op, [x for x in args if x is not operand])
+            sides = (rest, plain) if turned else (plain, rest)
+            return extreme(other.op, [build(Op.SELECT, condition, *sides), operand])
     return None
 
 

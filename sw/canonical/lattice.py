@@ -222,7 +222,7 @@ def _same_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
 
 
 def _decided_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """Two operands, one of which is a choice with a side that is known to win or lose against the other."""
+    """Two operands, one of which is a choice whose sides are known to win or lose against the other."""
     if len(forms) != 2:
         return None
     for one, other in (forms, forms[::-1]):
@@ -230,7 +230,7 @@ def _decided_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
         if view is None or not fits(one):
             continue
         condition, *sides = view
-        if any(at_most(s, other) or at_most(other, s) for s in sides):
+        if all(at_most(s, other) or at_most(other, s) for s in sides):
             return build(Op.SELECT, condition, *(extreme(op, [to_expr(s), to_expr(other)]) for s in sides))
     return None
 
