@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from hw.semantics import wrap
 from sw.canonical import compare, conditionals, integers, lattice, logic  # noqa: F401 - register constructors
 from sw.canonical.conditionals import Sides, choice_of_choices
 from sw.canonical.cost import cycles
@@ -21,7 +22,6 @@ from sw.canonical.logic import conjunction, disjunction
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, may_raise, size
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, apply, const
-from sw.ir.types import wrap
 
 #: How often an expression is brought into canonical form again until nothing changes.
 ROUNDS = 16
