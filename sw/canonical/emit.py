@@ -69,7 +69,7 @@ class _Writer:
         written = [v for a in args for v in operands(expr.op, self.expr(a))]
         numbers = [v.value for v in written if isinstance(v, Const)]
         if len(numbers) > 1:
-            number = const(functools.reduce(expr.op.value.meaning, numbers))
+            number = const(functools.reduce(expr.op.meaning, numbers))
             written = [number, *(v for v in written if not isinstance(v, Const))]
         # As they are written: core form sorts sums by their first summands.
         found = chain(expr.op, sorted(written, key=key))

@@ -86,7 +86,7 @@ def _joined(op: Op, args: Sequence[Expr]) -> list[Expr]:
     if op not in ASSOCIATIVE or len(numbers) < 2:
         return list(args)
     return [
-        Const(functools.reduce(op.value.meaning, numbers), args[0].kind),
+        Const(functools.reduce(op.meaning, numbers), args[0].kind),
         *(a for a in args if not isinstance(a, Const)),
     ]
 
