@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 
+from hw import isa
 from sw.ir.expression import Apply, Const, Expr, Op
 
-PRODUCT, QUOTIENT, STEP = 3, 36, 1
+PRODUCT, QUOTIENT, STEP = (isa.INSTRUCTIONS[name].cycles for name in ("mul", "div", "add"))
 
 
 @functools.lru_cache(maxsize=1 << 17)
