@@ -20,6 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.problems import compile_problem, problem_job
 from bench.random_products import draw as draw_product
 from bench.random_products import draw_convolution
 from cosim.bus.axi import MEMORY_BYTES, AxiSimulation
@@ -33,14 +34,12 @@ from hw import csr
 from hw.config import PORTS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
-from jacquard.execute import make_job
 from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.network_run import compile_model, run_model
 from sw.dfg.python import from_function
 from sw.frontend.network import import_model
 from sw.graph import reference
-from sw.lowering import lower
 from tests.cosim.bus_machines import SMALL, UNEVEN, UNEVEN_BEATS
 from tests.jacquard.random_models import draw as draw_model
 from tests.jacquard.random_operators import KINDS
@@ -119,11 +118,11 @@ def array_work(config: MachineConfig, kind: str, seed: str) -> Work:
         case = made(config, f"{seed}/{number}")
         number += 1
         try:
-            kernel = lower(case.problem, config)
+            kernel = compile_problem(case.problem, config)
         except InputError:
             continue
         a, b = case.problem.random(np.random.default_rng(case.seed))
-        job = make_job(kernel, a, b, MemorySettings.of(config))
+        job = problem_job(kernel, a, b, MemorySettings.of(config))
         fits = max(address + data.size for address, data in job.memory) < MEMORY_BYTES
         if fits and (predicted := predict(config, job)).cycles <= MOST_CYCLES:
             break

@@ -24,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.config import MachineConfig, load
-from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import PIPELINE, compile_network
 from sw.frontend.network import import_model
 from sw.graph.expression import Apply, Expression, Number, Operand
 from sw.graph.network import Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
@@ -32,7 +33,7 @@ from sw.ir.program import Program
 
 #: Rows and columns of everything in a chain.
 ROWS, COLUMNS = 64, 128
-STAGES = ("tile and configure", "convert to warps", "canonicalize", "generate")
+STAGES = tuple(stage.name for stage in PIPELINE)
 
 
 def chain(count: int) -> Network:
@@ -70,15 +71,14 @@ def measured(network: Network, config: MachineConfig) -> dict[str, float]:
     seconds = dict.fromkeys(STAGES, 0.0)
     since = time.process_time()
 
-    def after(step: str, made: Program) -> None:
+    def after(step: str, made: Program | str) -> None:
         nonlocal since
         now = time.process_time()
-        stage = {"emit": STAGES[0]}.get(step, step if step in STAGES else STAGES[-1])
-        seconds[stage] += now - since
+        seconds[step.partition(",")[0]] += now - since
         since = now
 
-    stages = compile_network(network, config, after=after)
-    assert any(isinstance(s, MachineStage) for s in stages)
+    steps = compile_network(network, config, after=after)
+    assert any(isinstance(s, Compiled) for s in steps)
     seconds[STAGES[-1]] += time.process_time() - since
     return seconds
 
@@ -107,7 +107,7 @@ def rows(found: Sequence[tuple[str, int, dict[str, float]]]) -> Iterator[list[st
         if name.startswith("chain"):
             if before is not None:
                 longer = math.log(count / before[0])
-                pairs = ((seconds[STAGES[1]], before[1][STAGES[1]]), (total, sum(before[1].values())))
+                pairs = ((seconds["warps"], before[1]["warps"]), (total, sum(before[1].values())))
                 exponents = [f"{math.log(now / then) / longer:.2f}" for now, then in pairs]
             before = count, seconds
         yield [*cells, *exponents]
@@ -128,7 +128,7 @@ def main(operators: str, models: tuple[Path, ...], hw: str) -> None:
         _forget()
         found.append((name, len(network.operators), measured(network, config)))
     table = Table(title=f"seconds of the processor on {hw}", box=None, header_style="dim")
-    for title in ("network", "operators", *STAGES, "all", "exponent of converting", "exponent of all"):
+    for title in ("network", "operators", *STAGES, "all", "exponent of warps", "exponent of all"):
         table.add_column(title, justify="left" if title == "network" else "right")
     for cells in rows(found):
         table.add_row(*cells)

@@ -23,6 +23,7 @@ from rich.progress import track
 from rich.table import Table
 
 from bench.prediction import Problem, bert, resnet
+from bench.problems import ProblemProgram, compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Simulator
@@ -32,10 +33,7 @@ from hw import isa
 from hw.assembly import decode
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from jacquard.execute import make_job
 from sw.canonical.hoist import Strategy
-from sw.kernel import Kernel
-from sw.lowering import lower
 
 STRATEGIES = (Strategy.NOTHING, Strategy.EVERYTHING, Strategy.BUDGET)
 SETS = {"bert": bert, "resnet": resnet}
@@ -51,7 +49,7 @@ class Measured:
     fine: bool
 
 
-def registers(kernel: Kernel) -> int:
+def registers(kernel: ProblemProgram) -> int:
     """The most registers that a warp of the kernel names, r0 included."""
     highest = 0
     for words in kernel.programs.values():
@@ -64,11 +62,11 @@ def registers(kernel: Kernel) -> int:
     return highest + 1
 
 
-def measure(kernel: Kernel, settings: MemorySettings, rtl: Simulator | None) -> Measured:
+def measure(kernel: ProblemProgram, settings: MemorySettings, rtl: Simulator | None) -> Measured:
     """Run one program on the model, and on the RTL if there is one."""
     config, problem = kernel.config, kernel.problem
     a, b = problem.random(np.random.default_rng(0))
-    job = make_job(kernel, a, b, settings)
+    job = problem_job(kernel, a, b, settings)
     outcome = predict(config, job)
     fine = True
     if rtl is not None:
@@ -82,13 +80,13 @@ def measure(kernel: Kernel, settings: MemorySettings, rtl: Simulator | None) -> 
     return Measured(outcome.cycles, scalars, registers(kernel), fine)
 
 
-def compiled(problem: Problem, config: MachineConfig) -> list[Kernel | None]:
+def compiled(problem: Problem, config: MachineConfig) -> list[ProblemProgram | None]:
     """The problem by every strategy, with the tiles that ours takes; None where registers do not suffice."""
-    ours = lower(problem, config)
-    made: list[Kernel | None] = []
+    ours = compile_problem(problem, config)
+    made: list[ProblemProgram | None] = []
     for strategy in STRATEGIES:
         try:
-            made.append(lower(problem, config, blocking=ours.blocking, strategy=strategy))
+            made.append(compile_problem(problem, config, blocking=ours.blocking, strategy=strategy))
         except InputError:
             made.append(None)
     return made

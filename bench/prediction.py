@@ -25,15 +25,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
-from jacquard.execute import make_job
 from jacquard.tiling import MachinePlan, plan_for_machine
 from sw.convolution import Convolution
-from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
 
@@ -149,9 +148,9 @@ def measure(
     rows = []
     for problem in problems:
         plan = plan_for_machine(problem, config, settings, candidates)
-        kernel = lower(problem, config, blocking=plan.blocking)
+        kernel = compile_problem(problem, config, blocking=plan.blocking)
         a, b = problem.random(np.random.default_rng(0))
-        job = make_job(kernel, a, b, settings)
+        job = problem_job(kernel, a, b, settings)
         (outcome,) = machine.run([job])
         fine = compare(config, job, predict(config, job), outcome) is None and np.array_equal(
             kernel.extract(outcome.outputs[0]), problem.reference(a, b)

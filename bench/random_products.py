@@ -16,14 +16,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
-from jacquard.execute import make_job
 from sw.convolution import Convolution
-from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
 
@@ -154,9 +153,9 @@ def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:
     tally = Tally()
     work = []
     for case in cases:
-        kernel = lower(case.problem, config)
+        kernel = compile_problem(case.problem, config)
         a, b = case.problem.random(np.random.default_rng(case.seed))
-        work.append((case, kernel, a, b, make_job(kernel, a, b, case.settings)))
+        work.append((case, kernel, a, b, problem_job(kernel, a, b, case.settings)))
     observed = simulator(config, sim).run([job for *_, job in work])
     for (case, kernel, a, b, job), outcome in zip(work, observed, strict=True):
         tally.products += 1

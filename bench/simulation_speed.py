@@ -21,6 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.problems import compile_problem, problem_job
 from cosim import cache
 from cosim.backends import simulator
 from cosim.compare import compare
@@ -28,8 +29,6 @@ from cosim.job import Outcome, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.execute import make_job
-from sw.lowering import lower
 from sw.problem import Product
 
 SECOND = "24x40x16"
@@ -68,8 +67,8 @@ def measure(hw: str, shape: tuple[int, int, int], repeat: int) -> int:
     config = load(hw)
     m, k, n = shape
     problem = Product(m, k, n)
-    job = make_job(
-        lower(problem, config), *problem.random(np.random.default_rng(0)), MemorySettings.of(config)
+    job = problem_job(
+        compile_problem(problem, config), *problem.random(np.random.default_rng(0)), MemorySettings.of(config)
     )
     begin = time.perf_counter()
     predicted = predict(config, job)

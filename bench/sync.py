@@ -36,17 +36,17 @@ from rich.table import Table
 
 from bench.hoisting import SETS
 from bench.prediction import Problem
+from bench.problems import ProblemProgram, compile_problem, problem_job
 from bench.schemes import barrier, tokens, values
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import EventKind, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
-from hw.assembly import decode
+from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
-from jacquard.execute import check_kernels, make_job
-from sw.kernel import Kernel
-from sw.lowering import Synchroniser, lower
+from jacquard.checking import verdict_on
+from sw.compile.stages import Synchroniser
 
 #: Channels, and tokens that one holds, of the machine that all programs run on.
 CHANNELS, DEPTH = 64, 255
@@ -66,26 +66,27 @@ class Measured:
     wrong: str = ""
 
 
-def compiled(problem: Problem, config: MachineConfig) -> dict[str, Kernel]:
+def compiled(problem: Problem, config: MachineConfig) -> dict[str, ProblemProgram]:
     """The problem by every scheme, with the tiles that ours takes."""
-    ours = lower(problem, config)
+    ours = compile_problem(problem, config)
     large = config.replace(channels=CHANNELS, channel_depth=DEPTH)
     others = {
-        name: lower(problem, large, blocking=ours.blocking, synchronise=scheme)
+        name: compile_problem(problem, large, blocking=ours.blocking, synchronise=scheme)
         for name, scheme in OTHERS.items()
     }
     return {"ours": ours} | others
 
 
 def measure(
-    kernel: Kernel, settings: MemorySettings, config: MachineConfig, rtl: Simulator | None
+    kernel: ProblemProgram, settings: MemorySettings, config: MachineConfig, rtl: Simulator | None
 ) -> Measured:
     """Check one program, run it on the model of a machine, and on the RTL if there is one."""
     problem = kernel.problem
     a, b = problem.random(np.random.default_rng(0))
-    job = make_job(kernel, a, b, settings)
+    job = problem_job(kernel, a, b, settings)
     outcome = predict(config, job)
-    (verdict,) = check_kernels([kernel])
+    texts = {warp: listing(words) for warp, words in kernel.programs.items()}
+    verdict = verdict_on(kernel.source, texts, kernel.config)
     wrong = verdict.reason or str(outcome.error or "")
     if rtl is not None:
         (observed,) = rtl.run([job])

@@ -5,69 +5,98 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from cosim.job import Job, Window
-from cosim.models.cycle import predict
+from cosim.jobs import exact_cycles
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import extent_of
-from sw.convolution import Convolution
-from sw.kernel import Kernel
-from sw.lowering import lower
-from sw.problem import Product
+from sw.compile.convolutions import ConvolutionPart
+from sw.compile.layouts import stores_sums
+from sw.compile.parts import ProductPart
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
+from sw.graph.network import Network, Operator
+from sw.tiling.blocking import Blocking
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.machine import best
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program, what was estimated of its blocking, and the cycles that it takes."""
+    """A program of one product, what was estimated of its blocking, and the cycles that it takes."""
 
-    kernel: Kernel
+    program: Compiled
+    part: ProductPart | ConvolutionPart
     estimate: Estimate
     cycles: int
 
+    @property
+    def blocking(self) -> Blocking:
+        """The tiles."""
+        return self.part.nest.blocking
+
+
+def part_of(program: Compiled) -> ProductPart | ConvolutionPart:
+    """The only product of a program, whose sums are stored."""
+    (found,) = program.parts
+    assert isinstance(found, ProductPart | ConvolutionPart)
+    return found
+
 
 def refine(
-    problem: Product | Convolution,
+    network: Network,
     config: MachineConfig,
     settings: MemorySettings,
     count: int,
     *,
-    name: str = "matmul",
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Candidate]:
-    """The `count` best blockings by estimate with their exact cycles, quickest first.
+    """The `count` best blockings of a network of one product by estimate with exact cycles, quickest first.
 
     Ties keep the order of the estimates. `progress` is told how many of how many are done. Raises
-    `InputError` for problems that the machine cannot take.
+    `InputError` for products that the machine cannot take.
     """
     config = settings.behind(config)
-    # Refuses what does not fit, in the words that name the problem.
-    plain = lower(problem, config, name=name, bandwidth=settings.bandwidth)
+    (output,) = network.outputs
+
+    def compiled(**options: Any) -> Compiled:
+        (made,) = compile_network(network, config, **options)
+        assert isinstance(made, Compiled)
+        return made
+
+    # Refuses what does not fit, in the words that name the product.
+    plain = compiled(bandwidth=settings.bandwidth)
+    extent = part_of(plain).extent
     found = []
-    choices = best(extent_of(problem), config, settings.bandwidth, count)
+    choices = best(extent, config, settings.bandwidth, count)
     for done, choice in enumerate(choices):
         progress(done, len(choices))
         with contextlib.suppress(InputError):  # more registers than the machine has
-            kernel = lower(problem, config, name=name, blocking=choice.blocking)
-            found.append(Candidate(kernel, choice.estimate, exact_cycles(kernel, settings)))
+            made = compiled(bandwidth=settings.bandwidth, blockings={output: choice.blocking})
+            found.append(Candidate(made, part_of(made), choice.estimate, exact_cycles(made, settings)))
     if not found:
         rate = {port: settings.bandwidth[port] for port in ("load_a", "load_b", "store")}
-        estimate = refined(Ports(plain.extent, config, rate), plain.blocking)
-        found.append(Candidate(plain, estimate, exact_cycles(plain, settings)))
+        estimate = refined(Ports(extent, config, rate), part_of(plain).nest.blocking)
+        found.append(Candidate(plain, part_of(plain), estimate, exact_cycles(plain, settings)))
     return sorted(found, key=lambda c: c.cycles)
 
 
-def exact_cycles(kernel: Kernel, settings: MemorySettings) -> int:
-    """The cycles that the model predicts for a kernel on such memories."""
-    job = Job(
-        programs=kernel.programs,
-        settings=settings,
-        windows=tuple(Window(*w) for w in kernel.windows),
-        memory=(),
-        outputs=(),
-        name=kernel.name,
-    )
-    return predict(kernel.config, job).cycles
+def refined_blockings(
+    network: Network, config: MachineConfig, settings: MemorySettings, count: int
+) -> dict[str, Blocking]:
+    """The quickest of so many blockings of every product whose sums are stored, by its result."""
+    found = {}
+    for operator in network.operators:
+        if stores_sums(operator):
+            (quickest, *_) = refine(_alone(network, operator), config, settings, count)
+            found[operator.output.tensor] = quickest.blocking
+    return found
+
+
+def _alone(network: Network, operator: Operator) -> Network:
+    """A network of one operator of another one."""
+    read = {view.tensor for view in operator.inputs}
+    tensors = {name: network.tensors[name] for name in (*sorted(read), operator.output.tensor)}
+    inputs = tuple(name for name in sorted(read) if tensors[name].constant is None)
+    return Network(operator.name, tensors, (operator,), inputs, (operator.output.tensor,))

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import unittest
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 from onnx.backend import base
 
 from cosim.backends import simulator
@@ -26,6 +26,7 @@ from hw.errors import InputError
 from jacquard import network_run
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import CompiledModel, compile_model
+from sw.frontend.bindings import bindings
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
@@ -43,30 +44,6 @@ class UnsupportedError(InputError, unittest.SkipTest):
 def machine() -> MachineConfig:
     """The machine that models run on."""
     return load(os.environ.get(VARIABLE) or PRESET)
-
-
-def bindings(
-    proto: onnx.ModelProto, inputs: Arrays
-) -> Iterator[tuple[onnx.ModelProto, dict[str, np.ndarray]]]:
-    """The model with more and more inputs made constants, and the inputs that are left.
-
-    The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
-    none is a constant, then all vectors and numbers but the first input, then all but the first input.
-    """
-    yield proto, dict(inputs)
-    names = list(inputs)[1:]
-    tried: list[list[str]] = [[]]
-    for chosen in ([n for n in names if inputs[n].ndim <= 1], names):
-        if chosen in tried:
-            continue
-        tried.append(chosen)
-        bound = onnx.ModelProto()
-        bound.CopyFrom(proto)
-        kept = [value for value in bound.graph.input if value.name not in chosen]
-        del bound.graph.input[:]
-        bound.graph.input.extend(kept)
-        bound.graph.initializer.extend(numpy_helper.from_array(inputs[n], n) for n in chosen)
-        yield bound, {n: a for n, a in inputs.items() if n not in chosen}
 
 
 def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:

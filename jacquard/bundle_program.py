@@ -130,6 +130,7 @@ def _memory(program: MachineProgram) -> dict[str, Any]:
                 "element": home.tensor.element,
                 "shape": list(home.tensor.shape),
                 "address": home.address,
+                "row": home.row,
                 "pitch": home.pitch,
                 "size": home.size,
                 "first": home.first,
@@ -142,7 +143,7 @@ def _memory(program: MachineProgram) -> dict[str, Any]:
 
 def _home(entry: Mapping[str, Any]) -> Home:
     tensor = Tensor(entry["name"], tuple(entry["shape"]), entry["element"])
-    place = (entry["address"], entry["pitch"], entry["first"], entry["last"])
+    place = (entry["address"], entry["pitch"], entry["first"], entry["last"], entry["row"])
     return Home(tensor, Kind(entry["kind"]), *place)
 
 

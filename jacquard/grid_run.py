@@ -22,10 +22,10 @@ from sw.cgra.launch_map import Mapped
 from sw.cgra.launch_plan import plan
 from sw.cgra.launch_program import GridProgram, build
 from sw.cgra.search import Event
+from sw.compiler import Observer
 from sw.dfg.graph import Graph
 from sw.dfg.interpret import Results
 from sw.dfg.kernel import Kernel
-from sw.ir.program import Program
 
 #: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
 BASE, BASE_SETTINGS = "test", {"load_c_bytes": 32, "store_bytes": 16}
@@ -100,7 +100,7 @@ def prepare_kernel(
     seed: int = 0,
     timeout: float | None = None,
     report: Callable[[Graph, Event], None] | None = None,
-    after: Callable[[str, Program], None] | None = None,
+    after: Observer | None = None,
 ) -> PreparedKernel:
     """Plan, map, compile and predict a kernel, and compute what it means.
 

@@ -19,7 +19,7 @@ from sw.cgra.verify import verify
 from sw.compile.launches import UNIT
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
-from sw.compile.pipeline import Compiled
+from sw.compile.stages import Compiled
 from sw.dfg.graph import Graph
 from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
 from sw.ir.expression import Expr, evaluate

@@ -12,7 +12,9 @@ import numpy as np
 from cosim.job import EventKind
 from hw.config import PORTS
 from jacquard.results import Report, Result, utilization
+from jacquard.tiling import MachinePlan, plan_of
 from sw.check import Verdict
+from sw.compile.program import holds_sums
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 
@@ -46,6 +48,7 @@ class OperatorResult:
     utilization: float = 0.0
     same: bool | None = None
     program: int | None = None
+    plan: MachinePlan | None = None
 
     @property
     def bound(self) -> str:
@@ -83,6 +86,7 @@ class OperatorResult:
             "ii": [{"name": k.name, "ii": k.ii, "mii": k.mii, "verified": k.verified} for k in self.kernels],
             "correct": self.same,
             "program": self.program,
+            "plan": self.plan.summary() if self.plan else None,
         }
 
 
@@ -143,9 +147,10 @@ class ProgramRun(Result):
         return found
 
     @property
-    def plan(self) -> dict[str, Any] | None:
-        """None: every operator has its own."""
-        return None
+    def plans(self) -> dict[int, MachinePlan]:
+        """Plans of the products whose sums are stored, by number; none of a program that was read."""
+        parts = self.program.compiled.parts if self.program.compiled is not None else ()
+        return {i: plan_of(p, self.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
 
     @property
     def values(self) -> Mapping[str, np.ndarray]:
@@ -169,6 +174,7 @@ class ProgramRun(Result):
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
         """Its operators, with cycles counted from `offset` on; `number` is the program's."""
         first, last = _times(self)
+        plans = self.plans
         done, made = 0, []
         for index, facts in enumerate(self.program.operators):
             end = last.get(index, 0)
@@ -191,6 +197,7 @@ class ProgramRun(Result):
                     utilization(facts.macs, cycles, self.config),
                     self.same.get(index),
                     number,
+                    plans.get(index),
                 )
             )
         return made
@@ -297,10 +304,15 @@ class NetworkReport(Report):
             base["first_divergence"]["program"] = base["first_divergence"]["operator"]
             base["first_divergence"]["operator"] = operator
         wrong = self.first_wrong
+        operators = [o.as_dict() for o in self.operators]
+        for entry in operators:
+            if entry["program"] is not None and len(self.runs[entry["program"]].program.operators) == 1:
+                # What is known of the program is known of its only operator.
+                entry |= self.runs[entry["program"]].as_dict() | entry
         return base | {
             "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
             "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
-            "operators": [o.as_dict() for o in self.operators],
+            "operators": operators,
             "host_operators": self.host_operators,
             "ii": [k.as_dict() for k in self.kernels],
             "programs": [r.as_dict() for r in self.runs],

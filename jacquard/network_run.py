@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +24,13 @@ from jacquard.network_program import MachineProgram, machine_program
 from jacquard.network_results import NetworkReport, ProgramRun, difference, equal
 from jacquard.results import Result
 from sw.check import Verdict
+from sw.compile.layouts import stores_sums
 from sw.compile.memory import Home, Kind
-from sw.compile.pipeline import HostStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import Observer, compile_network
 from sw.graph import reference
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
-from sw.lowering import Observer
 
 Arrays = Mapping[str, np.ndarray]
 Step = HostOperator | MachineProgram
@@ -55,18 +57,22 @@ def compile_model(
     config: MachineConfig,
     after: Observer | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    **options: Any,
 ) -> CompiledModel:
-    """Compile a network and check its warps; raises `InputError` for what the machine cannot do."""
+    """Compile a network and check its warps; raises `InputError` for what the machine cannot do.
+
+    `after` and `options` are those of `sw.compiler.compile_network`.
+    """
     progress(f"compiling {_count(len(network.operators), 'operator')} for machine {config.name!r}")
     seconds: dict[str, float] = {}
     steps: list[Step] = []
-    for stage in compile_network(network, config, after=after or (lambda step, made: None)):
-        if isinstance(stage, HostStage):
-            steps.append(stage.operator)
+    for step in compile_network(network, config, after=after, **options):
+        if not isinstance(step, Compiled):
+            steps.append(step)
             continue
-        for name, value in stage.compiled.seconds.items():
+        for name, value in step.seconds.items():
             seconds[name] = seconds.get(name, 0.0) + value
-        steps.append(machine_program(stage.compiled))
+        steps.append(machine_program(step))
     made = checked_model(network, config, steps, seconds)
     programs = _count(len(made.programs), "program")
     progress(f"compiled: {programs} in {sum(made.seconds.values()):.1f} s")
@@ -228,7 +234,7 @@ class _Execution:
             model_seconds=self.model_seconds,
             compile_seconds=sum(self.model.seconds.values()),
             sim=sim,
-            reference="the reference",
+            reference="NumPy" if all(stores_sums(o) for o in network.operators) else "the reference",
             network=network,
             steps=steps,
             found={name: self.arrays[name] for name in network.outputs},

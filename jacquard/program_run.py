@@ -25,11 +25,11 @@ from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.warps import converted
 from sw.check import Verdict
+from sw.compiler import Observer
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.layout import PAGE, Placement
-from sw.lowering import Observer
 from sw.tile_programs import Bound, bind
 from sw.tile_programs.stated import Launches
 from sw.tiled.split import warps, without_syncs
@@ -116,11 +116,6 @@ class ProgramResult(Result):
         rate = {port: self.bandwidth.get(port, self.config.port_bytes(port)) for port in self.ports}
         found = {port: -(-self.expected.moved.get(port, 0) // rate[port]) for port in self.ports}
         return {"gemm": -(-self.macs // self.config.macs_per_cycle)} | found
-
-    @property
-    def plan(self) -> dict[str, Any] | None:
-        """None: a person made the blocking."""
-        return None
 
     @property
     def values(self) -> Arrays:

@@ -19,7 +19,7 @@ from sw.check import Verdict
 
 @dataclass
 class Result(ABC):
-    """What became of one product, convolution or tile program."""
+    """What became of one program."""
 
     config: MachineConfig
     job: Job
@@ -57,11 +57,6 @@ class Result(ABC):
     @abstractmethod
     def bounds(self) -> Mapping[str, int]:
         """Least cycles by what limits them: `gemm`, or a port at its bytes per cycle."""
-
-    @property
-    @abstractmethod
-    def plan(self) -> dict[str, Any] | None:
-        """The blocking that the program was made from, with what was predicted of it."""
 
     @property
     @abstractmethod
@@ -133,7 +128,6 @@ class Result(ABC):
             "utilization": self.utilization,
             "bound_cycles": self.bound_cycles,
             "bound": self.bound,
-            "plan": self.plan,
             "memory_words": self.memory_words,
             "correct": self.correct,
             "error": error and {"cause": error.cause.name.lower(), "warp": error.warp, "pc": error.pc},

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cosim.refine import Candidate, refine
+from cosim.refine import Candidate, part_of, refine
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from sw.compile.convolutions import ConvolutionPart
+from sw.compile.parts import ProductPart
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.convolution import Convolution
-from sw.kernel import Kernel
-from sw.lowering import lower
+from sw.graph.problems import network_of
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling import problem as page
@@ -61,6 +64,13 @@ class MachinePlan:
             found[name] = "all" if whole else "piece" if kept else ""
         return found
 
+    def summary(self) -> dict[str, Any]:
+        """The plan in the JSON of a run: the outputs of the page, and what is predicted of the machine."""
+        plan = self.plan.as_dict()
+        page = {f"page_{name}": plan.pop(name) for name in ("cycles", "utilization")}
+        estimated = {"estimated_cycles": round(self.cycles), "estimated_utilization": self.utilization}
+        return plan | page | estimated
+
     def as_dict(self) -> dict[str, Any]:
         """The page's outputs with what is predicted of the machine.
 
@@ -88,10 +98,10 @@ class MachinePlan:
                     "cycles": c.cycles,
                     "estimated_cycles": round(c.estimate.cycles),
                     **{
-                        name: getattr(c.kernel.blocking, name)
+                        name: getattr(c.blocking, name)
                         for name in ("partition_m", "partition_n", "partition_k", "tile_m", "tile_n")
                     },
-                    "m_outermost": c.kernel.blocking.m_outermost,
+                    "m_outermost": c.blocking.m_outermost,
                 }
                 for c in self.exact
             ]
@@ -111,18 +121,20 @@ def plan_for_machine(
     """
     exact: tuple[Candidate, ...] = ()
     if candidates:
-        exact = tuple(refine(problem, config, settings, candidates, progress=progress))
-        kernel = exact[0].kernel
+        exact = tuple(refine(network_of(problem), config, settings, candidates, progress=progress))
+        part = exact[0].part
     else:
-        kernel = lower(problem, settings.behind(config), bandwidth=settings.bandwidth)
-    return plan_of_kernel(kernel, settings.bandwidth, exact)
+        (made,) = compile_network(network_of(problem), settings.behind(config), bandwidth=settings.bandwidth)
+        assert isinstance(made, Compiled)
+        part = part_of(made)
+    return plan_of(part, settings.bandwidth, exact)
 
 
-def plan_of_kernel(
-    kernel: Kernel, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
+def plan_of(
+    part: ProductPart | ConvolutionPart, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
 ) -> MachinePlan:
-    """The plan that a kernel was made from, on ports of that many bytes per cycle."""
-    extent, config, blocking = kernel.extent, kernel.config, kernel.blocking
+    """The plan of a product, on ports of that many bytes per cycle."""
+    extent, config, blocking = part.extent, part.nest.config, part.nest.blocking
     rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
     estimate = refined(Ports(extent, config, rate), blocking)
     if exact:

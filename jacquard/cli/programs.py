@@ -24,6 +24,6 @@ def read(file: str) -> Program:
     return load_program(file)
 
 
-def print_after(step: str, program: Program) -> None:
-    """A program on stderr, with the step that made it above."""
+def print_after(step: str, program: Program | str) -> None:
+    """A program, or a graph's text, on stderr, with the stage that made it above."""
     note(f"# ----- after {step} -----\n{program}")

@@ -31,11 +31,9 @@ from jacquard.cli.options import (
 )
 from jacquard.cli.programs import print_after, read
 from jacquard.cli.run_files import Files, read_inputs, wave_file, write
-from jacquard.execute import Task, execute
 from jacquard.program_run import run_program
 from jacquard.report.table import print_report
 from jacquard.results import Report
-from sw.layout import place
 from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
@@ -184,7 +182,7 @@ def _way(asked: _Run) -> Way:
     """How the source is run."""
     if asked.source is None:
         asked.refuse("allow_host", "a model", "--matmul")
-        return _shape
+        return _graph
     if asked.source.is_dir():
         asked.refuse("allow_host", "a model", "a compiled one")
         asked.refuse("print_after_all", "what is compiled", "a directory")
@@ -193,9 +191,7 @@ def _way(asked: _Run) -> Way:
         asked.refuse("refine", "products and convolutions", "a tile program")
         asked.refuse("allow_host", "a model", "a tile program")
         return _program
-    from sw.frontend import onnx
-
-    return _products if onnx.only_products(asked.source) else _network
+    return _graph
 
 
 def _program(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
@@ -211,45 +207,55 @@ def _program(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     )
 
 
-def _shape(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """One product of a shape."""
-    o = asked.options
-    shape = {name: o[name] for name in _SHAPE_OPTIONS}
-    tasks = _shape_tasks(asked.config, o["matmul"], shape, asked.files.inputs, asked.seed)
-    return execute(tasks, asked.config, asked.memory, simulate, candidates=o["refine"], **asked.common())
-
-
-def _products(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """A model of independent products and convolutions."""
-    assert asked.source is not None
-    tasks = _model_tasks(asked.source, asked.files.inputs, asked.seed)
-    refine = asked.options["refine"]
-    return execute(tasks, asked.config, asked.memory, simulate, candidates=refine, **asked.common())
-
-
-def _network(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """A whole model."""
+def _graph(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """A product or a whole model."""
     return _run_compiled(asked, *_compile(asked), simulate)
 
 
 def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
-    """A whole model, compiled, and its inputs."""
-    asked.refuse("refine", "products and convolutions", "a whole model")
+    """A product or a whole model, compiled, and its inputs."""
+    from cosim.refine import refined_blockings
     from jacquard.network_run import compile_model
+    from sw.graph.problems import network_of
+
+    arrays = asked.inputs()
+    problem = _problem(asked.options) if asked.source is None else None
+    options: dict[str, Any] = {"bandwidth": asked.memory.bandwidth}
+    if problem is None:
+        network, arrays = _imported(asked, arrays)
+        options["progress"] = note
+    else:
+        network = network_of(problem)
+        if arrays is not None:
+            _check_operands(problem, arrays, asked.files.inputs)
+    config, after = asked.memory.behind(asked.config), asked.common()["after"]
+    try:
+        if asked.options["refine"]:
+            chosen = refined_blockings(network, config, asked.memory, asked.options["refine"])
+            if not chosen:
+                raise InputError("--refine goes with products whose sums are results, there is none")
+            options["blockings"] = chosen
+        model = compile_model(network, config, after, **options)
+    except InputError as error:
+        raise _at(asked.source, error) if asked.source is not None else error from None
+    return model, _inputs(asked, network, arrays)
+
+
+def _imported(
+    asked: _Run, arrays: dict[str, np.ndarray] | None
+) -> tuple[Network, dict[str, np.ndarray] | None]:
+    """The graph of a model, and the inputs that are left where some had to become constants."""
+    from sw.frontend.bindings import import_bound
     from sw.frontend.network import import_model
 
     assert asked.source is not None
-    common = asked.common()
     try:
-        network = import_model(asked.source, allow_host=asked.options["allow_host"])
+        return import_model(asked.source, allow_host=asked.options["allow_host"]), arrays
     except InputError as error:
-        raise _at(asked.source, error) from None
-    inputs = _inputs(asked, network)
-    try:
-        model = compile_model(network, asked.memory.behind(asked.config), common.pop("after"), note)
-    except InputError as error:
-        raise _at(asked.source, error) from None
-    return model, inputs
+        found = import_bound(asked.source, arrays, asked.seed)
+        if found is None:
+            raise _at(asked.source, error) from None
+        return found
 
 
 def _compiled(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
@@ -264,7 +270,7 @@ def _load(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
     assert asked.source is not None
     asked.refuse("refine", "products and convolutions", "a compiled model")
     model = bundle.load(asked.source)
-    return model, _inputs(asked, model.network)
+    return model, _inputs(asked, model.network, asked.inputs())
 
 
 def _on_device(asked: _Run, address: str, json_: bool) -> int:
@@ -280,12 +286,12 @@ def _on_device(asked: _Run, address: str, json_: bool) -> int:
     return run_at(model, inputs, address, asked.files, json_)
 
 
-def _inputs(asked: _Run, network: Network) -> dict[str, np.ndarray]:
+def _inputs(asked: _Run, network: Network, given: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
     """The inputs that were given, else random ones; raises `InputError` for those that do not fit."""
     from jacquard.network_run import draw_inputs
 
     try:
-        return draw_inputs(network, asked.seed, asked.inputs())
+        return draw_inputs(network, asked.seed, given)
     except InputError as error:
         raise _at(asked.files.inputs or asked.source or Path(), error) from None
 
@@ -307,49 +313,30 @@ def _at(path: Path, error: InputError) -> InputError:
     return error if _FILE.match(text) or text.startswith(str(path)) else InputError(f"{path}: {text}")
 
 
-def _shape_tasks(
-    config: MachineConfig, text: str, shape: dict[str, Any], inputs: Path | None, seed: int
-) -> list[Task]:
-    m, k, n = sizes("--matmul", text, 3)
-    batch = sizes("--batch", shape["batch"], None) if shape["batch"] is not None else ()
-    problem = Product(
+def _problem(options: dict[str, Any]) -> Product:
+    """The product that `--matmul` and the options beside it describe."""
+    m, k, n = sizes("--matmul", options["matmul"], 3)
+    batch = sizes("--batch", options["batch"], None) if options["batch"] is not None else ()
+    return Product(
         m,
         k,
         n,
-        shape["type_a"],
-        shape["type_b"],
-        shape["zero_a"],
-        shape["zero_b"],
-        shape["transpose_a"],
-        shape["transpose_b"],
+        options["type_a"],
+        options["type_b"],
+        options["zero_a"],
+        options["zero_b"],
+        options["transpose_a"],
+        options["transpose_b"],
         batch,
         batch,
     )
-    place(problem, config)  # refuses what does not fit memory before arrays of that size are drawn
-    if inputs is None:
-        a, b = problem.random(np.random.default_rng(seed))
-    else:
-        arrays = read_inputs(inputs)
-        if sorted(arrays) != ["A", "B"]:
-            raise InputError(f"{inputs}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
-        a, b = arrays["A"], arrays["B"]
-        try:
-            problem.check(a, b)
-        except InputError as error:
-            raise InputError(f"{inputs}: {error}") from None
-    return [Task("matmul", problem, a, b)]
 
 
-def _model_tasks(model: Path, inputs: Path | None, seed: int) -> list[Task]:
-    from sw.frontend import onnx
-
-    parsed = onnx.read(model)
-    if inputs is None:
-        arrays = onnx.random_inputs(parsed, np.random.default_rng(seed))
-    else:
-        arrays = read_inputs(inputs)
+def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path | None) -> None:
+    """Raise `InputError` unless a file holds A and B as the product takes them."""
+    if sorted(arrays) != ["A", "B"]:
+        raise InputError(f"{file}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
     try:
-        bound = onnx.bind(parsed, arrays)
+        problem.check(arrays["A"], arrays["B"])
     except InputError as error:
-        raise _at(model, error) from None
-    return [Task(x.name, x.problem, x.a, x.b, x.op, x.output, x.shape) for x in bound]
+        raise InputError(f"{file}: {error}") from None

@@ -113,7 +113,7 @@ def write_page(report: Report, title: str, memory: MemorySettings, path: Path) -
 
 
 def _trace(report: Report) -> dict[str, Any]:
-    """The traces of all products in one document, each with processes of its own."""
+    """The traces of all programs in one document, each with processes of its own."""
     whole: dict[str, Any] = {"traceEvents": []}
     for number, result in enumerate(report.results):
         name = result.name

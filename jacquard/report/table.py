@@ -26,13 +26,13 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def print_report(report: Report, title: str, console: Console) -> None:
-    """One row per product, program or operator, then what was proven and how fast."""
+    """One row per program or operator, then what was proven and how fast."""
     c = report.config
     console.print()
     console.print(
         f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
     )
-    table = _operators(report) if isinstance(report, NetworkReport) else _products(report)
+    table = _operators(report) if isinstance(report, NetworkReport) else _programs(report)
     if _least_width(table) > console.width:
         # Rather lines that the terminal wraps than numbers that lack digits.
         table.width = _least_width(table)
@@ -75,10 +75,8 @@ def _name(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _products(report: Report) -> Table:
-    products = not any(r.op == "program" for r in report.results)
-    names = ("product", "M×K×N") if products else ("program", "size")
-    table = _table(report, *names, len(report.results) > 1, (32, 60, _BAR))
+def _programs(report: Report) -> Table:
+    table = _table(report, "program", "size", len(report.results) > 1, (32, 60, _BAR))
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
         table.add_row(*_row(result, report.reference))

@@ -23,7 +23,7 @@ from sw.compile.memory import Home
 from sw.compile.operands import Segments, Source, Tiles, fetches, records, room
 from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
 from sw.compile.tile_launches import Launches
-from sw.compile.tiled import tiled
+from sw.compile.tiled import Choices, tiled
 from sw.compile.writer import Writer
 from sw.convolution import Convolution
 from sw.graph.network import ImageConvolution, Tensor, View
@@ -83,7 +83,11 @@ class Setting:
     @property
     def gaps(self) -> bool:
         """Whether a band of several rows has gaps in any of them."""
-        return self.problem.rows.outputs > 1 and not all(home.dense for home in self.images.values())
+        return self.problem.rows.outputs > 1 and any(self.gapped(home) for home in self.images.values())
+
+    def gapped(self, home: Home) -> bool:
+        """Whether there are gaps between the rows of an image."""
+        return not home.dense and home.row % self.problem.n != 0
 
 
 def setting_of(o: ImageConvolution, homes: Homes, config: MachineConfig) -> Setting:
@@ -138,7 +142,7 @@ def nest(s: Setting, t: Blocking) -> Nest:
     """Loops, and bytes that operands move on."""
     p, o = s.problem, s.operator
     extent = extent_of(p)
-    a = _place("A", o.w, s.homes, p.k, 1)
+    a = _place("A", o.w, s.homes, s.homes[o.w.tensor].offset(p.k), 1)
     image, row, channel = (s.homes[o.x.tensor].offset(step) for step in spread(o.x))
     if s.direct:
         b = _place("B", o.x, s.homes, channel or p.n, 1)
@@ -150,7 +154,7 @@ def nest(s: Setting, t: Blocking) -> Nest:
         # Rows and columns of outputs move on by pixels, not bytes: the loader keeps count of them itself.
         across, depth = {"n": 1, "row": 1}, t.partition_k // p.patches.kernel
     steps = {
-        "a": {"group": p.m * p.k, "m": t.partition_m * p.k, "k": t.partition_k},
+        "a": {"group": p.m * a.pitch, "m": t.partition_m * a.pitch, "k": t.partition_k},
         "b": {"group": p.patches.channels * channel, "image": image, "k": depth * channel, **across},
         # That of an epilogue's tile follows from views.
         "c": {"group": 1, "image": 1, "row": 1, "n": 1, "m": 1},
@@ -200,6 +204,11 @@ class ConvolutionPart:
         return (self.chosen.configured,) if self.chosen else ()
 
     @property
+    def extent(self) -> Extent:
+        """What was tiled."""
+        return extent_of(self.setting.problem)
+
+    @property
     def blobs(self) -> tuple[Tensor, ...]:
         """Records of constants."""
         return tuple(self.records.values())
@@ -215,7 +224,11 @@ class ConvolutionPart:
 
 
 def convolution_part(
-    operator: ImageConvolution, homes: Homes, config: MachineConfig, room_bytes: int
+    operator: ImageConvolution,
+    homes: Homes,
+    config: MachineConfig,
+    room_bytes: int,
+    allowed: Choices = Choices(),  # noqa: B008
 ) -> ConvolutionPart:
     """Tiles of a convolution, and the loop of its epilogue.
 
@@ -223,15 +236,15 @@ def convolution_part(
     """
     s = setting_of(operator, homes, config)
     if not s.gaps:
-        return _part(s, room_bytes, segmented=False)
+        return _part(s, room_bytes, segmented=False, allowed=allowed)
     try:
-        return _part(s, room_bytes, segmented=True)
+        return _part(s, room_bytes, segmented=True, allowed=allowed)
     except InputError:
         # Tiles inside of one row of outputs have no gaps.
-        return _part(s, room_bytes, segmented=False)
+        return _part(s, room_bytes, segmented=False, allowed=allowed)
 
 
-def _part(s: Setting, room_bytes: int, segmented: bool) -> ConvolutionPart:
+def _part(s: Setting, room_bytes: int, segmented: bool, allowed: Choices) -> ConvolutionPart:
     """The convolution in tiles that are bands with gaps in their rows, or in tiles without gaps."""
     across = s.problem.cols.outputs
     chosen = _chosen(s, segmented) if s.operator.epilogue is not None else None
@@ -256,7 +269,7 @@ def _part(s: Setting, room_bytes: int, segmented: bool) -> ConvolutionPart:
 
     per_element = chosen.cycles_per_element if chosen else None
     name = s.operator.name
-    made, shape = tiled(name, extent_of(s.problem), s.config, nested, suits, per_element)
+    made, shape = tiled(s.operator, extent_of(s.problem), s.config, nested, suits, per_element, allowed)
     tiles = cut(made, shape)
     own = records(name, chosen.elementwise, s.sources, s.homes, tiles) if chosen else {}
     return ConvolutionPart(s.operator, s, made, shape, tiles, chosen, own)
@@ -272,7 +285,7 @@ def _chosen(s: Setting, segmented: bool) -> Chosen:
     if segmented:
         every = s.problem.cols.outputs
         for key, access in operands.items():
-            gap = key in s.images and not s.images[key].dense
+            gap = key in s.images and s.gapped(s.images[key])
             operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=access.follows == "full")
     result = operands.pop("result")
     value = s.operator.epilogue.value
@@ -284,7 +297,7 @@ def _segmented(s: Setting, made: Nest, shape: Shape) -> Tiles:
     length = s.problem.cols.outputs
     number = shape.columns // length
     apart: dict[Key, int] = {0: length}
-    apart |= {k: length if h.dense else h.pitch // h.itemsize for k, h in s.images.items()}
+    apart |= {k: h.pitch // h.itemsize if s.gapped(h) else length for k, h in s.images.items()}
     pitches = {k: number * step for k, step in apart.items()}
     pitches[0] = shape.width
     pitches["result"] = round_up(pitches["result"], s.unit)

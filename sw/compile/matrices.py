@@ -49,7 +49,14 @@ def matrices(operator: MatrixProduct) -> Matrices:
             _joined(made.c),
             tuple(_joined(v) for v in made.rest),
         )
-    return made
+    a, b, c = (_without_idle_strides(v) for v in (made.a, made.b, made.c))
+    return Matrices(a, b, c, made.rest)
+
+
+def _without_idle_strides(view: View) -> View:
+    """Strides of axes of one element mean nothing: 0."""
+    strides = tuple(s if n > 1 else 0 for n, s in zip(view.shape, view.strides, strict=True))
+    return dataclasses.replace(view, strides=strides)
 
 
 def _changed(m: Matrices, change: Callable[[View], View]) -> Matrices:

@@ -33,10 +33,11 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Home:
-    """A tensor in memory: rows (its last axis) start `pitch` bytes apart from `address` on.
+    """A tensor in memory: rows start `pitch` bytes apart from `address` on.
 
-    It holds something from operator `first` (-1: from the start) to operator `last` of the program; what lies
-    there later overwrites it.
+    A row has `row` elements: the last axis, or several of the last axes. The tensor holds something from
+    operator `first` (-1: from the start) to operator `last` of the program; what lies there later overwrites
+    it.
     """
 
     tensor: Tensor
@@ -45,6 +46,7 @@ class Home:
     pitch: int
     first: int
     last: int
+    row: int
 
     @property
     def itemsize(self) -> int:
@@ -52,13 +54,8 @@ class Home:
         return np.dtype(self.tensor.element).itemsize
 
     @property
-    def row(self) -> int:
-        """Elements of a row."""
-        return self.tensor.shape[-1] if self.tensor.shape else 1
-
-    @property
     def rows(self) -> int:
-        """Rows: all axes but the last taken together."""
+        """Number of rows."""
         return self.tensor.elements // self.row
 
     @property
@@ -95,10 +92,14 @@ class Home:
 
 @dataclass(frozen=True)
 class Lines:
-    """How the rows of a tensor lie in memory: `pitch` bytes apart, the first `start` bytes behind a word."""
+    """How a tensor lies in memory: rows `pitch` bytes apart, the first `start` bytes behind a word.
+
+    A row has `row` elements, 0 being those of the last axis.
+    """
 
     pitch: int
     start: int = 0
+    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def plan_memory(
             for tensor in tensors:
                 first, last = lives[tensor.name][2:]
                 own = _lines(tensor, lines)
-                home = Home(tensor, kind, address + own.start, own.pitch, first, last)
+                home = Home(tensor, kind, address + own.start, own.pitch, first, last, own.row)
                 homes[tensor.name] = home
                 address = round_up(home.address + home.size, ALIGNMENT)
         areas[kind] = (start, address)
@@ -162,8 +163,14 @@ def plan_memory(
 
 
 def _lines(tensor: Tensor, lines: Mapping[str, Lines]) -> Lines:
-    row = tensor.shape[-1] if tensor.shape else 1
-    return lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
+    row = last_axis(tensor)
+    own = lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
+    return own if own.row else dataclasses.replace(own, row=row)
+
+
+def last_axis(tensor: Tensor) -> int:
+    """Elements along the last axis."""
+    return tensor.shape[-1] if tensor.shape else 1
 
 
 def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[Tensor, Kind, int, int]]:
@@ -204,7 +211,10 @@ def _place_activations(
     end = base
     placed: list[Home] = []
     rows = {t.name: _lines(t, lines) for t, _, _ in lives}
-    wanted = [Home(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last) for t, first, last in lives]
+    wanted = [
+        Home(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last, rows[t.name].row)
+        for t, first, last in lives
+    ]
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.tensor.name)):
         start = rows[home.tensor.name].start
         address = base + start

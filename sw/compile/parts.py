@@ -15,7 +15,7 @@ from sw.compile.memory import Home
 from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
 from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
 from sw.compile.tile_launches import Batches, Launches
-from sw.compile.tiled import tiled
+from sw.compile.tiled import Choices, tiled
 from sw.compile.writer import Writer
 from sw.graph.network import MatrixProduct, Tensor, View
 from sw.ir.program import Statement
@@ -23,7 +23,7 @@ from sw.kernels.access import Access
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.problem import Product
-from sw.tiling.blocking import Blocking
+from sw.tiling.blocking import Blocking, Extent
 
 Homes = Mapping[str, Home]
 
@@ -57,6 +57,11 @@ class ProductPart:
         """How the result is cut."""
         return tiles_of(self.nest, self.shape)
 
+    @property
+    def extent(self) -> Extent:
+        """What was tiled."""
+        return self.nest.extent
+
     def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
         """Loads, products, launches and stores of all tiles."""
         launches = None
@@ -70,7 +75,11 @@ class ProductPart:
 
 
 def product_part(
-    operator: MatrixProduct, homes: Homes, config: MachineConfig, room_bytes: int
+    operator: MatrixProduct,
+    homes: Homes,
+    config: MachineConfig,
+    room_bytes: int,
+    allowed: Choices = Choices(),  # noqa: B008
 ) -> ProductPart:
     """Tiles of a product, and the loop of its epilogue.
 
@@ -108,7 +117,7 @@ def product_part(
         return made, shape_of(made, unit)
 
     per_element = chosen.cycles_per_element if chosen else None
-    made, shape = tiled(operator.name, extent_of(problem), config, nested, suits, per_element)
+    made, shape = tiled(operator, extent_of(problem), config, nested, suits, per_element, allowed)
     if chosen is not None:
         own = records(operator.name, chosen.elementwise, sources, homes, tiles_of(made, shape))
     return ProductPart(operator, problem, made, views, moves, shape, sources, chosen, own)

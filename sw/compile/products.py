@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hw.config import MachineConfig
-from hw.errors import InputError
 from sw.arrangement import INNER, Loop, Nest
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
@@ -19,7 +17,7 @@ from sw.ir.program import Instruction, Interval, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.layout import round_up
 from sw.tiled.emit import Emitter
-from sw.tiled.forms import count, linear
+from sw.tiled.forms import count, index, linear
 
 #: Places in a memory that take turns.
 HALVES = 2
@@ -29,13 +27,15 @@ HALVES = 2
 class Shape:
     """Inner tiles in the accumulator: rows of `pitch` words, one tile after the other.
 
-    `width` elements of a row are computed, those beyond `columns` being padding.
+    `width` elements of a row are computed, those beyond `columns` being padding. Where tiles are `tight`,
+    rows of one that has fewer columns lie closer together.
     """
 
     rows: int
     columns: int
     pitch: int
     width: int
+    tight: bool = False
 
     @property
     def words(self) -> int:
@@ -51,12 +51,24 @@ def shape_of(nest: Nest, unit: int) -> Shape:
     return Shape(rows, columns, width // nest.config.cols, width)
 
 
-def fits(nest: Nest, shape: Shape) -> bool:
-    """Whether the tiles of a nest fit the accumulator one after the other, all of one size but at edges."""
+def even(nest: Nest) -> bool:
+    """Whether all inner tiles are of one size but at edges."""
     t = nest.blocking
+    return t.partition_m % t.tile_m == 0 and t.partition_n % t.tile_n == 0
+
+
+def fits(nest: Nest, shape: Shape) -> bool:
+    """Whether the inner tiles of a nest fit the accumulator one after the other."""
+    t = nest.blocking
+    rows, columns = min(t.partition_m, nest.extent.m), min(t.partition_n, nest.extent.n)
+    if t.tile_n < t.partition_n and shape.tight:
+        words = rows * -(-columns // nest.config.cols)
+    elif t.tile_n < t.partition_n:
+        words = -(-columns // t.tile_n) * shape.words
+    else:
+        words = rows * shape.pitch
     places = 1 if t.single_c else HALVES
-    even = t.partition_m % t.tile_m == 0 and t.partition_n % t.tile_n == 0
-    return even and t.parts * shape.words <= nest.config.derived.acc_words // places
+    return words <= nest.config.derived.acc_words // places
 
 
 def tiles_of(nest: Nest, shape: Shape) -> Tiles:
@@ -98,11 +110,6 @@ class ProductEmitter(Emitter):
         """A label of the model's program."""
         return self.writer.label(stem)
 
-    @property
-    def c_pitch(self) -> int:
-        """Words between rows of an inner tile."""
-        return self.shape.pitch
-
     def rows_of(self, x: str, loops: tuple[Loop, ...], outer: Expr, inner: Expr) -> Region:
         """Rows of an operand's tensor."""
         view = self.views[x]
@@ -117,14 +124,35 @@ class ProductEmitter(Emitter):
 
     def accumulator(self, loops: tuple[Loop, ...], rows: Expr, columns: Expr) -> tuple[Expr, Region]:
         """First word of the present inner tile, and its region."""
-        half = 0 if self.t.single_c else self.plan.config.derived.acc_words // HALVES
-        turn: Expr = Const(0) if self.t.single_c else self.turn("c")
-        word = turn * half + linear(loops, {INNER: self.shape.words} if self.inner else {})
-        return word, self.writer.accumulator(word, rows * self.shape.pitch)
+        half = self.plan.config.derived.acc_words // HALVES
+        inner = index(loops, INNER)
+        if not self.t.single_c:
+            word = self.turn("c") * half + linear(loops, {INNER: self.shape.words} if self.inner else {})
+        elif inner is not None and -(-self.t.parts // HALVES) * self.shape.words <= half:
+            # Neighbours lie in different banks, so that storer and array are not in each other's way.
+            word = inner % HALVES * half + inner // HALVES * self.shape.words
+        else:
+            word = linear(loops, {INNER: self.shape.words} if self.inner else {})
+        return word, self.writer.accumulator(word, rows * self.pitch_of(columns))
+
+    def pitch_of(self, columns: Expr) -> Expr:
+        """Words between the rows of the present inner tile."""
+        cols = self.plan.config.cols
+        return (columns + (cols - 1)) // cols if self.shape.tight else Const(self.shape.pitch)
 
     def walk(self, key: int | str, view: View) -> Walk:
         """Where the present inner tile starts in a view [..., m, n]."""
         return self.tiles.walk(view, self.batches.get(key, {}))
+
+    def moves(self, view: View) -> dict[str, int]:
+        """Elements of the result that every loop moves on."""
+        t, (row, column) = self.t, view.strides[-2:]
+        moved = dict(self.batches.get("c", {}))
+        own = {"m": t.partition_m * row, "n": t.partition_n * column}
+        own[INNER] = t.tile_n * column if t.tile_n < t.partition_n else t.tile_m * row
+        for name, step in own.items():
+            moved[name] = moved.get(name, 0) + step
+        return moved
 
     def across(self, columns: Expr) -> Expr:
         """What launches count the columns of the present inner tile in."""
@@ -147,7 +175,7 @@ class ProductEmitter(Emitter):
             )
         view = self.views["c"]
         home = self.writer.home(view.tensor)
-        walk = self.walk("c", view)
+        walk = Walk(self.stored, self.moves(view), view.offset)
         target = self.writer.region(view, walk, rows, view.strides[-2], columns)
         operands: dict[str, Expr | int] = {
             "memory": self.writer.address(view.tensor, walk),
@@ -155,7 +183,7 @@ class ProductEmitter(Emitter):
             "rows": rows,
             "bytes": columns * home.itemsize,
             "store_stride": home.offset(view.strides[-2]),
-            "store_pitch": self.shape.pitch,
+            "store_pitch": self.pitch_of(columns),
         }
         writes = self.writer.stored(view.tensor, target)
         return [
@@ -167,11 +195,3 @@ def _elements(home: Home, step: int) -> int:
     """Elements that so many bytes are."""
     rows, rest = divmod(step, home.pitch)
     return rows * home.row + rest // home.itemsize
-
-
-def check_machine(config: MachineConfig) -> None:
-    """Raise `InputError` for a machine without what programs of models need."""
-    if config.warps < 6:
-        raise InputError(f"warps must be at least 6 for a model, not {config.warps}")
-    if config.cgra is None:
-        raise InputError(f"machine {config.name!r} must have a grid for a model, it has none")

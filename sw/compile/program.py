@@ -5,72 +5,106 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.compile.convolutions import ConvolutionPart
 from sw.compile.launches import Area, Grid
+from sw.compile.layouts import layouts, stores_sums
 from sw.compile.limits import check_operands
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
+from sw.compile.parts import ProductPart
+from sw.compile.tiled import Choices
 from sw.compile.writer import Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
 from sw.layout import MEMORY_BYTES, PAGE, round_up
-from sw.operators.convolutions import lines
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
+from sw.tiling.machine import array_sets_pace
 
 
 @dataclass(frozen=True)
-class Emitted:
-    """The tile program of a run of operators; `labels` tells the number of each instruction's operator."""
+class Tiled:
+    """Operators with their tiles, and where everything lies.
 
-    program: Program
-    labels: Mapping[str, int]
+    `configurations` are names of the tensors that hold configurations, by their words. `early`: the array has
+    more to do than the storer (`sw.warps.convert`).
+    """
+
     parts: tuple[LoweredOperator, ...]
     memory: MemoryPlan
+    configurations: Mapping[tuple[int, ...], str]
+    early: bool
 
 
-def emit(
+def tile(
     network: Network,
     operators: Sequence[Operator],
     config: MachineConfig,
     memory_bytes: int = MEMORY_BYTES,
-) -> Emitted:
-    """Memory, tiles, configurations and statements of operators that run one after the other."""
-    memory = plan_memory(network, operators, lines(network, config), config, memory_bytes)
+    allowed: Choices = Choices(),  # noqa: B008
+) -> Tiled:
+    """Memory, tiles and configurations of operators that run one after the other."""
+    memory = plan_memory(network, operators, layouts(network, config), config, memory_bytes)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
-    parts = tuple(_part(o, memory.homes, config, half, taken) for o in operators)
+    parts = tuple(_part(o, memory.homes, config, half, taken, allowed) for o in operators)
     configurations = _configurations(parts, taken)
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
     memory = with_blobs(memory, blobs, len(operators), config, memory_bytes)
-    writer = Writer(config, memory)
-    grid = Grid(writer, {words: t.name for words, t in configurations.items()})
+    early = all(
+        holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.rates)
+        for p in parts
+    )
+    return Tiled(parts, memory, {words: t.name for words, t in configurations.items()}, early)
+
+
+def holds_sums(own: LoweredOperator) -> TypeGuard[ProductPart | ConvolutionPart]:
+    """Whether a part is a product whose sums are stored."""
+    return isinstance(own, ProductPart | ConvolutionPart) and own.chosen is None
+
+
+def emit(tiled: Tiled, config: MachineConfig) -> tuple[Program, dict[str, int]]:
+    """The statements of all operators, and the number of each instruction's operator by label."""
+    writer = Writer(config, tiled.memory)
+    grid = Grid(writer, tiled.configurations)
     body: list[Statement] = []
-    for number, own in enumerate(parts):
+    for number, own in enumerate(tiled.parts):
         writer.number = number
         body += _statements(own, writer, grid, number)
-    return Emitted(writer.program("model", body), writer.labels, parts, memory)
+    return writer.program("model", body), writer.labels
 
 
 def _part(
-    operator: Operator, homes: Mapping[str, Home], config: MachineConfig, room: int, taken: set[str]
+    operator: Operator,
+    homes: Mapping[str, Home],
+    config: MachineConfig,
+    room: int,
+    taken: set[str],
+    allowed: Choices,
 ) -> LoweredOperator:
     """Tiles that leave half of the scratchpad to the next operator, where there are such.
 
     Names of the part's own constants join those that are `taken`: operators may have equal names.
     """
+    if config.cgra is None and not stores_sums(operator):
+        raise InputError(
+            f"{operator.name} ({operator.op}): machine {config.name!r} must have a grid (cgra), it has none"
+        )
     reserved = room // 4
     try:
-        made = lower(operator, LoweringContext(config, homes, room - reserved))
+        made = lower(operator, LoweringContext(config, homes, room - reserved, allowed))
     except InputError:
-        made = lower(operator, LoweringContext(config, homes, config.scratch_bytes - reserved))
+        made = lower(operator, LoweringContext(config, homes, config.scratch_bytes - reserved, allowed))
     names = {blob.name for blob in made.blobs}
     if names & taken:
-        return _part(dataclasses.replace(operator, name=operator.name + "'"), homes, config, room, taken)
+        other = dataclasses.replace(operator, name=operator.name + "'")
+        return _part(other, homes, config, room, taken, allowed)
     taken |= names
     return made
 
@@ -98,7 +132,8 @@ def with_blobs(
     homes = dict(memory.homes)
     start = address = memory.end
     for tensor in blobs:
-        home = Home(tensor, Kind.CONSTANT, address, tensor.shape[-1] * 4, -1, end)
+        row = tensor.shape[-1]
+        home = Home(tensor, Kind.CONSTANT, address, row * 4, -1, end, row)
         homes[tensor.name] = home
         address = round_up(address + home.size, ALIGNMENT)
     if address == start:

@@ -13,6 +13,7 @@ from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.ir.roles import WarpRole
+from sw.ir.walk import statements
 from sw.tiled.forms import linear
 
 #: The chip's memories as buffers of the program.
@@ -239,8 +240,12 @@ class Writer:
         return tuple(made)
 
     def program(self, name: str, body: Sequence[Statement]) -> Program:
-        """The whole program."""
-        return Program(name, (), self.buffers(), tuple(body))
+        """The whole program, with the buffers that it uses."""
+        used: set[str] = set()
+        for s in statements(tuple(body)):
+            if isinstance(s, Instruction):
+                used |= {region.buffer for region in (*s.reads, *s.writes) if isinstance(region, Region)}
+        return Program(name, (), tuple(b for b in self.buffers() if b.name in used), tuple(body))
 
 
 def given(operands: Mapping[str, Expr | int]) -> tuple[tuple[str, Expr], ...]:

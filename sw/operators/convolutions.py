@@ -223,4 +223,4 @@ def _contiguous(view: View) -> bool:
 
 @lower.register
 def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
-    return convolution_part(operator, context.homes, context.config, context.room)
+    return convolution_part(operator, context.homes, context.config, context.room, context.allowed)

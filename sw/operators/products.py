@@ -296,4 +296,4 @@ def _(operator: MatrixProduct, view: View, row: int) -> bool:
 
 @lower.register
 def _(operator: MatrixProduct, context: LoweringContext) -> LoweredOperator:
-    return product_part(operator, context.homes, context.config, context.room)
+    return product_part(operator, context.homes, context.config, context.room, context.allowed)

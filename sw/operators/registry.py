@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
+from sw.compile.tiled import Choices
 from sw.compile.writer import Writer
 from sw.frontend.importer import Handler
 from sw.frontend.model import Model
@@ -79,11 +80,15 @@ class LoweredOperator(Protocol):
 
 @dataclass(frozen=True)
 class LoweringContext:
-    """What tiles depend on: the machine, where tensors lie, bytes of the scratchpad for this operator."""
+    """What tiles depend on: the machine, where tensors lie, bytes of the scratchpad for this operator.
+
+    `allowed` are the tiles that products may have.
+    """
 
     config: MachineConfig
     homes: Mapping[str, Home]
     room: int
+    allowed: Choices = field(default_factory=Choices)
 
 
 @functools.singledispatch

@@ -179,10 +179,9 @@ class Emitter:
 
     # The product
 
-    @property
-    def c_pitch(self) -> int:
+    def pitch_of(self, columns: Expr) -> Expr:
         """Accumulator words between the rows of what the array writes."""
-        return self.plan.c_pitch
+        return Const(self.plan.c_pitch)
 
     def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
         """Rows and columns of the present inner tile, and whether it is there."""
@@ -243,12 +242,12 @@ class Emitter:
         constants = {
             "gemm_a_pitch": self.plan.pitch("a"),
             "gemm_b_pitch": self.plan.pitch("b"),
-            "gemm_c_pitch": self.c_pitch,
             "gemm_zero_a": p.zero_a & 0xFF,
             "gemm_zero_b": p.zero_b & 0xFF,
             "gemm_signed": (p.type_a == "int8") | (p.type_b == "int8") << 1,
         }
         operands |= {n: Const(value) for n, value in constants.items()}
+        operands["gemm_c_pitch"] = self.pitch_of(columns)
         steps = index(self.loops, "k")
         first = later = None
         if steps is not None:

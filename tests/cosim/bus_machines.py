@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.problems import ProblemProgram, compile_problem, problem_job
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
-from jacquard.execute import make_job
-from sw.kernel import Kernel
-from sw.lowering import lower
 from sw.problem import Product
 
 SMALL = load("test").replace(
@@ -25,9 +23,9 @@ class Case:
 
     def __init__(self, config: MachineConfig, problem: Product, seed: int = 0):
         self.problem = problem
-        self.kernel: Kernel = lower(problem, config)
+        self.kernel: ProblemProgram = compile_problem(problem, config)
         self.a, self.b = problem.random(np.random.default_rng(seed))
-        self.job: Job = make_job(self.kernel, self.a, self.b, MemorySettings.of(config))
+        self.job: Job = problem_job(self.kernel, self.a, self.b, MemorySettings.of(config))
 
     def right(self, outcome: Outcome) -> bool:
         """Whether the product is NumPy's."""

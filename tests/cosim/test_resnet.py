@@ -8,15 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from bench.prediction import RESNET
+from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.execute import make_job
 from jacquard.tiling import plan_of_kernel
 from sw.convolution import Convolution
-from sw.lowering import lower
 from sw.patches import Axis
 
 TINY = load("tiny")
@@ -31,9 +30,9 @@ def small(size: int, channels: int, out: int, kernel: int, stride: int, pad: int
 def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> None:
     problems = [small(*shape) for shape in RESNET]
     settings = MemorySettings.of(TINY)
-    kernels = [lower(problem, TINY) for problem in problems]
+    kernels = [compile_problem(problem, TINY) for problem in problems]
     operands = [problem.random(np.random.default_rng(i)) for i, problem in enumerate(problems)]
-    jobs = [make_job(k, *ab, settings) for k, ab in zip(kernels, operands, strict=True)]
+    jobs = [problem_job(k, *ab, settings) for k, ab in zip(kernels, operands, strict=True)]
     outcomes = simulator(TINY, "verilator").run(jobs)
     for problem, kernel, ab, job, outcome in zip(problems, kernels, operands, jobs, outcomes, strict=True):
         assert compare(TINY, job, predict(TINY, job), outcome) is None, problem

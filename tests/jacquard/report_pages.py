@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +10,14 @@ import numpy as np
 from cosim.job import Outcome
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.execute import Task, execute
+from jacquard.network_results import NetworkReport
+from jacquard.network_run import run_network
 from jacquard.report.html.data import RunReport
-from jacquard.report.html.from_results import run_report
-from jacquard.results import Report
+from jacquard.report.html.from_network import network_report
+from sw.graph import reference
+from sw.graph.fuse import with_tensor
+from sw.graph.network import Network, Operator, Tensor
+from sw.graph.problems import network_of
 from sw.problem import Product
 from tests.jacquard.conftest import Quick
 
@@ -35,26 +39,34 @@ def late(outcome: Outcome) -> Outcome:
 
 def results(
     spoil: Callable[[Outcome], Outcome] = same, shapes: tuple[tuple[int, int, int], ...] = SHAPES
-) -> tuple[Report, MemorySettings]:
-    """A run of products; `spoil` changes the outcome of the last."""
+) -> tuple[NetworkReport, MemorySettings]:
+    """A run of products; `spoil` changes the outcome."""
     config = load("test")
     settings = MemorySettings.of(config)
-    rng = np.random.default_rng(0)
-    tasks = []
-    for i, shape in enumerate(shapes):
-        problem = Product(*shape)
-        tasks.append(Task(f"product_{i}", problem, *problem.random(rng)))
-    seen = 0
+    network = products([Product(*shape) for shape in shapes])
+    inputs = reference.random_inputs(network, np.random.default_rng(0))
+    found = run_network(network, config, settings, lambda: Quick(config, spoil=spoil), inputs)
+    return found, settings
 
-    def spoiled(outcome: Outcome) -> Outcome:
-        nonlocal seen
-        seen += 1
-        return spoil(outcome) if seen == len(shapes) else outcome
 
-    return execute(tasks, config, settings, lambda: Quick(config, spoil=spoiled)), settings
+def products(problems: Sequence[Product]) -> Network:
+    """A network of products that have nothing to do with each other."""
+    tensors: dict[str, Tensor] = {}
+    operators: list[Operator] = []
+    for i, problem in enumerate(problems):
+        own = network_of(problem, f"product_{i}")
+        (operator,) = own.operators
+        for name, tensor in own.tensors.items():
+            operator = with_tensor(operator, name, f"{name}{i}")
+            tensors[f"{name}{i}"] = replace(tensor, name=f"{name}{i}")
+        operators.append(operator)
+    inputs, outputs = (
+        tuple(f"{name}{i}" for i in range(len(problems)) for name in names) for names in ("AB", "C")
+    )
+    return Network("products", tensors, tuple(operators), inputs, outputs)
 
 
 def report(spoil: Callable[[Outcome], Outcome] = same, title: str = "two products") -> RunReport:
     """The report of such a run."""
     found, settings = results(spoil)
-    return run_report(found, title, settings)
+    return network_report(found, title, settings)

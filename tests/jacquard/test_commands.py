@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.problems import compile_problem
 from hw import csr, isa
 from hw.assembly import disassemble_words
 from hw.config import load, preset_names
 from jacquard.report.package import description, header, ports
 from jacquard.report.pages import csr_page, isa_page
-from sw.lowering import lower
 from sw.problem import Product
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,7 @@ def test_config_check_refuses_with_the_reason(jacquard: Any, tmp_path: Path, con
 
 
 def test_disasm_reads_words_and_hexadecimal_text(jacquard: Any, tmp_path: Path) -> None:
-    words = lower(Product(9, 9, 9), load("test")).programs[2]
+    words = compile_problem(Product(9, 9, 9), load("test")).programs[2]
     binary, text = tmp_path / "p.bin", tmp_path / "p.hex"
     binary.write_bytes(np.array(words, "<u4").tobytes())
     text.write_text("# a program\n" + "".join(f"{w:08x} // word\n" for w in words))

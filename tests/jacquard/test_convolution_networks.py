@@ -15,7 +15,8 @@ from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig, load
 from jacquard.checking import verdict_on
-from sw.compile.pipeline import Compiled, MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.graph import reference
 from sw.graph.network import Network
 from sw.patches import Axis
@@ -26,8 +27,8 @@ from tests.sw.compile.convolution_networks import Builder, drawn, same
 def compiled(network: Network, config: MachineConfig) -> Compiled:
     """The network as one program."""
     (stage,) = compile_network(network, config)
-    assert isinstance(stage, MachineStage)
-    return stage.compiled
+    assert isinstance(stage, Compiled)
+    return stage
 
 
 def job_of(made: Compiled, inputs: Mapping[str, np.ndarray]) -> Job:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.problems import compile_problem, problem_job
 from cosim import trace
 from cosim.job import Event, EventKind, Job, Outcome, Output
 from cosim.models.cycle import predict
@@ -19,14 +20,12 @@ from cosim.settings import MemorySettings
 from hw import isa
 from hw.assembly import assemble
 from hw.config import ENGINES, load
-from jacquard.execute import make_job
 from jacquard.report.html.data import OperatorRow, Run
 from jacquard.report.html.instructions import operands_of, program_of
 from jacquard.report.html.lanes import KINDS, Lanes, different, equal, lanes_of
 from jacquard.report.html.lost import LOSSES, busy, losses
 from jacquard.report.html.pack import pack, unpack
 from jacquard.report.html.timeline import VALUES, timeline
-from sw.lowering import lower
 from sw.problem import Product
 from tests.jacquard.report_pages import late, report
 from tests.sw.functional import Machine
@@ -46,8 +45,8 @@ halt
 def product(stall: int | None = None) -> tuple[Job, Outcome]:
     settings = MemorySettings.of(CONFIG, stall_seed=stall)
     problem = Product(12, 70, 20)
-    kernel = lower(problem, CONFIG, name="p")
-    job = make_job(kernel, *problem.random(np.random.default_rng(0)), settings)
+    kernel = compile_problem(problem, CONFIG, name="p")
+    job = problem_job(kernel, *problem.random(np.random.default_rng(0)), settings)
     return job, predict(CONFIG, job)
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from bench.prediction import MACHINES, bert, draw, resnet
-from cosim.refine import exact_cycles, refine
+from bench.problems import compile_problem
+from cosim.jobs import exact_cycles
+from cosim.refine import refine
 from cosim.settings import MemorySettings
 from hw.config import load
 from jacquard.tiling import plan_for_machine
 from sw.convolution import Convolution
-from sw.lowering import lower
+from sw.graph.problems import network_of
 from sw.patches import Axis
 from sw.problem import Product
 from tests.budget import cases
@@ -33,7 +35,7 @@ def test_predictions_are_right_without_running_anything(name: str) -> None:
     for i in range(cases(8, 24)):
         problem = draw(config, f"{name}/{i}")
         plan = plan_for_machine(problem, config, settings)
-        exact = exact_cycles(lower(problem, config, blocking=plan.blocking), settings)
+        exact = exact_cycles(compile_problem(problem, config, blocking=plan.blocking).compiled, settings)
         errors.append(abs(exact / plan.cycles - 1))
     assert statistics.median(errors) < 0.02
     assert max(errors) < 0.10
@@ -50,8 +52,8 @@ def test_predictions_hold_for_convolutions_and_slow_memories() -> None:
         for problem in resnet()[:: cases(6, 3)]:
             plan = plan_for_machine(problem, config, settings)
             rate = {port: p.bandwidth for port, p in settings.ports.items()}
-            kernel = lower(problem, config, bandwidth=rate, blocking=plan.blocking)
-            errors.append(abs(exact_cycles(kernel, settings) / plan.cycles - 1))
+            kernel = compile_problem(problem, config, bandwidth=rate, blocking=plan.blocking)
+            errors.append(abs(exact_cycles(kernel.compiled, settings) / plan.cycles - 1))
     assert statistics.median(errors) < 0.02
     assert max(errors) < 0.10
 
@@ -60,20 +62,21 @@ def test_every_product_of_bert_large_comes_near_its_bound() -> None:
     config = load("default")
     settings = MemorySettings.of(config)
     for problem in bert():
-        kernel = lower(problem, config)
-        assert kernel.bound_cycles() / exact_cycles(kernel, settings) > 0.97, problem
+        kernel = compile_problem(problem, config)
+        assert kernel.bound_cycles() / exact_cycles(kernel.compiled, settings) > 0.97, problem
 
 
 def test_refinement_takes_the_quickest_candidate_by_the_cycle_model() -> None:
     config = load("lean")
     settings = MemorySettings.of(config)
     problem = Product(53, 49, 231)
-    found = refine(problem, config, settings, 8)
+    found = refine(network_of(problem), config, settings, 8)
     assert [c.cycles for c in found] == sorted(c.cycles for c in found)
-    assert len({c.kernel.blocking for c in found}) == 8
-    assert found[0].cycles <= exact_cycles(lower(problem, config), settings)
+    assert len({c.blocking for c in found}) == 8
+    assert found[0].cycles <= exact_cycles(compile_problem(problem, config).compiled, settings)
     for c in found:
-        assert exact_cycles(lower(problem, config, blocking=c.kernel.blocking), settings) == c.cycles
+        again = compile_problem(problem, config, blocking=c.blocking)
+        assert exact_cycles(again.compiled, settings) == c.cycles
 
 
 def test_a_refined_plan_is_what_a_refined_run_runs(jacquard: Run, quick: Callable[..., None]) -> None:
@@ -122,7 +125,7 @@ def test_pixels_are_read_once_per_tile_and_load() -> None:
     from cosim.job import Job, Window
     from cosim.models.cycle import predict
 
-    kernel = lower(problem, config, blocking=plan.blocking)
+    kernel = compile_problem(problem, config, blocking=plan.blocking)
     job = Job(kernel.programs, settings, tuple(Window(*w) for w in kernel.windows))
     assert predict(config, job).counters["LOAD_B_WORDS"] == plan.plan.loads_b * rows * 2 * 64
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bench.problems import compile_problem
 from cosim.models.functional.memories import MASK, Memories
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig
 from sw.convolution import Convolution
 from sw.layout import GARBAGE
-from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
 
@@ -189,7 +189,7 @@ def execute(
     problem: Product | Convolution, config: MachineConfig, seed: int = 0, blocking: Blocking | None = None
 ) -> tuple[np.ndarray, np.ndarray, Machine]:
     """Result, NumPy's result and the machine after a run in an order drawn from the seed."""
-    kernel = lower(problem, config, blocking=blocking)
+    kernel = compile_problem(problem, config, blocking=blocking)
     a, b = problem.random(np.random.default_rng(seed))
     size = max(last for _, last, _, _ in kernel.windows) + 4097
     memory = np.full(size, GARBAGE, np.uint8)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.problems import compile_problem
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.arrangement import extent_of
 from sw.convolution import Convolution
-from sw.lowering import lower
 from sw.patches import Axis
 from sw.tiling.candidates import candidates, inner_cuts
 from tests.budget import cases
@@ -146,10 +146,10 @@ def test_any_blocking_of_any_convolution(
         (lambda: Convolution(1, 1, *square(3, 3, 0), 1), "stride along rows must be at least 1, not 0"),
         (lambda: Convolution(1, 1, *square(3, 3, 1, -1), 1), "padding along rows must be at least 0"),
         (
-            lambda: lower(Convolution(1, 1, *square(900, 3, 256), 1), TEST),
+            lambda: compile_problem(Convolution(1, 1, *square(900, 3, 256), 1), TEST),
             "stride along rows must be at",
         ),
-        (lambda: lower(Convolution(1, 1, *square(64, 60), 1), TEST), "buffers must hold two tiles"),
+        (lambda: compile_problem(Convolution(1, 1, *square(64, 60), 1), TEST), "buffers must hold two tiles"),
     ],
 )
 def test_what_is_no_convolution_or_does_not_fit_is_refused(make: object, text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.problems import compile_problem
 from hw.config import load
 from hw.errors import InputError
 from sw.layout import GARBAGE, coalesce, place
-from sw.lowering import lower
 from sw.problem import Product
 
 CONFIG = load("default")
@@ -34,7 +34,7 @@ def test_image_and_extract_are_inverse_and_padding_is_garbage() -> None:
 
 
 def test_windows_permit_reading_operands_and_writing_the_result_only() -> None:
-    windows = lower(Product(3, 5, 7), CONFIG).windows
+    windows = compile_problem(Product(3, 5, 7), CONFIG).windows
     assert [w[2:] for w in windows] == [(True, False), (True, False), (False, True)]
 
 

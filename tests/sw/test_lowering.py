@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.problems import compile_problem
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.arrangement import extent_of
-from sw.lowering import lower
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
@@ -123,7 +123,7 @@ def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
         Product(1, 65537, 2),
         Product(3, 2, 70001),
     ):
-        for warp, words in lower(problem, config).programs.items():
+        for warp, words in compile_problem(problem, config).programs.items():
             assert len(words) <= 80, f"warp {warp} of {problem}"
             assert assemble("\n".join(disassemble_words(words))) == words
             assert not any(illegal(decode(w), config) for w in words)
@@ -131,13 +131,13 @@ def test_program_size_does_not_depend_on_the_shape(hw: str) -> None:
 
 def test_512x1024x1024_reuses_tiles_enough_to_keep_the_array_busy() -> None:
     config = load("default")
-    kernel = lower(Product(512, 1024, 1024), config)
+    kernel = compile_problem(Product(512, 1024, 1024), config)
     assert kernel.bound_cycles() == 2097152
     assert best(kernel.extent, config)[0].estimate.cycles < 1.002 * kernel.bound_cycles()
 
 
 def test_bound_is_the_slowest_of_array_and_ports() -> None:
-    kernel = lower(Product(128, 16, 128), load("default"))
+    kernel = compile_problem(Product(128, 16, 128), load("default"))
     assert kernel.bounds() == {"gemm": 1024, "load_a": 64, "load_b": 64, "store": 2048}
     assert kernel.bound_cycles() == 2048
     assert kernel.bound_cycles({"load_a": 1}) == 2048
@@ -145,7 +145,7 @@ def test_bound_is_the_slowest_of_array_and_ports() -> None:
 
 
 def test_broadcast_operands_count_once_in_the_bound() -> None:
-    kernel = lower(Product(4, 8, 4, batch_a=(5,), transposed_a=True), TEST)
+    kernel = compile_problem(Product(4, 8, 4, batch_a=(5,), transposed_a=True), TEST)
     assert kernel.bytes_moved() == {"load_a": 160, "load_b": 32, "store": 320}
 
 
@@ -168,14 +168,14 @@ LACKING = [
 def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int], text: str) -> None:
     config, problem = TEST.replace(**change), Product(33, 301, 41)
     with pytest.raises(InputError, match=text):
-        lower(problem, config, blocking=best(extent_of(problem), TEST)[0].blocking)
+        compile_problem(problem, config, blocking=best(extent_of(problem), TEST)[0].blocking)
 
 
 @pytest.mark.parametrize("lacking", sweep(LACKING, kept=LACKING[:3]))
 def test_what_no_blocking_helps_is_refused_by_name(lacking: tuple[dict[str, int], str]) -> None:
     change, text = lacking
     with pytest.raises(InputError, match=text):
-        lower(Product(33, 301, 41), TEST.replace(**change))
+        compile_problem(Product(33, 301, 41), TEST.replace(**change))
 
 
 @pytest.mark.parametrize("registers", [14, 16, 18])
@@ -188,4 +188,4 @@ def test_a_machine_with_few_registers_gets_a_simpler_program(registers: int) -> 
 
 def test_a_product_larger_than_memory_is_refused() -> None:
     with pytest.raises(InputError, match="must fit 65536 bytes of memory"):
-        lower(Product(300, 300, 300), TEST, memory_bytes=65536)
+        compile_problem(Product(300, 300, 300), TEST, memory_bytes=65536)

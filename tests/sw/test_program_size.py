@@ -7,12 +7,11 @@ import random
 
 import pytest
 
+from bench.problems import ProblemProgram, compile_problem
 from hw.assembly import decode
 from hw.config import MachineConfig, load
 from sw.arrangement import extent_of
 from sw.convolution import Convolution
-from sw.kernel import Kernel
-from sw.lowering import lower
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling.blocking import Extent
@@ -33,7 +32,7 @@ SIZES = (512, 1024, 4096)
 KEPT = [*itertools.product(("test", "default"), LAYOUTS), *zip(PRESETS[1:], LAYOUTS, strict=True)]
 
 
-def names(kernel: Kernel) -> dict[int, list[str]]:
+def names(kernel: ProblemProgram) -> dict[int, list[str]]:
     """By warp the instructions of its program without what stands in their fields."""
     found: dict[int, list[str]] = {}
     for warp, words in kernel.programs.items():
@@ -51,7 +50,7 @@ def cube(size: int, layout: tuple[bool, bool]) -> Product:
 @pytest.mark.parametrize("cell", sweep(itertools.product(PRESETS, LAYOUTS), kept=KEPT), ids=str)
 def test_large_products_have_the_same_instructions(cell: tuple[str, tuple[bool, bool]]) -> None:
     hw, layout = cell
-    small, medium, large = (lower(cube(n, layout), load(hw), memory_bytes=MEMORY) for n in SIZES)
+    small, medium, large = (compile_problem(cube(n, layout), load(hw), memory_bytes=MEMORY) for n in SIZES)
     assert small.blocking == medium.blocking == large.blocking
     assert small.instructions == medium.instructions == large.instructions
     assert names(small) == names(medium) == names(large)
@@ -63,14 +62,14 @@ def test_sides_need_not_be_equal_nor_powers_of_two(hw: str) -> None:
     config = load(hw)
     tiles = uniform(Extent(1 << 12, 1 << 12, 1 << 12), config)
     assert tiles is not None
-    wanted = names(lower(cube(512, LAYOUTS[0]), config))
+    wanted = names(compile_problem(cube(512, LAYOUTS[0]), config))
     r = random.Random(hw)
     for _ in range(3):
         m, k, n = (
             min(r.choice([STEPS, r.randint(STEPS, 40)]) * tile, 4096)
             for tile in (tiles.partition_m, tiles.partition_k, tiles.partition_n)
         )
-        assert names(lower(Product(m, k, n), config, memory_bytes=MEMORY)) == wanted, (m, k, n)
+        assert names(compile_problem(Product(m, k, n), config, memory_bytes=MEMORY)) == wanted, (m, k, n)
 
 
 def estimate(problem: Product, config: MachineConfig) -> tuple[float, float]:
@@ -153,5 +152,6 @@ def shapes() -> list[Product | Convolution]:
 @pytest.mark.parametrize("problem", shapes(), ids=str)
 def test_programs_of_every_shape_fit_the_smallest_instruction_memory(problem: Product | Convolution) -> None:
     assert TEST.imem_words == 256
-    longest = max(len(words) for words in lower(problem, TEST, memory_bytes=MEMORY).programs.values())
+    programs = compile_problem(problem, TEST, memory_bytes=MEMORY).programs
+    longest = max(len(words) for words in programs.values())
     assert longest <= 128  # half of it is left

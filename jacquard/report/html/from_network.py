@@ -5,7 +5,7 @@ from __future__ import annotations
 from cosim.settings import MemorySettings
 from jacquard.network_program import KernelFacts
 from jacquard.network_results import NetworkReport, OperatorResult, ProgramRun
-from jacquard.report.html.data import Check, Kernel, OperatorRow, Run, RunReport, TensorRow
+from jacquard.report.html.data import Check, Kernel, OperatorRow, Run, RunReport, TensorRow, Tiling
 from jacquard.report.html.from_results import facts, runs_checks
 
 
@@ -21,6 +21,7 @@ def network_report(report: NetworkReport, title: str, settings: MemorySettings) 
         operators=tuple(_row(o) for o in operators),
         runs=tuple(_run(r, i, operators) for i, r in enumerate(runs)),
         kernels=tuple(_kernels(report, operators)),
+        tilings=tuple(_tiling(o) for o in operators if o.plan is not None),
         tensors=tuple(t for i, r in enumerate(runs) for t in _tensors(r, i, operators)),
         facts=facts(report) | {f"compilation: {n}": f"{s:.2f} s" for n, s in report.seconds.items()},
     )
@@ -72,6 +73,14 @@ def _row(operator: OperatorResult) -> OperatorRow:
         plan=_plan(operator),
         ok=operator.same is not False,
     )
+
+
+def _tiling(operator: OperatorResult) -> Tiling:
+    """How a product is cut."""
+    plan = operator.plan
+    assert plan is not None
+    predicted = operator.cycles, operator.utilization
+    return Tiling(operator.name, plan.tiling, plan.plan, predicted, plan.stays, (operator.name,))
 
 
 def _plan(operator: OperatorResult) -> str:

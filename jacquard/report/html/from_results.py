@@ -1,4 +1,4 @@
-"""The report of products, convolutions and tile programs: from `jacquard.results.Report`."""
+"""The report of tile programs: from `jacquard.results.Report`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Sequence
 
 from cosim.settings import MemorySettings
 from hw.config import PORTS
-from jacquard.execute import TaskResult
 from jacquard.program_run import ProgramResult
-from jacquard.report.html.data import Check, OperatorRow, Run, RunReport, TensorRow, Tiling
+from jacquard.report.html.data import Check, OperatorRow, Run, RunReport, TensorRow
 from jacquard.results import Report, Result
-from jacquard.tiling import plan_of_kernel
-from sw.kernel import Kernel
 from sw.layout import Placement
 
 
 def run_report(report: Report, title: str, settings: MemorySettings) -> RunReport:
-    """What the page of a run shows; the products or the program follow each other on one axis."""
+    """What the page of a run shows; programs follow each other on one axis."""
     results = report.results
     runs = tuple(
         Run(r.name, r.job, r.predicted, r.observed, r.divergence, owner=i) for i, r in enumerate(results)
@@ -30,7 +27,6 @@ def run_report(report: Report, title: str, settings: MemorySettings) -> RunRepor
         checks=checks(report),
         operators=tuple(_operator(r, at) for r, at in zip(results, starts, strict=False)),
         runs=runs,
-        tilings=_tilings(results),
         tensors=tuple(t for i, r in enumerate(results) for t in _tensors(r, i)),
         facts=facts(report),
     )
@@ -97,7 +93,6 @@ def facts(report: Report) -> dict[str, str]:
 
 
 def _operator(result: Result, start: int) -> OperatorRow:
-    plan = result.plan
     return OperatorRow(
         name=result.name,
         op=result.op,
@@ -108,7 +103,6 @@ def _operator(result: Result, start: int) -> OperatorRow:
         macs=result.macs,
         bounds=result.bounds,
         moved=moved(result),
-        plan="" if plan is None else str(plan.get("reason", "")),
         ok=result.correct and result.divergence is None and result.checked.ok,
     )
 
@@ -119,26 +113,7 @@ def moved(result: Result) -> dict[str, int]:
     return {port: count * result.config.port_bytes(port) for port, count in words.items() if count}
 
 
-def _tilings(results: Sequence[Result]) -> tuple[Tiling, ...]:
-    """A tiling per kernel; equal products share one."""
-    users: dict[int, list[TaskResult]] = {}
-    for result in results:
-        if isinstance(result, TaskResult):
-            users.setdefault(id(result.kernel), []).append(result)
-    made = []
-    for group in users.values():
-        first = group[0]
-        plan = plan_of_kernel(first.kernel, first.bandwidth)
-        names = tuple(r.name for r in group)
-        title = f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}"
-        predicted = first.observed.cycles, first.utilization
-        made.append(Tiling(title, plan.tiling, plan.plan, predicted, plan.stays, names))
-    return tuple(made)
-
-
 def _tensors(result: Result, number: int) -> list[TensorRow]:
-    if isinstance(result, TaskResult):
-        return _of_kernel(result.kernel, result.name, number)
     if isinstance(result, ProgramResult):
         return of_program(result, number)
     return []
@@ -148,13 +123,6 @@ def of_program(result: ProgramResult, number: int) -> list[TensorRow]:
     """The buffers in memory of a tile program."""
     places = result.compiled.bound.memory
     return [_row(name, p, number, "written" if p.write else "input") for name, p in places.items()]
-
-
-def _of_kernel(kernel: Kernel, name: str, number: int) -> list[TensorRow]:
-    return [
-        _row(f"{name}.{key.upper()}", place, number, "output" if place.write else f"operand {key.upper()}")
-        for key, place in kernel.places.items()
-    ]
 
 
 def _row(name: str, place: Placement, number: int, kind: str) -> TensorRow:

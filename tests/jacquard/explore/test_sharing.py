@@ -12,7 +12,8 @@ import pytest
 from hw.config import MachineConfig, load
 from hw.fabric import toml as fabrics
 from jacquard.explore.space import read
-from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.frontend.network import import_model
 from sw.tiling.blocking import Extent
 from sw.tiling.machine import best
@@ -24,9 +25,8 @@ EXAMPLE = Path(__file__).resolve().parents[3] / "examples/11_exploration"
 def made(config: MachineConfig) -> list[Any]:
     """All that a compilation gives, as far as it can be compared."""
     found = []
-    for stage in compile_network(import_model(perceptron()), config):
-        if isinstance(stage, MachineStage):
-            c = stage.compiled
+    for c in compile_network(import_model(perceptron()), config):
+        if isinstance(c, Compiled):
             bitstreams = [k.words for p in c.parts for k in p.configured]
             found.append((c.programs, dict(c.operator_of), c.source, c.synchronised, bitstreams))
     return found

@@ -9,15 +9,15 @@ import numpy as np
 
 from cosim.models.functional import Memories, execute
 from hw.config import MachineConfig
-from sw.compile import program
 from sw.compile.legal import legal
 from sw.compile.memory import Kind, MemoryPlan
-from sw.compile.pipeline import HostStage, Stage, runs
+from sw.compile.stages import Emit, Group, Tile
 from sw.compile.writer import ACCUMULATOR, OUT, SCRATCH
+from sw.compiler import Step as CompiledStep
+from sw.compiler import groups
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 from sw.ir.program import Program
-from sw.ir.scope import retype
 from sw.tile_programs.places import Place
 from sw.tile_programs.stated import Launches
 
@@ -40,25 +40,18 @@ def emitted(network: Network, config: MachineConfig) -> list[Step]:
     """The steps of a network, each run of operators of the machine being one program."""
     network = legal(network, config)
     steps: list[Step] = []
-    for run in runs(network):
+    for run in groups(network):
         hosted = [o for o in run if isinstance(o, HostOperator)]
         steps += hosted
         if not hosted:
-            made = program.emit(network, run, config)
-            steps.append(Sequential(retype(made.program), made.memory, config))
+            made = Emit()(Tile()(Group(network, run, config)))
+            steps.append(Sequential(made.source, made.tiled.memory, config))
     return steps
 
 
-def steps_of(stages: Sequence[Stage]) -> list[Step]:
+def steps_of(steps: Sequence[CompiledStep]) -> list[Step]:
     """The same of what the compiler made."""
-    found: list[Step] = []
-    for stage in stages:
-        if isinstance(stage, HostStage):
-            found.append(stage.operator)
-        else:
-            c = stage.compiled
-            found.append(Sequential(c.source, c.memory, c.config))
-    return found
+    return [s if isinstance(s, HostOperator) else Sequential(s.source, s.memory, s.config) for s in steps]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from sw.compile.convolutions import ConvolutionPart, convolution_part
 from sw.compile.images import follows_of, joined, product_of
 from sw.compile.legal import legal
 from sw.compile.memory import Lines, plan_memory
-from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.graph import reference
 from sw.graph.expression import Operand
 from sw.graph.network import Elementwise, ImageConvolution, MatrixProduct, Network, View, whole
@@ -25,8 +26,8 @@ TEST = load("test", {"imem_words": 4096})
 
 def parts_of(network: Network) -> list[object]:
     (stage,) = compile_network(network, TEST)
-    assert isinstance(stage, MachineStage)
-    return list(stage.compiled.parts)
+    assert isinstance(stage, Compiled)
+    return list(stage.parts)
 
 
 def builder() -> Builder:

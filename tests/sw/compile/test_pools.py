@@ -14,7 +14,8 @@ from hw.config import load
 from hw.errors import InputError
 from sw.arrangement import Loop
 from sw.compile.memory import Home, Kind
-from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.graph import reference
 from sw.graph.network import View
 from sw.ir.expression import evaluate
@@ -110,7 +111,7 @@ def test_images_whose_pixels_lie_apart_are_refused() -> None:
     builder.softmax((1, 1024))
     builder.softmax((7, 7))
     homes = {
-        name: Home(builder.tensors[tensor], Kind.INPUT, 4096, builder.tensors[tensor].shape[-1], -1, 1)
+        name: Home(t := builder.tensors[tensor], Kind.INPUT, 4096, t.shape[-1], -1, 1, t.shape[-1])
         for name, tensor in (("x", "x0"), ("y", "y1"))
     }
     with pytest.raises(InputError, match="p: rows of images must be contiguous"):
@@ -122,8 +123,8 @@ def computed(builder: Builder) -> tuple[dict[str, np.ndarray], dict[str, np.ndar
     network = builder.network()
     inputs = reference.random_inputs(network, np.random.default_rng(1))
     (stage,) = compile_network(network, TEST)
-    assert isinstance(stage, MachineStage)
-    compiled = stage.compiled
+    assert isinstance(stage, Compiled)
+    compiled = stage
     memory = np.zeros(1 << 20, np.uint8)
     images = [*compiled.constants, *((h.address, h.image(inputs[n])) for n, h in compiled.inputs.items())]
     for address, data in images:

@@ -7,7 +7,8 @@ import pytest
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.memory import plan_memory
-from sw.compile.pipeline import MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.ir.walk import instructions
 from sw.operators.registry import LoweringContext, lower
 from sw.operators.rows import LoweredRows, RowOperator
@@ -65,8 +66,8 @@ def test_every_launch_of_a_tile_brings_its_configuration_where_they_take_turns()
     builder = Builder()
     builder.softmax((40, 256))
     (stage,) = compile_network(builder.network(), TEST)
-    assert isinstance(stage, MachineStage)
-    names = [i.name for i in instructions(stage.compiled.source)]
+    assert isinstance(stage, Compiled)
+    names = [i.name for i in instructions(stage.source)]
     # Rows, and the configuration of each of five launches.
     assert (names.count("load_c"), names.count("cgra"), names.count("store_out")) == (6, 5, 1)
 

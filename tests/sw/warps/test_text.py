@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from bench.problems import compile_problem
 from hw.assembly import assemble, listing
 from hw.config import load
 from hw.errors import InputError
 from sw.codegen import generate
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
-from sw.lowering import lower
 from sw.problem import Product
 from sw.tiled.split import warps
 from sw.warps.text import assembly, has_pseudo, warp_assembly
@@ -25,7 +25,9 @@ def program(*lines: str, parameters: str = "") -> Program:
 
 def test_text_of_a_compiled_product_gives_the_words_of_code_generation() -> None:
     seen: list[Program] = []
-    lower(Product(21, 34, 13), TEST, after=lambda step, p: seen.append(p) if "optimise" in step else None)
+    compile_problem(
+        Product(21, 34, 13), TEST, after=lambda step, p: seen.append(p) if "hoist" in step else None
+    )
     assert len(seen) == 4
     for own in seen:
         text, words = assembly(own, TEST, "w"), generate(own, TEST, "w")

@@ -9,7 +9,8 @@ from hw import isa
 from hw.assembly import decode
 from hw.config import load
 from hw.errors import InputError
-from sw.compile.pipeline import Compiled, MachineStage, compile_network
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
 from sw.graph import reference
 from sw.graph.expression import Apply, Number, Operand
 from sw.graph.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
@@ -40,8 +41,8 @@ def chain(length: int) -> Network:
 
 def programs(network: Network, imem_words: int) -> list[Compiled]:
     stages = compile_network(network, TEST.replace(imem_words=imem_words))
-    assert all(isinstance(stage, MachineStage) for stage in stages)
-    return [stage.compiled for stage in stages if isinstance(stage, MachineStage)]
+    assert all(isinstance(stage, Compiled) for stage in stages)
+    return [stage for stage in stages if isinstance(stage, Compiled)]
 
 
 def test_every_operation_of_an_engine_belongs_to_an_operator() -> None:
@@ -67,8 +68,7 @@ def test_programs_that_are_too_long_are_cut_and_still_right() -> None:
     assert len(made) > 1
     assert [o.name for c in made for o in c.operators] == [o.name for o in network.operators]
     inputs = reference.random_inputs(network, np.random.default_rng(0))
-    stages = [MachineStage(c) for c in made]
-    found = results(network, steps_of(stages), inputs)
+    found = results(network, steps_of(made), inputs)
     assert np.array_equal(found["result"], reference.run(network, inputs)["result"])
 
 

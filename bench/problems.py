@@ -1,0 +1,122 @@
+"""One product or convolution as a program: the way from its operands to memory and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosim.job import Job
+from cosim.jobs import job_of
+from cosim.refine import part_of
+from cosim.settings import MemorySettings
+from hw.config import MachineConfig
+from sw.compile.stages import Compiled
+from sw.compiler import compile_network
+from sw.convolution import Convolution
+from sw.graph.problems import network_of
+from sw.ir.program import Program
+from sw.problem import Product
+from sw.tiling.blocking import Blocking, Extent
+
+
+@dataclass(frozen=True)
+class ProblemProgram:
+    """What the compiler made of one product or convolution."""
+
+    problem: Product | Convolution
+    compiled: Compiled
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.compiled.network.name
+
+    @property
+    def config(self) -> MachineConfig:
+        """The machine."""
+        return self.compiled.config
+
+    @property
+    def programs(self) -> dict[int, list[int]]:
+        """Instruction words by warp."""
+        return self.compiled.programs
+
+    @property
+    def source(self) -> Program:
+        """The sequential tile program."""
+        return self.compiled.source
+
+    @property
+    def blocking(self) -> Blocking:
+        """The tiles."""
+        return part_of(self.compiled).nest.blocking
+
+    @property
+    def extent(self) -> Extent:
+        """What was tiled."""
+        return part_of(self.compiled).extent
+
+    @property
+    def windows(self) -> tuple[tuple[int, int, bool, bool], ...]:
+        """First byte, last byte, read permission, write permission."""
+        return self.compiled.memory.windows
+
+    def memory(self, a: np.ndarray, b: np.ndarray) -> tuple[tuple[int, np.ndarray], ...]:
+        """Address and bytes of the operands; raises `InputError` for arrays of another shape or type."""
+        self.problem.check(a, b)
+        homes = self.compiled.inputs
+        return tuple((homes[n].address, homes[n].image(x)) for n, x in (("A", a), ("B", b)))
+
+    @property
+    def output(self) -> tuple[int, int]:
+        """Address and bytes of the result in memory."""
+        home = self.compiled.outputs["C"]
+        return home.address, home.size
+
+    def extract(self, data: np.ndarray) -> np.ndarray:
+        """The result, int32, out of the bytes of `output`."""
+        return self.compiled.outputs["C"].extract(data)
+
+    def bound_cycles(self, bandwidth: Mapping[str, int] | None = None) -> int:
+        """No machine of this array and these ports can be quicker; of images, pixels that are used count."""
+        homes = self.compiled.memory.homes
+        moved = {port: homes[n].rows * homes[n].row * homes[n].itemsize for port, n in _PORTS.items()}
+        if isinstance(self.problem, Convolution):
+            c = self.problem
+            moved["load_b"] = c.images * c.channels * c.rows.used * c.cols.used
+        rate = {port: (bandwidth or {}).get(port, self.config.port_bytes(port)) for port in moved}
+        least = [-(-count // rate[port]) for port, count in moved.items()]
+        return max(-(-self.problem.macs // self.config.macs_per_cycle), *least)
+
+
+#: The tensor that each port moves.
+_PORTS = {"load_a": "A", "load_b": "B", "store": "C"}
+
+
+def compile_problem(
+    problem: Product | Convolution,
+    config: MachineConfig,
+    *,
+    name: str = "matmul",
+    blocking: Blocking | None = None,
+    **options: Any,
+) -> ProblemProgram:
+    """The program of one product or convolution; `options` as in `sw.compiler.compile_network`.
+
+    Where registers, loops or instruction memory do not suffice for the best tiles, the next best are taken.
+    """
+    chosen = None if blocking is None else {"C": blocking}
+    (made,) = compile_network(network_of(problem, name), config, blockings=chosen, **options)
+    assert isinstance(made, Compiled)
+    return ProblemProgram(problem, made)
+
+
+def problem_job(
+    program: ProblemProgram, a: np.ndarray, b: np.ndarray, settings: MemorySettings, name: str = ""
+) -> Job:
+    """The job that runs a program on operands as stored; raises `InputError` for arrays that do not fit."""
+    program.problem.check(a, b)
+    return job_of(program.compiled, {"A": a, "B": b}, settings, name)

@@ -1,0 +1,60 @@
+"""Models whose scales, zero points and shapes are inputs: these made constants, for values that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.model import load, read_file
+from sw.frontend.network import import_model
+from sw.graph.network import Network
+
+
+def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
+    """The model with more and more inputs made constants, and the inputs that are left.
+
+    The compiler must know scales, zero points, shapes and the like, which models may take as inputs: first
+    none is a constant, then all vectors and numbers but the first input, then all but the first input.
+    """
+    import onnx
+
+    yield proto, dict(inputs)
+    names = list(inputs)[1:]
+    tried: list[list[str]] = [[]]
+    for chosen in ([n for n in names if inputs[n].ndim <= 1], names):
+        if chosen in tried:
+            continue
+        tried.append(chosen)
+        bound = onnx.ModelProto()
+        bound.CopyFrom(proto)
+        kept = [value for value in bound.graph.input if value.name not in chosen]
+        del bound.graph.input[:]
+        bound.graph.input.extend(kept)
+        bound.graph.initializer.extend(onnx.numpy_helper.from_array(inputs[n], n) for n in chosen)
+        yield bound, {n: a for n, a in inputs.items() if n not in chosen}
+
+
+def import_bound(
+    path: Path, given: dict[str, np.ndarray] | None, seed: int
+) -> tuple[Network, dict[str, np.ndarray]] | None:
+    """The graph of a model with some of its inputs as constants, and the inputs that are left.
+
+    Inputs that are not given are drawn from the seed. None where that does not help.
+    """
+    if given is None:
+        rng, given = np.random.default_rng(seed), {}
+        for name, (dtype, shape) in load(path).inputs.items():
+            if dtype.kind not in "iu":
+                return None
+            limits = np.iinfo(dtype)
+            given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+    for bound, left in bindings(read_file(path), given):
+        try:
+            return import_model(bound), left
+        except InputError:
+            continue
+    return None
