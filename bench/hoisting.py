@@ -57,7 +57,7 @@ def registers(kernel: ProblemProgram) -> int:
             code = decode(word)
             assert code is not None
             fields = {f.name: f for f in code.spec.fields}
-            used = [v for n, v in code.fields.items() if fields[n].kind is isa.Kind.REGISTER]
+            used = [v for n, v in code.fields.items() if fields[n].kind is isa.FieldKind.REGISTER]
             highest = max(highest, code.predicate, *used, 0)
     return highest + 1
 

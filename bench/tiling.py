@@ -27,9 +27,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.exhaustive import Found, search, search_fast
 from sw.tiling.cost import cost, times
-from sw.tiling.exhaustive import Found, search, search_fast
-from sw.tiling.plan import Plan, plan
+from sw.tiling.plan import TilingPlan, plan
 from sw.tiling.problem import Convolution, TilingProblem
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ SETS: dict[str, tuple[Callable[[], Iterator[TilingProblem]], bool]] = {
 }
 
 
-def ticks(problem: TilingProblem, planned: Plan) -> int:
+def ticks(problem: TilingProblem, planned: TilingPlan) -> int:
     """Exactly the time of a plan."""
     return cost(problem, planned.partition_m, planned.partition_n, planned.partition_k, planned.order).ticks
 

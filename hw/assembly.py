@@ -53,7 +53,7 @@ def encode(code: Code) -> int:
     word = spec.opcode << isa.OPCODE_LOW | int(code.sense) << isa.SENSE_LOW
     word |= _fit(code.name, "predicate", code.predicate, isa.PREDICATE_BITS, False) << isa.PREDICATE_LOW
     for f in spec.fields:
-        signed = f.kind is isa.Kind.IMMEDIATE
+        signed = f.kind is isa.FieldKind.IMMEDIATE
         word |= _fit(code.name, f.name, code.fields[f.name], f.width, signed) << f.low
     return word
 
@@ -73,7 +73,7 @@ def decode(word: int) -> Code | None:
     values = {}
     for f in spec.fields:
         value = word >> f.low & (1 << f.width) - 1
-        if f.kind is isa.Kind.IMMEDIATE and value >> f.width - 1:
+        if f.kind is isa.FieldKind.IMMEDIATE and value >> f.width - 1:
             value -= 1 << f.width
         values[f.name] = value
     predicate = word >> isa.PREDICATE_LOW & (1 << isa.PREDICATE_BITS) - 1
@@ -88,11 +88,11 @@ def illegal(code: Code | None, config: MachineConfig) -> str | None:
         return f"predicate r{code.predicate}: the machine has {config.registers} registers"
     for f in code.spec.fields:
         value = code.fields[f.name]
-        if f.kind is isa.Kind.REGISTER and value >= config.registers:
+        if f.kind is isa.FieldKind.REGISTER and value >= config.registers:
             return f"r{value}: the machine has {config.registers} registers"
-        if f.kind is isa.Kind.CHANNEL and value >= config.channels:
+        if f.kind is isa.FieldKind.CHANNEL and value >= config.channels:
             return f"channel {value}: the machine has {config.channels}"
-        if f.kind is isa.Kind.PARAMETER and value not in isa.BY_PARAMETER:
+        if f.kind is isa.FieldKind.PARAMETER and value not in isa.BY_PARAMETER:
             return f"parameter {value} does not exist"
     if code.name in isa.NEEDS_GRID and config.cgra is None:
         return "the machine has no CGRA grid"
@@ -106,9 +106,9 @@ def disassemble(code: Code, label: str | None = None) -> str:
         value = code.fields[f.name]
         if label is not None and f.name in _TARGETS:
             parts.append(label)
-        elif f.kind is isa.Kind.REGISTER:
+        elif f.kind is isa.FieldKind.REGISTER:
             parts.append(f"r{value}")
-        elif f.kind is isa.Kind.PARAMETER and value in isa.BY_PARAMETER:
+        elif f.kind is isa.FieldKind.PARAMETER and value in isa.BY_PARAMETER:
             parts.append(isa.BY_PARAMETER[value].name)
         else:
             parts.append(str(value))
@@ -235,11 +235,11 @@ def _distance(name: str, label: str, index: int, places: Mapping[str, int]) -> i
 
 
 def _operand(name: str, f: isa.Field, text: str) -> int:
-    if f.kind is isa.Kind.REGISTER:
+    if f.kind is isa.FieldKind.REGISTER:
         if not re.fullmatch(r"r\d+", text):
             raise InputError(f"{name}: {f.name} must be a register, not {text!r}")
         return int(text[1:])
-    if f.kind is isa.Kind.PARAMETER and text in isa.PARAMETERS:
+    if f.kind is isa.FieldKind.PARAMETER and text in isa.PARAMETERS:
         return isa.PARAMETERS[text].index
     return _number(f"{name}: {f.name}", text)
 

@@ -25,7 +25,7 @@ PREDICATE_LOW, PREDICATE_BITS = 21, 5
 SENSE_LOW = 20
 
 
-class Kind(enum.Enum):
+class FieldKind(enum.Enum):
     """What a field of an instruction word holds."""
 
     REGISTER = "register"
@@ -42,7 +42,7 @@ class Field:
     name: str
     low: int
     width: int
-    kind: Kind
+    kind: FieldKind
 
 
 class Format(enum.Enum):
@@ -51,32 +51,32 @@ class Format(enum.Enum):
     # Python before 3.11.4 makes an empty tuple an object of its own here.
     NONE = None
     R = (
-        Field("rd", 15, 5, Kind.REGISTER),
-        Field("rs1", 10, 5, Kind.REGISTER),
-        Field("rs2", 5, 5, Kind.REGISTER),
+        Field("rd", 15, 5, FieldKind.REGISTER),
+        Field("rs1", 10, 5, FieldKind.REGISTER),
+        Field("rs2", 5, 5, FieldKind.REGISTER),
     )
     I = (  # noqa: E741 (the usual name of an immediate format)
-        Field("rd", 15, 5, Kind.REGISTER),
-        Field("rs1", 10, 5, Kind.REGISTER),
-        Field("imm", 0, 10, Kind.IMMEDIATE),
+        Field("rd", 15, 5, FieldKind.REGISTER),
+        Field("rs1", 10, 5, FieldKind.REGISTER),
+        Field("imm", 0, 10, FieldKind.IMMEDIATE),
     )
-    U = (Field("rd", 15, 5, Kind.REGISTER), Field("imm", 0, 15, Kind.IMMEDIATE))
+    U = (Field("rd", 15, 5, FieldKind.REGISTER), Field("imm", 0, 15, FieldKind.IMMEDIATE))
     SELECT = (
-        Field("rd", 15, 5, Kind.REGISTER),
-        Field("rs1", 10, 5, Kind.REGISTER),
-        Field("rs2", 5, 5, Kind.REGISTER),
-        Field("rs3", 0, 5, Kind.REGISTER),
+        Field("rd", 15, 5, FieldKind.REGISTER),
+        Field("rs1", 10, 5, FieldKind.REGISTER),
+        Field("rs2", 5, 5, FieldKind.REGISTER),
+        Field("rs3", 0, 5, FieldKind.REGISTER),
     )
-    LOOP = (Field("rs1", 10, 5, Kind.REGISTER), Field("length", 0, 10, Kind.COUNT))
-    JUMP = (Field("offset", 0, 15, Kind.IMMEDIATE),)
-    CHANNEL = (Field("channel", 0, 15, Kind.CHANNEL),)
-    PARAM = (Field("parameter", 14, 6, Kind.PARAMETER), Field("rs1", 0, 5, Kind.REGISTER))
-    PARAMI = (Field("parameter", 14, 6, Kind.PARAMETER), Field("imm", 0, 14, Kind.IMMEDIATE))
+    LOOP = (Field("rs1", 10, 5, FieldKind.REGISTER), Field("length", 0, 10, FieldKind.COUNT))
+    JUMP = (Field("offset", 0, 15, FieldKind.IMMEDIATE),)
+    CHANNEL = (Field("channel", 0, 15, FieldKind.CHANNEL),)
+    PARAM = (Field("parameter", 14, 6, FieldKind.PARAMETER), Field("rs1", 0, 5, FieldKind.REGISTER))
+    PARAMI = (Field("parameter", 14, 6, FieldKind.PARAMETER), Field("imm", 0, 14, FieldKind.IMMEDIATE))
     ENGINE = (
-        Field("rs1", 15, 5, Kind.REGISTER),
-        Field("rs2", 10, 5, Kind.REGISTER),
-        Field("rs3", 5, 5, Kind.REGISTER),
-        Field("rs4", 0, 5, Kind.REGISTER),
+        Field("rs1", 15, 5, FieldKind.REGISTER),
+        Field("rs2", 10, 5, FieldKind.REGISTER),
+        Field("rs3", 5, 5, FieldKind.REGISTER),
+        Field("rs4", 0, 5, FieldKind.REGISTER),
     )
 
     @property
@@ -133,12 +133,12 @@ class Instruction:
     def reads(self) -> tuple[str, ...]:
         """Names of the fields that name registers read (the predicate apart)."""
         skip = ("rd",) if self.format in (Format.R, Format.I, Format.SELECT) or self.name == "li" else ()
-        return tuple(f.name for f in self.fields if f.kind is Kind.REGISTER and f.name not in skip)
+        return tuple(f.name for f in self.fields if f.kind is FieldKind.REGISTER and f.name not in skip)
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the fields that the semantics takes: registers read, then an immediate."""
-        return self.reads() + tuple(f.name for f in self.fields if f.kind is Kind.IMMEDIATE)
+        return self.reads() + tuple(f.name for f in self.fields if f.kind is FieldKind.IMMEDIATE)
 
     @property
     def writes_register(self) -> bool:

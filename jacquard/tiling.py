@@ -21,7 +21,7 @@ from sw.tiling import problem as page
 from sw.tiling.blocking import Blocking, Resident
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.hardware import described, tiling_problem
-from sw.tiling.plan import Plan
+from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
 
@@ -35,7 +35,7 @@ class MachinePlan:
 
     config: MachineConfig
     tiling: TilingProblem
-    plan: Plan
+    plan: TilingPlan
     blocking: Blocking
     estimate: Estimate
     exact: tuple[Candidate, ...] = ()

@@ -76,7 +76,6 @@ LONG_FUNCTIONS = {
 COMMON_NAMES = {
     "Access",
     "Grid",
-    "Kind",
     "Loader",
     "Model",
     "Operand",
@@ -86,7 +85,6 @@ COMMON_NAMES = {
     "Run",
     "Source",
     "State",
-    "_Reader",
     "_Writer",
 }
 #: Modules that only the checker and the generator use.

@@ -30,7 +30,7 @@ from jacquard.files import atomic, check_writable
 from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
 from sw.convolution import Convolution
 from sw.problem import Product
-from sw.tiling.plan import Plan, plan
+from sw.tiling.plan import TilingPlan, plan
 from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
 
 _STDIN = "-"
@@ -40,7 +40,7 @@ _LONGEST = 4000
 
 @click.command("tile")
 @click.argument("problem", required=False, metavar="[PROBLEM.json|-]")
-@click.option("--matmul", metavar="MxKxN", help="Plan one product of this shape instead of a file.")
+@click.option("--matmul", metavar="MxKxN", help="TilingPlan one product of this shape instead of a file.")
 @click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
 @click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
 @click.option(
@@ -62,7 +62,7 @@ def command(
     json_: bool,
     **rest: Any,
 ) -> None:
-    """Plan piece sizes and loop order of a matrix product or convolution.
+    """TilingPlan piece sizes and loop order of a matrix product or convolution.
 
     PROBLEM.json (- is standard input) names m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
     dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,
@@ -124,7 +124,7 @@ def _progress(done: int, of: int) -> None:
 def _draw(
     file: Path | None,
     problem: TilingProblem,
-    planned: Plan,
+    planned: TilingPlan,
     title: str,
     predicted: tuple[float, float] | None,
     stays: dict[str, str] | None = None,
@@ -159,7 +159,7 @@ def problem_of(name: str) -> TilingProblem:
     return TilingProblem.from_dict(_read(name), _place(name))
 
 
-def plan_of(problem: TilingProblem, name: str) -> Plan:
+def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
     """The plan; what does not fit is told with the name of the problem's file."""
     try:
         return plan(problem)
@@ -167,7 +167,7 @@ def plan_of(problem: TilingProblem, name: str) -> Plan:
         raise InputError(f"{_place(name)}: {error}") from None
 
 
-def render(problem: TilingProblem, planned: Plan, console: Console) -> None:
+def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> None:
     """The plan for people: a row per matrix or loop, then the reason."""
     console.print()
     conv = problem.conv

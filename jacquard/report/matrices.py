@@ -22,7 +22,7 @@ from jacquard.report.page import (
     wrap,
 )
 from sw.tiling.cost import kernel_cuts
-from sw.tiling.plan import Plan
+from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
 #: Room for B above C and A beside it, and for what is written between.
@@ -102,7 +102,7 @@ class Matrices:
         self,
         sheet: Sheet,
         problem: TilingProblem,
-        plan: Plan,
+        plan: TilingPlan,
         top: float,
         stays: Mapping[str, str] | None = None,
     ) -> None:
@@ -362,7 +362,7 @@ def _sides(sizes: dict[str, int], counts: dict[str, int]) -> tuple[dict[str, flo
     return at(low), {axis: factor for axis, factor in factors.items() if factor > 1.05}
 
 
-def what_stays(problem: TilingProblem, plan: Plan, name: str) -> str:
+def what_stays(problem: TilingProblem, plan: TilingPlan, name: str) -> str:
     """What of a matrix stays in its buffer while the other is used again: `all`, `piece` or nothing.
 
     C, or its piece, stays in the accumulator while K passes.

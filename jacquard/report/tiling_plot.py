@@ -37,13 +37,13 @@ from jacquard.report.page import (
     wrap,
 )
 from sw.tiling.cost import kernel_cuts, times
-from sw.tiling.plan import Plan
+from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
 
 def draw(
     problem: TilingProblem,
-    plan: Plan,
+    plan: TilingPlan,
     file: Path,
     *,
     title: str,
@@ -83,7 +83,7 @@ class _Point(NamedTuple):
 def _roofline(
     sheet: Sheet,
     problem: TilingProblem,
-    plan: Plan,
+    plan: TilingPlan,
     predicted: tuple[float, float] | None,
     room: tuple[float, float],
 ) -> None:
@@ -158,7 +158,7 @@ def _roofline(
         axes.annotate(text, (point.x, point.y), at, va="center", color=point.color, arrowprops=line, **how)
 
 
-def _below(sheet: Sheet, plan: Plan, problem: TilingProblem, top: float) -> float:
+def _below(sheet: Sheet, plan: TilingPlan, problem: TilingProblem, top: float) -> float:
     """Loops, a piece of C with its tiles, and the reason; returns the height of the page."""
     p = problem
     rows, columns = min(plan.partition_m, p.m), min(plan.partition_n, p.n)
@@ -202,7 +202,7 @@ def _below(sheet: Sheet, plan: Plan, problem: TilingProblem, top: float) -> floa
     return max(end, sheet.lines(RIGHT, y + 22, reason)) + 26
 
 
-def _summary(problem: TilingProblem, plan: Plan) -> list[str]:
+def _summary(problem: TilingProblem, plan: TilingPlan) -> list[str]:
     p, c = problem, problem.conv
     lines = [
         f"{p.m:,} × {p.k:,} × {p.n:,} (m × k × n): {number_text(plan.cycles)} cycles by array and loads "

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from hw import isa
 from sw.codegen.allocate import allocate
 from sw.codegen.lower import GENERIC, lower
-from sw.codegen.virtual import Code, Operation
+from sw.codegen.virtual import Code, VirtualInstruction
 from sw.ir.program import Program
 
 _NOT_SCALAR = ("wait", "signal", "halt", GENERIC)
@@ -51,7 +51,7 @@ def count_code(code: Code) -> Counts:
     )
 
 
-def is_scalar(o: Operation) -> bool:
+def is_scalar(o: VirtualInstruction) -> bool:
     """Whether an operation is work of the scalar unit alone."""
     return o.name not in _NOT_SCALAR and isa.INSTRUCTIONS[o.name].engine is None
 

@@ -145,20 +145,20 @@ class _Parser:
 
     def operand(self, number: int, name: str, f: isa.Field, text: str) -> int:
         """A register, number, channel or parameter."""
-        if f.kind is isa.Kind.REGISTER:
+        if f.kind is isa.FieldKind.REGISTER:
             if not re.match(r"r\d+$", text):
                 self.fail(number, f"{name}: {f.name} must be a register, not {text!r}")
             return self.register(number, text[1:])
-        if f.kind is isa.Kind.PARAMETER and text in isa.PARAMETERS:
+        if f.kind is isa.FieldKind.PARAMETER and text in isa.PARAMETERS:
             return isa.PARAMETERS[text].index
         value = self.integer(number, f"{name}: {f.name}", text)
-        signed = f.kind is isa.Kind.IMMEDIATE
+        signed = f.kind is isa.FieldKind.IMMEDIATE
         low, high = (-(1 << f.width - 1), 1 << f.width - 1) if signed else (0, 1 << f.width)
         if not low <= value < high:
             self.fail(number, f"{name}: {f.name} must be {low} to {high - 1}, not {value}")
-        if f.kind is isa.Kind.PARAMETER and value not in isa.BY_PARAMETER:
+        if f.kind is isa.FieldKind.PARAMETER and value not in isa.BY_PARAMETER:
             self.fail(number, f"{name}: parameter {value} does not exist")
-        if f.kind is isa.Kind.CHANNEL and self.channels is not None and value >= self.channels:
+        if f.kind is isa.FieldKind.CHANNEL and self.channels is not None and value >= self.channels:
             self.fail(number, f"{name}: channel must be 0 to {self.channels - 1}, not {value}")
         return value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sw.codegen.virtual import ZERO, Code, Operation
+from sw.codegen.virtual import ZERO, Code, VirtualInstruction
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _bits(registers: tuple[int, ...]) -> int:
     return bits
 
 
-def _exits(operations: list[Operation]) -> list[list[int]]:
+def _exits(operations: list[VirtualInstruction]) -> list[list[int]]:
     """Where control goes from each operation; the index after the last one is the end."""
     exits = [[i + 1] for i in range(len(operations))]
     for i, o in enumerate(operations):

@@ -11,7 +11,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.codegen.allocate import Allocation, allocate, live_out, pressure
 from sw.codegen.lower import lower
-from sw.codegen.virtual import Code, Operation
+from sw.codegen.virtual import Code, VirtualInstruction
 from sw.ir.expression import Const
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Instruction as Statement
@@ -91,7 +91,9 @@ def instructions(code: Code, allocation: Allocation, name: str = "program") -> l
     return [instruction(o, i, allocation.registers, name) for i, o in enumerate(code.operations)]
 
 
-def instruction(o: Operation, index: int, registers: tuple[int, ...], name: str = "program") -> Instruction:
+def instruction(
+    o: VirtualInstruction, index: int, registers: tuple[int, ...], name: str = "program"
+) -> Instruction:
     """The machine's instruction of the operation at an index; raises `InputError` for a loop too long."""
     spec = isa.INSTRUCTIONS[o.name]
     fields: dict[str, int] = {}
@@ -100,20 +102,20 @@ def instruction(o: Operation, index: int, registers: tuple[int, ...], name: str 
         sources = []
     for f in spec.fields:
         match f.kind:
-            case isa.Kind.REGISTER if f.name == "rd":
+            case isa.FieldKind.REGISTER if f.name == "rd":
                 assert o.target is not None
                 fields[f.name] = registers[o.target]
-            case isa.Kind.REGISTER:
+            case isa.FieldKind.REGISTER:
                 fields[f.name] = sources.pop(0)
-            case isa.Kind.CHANNEL | isa.Kind.PARAMETER:
+            case isa.FieldKind.CHANNEL | isa.FieldKind.PARAMETER:
                 assert o.number is not None
                 fields[f.name] = o.number
-            case isa.Kind.COUNT:
+            case isa.FieldKind.COUNT:
                 fields[f.name] = _within(o.link - index, 1, _LOOP_LIMIT, f"{name}: instructions of a loop")
-            case isa.Kind.IMMEDIATE if o.name == "jump":
+            case isa.FieldKind.IMMEDIATE if o.name == "jump":
                 limits = -_JUMP_LIMIT, _JUMP_LIMIT - 1
                 fields[f.name] = _within(o.link - index - 1, *limits, f"{name}: distance of a jump")
-            case isa.Kind.IMMEDIATE:
+            case isa.FieldKind.IMMEDIATE:
                 assert o.immediate is not None
                 fields[f.name] = o.immediate
     if o.predicate is None:

@@ -53,7 +53,7 @@ def pieces(value: int, least: int = 1) -> list[int]:
 
 
 @dataclass(slots=True)
-class Operation:
+class VirtualInstruction:
     """One instruction: registers in field order, immediate, number of its channel or parameter, predicate.
 
     `link` is, for a loop, the index of the last operation of its body; for a jump, that of the operation
@@ -87,7 +87,7 @@ class Operation:
 class Code:
     """A warp's operations, and how many registers they name, ZERO included."""
 
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[VirtualInstruction] = field(default_factory=list)
     registers: int = 1
     #: Registers that hold a value before the first operation: the program's parameters, by name.
     given: dict[int, str] = field(default_factory=dict)
@@ -116,9 +116,9 @@ class Emitter:
         predicate: Predicate | None = None,
         *,
         number: int | None = None,
-    ) -> Operation:
+    ) -> VirtualInstruction:
         """Append one operation."""
-        made = Operation(name, target, sources, immediate, number, predicate, self.weight)
+        made = VirtualInstruction(name, target, sources, immediate, number, predicate, self.weight)
         self.code.operations.append(made)
         return made
 

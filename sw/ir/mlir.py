@@ -53,7 +53,7 @@ _INDENT = "  "
 
 def to_mlir(program: Program) -> str:
     """The program as an MLIR module, ended by a line break. The program must be well formed (`check`)."""
-    return _Writer(program).module()
+    return _MlirWriter(program).module()
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Signature:
 
 
 @dataclass
-class _Writer:
+class _MlirWriter:
     """The text so far, and the SSA value of every scalar."""
 
     program: Program

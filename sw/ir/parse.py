@@ -102,7 +102,7 @@ def parse_expr(text: str, types: Mapping[str, str | Type]) -> Expr:
     """
     known = {name: t if isinstance(t, Type) else parse_type(t) for name, t in types.items()}
     text = text.strip()
-    reader = _Reader("<expression>", byte_lines(text), {n: Var(n, t) for n, t in known.items()})
+    reader = _ProgramReader("<expression>", byte_lines(text), {n: Var(n, t) for n, t in known.items()})
     tree = python_tree(text, "<expression>", "eval")
     assert isinstance(tree, ast.Expression)
     check_depth(tree.body, "<expression>")
@@ -128,11 +128,11 @@ def _parse_program(text: str, file: str) -> Program:
         where = Location(file, extra.lineno, extra.col_offset + 1) if extra else Location(file, 1, 1)
         found = "nothing" if not functions else "another statement beside it"
         raise IRError(where, found, "one function with the decorator @program")
-    return retype(_Reader(file, byte_lines(text), {}).program(functions[0]))
+    return retype(_ProgramReader(file, byte_lines(text), {}).program(functions[0]))
 
 
 @dataclass
-class _Reader:
+class _ProgramReader:
     """What has been declared so far."""
 
     file: str

@@ -8,7 +8,7 @@ from hw.config import MachineConfig
 from sw.patches import Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.estimate import Estimate, loads
-from sw.tiling.plan import BOUNDS, LOOPS, Plan
+from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan
 from sw.tiling.problem import Convolution, TilingProblem
 
 #: Bytes of an element of A and B, and of the accumulator.
@@ -75,7 +75,7 @@ def _halo(p: Patches, t: Blocking) -> int:
 
 def described(
     problem: TilingProblem, config: MachineConfig, extent: Extent, t: Blocking, estimate: Estimate
-) -> Plan:
+) -> TilingPlan:
     """A blocking by the names of the page, with the page's cost and what is predicted of the machine.
 
     Sizes are those of one product, loads how often each product loads its operands; cycles and bytes are
@@ -93,7 +93,7 @@ def described(
     split = t.partition_k < extent.k
     acc = rows * -(-columns // problem.block_n) * problem.block_n * ACCUMULATED
     bound = "gemm" if longest == gemm else "load_a" if longest == load_a else "load_b"
-    return Plan(
+    return TilingPlan(
         partition_m=rows,
         partition_n=columns,
         partition_k=t.partition_k,

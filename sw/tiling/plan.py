@@ -26,7 +26,7 @@ BOUNDS = {"gemm": "the array", "load_a": "loading A", "load_b": "loading B"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class TilingPlan:
     """Pieces and loops of a product, and what they cost.
 
     Partitions and tiles are in elements, `loop_order` is outermost first, `acc_needed`, `bytes_a` and
@@ -88,7 +88,7 @@ class _Cut(NamedTuple):
     times: Times
 
 
-def plan(problem: TilingProblem) -> Plan:
+def plan(problem: TilingProblem) -> TilingPlan:
     """The plan of fewest cycles.
 
     Raises `InputError` when a single block of depth 1 does not fit, naming the buffer.
@@ -274,13 +274,13 @@ def _unfit(p: TilingProblem) -> InputError:
 
 def _planned(
     p: TilingProblem, order: Order, rows: int, columns: int, depth: int, chosen: Cost, acc: int, reason: str
-) -> Plan:
+) -> TilingPlan:
     """The choice with its inner tiles (source, paragraphs 207-218) and its limit in words."""
     blocks_m, blocks_n = -(-rows // p.block_m), -(-columns // p.block_n)
     handed_on = max(1, p.sync_granularity // (2 * p.elem_bytes))
     tile_m = min(handed_on, blocks_m)
     tile_n = min(max(1, handed_on // tile_m), blocks_n)
-    return Plan(
+    return TilingPlan(
         partition_m=rows,
         partition_n=columns,
         partition_k=depth,

@@ -16,7 +16,7 @@ from sw.canonical.hoist import Strategy, optimise
 from sw.codegen.generate import compiled, instruction
 from sw.codegen.lower import GENERIC
 from sw.codegen.operands import is_engine
-from sw.codegen.virtual import Operation
+from sw.codegen.virtual import VirtualInstruction
 from sw.ir.program import Instruction, Program, Region, Statement
 from sw.ir.scope import retype
 from sw.tiled.split import replaced, share
@@ -86,7 +86,7 @@ def is_bound(s: Instruction) -> bool:
     return all(o.name in given for o in isa.INSTRUCTIONS[s.name].operands)
 
 
-def _line(o: Operation, index: int, registers: tuple[int, ...], label: str | None, name: str) -> str:
+def _line(o: VirtualInstruction, index: int, registers: tuple[int, ...], label: str | None, name: str) -> str:
     if o.name != GENERIC:
         return disassemble(instruction(o, index, registers, name), label)
     guard = ""

@@ -18,7 +18,7 @@ def codes(draw: st.DrawFn) -> Code:
     fields = {}
     for f in spec.fields:
         half = 1 << f.width - 1
-        signed = f.kind is isa.Kind.IMMEDIATE
+        signed = f.kind is isa.FieldKind.IMMEDIATE
         fields[f.name] = draw(st.integers(-half, half - 1) if signed else st.integers(0, 2 * half - 1))
     return Code(spec.name, fields, draw(st.integers(0, 31)), draw(st.booleans()))
 

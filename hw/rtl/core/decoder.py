@@ -208,6 +208,8 @@ def _legal(config: MachineConfig, word: Value) -> Value:
     if config.registers < 1 << isa.PREDICATE_BITS:
         legal &= predicate_number(word) < config.registers
         for low in REGISTER_FIELDS:
-            names = [s for s in specs if any(f.low == low and f.kind is isa.Kind.REGISTER for f in s.fields)]
+            names = [
+                s for s in specs if any(f.low == low and f.kind is isa.FieldKind.REGISTER for f in s.fields)
+            ]
             legal &= ~is_any(names) | (word[low : low + isa.PREDICATE_BITS] < config.registers)
     return legal

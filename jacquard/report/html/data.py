@@ -11,7 +11,7 @@ from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from sw.cgra.mapping import Mapping as GridMapping
-from sw.tiling.plan import Plan
+from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
 #: What can bound an operator, by the key in `bounds`, for people.
@@ -126,7 +126,7 @@ class Tiling:
 
     title: str
     problem: TilingProblem
-    plan: Plan
+    plan: TilingPlan
     predicted: tuple[float, float] | None = None
     stays: Mapping[str, str] | None = None
     operators: tuple[str, ...] = ()

@@ -67,7 +67,7 @@ def words_trace(words: list[int], config: MachineConfig, limit: int = 200_000) -
             run.scalar_cycles += spec.cycles
             run.scalar_operations += 1
         for field in spec.fields:
-            if field.kind is isa.Kind.REGISTER:
+            if field.kind is isa.FieldKind.REGISTER:
                 run.registers = max(run.registers, f[field.name] + 1)
         if happens:
             if spec.semantics is not None:

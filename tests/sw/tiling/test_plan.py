@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.exhaustive import Found, search, search_fast
 from bench.tiling import SETS
 from hw.errors import InputError
 from sw.tiling.cost import cost, kernel_cuts, times
-from sw.tiling.exhaustive import Found, search, search_fast
-from sw.tiling.plan import LOOPS, Plan, plan
+from sw.tiling.plan import LOOPS, TilingPlan, plan
 from sw.tiling.problem import Convolution, TilingProblem
 
 MACHINE = {
@@ -35,7 +35,7 @@ def problem(m: int, k: int, n: int, **changes: Any) -> TilingProblem:
     return TilingProblem(**MACHINE | {"m": m, "k": k, "n": n} | changes)
 
 
-def pieces(p: Plan) -> tuple[int, int, int]:
+def pieces(p: TilingPlan) -> tuple[int, int, int]:
     return p.partition_m, p.partition_n, p.partition_k
 
 
@@ -316,7 +316,7 @@ def problems(draw: st.DrawFn) -> TilingProblem:
     return TilingProblem(**values)
 
 
-def planned(p: TilingProblem) -> Plan | None:
+def planned(p: TilingProblem) -> TilingPlan | None:
     try:
         return plan(p)
     except InputError:
@@ -330,7 +330,7 @@ def searched(p: TilingProblem) -> Found | None:
         return None
 
 
-def check(p: TilingProblem, got: Plan | None, best: Found | None) -> None:
+def check(p: TilingProblem, got: TilingPlan | None, best: Found | None) -> None:
     """Neither finds anything, or the plan is as good, says what it costs, and fits."""
     assert (got is None) == (best is None)
     if got is None or best is None:
