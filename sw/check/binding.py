@@ -1,4 +1,4 @@
-"""The check for some values of the parameters: a proof summary, or a counterexample (docs/check.md)."""
+"""Check warps for one choice of parameter values: figures, or a counterexample (docs/check.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sw.check.dependences import TooLargeError, distinct, pairs
 from sw.check.explore import explore
 from sw.check.match import difference
 from sw.check.order import Order, SharedError, Turns, most, order, overflow, stuck
-from sw.check.schedule import Teller
+from sw.check.schedule import Narrator
 from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, Site, Stream, compile_warp, run
 from sw.check.text import parse
 from sw.check.trace import Trace, trace
@@ -38,7 +38,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Flow:
-    """A channel's part in a proof: who signals, who waits, how many tokens pass, the most it ever holds.
+    """What passes through a channel: who signals, who waits, how many tokens, the most that it ever holds.
 
     Over several parameter values `tokens` and `most` are the largest.
     """
@@ -130,25 +130,25 @@ def check_binding(
     """
     made = made or trace(program, values)
     streams = {w: run(code, values, steps) for w, code in warps.items()}
-    teller = Teller(made, streams)
+    narrator = Narrator(made, streams)
     bad = Verdict(False, "exact", values=dict(values), instances=made.count)
     unlike = difference(made, streams)
     if unlike is not None:
-        said = teller.unlike(unlike)
+        said = narrator.unlike(unlike)
         return replace(bad, reason=said, schedule=(said,))
     try:
         found = order(streams)
     except SharedError as error:
-        return _explored(made, teller, limits, bad, error)
+        return _explored(made, narrator, limits, bad, error)
     stop = found.turns({w: s.events.size for w, s in streams.items()}) if stuck(found) else None
     full = overflow(found, limits.depth, None if stop is None else stop[1])
     if full is not None:
-        return _overflows(found, teller, bad, full, limits.depth)
+        return _overflows(found, narrator, bad, full, limits.depth)
     if stop is not None:
         turns, cut = stop
-        stands = tuple(teller.standstill(cut, found))
+        stands = tuple(narrator.standstill(cut, found))
         reason = "the warps come to a stop: " + "; ".join(stands)
-        lines = (*teller.told(turns), *stands)
+        lines = (*narrator.lines(turns), *stands)
         return replace(bad, reason=reason, schedule=lines, turns=tuple(turns), deadlock=True)
     try:
         count, broken = _enforced(found, made)
@@ -157,11 +157,11 @@ def check_binding(
     if broken is not None:
         first, second = broken
         earlier, later = (
-            (w, teller.event(w, t))
+            (w, narrator.event(w, t))
             for w, t in ((int(made.warp[first]), first), (int(made.warp[second]), second))
         )
         turns, _ = found.turns(found.past(*later))
-        return _too_early(teller, bad, _with(turns, later), earlier)
+        return _too_early(narrator, bad, _with(turns, later), earlier)
     held = most(found)
     flows = {
         c.number: Flow(_ends(c.source), _ends(c.sink), c.signals.size, held[c.number])
@@ -179,27 +179,27 @@ def _with(turns: Turns, event: tuple[int, int]) -> Turns:
     return [*turns, (event[0], event[1] + 1)]
 
 
-def _too_early(teller: Teller, bad: Verdict, turns: Turns, earlier: tuple[int, int]) -> Verdict:
+def _too_early(narrator: Narrator, bad: Verdict, turns: Turns, earlier: tuple[int, int]) -> Verdict:
     """A schedule whose last event should come after another that has not happened."""
     later = (turns[-1][0], turns[-1][1] - 1)
-    name, line, how = teller.name(*later), teller.line(*later), teller.clash(earlier, later)
+    name, line, how = narrator.name(*later), narrator.line(*later), narrator.clash(earlier, later)
     said = f"warp {later[0]}: runs {name} (line {line}), which {how}"
     reason = f"{name} (warp {later[0]}, line {line}) can run too early: it {how}"
-    return replace(bad, reason=reason, schedule=(*teller.told(turns[:-1]), said), turns=tuple(turns))
+    return replace(bad, reason=reason, schedule=(*narrator.lines(turns[:-1]), said), turns=tuple(turns))
 
 
-def _overflows(found: Order, teller: Teller, bad: Verdict, full: tuple[int, int], depth: int) -> Verdict:
+def _overflows(found: Order, narrator: Narrator, bad: Verdict, full: tuple[int, int], depth: int) -> Verdict:
     """A schedule that signals a full channel."""
     number, signal = full
     channel = found.channels[number]
     assert channel.source is not None
     event = (channel.source, int(channel.signals[signal]))
     turns, _ = found.turns(found.past(*event))
-    said = _full(event[0], teller.streams[event[0]].site(event[1]), depth)
+    said = _full(event[0], narrator.streams[event[0]].site(event[1]), depth)
     return replace(
         bad,
         reason=f"channel {number} can overflow: {said}",
-        schedule=(*teller.told(turns), said),
+        schedule=(*narrator.lines(turns), said),
         turns=tuple(_with(turns, event)),
     )
 
@@ -232,14 +232,14 @@ def _enforced(found: Order, made: Trace) -> tuple[int, tuple[int, int] | None]:
     return total, None if worst is None else (worst % count, worst // count)
 
 
-def _explored(made: Trace, teller: Teller, limits: Limits, bad: Verdict, shared: SharedError) -> Verdict:
+def _explored(made: Trace, narrator: Narrator, limits: Limits, bad: Verdict, shared: SharedError) -> Verdict:
     """The verdict where a channel has several warps on one side: from all schedules, or none."""
-    streams = teller.streams
+    streams = narrator.streams
     linked: set[tuple[int, int]] = set()
     for earlier, later in pairs(made, made.warp):
         linked.update(zip(earlier.tolist(), later.tolist(), strict=True))
     named = [
-        tuple((w, teller.event(w, t)) for w, t in ((int(made.warp[t]), t) for t in pair)) for pair in linked
+        tuple((w, narrator.event(w, t)) for w, t in ((int(made.warp[t]), t) for t in pair)) for pair in linked
     ]
     try:
         found = explore(streams, [(a, b) for a, b in named], limits.depth, states=STATES)
@@ -253,27 +253,27 @@ def _explored(made: Trace, teller: Teller, limits: Limits, bad: Verdict, shared:
         return Verdict(True, "explored", dependences=len(linked), instances=made.count, channels=flows)
     if found.kind == "deadlock":
         cut = dict.fromkeys(streams, 0) | dict(turns)
-        stops = tuple(teller.standstill(cut))
+        stops = tuple(narrator.standstill(cut))
         reason = "the warps come to a stop: " + "; ".join(stops)
         return replace(
-            bad, reason=reason, schedule=(*teller.told(turns), *stops), turns=tuple(turns), deadlock=True
+            bad, reason=reason, schedule=(*narrator.lines(turns), *stops), turns=tuple(turns), deadlock=True
         )
     last = found.path[-1]
     site = streams[last[0]].site(last[1])
     if found.kind == "conflict":
         assert found.broken is not None
-        other = (*found.broken, teller.line(*found.broken))
+        other = (*found.broken, narrator.line(*found.broken))
         what = "signal" if site.kind == SIGNAL else "take a token of"
         said = f"warp {other[0]} (line {other[2]}) and warp {last[0]} (line {site.line}) {what}"
         said = f"{said} channel {site.channel} in one cycle"
         reason = f"{said}, which the machine does not allow"
-        lines = (*teller.told(turns[:-1]), said)
+        lines = (*narrator.lines(turns[:-1]), said)
         return replace(bad, reason=reason, schedule=lines, turns=tuple(turns[:-1]))
     if found.broken is not None:
-        return _too_early(teller, bad, turns, found.broken)
+        return _too_early(narrator, bad, turns, found.broken)
     said = _full(last[0], site, limits.depth)
     reason = f"channel {site.channel} can overflow: {said}"
-    return replace(bad, reason=reason, schedule=(*teller.told(turns[:-1]), said), turns=tuple(turns))
+    return replace(bad, reason=reason, schedule=(*narrator.lines(turns[:-1]), said), turns=tuple(turns))
 
 
 def _shared_flow(streams: Mapping[int, Stream], channel: int, held: int) -> Flow:

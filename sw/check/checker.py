@@ -1,4 +1,4 @@
-"""The checker: sequential program and warps in, a proof summary or a counterexample out (docs/check.md)."""
+"""Check that warps are equivalent to the sequential program that they were made from (docs/check.md)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from sw.check.affine import Around, Box
 from sw.check.binding import Flow, Limits, Verdict, check_binding, compile_all
-from sw.check.classes import FailsError, Walk, is_small, middle, whole, without
+from sw.check.boxes import FailsError, Walk, is_small, middle, whole, without
 from sw.check.dependences import TooLargeError
-from sw.check.periodic import Symbolic
-from sw.check.steady import UnlikeError, in_bounds
+from sw.check.program_loops import UnlikeError, in_bounds
 from sw.check.streams import Compiled
+from sw.check.symbolic import Symbolic
 from sw.check.trace import TooLongError
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments

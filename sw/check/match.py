@@ -1,4 +1,4 @@
-"""Whether each warp executes exactly its instances of the sequential program, in their order."""
+"""Compare what each warp executes with its instances of the sequential program, in their order."""
 
 from __future__ import annotations
 

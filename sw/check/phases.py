@@ -1,7 +1,7 @@
-"""The structure of one run of warps whose loops a parameter repeats, and how far its loops run alike.
+"""The phases of one run, and how many iterations of each lie between consistent cuts.
 
-A *phase* is one time that a repeated loop of the program runs; a warp takes part in it with a loop of its
-own, or stands between two of its loops meanwhile.
+A *phase* is one execution of a repeated loop of the program. A warp takes part in it with a loop of its own,
+or stands between two of its loops meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sw.check.order import Channel
-from sw.check.steady import Repeated, UnlikeError
+from sw.check.program_loops import Repeated, UnlikeError
 from sw.check.streams import Stream
 from sw.check.trace import Trace
 
@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Turning:
+class LoopRun:
     """A repeated loop of a warp in a run: events from `start` up to `stop`, `length` in every iteration."""
 
     start: int
@@ -71,12 +71,12 @@ def phases(made: Trace, shape: Repeated, names: Collection[str]) -> Phases:
     return Phases(tuple(shape.loops[key[0]] for key in order), number, tuple(wanted))
 
 
-def unmarked(stream: Stream, names: Collection[str]) -> tuple[Stream, list[Turning]]:
+def unmarked(stream: Stream, names: Collection[str]) -> tuple[Stream, list[LoopRun]]:
     """The stream of a marked text without the marks, and the loops of some parameters that have events."""
     marks = {n: s.name for n, s in enumerate(stream.sites) if s.name.startswith(" ")}
     is_mark = np.isin(stream.events, list(marks))
     events = stream.events[~is_mark]
-    loops: list[Turning] = []
+    loops: list[LoopRun] = []
     start, rounds = 0, 0
     for place, event in enumerate(np.flatnonzero(is_mark).tolist()):
         at = event - place
@@ -92,7 +92,7 @@ def unmarked(stream: Stream, names: Collection[str]) -> tuple[Stream, list[Turni
             body = events[start:at].reshape(rounds, length) if rounds * length == at - start else None
             if body is None or (body != body[0]).any():
                 raise AssertionError("a loop whose iterations differ")
-            loops.append(Turning(start, at, length))
+            loops.append(LoopRun(start, at, length))
     return Stream(stream.warp, stream.sites, events, stream.values, stream.steps), loops
 
 
@@ -104,10 +104,10 @@ class Structure:
     phases: Phases
     streams: Mapping[int, Stream]
     channels: Mapping[int, Channel]
-    loops: Mapping[int, list[Turning]]
+    loops: Mapping[int, list[LoopRun]]
     period: int
     #: By phase the loop of each warp that takes part.
-    part: list[dict[int, Turning]] = field(default_factory=list)
+    part: list[dict[int, LoopRun]] = field(default_factory=list)
 
     def numbers(self, warp: int, start: int, stop: int) -> Ints:
         """The phases of the operations among some events of a warp."""
@@ -117,7 +117,7 @@ class Structure:
             raise UnlikeError(f"warp {warp} has more operations than the program")
         return self.phases.number[times[first:last]]
 
-    def counts(self, warp: int, t: Turning) -> dict[int, int]:
+    def counts(self, warp: int, t: LoopRun) -> dict[int, int]:
         """By channel what an iteration adds to its tokens."""
         found = {}
         for c in self.channels.values():
@@ -154,7 +154,7 @@ class Structure:
                 if total:
                     raise UnlikeError(f"channel {c} gets more tokens in a loop than are taken, or fewer")
 
-    def of_operations(self, warp: int, t: Turning) -> int:
+    def of_operations(self, warp: int, t: LoopRun) -> int:
         """The phase of a loop with operations, -1 for one without."""
         middle = t.start + (t.stop - t.start) // t.length // 2 * t.length
         here = self.numbers(warp, middle, middle + t.length)

@@ -1,4 +1,4 @@
-"""Counterexamples as schedules in words: what the warps do in turn, and what is wrong in the end."""
+"""Put counterexamples into words: what the warps do in turn, and what goes wrong in the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SINGLE = 8
 
 
 @dataclass(frozen=True)
-class Teller:
+class Narrator:
     """Words for events; operation k of a warp is its k-th instance."""
 
     made: Trace
@@ -49,7 +49,7 @@ class Teller:
 
     # Schedules
 
-    def told(self, turns: Turns) -> list[str]:
+    def lines(self, turns: Turns) -> list[str]:
         """The turns, one line each; of many the first and the last."""
         done = dict.fromkeys(self.streams, 0)
         spans: list[tuple[int, int, int]] = []

@@ -1,4 +1,4 @@
-"""What a run of a program executes, as arrays: every instance of every instruction, when, and where it works.
+"""The tracer: every instance of every instruction of a run, when it happens and where it works, as arrays.
 
 A run is followed for given values of the parameters. Instances whose predicate is false and those in branches
 that are not taken are not part of it, so every access is certain and its region known (docs/ir.md).

@@ -12,7 +12,7 @@ import pytest
 from sw.check import Verdict, check, check_binding, compile_all
 from sw.check.affine import Around, Box, form_of, value
 from sw.check.binding import Limits
-from sw.check.classes import FailsError, Walk, middle, whole, without
+from sw.check.boxes import FailsError, Walk, middle, whole, without
 from sw.check.dependences import pairs
 from sw.check.streams import run
 from sw.check.trace import TooLongError, trace

@@ -12,10 +12,10 @@ import pytest
 
 from hw.config import MachineConfig
 from sw.check import Limits, Verdict, check, check_binding, compile_all
-from sw.check.counted import Counted
-from sw.check.periodic import Symbolic
-from sw.check.steady import UnlikeError, repeated
+from sw.check.program_loops import UnlikeError, repeated
+from sw.check.symbolic import Symbolic
 from sw.check.text import parse
+from sw.check.warp_loops import Counted
 from sw.ir import parse_program
 from sw.ir.expression import Expr, Op, evaluate, fold
 from sw.ir.program import For, Instruction, Program, Region

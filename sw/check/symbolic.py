@@ -1,4 +1,4 @@
-"""Loops without bound: what is right for some numbers of iterations is right for all (docs/check.md).
+"""Loops without bound: extend the check of some trip counts to all of them (docs/check.md).
 
 In a run of n iterations a *cut* says how far every warp has come; it is consistent if every token taken
 before it is given before it. Between two consistent cuts each warp goes through the same whole iterations, so
@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from sw.check.binding import Limits, Verdict
-from sw.check.counted import Counted, marked
 from sw.check.order import SharedError, channels
 from sw.check.phases import Structure, phases, unmarked
-from sw.check.steady import Repeated, UnlikeError, repeated
+from sw.check.program_loops import Repeated, UnlikeError, repeated
 from sw.check.streams import Compiled, compile_warp, run
 from sw.check.trace import trace
+from sw.check.warp_loops import Counted, marked
 from sw.ir.program import Program
 
 #: Values of the parameters that are checked one by one before the argument is given up.

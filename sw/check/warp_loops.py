@@ -1,7 +1,7 @@
-"""Loops of a warp that a parameter repeats: which they are, and that nothing else depends on the parameter.
+"""Find the loops of a warp whose trip count is a parameter, and see that nothing else depends on it.
 
-In their bodies, registers that are read before they are written differ from iteration to iteration, and so
-does what is computed from them. Neither events nor control may depend on such registers.
+In their bodies, a register that is read before it is written may differ from iteration to iteration, and so
+may what is computed from it. Neither events nor control may depend on such registers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from hw import isa
-from sw.check.steady import FIXED, Count, UnlikeError, Value, join
+from sw.check.program_loops import FIXED, Count, UnlikeError, Value, join
 from sw.check.text import Block, Line, Loop
 from sw.ir.types import HIGH, LOW, Type
 

@@ -1,8 +1,8 @@
-"""Loops that a parameter repeats, in programs and warps that otherwise do not depend on it.
+"""Find the loops of a program whose trip count is a parameter, and see that nothing else depends on it.
 
-What an iteration does may depend on its number only through remainders, so that it repeats after a period.
-Values are followed abstractly through the text; what does not fit is refused, never guessed
-(docs/check.md, "Loops without bound").
+An iteration may depend on its number only through remainders, so that it repeats after a period. Values are
+followed abstractly through the text. A program that does not fit is refused (docs/check.md, "Loops without
+bound").
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class UnlikeError(TooLargeError):
 
 
 @dataclass(frozen=True)
-class Linear:
+class Rising:
     """A value that does not depend on the parameter, and rises by `rise` every `period` iterations.
 
     Outside of the repeated loops period and rise are 1 and 0. It is `exact` unless it may have wrapped: then
@@ -51,21 +51,16 @@ class Count:
 
 
 #: None stands for anything.
-Value = Linear | Count | None
-FIXED = Linear()
-
-
-def is_steady(value: Value) -> bool:
-    """Whether a value repeats."""
-    return isinstance(value, Linear) and value.rise == 0
+Value = Rising | Count | None
+FIXED = Rising()
 
 
 def join(a: Value, b: Value, period: int = 1) -> Value:
     """One of two values; which of them repeats after a period."""
-    if isinstance(a, Linear) and isinstance(b, Linear):
+    if isinstance(a, Rising) and isinstance(b, Rising):
         common = math.lcm(a.period, b.period, period)
         if common <= LONGEST and a.rise * (common // a.period) == b.rise * (common // b.period):
-            return Linear(common, a.rise * (common // a.period), a.exact and b.exact)
+            return Rising(common, a.rise * (common // a.period), a.exact and b.exact)
         return None
     return a if a == b else None
 
@@ -168,7 +163,7 @@ class _ProgramWalk:
             periods = [self.steady(e, env, f"a bound {e}") for e in (s.start, s.stop, s.step)]
             targets = assigned(s.body)
             while True:
-                inner = {**env, s.variable: Linear(math.lcm(*periods))}
+                inner = {**env, s.variable: Rising(math.lcm(*periods))}
                 self.body(s.body, inner)
                 # How often it ran decides which iteration a value is of.
                 after = {t: join(env.get(t), inner.get(t), math.lcm(*periods)) for t in targets}
@@ -186,7 +181,7 @@ class _ProgramWalk:
             raise UnlikeError(f"a loop to {s.stop} must have the step 1")
         self.found[id(s)] = name
         targets = assigned(s.body)
-        inner = {**env, **dict.fromkeys(targets), s.variable: Linear(1, 1)}
+        inner = {**env, **dict.fromkeys(targets), s.variable: Rising(1, 1)}
         self.inside = True
         self.body(s.body, inner)
         self.inside = False
@@ -207,7 +202,7 @@ class _ProgramWalk:
     def steady(self, expr: Expr, env: _Env, what: str) -> int:
         """The period of an expression that must repeat."""
         value = self.value(expr, env)
-        if not isinstance(value, Linear) or value.rise:
+        if not isinstance(value, Rising) or value.rise:
             raise UnlikeError(
                 f"{what} depends on {' or '.join(self.names)}, or on how many iterations came before"
             )
@@ -227,7 +222,7 @@ class _ProgramWalk:
             plain = (op is Op.ADD and FIXED in values) or (op is Op.SUB and values[1] == FIXED)
             count = next(v for v in values if isinstance(v, Count))
             return count if plain and not may_wrap(expr) else None
-        known = [v for v in values if isinstance(v, Linear)]
+        known = [v for v in values if isinstance(v, Rising)]
         if len(known) < len(values):
             return None
         made = _applied(op, expr.arguments, known, wraps=may_wrap(expr))
@@ -239,35 +234,35 @@ def _operator(expr: Expr) -> Op:
     return found
 
 
-def _applied(op: Op, args: tuple[Expr, ...], values: list[Linear], *, wraps: bool) -> Linear | None:
+def _applied(op: Op, args: tuple[Expr, ...], values: list[Rising], *, wraps: bool) -> Rising | None:
     """An operator on values that rise, None where the result does not."""
     period = math.lcm(*(v.period for v in values))
     if not any(v.rise for v in values):
-        return Linear(period)
+        return Rising(period)
     rises = [v.rise * (period // v.period) for v in values]
     exact = all(v.exact for v in values) and not wraps
     if op in (Op.ADD, Op.SUB):
-        return Linear(period, rises[0] + (rises[1] if op is Op.ADD else -rises[1]), exact)
+        return Rising(period, rises[0] + (rises[1] if op is Op.ADD else -rises[1]), exact)
     numbers = [a.value if isinstance(a, Const) else None for a in args]
     if op is Op.MUL:
         for rise, factor in ((rises[0], numbers[1]), (rises[1], numbers[0])):
             if factor is not None:
-                return Linear(period, rise * factor, exact)
+                return Rising(period, rise * factor, exact)
         return None
     by = numbers[1] if len(numbers) == 2 else None
     if by is None:
         return None
     if op is Op.SHL:
-        return Linear(period, rises[0] << by % BITS, exact)
+        return Rising(period, rises[0] << by % BITS, exact)
     if op is Op.BIT_AND and by > 0 and by & (by + 1) == 0:
         op, by = Op.MOD, by + 1
     if by <= 0 or op not in (Op.DIV, Op.MOD):
         return None
     times = by // math.gcd(rises[0], by)
     if op is Op.MOD and (values[0].exact or (1 << BITS) % by == 0):
-        return Linear(period * times)
+        return Rising(period * times)
     if op is Op.DIV and values[0].exact:
-        return Linear(period * times, rises[0] * times // by)
+        return Rising(period * times, rises[0] * times // by)
     return None
 
 

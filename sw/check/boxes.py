@@ -1,8 +1,8 @@
-"""All values of the parameters in boxes: for the values of one box, program and warps do the same.
+"""Cut the parameter space into boxes in which program and warps behave alike.
 
-So one choice of values stands for its box. That the same holds for all of a box is no more than that every
-decision is the same: comparisons, numbers of iterations, which regions are empty, and in what order the ends
-of regions stand. Then streams, order and dependences are equal, instance by instance.
+One choice of values then stands for its box. A box is found by following one run and noting every decision:
+comparisons, numbers of iterations, which regions are empty, and the order of the ends of regions. Where all
+decisions are the same, streams, order and dependences are equal, instance by instance.
 """
 
 from __future__ import annotations
