@@ -11,11 +11,11 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.arrangement import HALVES, INNER, Loop
+from sw.check.trace import trace
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import For, Instruction, Program
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
-from sw.ir.trace import trace
 from sw.ir.vector import Array
 from sw.ir.walk import instructions
 from sw.tiled.forms import both, count, index

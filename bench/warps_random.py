@@ -29,8 +29,8 @@ from jacquard.program_run import Prepared, prepare, run_prepared
 from jacquard.warps import Warped, converted
 from sw.check import Limits, compile_all
 from sw.check.streams import run
+from sw.check.trace import trace
 from sw.ir.program import Program
-from sw.ir.trace import trace
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations

@@ -19,10 +19,10 @@ from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from jacquard.files import check_writable, write_text
 from jacquard.warps import Warped, converted
+from sw.check.trace import Trace, trace
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
-from sw.ir.trace import Trace, trace
 from sw.ir.walk import instructions
 from sw.warps.draw import Figure, figure, to_dot, to_svg
 from sw.warps.graph import unfed

@@ -7,9 +7,9 @@ import pytest
 
 from cosim.models.functional import Memories, execute
 from hw.config import load
+from sw.check.trace import Boxes, trace
 from sw.ir.parse import parse_program
 from sw.ir.program import For, If
-from sw.ir.trace import Boxes, trace
 from sw.ir.walk import instructions
 from sw.tile_programs import Bound, bind
 from tests.sw.generic_programs import drawn

@@ -12,8 +12,8 @@ from sw.check import Limits, check_binding, compile_all
 from sw.check.dependences import TooLargeError
 from sw.check.explore import Event, explore
 from sw.check.streams import Stream, run
+from sw.check.trace import trace
 from sw.ir.program import Program
-from sw.ir.trace import trace
 from tests.sw.check.cases import conflicts, replay
 
 Texts = Mapping[int, str]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hw.config import MachineConfig
 from sw.check import Limits, compile_all
 from sw.check.streams import run
+from sw.check.trace import trace
 from sw.ir.errors import IRError
 from sw.ir.interpret import difference, seeded_choice
 from sw.ir.interpret import run as interpret
@@ -18,7 +19,6 @@ from sw.ir.parameters import assignments
 from sw.ir.parse import parse_program
 from sw.ir.program import Parameter, Program
 from sw.ir.scope import retype
-from sw.ir.trace import trace
 from sw.ir.types import HIGH, LOW, Kind, Type
 from sw.ir.walk import instructions
 from tests.sw.check.execute import execute, random_schedule

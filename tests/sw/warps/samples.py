@@ -8,11 +8,11 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 
+from sw.check.trace import Trace, trace
 from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, evaluate
 from sw.ir.program import Assign, If, Instruction, Program, Statement
-from sw.ir.trace import Trace, trace
 from sw.tiled.split import share, warps
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from sw.check.trace import Trace, trace
 from sw.ir.expression import evaluate
 from sw.ir.program import Instruction, Program
-from sw.ir.trace import Trace, trace
 from sw.warps import graph
 from sw.warps.graph import edges, unfed, warp_of
 from sw.warps.tree import assign_warps, schedule_tree
