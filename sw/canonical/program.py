@@ -6,17 +6,23 @@ Source: canonical.md, "Rank" and "Conditionals".
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Callable, Set
+from dataclasses import dataclass
 
-from sw.canonical.places import Places, marked, number_of, unmarked
 from sw.canonical.simplify import canonicalize
+from sw.codegen.names import names
 from sw.ir.check import problems
+from sw.ir.errors import Location
 from sw.ir.expression import Op, apply
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement, While
+from sw.ir.program import Assign, For, If, Instruction, Program, Statement
 from sw.ir.scope import retype
-from sw.ir.walk import map_expressions
+from sw.ir.walk import expressions, map_accesses, map_expressions, rewrite, statements, walk
 
 #: How often a program is gone through again because its scalars have got narrower ranges.
 ROUNDS = 8
+
+Where = Location | None
 
 
 def canonicalize_program(program: Program) -> Program:
@@ -28,59 +34,41 @@ def canonicalize_program(program: Program) -> Program:
     found = _settled(program, frozenset())
     if not problems(found) or problems(program):
         return found
-    program = marked(program)
-    places = Places(program)
+    program = _numbered(program)
     kept: frozenset[int] = frozenset()
     while wrong := problems(found := _settled(program, kept)):
-        more = {number for e in wrong if (number := number_of(e.where)) is not None} - kept
-        more = more or places.behind(kept) - kept
+        more = {e.where.number for e in wrong if isinstance(e.where, _Number)} - kept
+        more = more or _behind(program, kept) - kept
         if not more:
-            return unmarked(program)
+            found = program
+            break
         kept |= more
-    return unmarked(found)
+    return _relocated(found, lambda: lambda where: where.location if isinstance(where, _Number) else where)
 
 
-def _settled(program: Program, kept: frozenset[int]) -> Program:
+def _settled(program: Program, kept: Set[int]) -> Program:
     """The program gone through until it stays; the statements of the numbers in `kept` stay as they are.
 
     A shorter value can be known to lie in a narrower range, which simplifies what uses it: the program is
     gone through again with the types that follow.
     """
+
+    def statement(s: Statement) -> Statement:
+        if _number(s.where) in kept:
+            return s
+        return _branch(s) if isinstance(s, If) else map_expressions(s, canonicalize)
+
     for _ in range(ROUNDS):
-        found = retype(_once(program, kept))
+        buffers = tuple(
+            b if _number(b.where) in kept else dataclasses.replace(b, shape=tuple(map(canonicalize, b.shape)))
+            for b in program.buffers
+        )
+        body = rewrite(program.body, statement)
+        found = retype(dataclasses.replace(program, buffers=buffers, body=body))
         if found == program:
             break
         program = found
     return program
-
-
-def _once(program: Program, kept: frozenset[int]) -> Program:
-    """Every expression in canonical form for the types that its variables have, branches merged."""
-    buffers = tuple(
-        b
-        if number_of(b.where) in kept
-        else dataclasses.replace(b, shape=tuple(canonicalize(size) for size in b.shape))
-        for b in program.buffers
-    )
-    return dataclasses.replace(program, buffers=buffers, body=_body(program.body, kept))
-
-
-def _body(body: tuple[Statement, ...], kept: frozenset[int]) -> tuple[Statement, ...]:
-    return tuple(_statement(s, kept) for s in body)
-
-
-def _statement(s: Statement, kept: frozenset[int]) -> Statement:
-    stays = number_of(s.where) in kept
-    match s:
-        case If():
-            body, orelse = _body(s.body, kept), _body(s.orelse, kept)
-            s = dataclasses.replace(s, body=body, orelse=orelse)
-            return s if stays else _branch(s)
-        case For() | While():
-            changed = s if stays else map_expressions(s, canonicalize)
-            return dataclasses.replace(changed, body=_body(s.body, kept))
-        case Assign() | Instruction():
-            return s if stays else map_expressions(s, canonicalize)
 
 
 def _branch(s: If) -> If:
@@ -93,3 +81,55 @@ def _branch(s: If) -> If:
             condition, orelse = apply(Op.OR, condition, orelse[0].condition), orelse[0].orelse
         else:
             return dataclasses.replace(s, condition=canonicalize(condition), body=body, orelse=orelse)
+
+
+# Statements are known again by numbers in their locations after their expressions changed.
+
+
+@dataclass(frozen=True)
+class _Number(Location):
+    """The number of a statement or buffer, with the location itself."""
+
+    number: int
+    location: Where
+
+
+def _number(where: Where) -> int | None:
+    return where.number if isinstance(where, _Number) else None
+
+
+def _numbered(program: Program) -> Program:
+    """The program with numbered locations, of regions too."""
+    numbers = itertools.count()
+
+    def numbered() -> Callable[[Where], Where]:
+        number = next(numbers)
+        return lambda where: _Number("", 1, 1, number, where)
+
+    return _relocated(program, numbered)
+
+
+def _relocated(program: Program, change: Callable[[], Callable[[Where], Where]]) -> Program:
+    """The program with other locations; `change` is asked once for every buffer and statement."""
+
+    def statement(s: Statement) -> Statement:
+        own = change()
+        s = dataclasses.replace(s, where=own(s.where))
+        if not isinstance(s, Instruction):
+            return s
+        return map_accesses(s, lambda region: dataclasses.replace(region, where=own(region.where)))
+
+    buffers = tuple(dataclasses.replace(b, where=change()(b.where)) for b in program.buffers)
+    return dataclasses.replace(program, buffers=buffers, body=rewrite(program.body, statement))
+
+
+def _behind(program: Program, numbers: Set[int]) -> set[int]:
+    """The statements around these, and those that give values to what these use."""
+    around = {a[-1].where for s, a in walk(program.body) if a and _number(s.where) in numbers}
+    used = [e for s in statements(program.body) if _number(s.where) in numbers for e in expressions(s)]
+    used += [e for b in program.buffers if _number(b.where) in numbers for e in b.shape]
+    wanted = frozenset().union(*map(names, used))
+    for s in statements(program.body):
+        if (isinstance(s, Assign) and s.target in wanted) or (isinstance(s, For) and s.variable in wanted):
+            around.add(s.where)
+    return {n for where in around if (n := _number(where)) is not None}
