@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from hw.semantics import BITS, wrap
 from sw.codegen.names import names
 from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold
+from sw.ir.linear import linear
 
 ZERO, ONE = Const(0), Const(1)
 
@@ -91,32 +92,6 @@ def folded(expr: Apply) -> Expr:
     return fold(expr.op, *args)
 
 
-def linear(expr: Expr) -> tuple[int, dict[Expr, int]]:
-    """A constant, and factors of what is no sum itself."""
-    terms: dict[Expr, int] = {}
-    rest = _collect(expr, 1, terms)
-    return wrap(rest), {term: wrap(f) for term, f in terms.items() if wrap(f)}
-
-
-def _collect(expr: Expr, scale: int, terms: dict[Expr, int]) -> int:
-    if isinstance(expr, Const):
-        return expr.value * scale
-    if isinstance(expr, Apply):
-        left, right = expr.args[0], expr.args[-1]
-        if expr.op is Op.ADD:
-            return _collect(left, scale, terms) + _collect(right, scale, terms)
-        if expr.op is Op.SUB:
-            return _collect(left, scale, terms) + _collect(right, -scale, terms)
-        if expr.op is Op.MUL and isinstance(right, Const):
-            return _collect(left, scale * right.value, terms)
-        if expr.op is Op.MUL and isinstance(left, Const):
-            return _collect(right, scale * left.value, terms)
-        if expr.op is Op.SHL and isinstance(right, Const):
-            return _collect(left, scale << right.value % BITS, terms)
-    terms[expr] = terms.get(expr, 0) + scale
-    return 0
-
-
 @functools.lru_cache(maxsize=1 << 16)
 def sorted_sum(expr: Expr) -> Expr:
     """Every sum of more than one part in it regrouped: constant, then terms from the outermost loop inwards.
@@ -127,9 +102,9 @@ def sorted_sum(expr: Expr) -> Expr:
         return expr
     if expr.op not in (Op.ADD, Op.SUB, Op.MUL):
         return _sorted_arguments(expr)
-    rest, terms = linear(expr)
-    parts = sorted(((_sorted_arguments(t), f) for t, f in terms.items()), key=_rank)
-    return _sum(rest, parts)
+    form = linear(expr)
+    parts = sorted(((_sorted_arguments(t), f) for t, f in form.factors.items()), key=_rank)
+    return _sum(form.constant, parts)
 
 
 def _sorted_arguments(expr: Expr) -> Expr:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from sw.canonical.engine import build, builder, rewrite
+from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, span, value_bounds
 from sw.canonical.lattice import DUAL, view_choice
 from sw.canonical.linear import (
@@ -43,28 +43,11 @@ class Bound:
     form: Form
 
 
-@builder(Op.GT)
-def build_greater(a: Expr, b: Expr) -> Expr:
-    """A > b."""
-    return build(Op.LT, b, a)
-
-
-@builder(Op.GE)
-def build_at_least(a: Expr, b: Expr) -> Expr:
-    """A >= b."""
-    return build(Op.LE, b, a)
-
-
-@builder(Op.LE)
-def build_at_most(a: Expr, b: Expr) -> Expr:
-    """A <= b."""
-    return _ordered(Op.LE, a, b)
-
-
-@builder(Op.LT)
-def build_less(a: Expr, b: Expr) -> Expr:
-    """A < b."""
-    return _ordered(Op.LT, a, b)
+BUILDERS[Op.LT] = lambda a, b: _ordered(Op.LT, a, b)
+BUILDERS[Op.LE] = lambda a, b: _ordered(Op.LE, a, b)
+BUILDERS[Op.GT] = lambda a, b: build(Op.LT, b, a)
+BUILDERS[Op.GE] = lambda a, b: build(Op.LE, b, a)
+BUILDERS[Op.NE] = lambda a, b: build(Op.NOT, build(Op.EQ, a, b))
 
 
 def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
@@ -345,12 +328,6 @@ def _equal_truths(a: Expr, b: Expr) -> Expr:
         return truth(flipped[0] == flipped[1])
     found = apply(Op.EQ, *sorted(args, key=key))
     return found if flipped[0] == flipped[1] else apply(Op.NE, *found.args)
-
-
-@builder(Op.NE)
-def build_unequal(a: Expr, b: Expr) -> Expr:
-    """A != b."""
-    return build(Op.NOT, build(Op.EQ, a, b))
 
 
 @functools.lru_cache(maxsize=1 << 15)

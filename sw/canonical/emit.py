@@ -8,6 +8,7 @@ prefix of a sum does not change in any deeper loop. A sum can be written in seve
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
@@ -85,14 +86,13 @@ class _Writer:
     def connective(self, expr: Apply) -> Expr:
         """Conditions; those that compare one value with several, with the smallest or largest of them."""
         found = [self.expr(a) for a in operands(expr.op, expr)]
-        if may_raise(expr):
-            return chain(expr.op, found)
-        for i, one in enumerate(found):
-            for j, other in enumerate(found[:i]):
-                both = _together(expr.op, other, one)
-                if both is not None:
-                    found[j : i + 1] = [both, *found[j + 1 : i]]
-                    return _merged(expr.op, found)
+        while not may_raise(expr):
+            pairs = itertools.combinations(found, 2)
+            merged = next(((both, p) for p in pairs if (both := _together(expr.op, *p)) is not None), None)
+            if merged is None:
+                break
+            rest = [x for x in found if x not in merged[1]]
+            found = sorted((*rest, merged[0]), key=key)
         return chain(expr.op, found)
 
     def _form(self, form: Form) -> Expr:
@@ -216,17 +216,6 @@ class _Writer:
 
 
 _ROUGH, _SEARCHING = _Writer(search=False), _Writer(search=True)
-
-
-def _merged(op: Op, conditions: Sequence[Expr]) -> Expr:
-    """Conditions sorted, of which some were merged."""
-    for i, one in enumerate(conditions):
-        for j, other in enumerate(conditions[:i]):
-            both = _together(op, other, one)
-            if both is not None:
-                rest = [c for n, c in enumerate(conditions) if n not in (i, j)]
-                return _merged(op, [*rest, both])
-    return chain(op, sorted(conditions, key=key))
 
 
 def _together(op: Op, a: Expr, b: Expr) -> Expr | None:

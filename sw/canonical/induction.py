@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hw.semantics import BITS
-from sw.canonical.affine import factor, folded, linear, minus, replaced, sorted_sum, times
+from sw.canonical.affine import factor, folded, minus, replaced, sorted_sum, times
 from sw.codegen.loops import trip_count
 from sw.codegen.names import names
 from sw.codegen.virtual import fits
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, const
+from sw.ir.linear import linear
 from sw.ir.program import For
 from sw.ir.ranges import bounds
 from sw.ir.types import HIGH, LOW, Kind, Type
@@ -184,11 +185,7 @@ def _roomy(values: list[int], divisor: int) -> bool:
 
 def _exact(number: Expr) -> bool:
     """Whether a sum cannot exceed 32 bits, whatever the order of its parts."""
-    rest, terms = linear(number)
-    low = high = rest
-    for term, scale in terms.items():
-        ends = [scale * b for b in bounds(term)]
-        low, high = low + min(ends), high + max(ends)
+    low, high = linear(number).bounds(bounds)
     return low >= LOW and high < HIGH
 
 

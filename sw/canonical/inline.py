@@ -5,16 +5,24 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from sw.canonical.affine import sorted_sum
 from sw.codegen.names import names
 from sw.codegen.operands import evaluated, modified
 from sw.codegen.select import may_trap
 from sw.ir.expression import Apply, Expr, Op, Var, substitute
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While, nesting
+from sw.ir.program import Assign, For, Instruction, Program, Statement, nesting
 from sw.ir.syntax import DEEPEST
-from sw.ir.walk import map_expressions, statements
+from sw.ir.walk import (
+    assigned,
+    expressions,
+    map_bodies,
+    map_expressions,
+    rewrite,
+    scalar_expressions,
+    statements,
+)
 
 #: Nodes up to which a value replaces a scalar that is used once, several times, and several times as a sum or
 #: product (strength reduction needs these): chains of values used twice are huge trees.
@@ -31,9 +39,9 @@ def inline(program: Program) -> Program:
     large stay; they are assigned outside of the loops in which they do not change. What nothing uses is left
     out.
     """
-    assigned = Counter(s.target for s in statements(program.body) if isinstance(s, Assign))
-    used = Counter(n for s in statements(program.body) for e in _expressions(s) for n in _mentioned(e))
-    return dataclasses.replace(program, body=_Inliner(assigned, used).run(program.body))
+    parts = (part for s in statements(program.body) for e in _evaluated(s) for part in e.walk())
+    used = Counter(part.name for part in parts if isinstance(part, Var))
+    return dataclasses.replace(program, body=_Inliner(assigned(program.body), used).run(program.body))
 
 
 class _Inliner:
@@ -56,7 +64,7 @@ class _Inliner:
                 if isinstance(s, Assign) and s.target in self.live:
                     self.live |= names(s.value)
             changed = len(self.live) != before
-        return self.prune(made)
+        return rewrite(made, self.needed)
 
     def body(self, body: tuple[Statement, ...], values: dict[str, Expr]) -> tuple[Statement, ...]:
         """Statements in order; `values` holds what can be replaced here, and gains what they assign."""
@@ -98,47 +106,22 @@ class _Inliner:
         return sum(1 for _ in itertools.islice(value.walk(), limit + 1)) <= limit
 
     def statement(self, s: Statement, values: dict[str, Expr]) -> Statement:
-        match s:
-            case Instruction():
-                return map_expressions(s, lambda e: _replaced(e, values)) if values else s
-            case Assign(target, value):
-                value = sorted_sum(_replaced(value, values)) if values else value
-                # What is assigned once stays the same as long as this value is in scope.
-                fixed = all(self.assigned[n] < 2 for n in names(value))
-                if self.assigned[target] == 1 and fixed and not may_trap(value):
-                    if self.small(target, value):
-                        values[target] = value
-                    else:
-                        self.large.add(target)
-                return dataclasses.replace(s, value=value)
-            case For():
-                start, stop, step = (_replaced(e, values) for e in (s.start, s.stop, s.step))
-                inner = dict(values)
-                made = self.body(s.body, inner)
-                return dataclasses.replace(s, start=start, stop=stop, step=step, body=made)
-            case If():
-                condition = _replaced(s.condition, values)
-                then, other = self.body(s.body, dict(values)), self.body(s.orelse, dict(values))
-                return dataclasses.replace(s, condition=condition, body=then, orelse=other)
-            case While():
-                condition = _replaced(s.condition, values)
-                return dataclasses.replace(s, condition=condition, body=self.body(s.body, dict(values)))
+        if not isinstance(s, Assign):
+            s = map_expressions(s, lambda e: _replaced(e, values)) if values else s
+            return map_bodies(s, lambda body: self.body(body, dict(values)))
+        value = sorted_sum(_replaced(s.value, values)) if values else s.value
+        # What is assigned once stays the same as long as this value is in scope.
+        fixed = all(self.assigned[n] < 2 for n in names(value))
+        if self.assigned[s.target] == 1 and fixed and not may_trap(value):
+            if self.small(s.target, value):
+                values[s.target] = value
+            else:
+                self.large.add(s.target)
+        return dataclasses.replace(s, value=value)
 
-    def prune(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        """Without assignments that nothing uses."""
-        made: list[Statement] = []
-        for s in body:
-            match s:
-                case Assign(target, value):
-                    if target in self.live or may_trap(value):
-                        made.append(s)
-                case For() | While():
-                    made.append(dataclasses.replace(s, body=self.prune(s.body)))
-                case If():
-                    made.append(dataclasses.replace(s, body=self.prune(s.body), orelse=self.prune(s.orelse)))
-                case _:
-                    made.append(s)
-        return tuple(made)
+    def needed(self, s: Statement) -> Sequence[Statement]:
+        """A statement, unless it assigns what nothing uses."""
+        return (s,) if not isinstance(s, Assign) or s.target in self.live or may_trap(s.value) else ()
 
 
 def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -147,22 +130,9 @@ def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     return expr if found is not expr and nesting(found) > max(DEEPEST_VALUE, nesting(expr)) else found
 
 
-def _expressions(s: Statement) -> tuple[Expr, ...]:
+def _evaluated(s: Statement) -> Iterator[Expr]:
     """Expressions of a statement that are evaluated, without those of the statements in it."""
-    match s:
-        case Instruction():
-            return tuple(evaluated(s))
-        case Assign(_, value):
-            return (value,)
-        case For():
-            return (s.start, s.stop, s.step)
-        case If() | While():
-            return (s.condition,)
-
-
-def _mentioned(expr: Expr) -> Iterator[str]:
-    """Names of variables, as often as they are mentioned."""
-    return (e.name for e in expr.walk() if isinstance(e, Var))
+    return evaluated(s) if isinstance(s, Instruction) else scalar_expressions(s)
 
 
 def _described(s: Statement) -> set[str]:
@@ -170,22 +140,6 @@ def _described(s: Statement) -> set[str]:
 
     An assignment uses them for others, unless it stays because it may trap.
     """
-    found: set[str] = set()
-    match s:
-        case Instruction():
-            for expr in (*evaluated(s), *(o for _, o in s.operands if isinstance(o, Expr))):
-                found |= names(expr)
-            regions = [a for a in (*s.reads, *s.writes) if isinstance(a, Region)]
-            regions += [o for _, o in s.operands if isinstance(o, Region)]
-            for region in regions:
-                for interval in region.box:
-                    found |= names(interval.start) | names(interval.stop)
-        case Assign(_, value) if may_trap(value):
-            found |= names(value)
-        case For():
-            found |= names(s.start) | names(s.stop) | names(s.step)
-        case If() | While():
-            found |= names(s.condition)
-        case _:
-            pass
-    return found
+    if isinstance(s, Assign) and not may_trap(s.value):
+        return set()
+    return {n for e in (*expressions(s), *_evaluated(s)) for n in names(e)}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hw.semantics import BITS
-from sw.canonical.engine import build, builder, rewrite
+from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, sum_fits
 from sw.canonical.lattice import DUAL
 from sw.canonical.linear import (
@@ -42,22 +42,9 @@ def product_of(forms: Sequence[Form]) -> Expr:
     return settle(found)
 
 
-@builder(Op.ADD)
-def build_sum(a: Expr, b: Expr) -> Expr:
-    """A + b."""
-    return sum_of([to_form(a), to_form(b)])
-
-
-@builder(Op.SUB)
-def build_difference(a: Expr, b: Expr) -> Expr:
-    """A - b."""
-    return sum_of([to_form(a), scale(to_form(b), -1)])
-
-
-@builder(Op.MUL)
-def build_product(a: Expr, b: Expr) -> Expr:
-    """A * b."""
-    return product_of([to_form(a), to_form(b)])
+BUILDERS[Op.ADD] = lambda a, b: sum_of([to_form(a), to_form(b)])
+BUILDERS[Op.SUB] = lambda a, b: sum_of([to_form(a), scale(to_form(b), -1)])
+BUILDERS[Op.MUL] = lambda a, b: product_of([to_form(a), to_form(b)])
 
 
 # Quotients and remainders
@@ -302,4 +289,4 @@ def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
 
 
 for _op in _NEUTRAL:
-    builder(_op)(lambda *args, _op=_op: build_bits(_op, args))
+    BUILDERS[_op] = lambda *args, _op=_op: build_bits(_op, args)

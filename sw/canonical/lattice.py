@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sw.canonical.engine import build, builder
+from sw.canonical.engine import BUILDERS, build
 from sw.canonical.facts import at_most, fits, whole_sum
 from sw.canonical.linear import (
     TERMS,
@@ -42,18 +42,6 @@ CLAUSES = 8
 
 #: The largest of several sums.
 Clause = tuple[Form, ...]
-
-
-@builder(Op.MIN)
-def build_min(*args: Expr) -> Expr:
-    """The smallest of several values."""
-    return extreme(Op.MIN, args)
-
-
-@builder(Op.MAX)
-def build_max(*args: Expr) -> Expr:
-    """The largest of several values."""
-    return extreme(Op.MAX, args)
 
 
 def extreme(op: Op, args: Sequence[Expr]) -> Expr:
@@ -315,3 +303,7 @@ def min_times_max(form: Form) -> Form:
                 factors = multiply(Form(0, ((tuple(left), 1),)), product) if left else product
                 return min_times_max(add(without(form, monomial), scale(factors, k)))
     return form
+
+
+BUILDERS[Op.MIN] = lambda *args: extreme(Op.MIN, args)
+BUILDERS[Op.MAX] = lambda *args: extreme(Op.MAX, args)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sw.canonical.compare import Bound, base_of, bound_of, of_bound
-from sw.canonical.engine import build, builder
+from sw.canonical.engine import BUILDERS, build, builder
 from sw.canonical.facts import span
 from sw.canonical.linear import Form, Monomial, to_form, without
 from sw.canonical.operands import chain, operands
@@ -54,18 +54,6 @@ def negate(expr: Expr) -> Expr:
         case Op.SELECT:
             return build(Op.SELECT, a[0], negate(a[1]), negate(a[2]))
     raise AssertionError(f"no truth value: {expr}")
-
-
-@builder(Op.AND)
-def build_and(*args: Expr) -> Expr:
-    """`a and b`."""
-    return conjunction(args)
-
-
-@builder(Op.OR)
-def build_or(*args: Expr) -> Expr:
-    """`a or b`."""
-    return disjunction(args)
 
 
 def conjunction(args: Sequence[Expr]) -> Expr:
@@ -328,3 +316,7 @@ def _shared(args: list[Expr]) -> list[Expr] | None:
         return [joined(Op.OR, common)]
     inner = conjunction([joined(Op.OR, rest) for rest in rests])
     return [joined(Op.OR, [*common, inner])]
+
+
+BUILDERS[Op.AND] = lambda *args: conjunction(args)
+BUILDERS[Op.OR] = lambda *args: disjunction(args)

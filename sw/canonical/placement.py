@@ -34,7 +34,7 @@ from sw.ir.program import (
 )
 from sw.ir.ranges import bounds
 from sw.ir.types import BOOL, INT, LOW, Kind, Type
-from sw.ir.walk import statements
+from sw.ir.walk import instructions, used_names
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Plan:
         self._options: dict[tuple[Expr, int, int], tuple[Option, ...]] = {}
         self._inductions: dict[tuple[Expr, int], Induction | None] = {}
         self._nests: dict[tuple[Expr, int], list[Body]] = {}
-        self.taken = _names(program)
+        self.taken = used_names(program) | {i.name for i in instructions(program)} | set(RESERVED)
 
     def _body(
         self,
@@ -251,22 +251,6 @@ class Plan:
         What `choice` does not name is had by its first option.
         """
         return _Builder(self, choice).program()
-
-
-def _names(program: Program) -> set[str]:
-    """All names that a program uses."""
-    found = set(RESERVED) | {p.name for p in program.parameters} | {b.name for b in program.buffers}
-    for s in statements(program.body):
-        match s:
-            case Instruction():
-                found |= {s.label, s.name}
-            case Assign(target):
-                found.add(target)
-            case For():
-                found.add(s.variable)
-            case _:
-                pass
-    return found
 
 
 class _Builder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from sw.canonical.affine import linear, plus, sorted_sum, times
+from sw.canonical.affine import plus, sorted_sum, times
 from sw.canonical.inline import inline
 from sw.codegen.loops import mapped, simplify
 from sw.codegen.names import depth, names
@@ -17,21 +17,12 @@ from sw.codegen.operands import parameters, unbounded
 from sw.codegen.parameters import safe
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import (
-    Access,
-    Assign,
-    For,
-    If,
-    Instruction,
-    Interval,
-    Program,
-    Region,
-    Statement,
-    While,
-)
+from sw.ir.linear import linear
+from sw.ir.program import Instruction, Interval, Program, Region, Statement
 from sw.ir.ranges import bounds
 from sw.ir.scope import retype
 from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.walk import map_accesses, rewrite
 
 _OPPOSITE = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 
@@ -41,7 +32,9 @@ def prepare(program: Program) -> Program:
     program = retype(inline(retype(simplify(retype(program)))))
     # Once more: a branch that has lost its assignments may be small enough for predicates.
     program = retype(simplify(program))
-    program = dataclasses.replace(program, body=_safe(program.body, unbounded(program)))
+    unknown = unbounded(program)
+    body = rewrite(program.body, lambda s: _safe(s, unknown))
+    program = dataclasses.replace(program, body=body)
     return retype(mapped(program, prepared))
 
 
@@ -53,29 +46,16 @@ def prepared(expr: Expr) -> Expr:
     return _tests(_cuts(sorted_sum(expr)))
 
 
-def _safe(body: tuple[Statement, ...], unknown: set[str]) -> tuple[Statement, ...]:
+def _safe(s: Statement, unknown: set[str]) -> Statement:
     """Parameters that fit their registers also where an operation does not happen.
 
     Only here: when values are kept, the ranges of scalars no longer show it, and it is taken for granted.
     """
-    made: list[Statement] = []
-    for s in body:
-        match s:
-            case Instruction():
-                wanted = parameters(s)
-                found = tuple(
-                    (n, safe(s, n, wanted[n]) if n in wanted and names(wanted[n]).isdisjoint(unknown) else o)
-                    for n, o in s.operands
-                )
-                made.append(_from_starts(dataclasses.replace(s, operands=found)))
-            case For() | While():
-                made.append(dataclasses.replace(s, body=_safe(s.body, unknown)))
-            case If():
-                then, other = _safe(s.body, unknown), _safe(s.orelse, unknown)
-                made.append(dataclasses.replace(s, body=then, orelse=other))
-            case Assign():
-                made.append(s)
-    return tuple(made)
+    if not isinstance(s, Instruction):
+        return s
+    wanted = {n: e for n, e in parameters(s).items() if names(e).isdisjoint(unknown)}
+    operands = tuple((n, safe(s, n, wanted[n]) if n in wanted else o) for n, o in s.operands)
+    return _from_starts(dataclasses.replace(s, operands=operands))
 
 
 def _from_starts(s: Instruction) -> Instruction:
@@ -83,15 +63,8 @@ def _from_starts(s: Instruction) -> Instruction:
 
     In canonical form both are sums, `a[4 - i : 7 - i]`, of which the search would move on two, not one.
     """
-
-    def access(a: Access) -> Access:
-        return _from_start(a) if isinstance(a, Region) else a
-
-    operands = tuple((n, _from_start(o) if isinstance(o, Region) else o) for n, o in s.operands)
-    if s.name in INTRINSICS:
-        return dataclasses.replace(s, operands=operands)
-    reads, writes = tuple(map(access, s.reads)), tuple(map(access, s.writes))
-    return dataclasses.replace(s, reads=reads, writes=writes, operands=operands)
+    made = map_accesses(s, _from_start)
+    return dataclasses.replace(made, reads=s.reads, writes=s.writes) if s.name in INTRINSICS else made
 
 
 def _from_start(region: Region) -> Region:
@@ -112,11 +85,11 @@ def _cuts(expr: Expr) -> Expr:
     expr = expr if args == expr.args else Apply(expr.op, args)
     if expr.op not in (Op.ADD, Op.SUB, Op.MUL, Op.SHL):
         return expr
-    rest, terms = linear(expr)
-    if len(terms) != 1:
+    form = linear(expr)
+    if len(form.factors) != 1:
         return expr
-    ((cut, scale),) = terms.items()
-    moved = _moved(cut, scale, rest) if isinstance(cut, Apply) and cut.op in _OPPOSITE else None
+    ((cut, scale),) = form.factors.items()
+    moved = _moved(cut, scale, form.constant) if isinstance(cut, Apply) and cut.op in _OPPOSITE else None
     return expr if moved is None else moved
 
 
@@ -146,6 +119,6 @@ def _tests(expr: Expr) -> Expr:
         difference = sorted_sum(apply(Op.SUB, *args))
         if bounds(difference) == (-1, 0):
             return apply(Op.NOT, apply(Op.EQ, sorted_sum(plus(difference, const(1))), 0))
-        if linear(difference)[1]:
+        if linear(difference).factors:
             return Apply(expr.op, (difference, Const(0)))
     return expr if args == expr.args else Apply(expr.op, args)

@@ -153,7 +153,9 @@ def _remainders(form: Form, exact: bool) -> Iterator[Form]:
         parts = quotient_of(quotient)
         assert parts is not None
         numerator, divisor = parts
-        if divisor == ZERO or (exact and not (fits(numerator) and fits(divisor))):
+        if (divisor.constant is not None and divisor.const <= 0) or (
+            exact and not (fits(numerator) and fits(divisor))
+        ):
             continue
         cofactor = {less(m, quotient): k for m, k in form.terms if k and quotient in m}
         nested = [] if divisor.constant is None else _nested(quotients, quotient, divisor.const)
