@@ -22,9 +22,6 @@ MOST_LINES, MOST_IN_FUNCTION, MOST_OF_A_NAME = 500, 60, 3
 CIRCLES = {
     "cosim.models.functional.launch",
     "cosim.models.functional.memories",
-    "sw.canonical.conditionals",
-    "sw.canonical.logic",
-    "sw.canonical.simplify",
     "sw.dependence.events",
     "sw.dependence.execute",
     "sw.dependence.frames",

@@ -6,6 +6,7 @@ replacement is simplified as it is made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from sw.canonical.facts import fits, inside, span, value_bounds
@@ -51,6 +52,14 @@ def value_known(expr: Expr) -> Expr:
         return expr
     found = rewrite("value known", x=expr, k=low)
     return expr if found is None else found
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def rebuilt(expr: Expr) -> Expr:
+    """An expression that was in core form before its variables got other types, in core form."""
+    if isinstance(expr, Apply):
+        return build(expr.op, *(rebuilt(a) for a in expr.args))
+    return value_known(expr)
 
 
 #: Called with every application of a rule: the rule, what its names stand for.

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sw.canonical.compare import Bound, base_of, bound_of, of_bound
-from sw.canonical.engine import BUILDERS, build, builder
+from sw.canonical.engine import BUILDERS, build, builder, rebuilt
 from sw.canonical.facts import span
 from sw.canonical.linear import Form, Monomial, to_form, without
 from sw.canonical.operands import chain, operands
@@ -296,9 +296,7 @@ def _narrowed(expr: Expr, types: dict[str, Type], speakers: dict[str, list[Expr]
     names = [n for n in variables if n in types and expr not in speakers[n]]
     if not names:
         return expr
-    from sw.canonical.simplify import core
-
-    narrow = core(with_types(expr, {n: types[n] for n in names}))
+    narrow = rebuilt(with_types(expr, {n: types[n] for n in names}))
     wide = with_types(narrow, variables)
     return wide if size(wide) < size(expr) else expr
 
