@@ -56,11 +56,14 @@ def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Netwo
 def _edges_outside(network: Network) -> Network:
     """Quantisation of inputs comes first and dequantisation of outputs last: the machine works in between."""
     read = {view.tensor for operator in network.operators for view in operator.inputs}
+    # What the host can compute before the machine starts.
+    early = {*network.inputs, *(n for n, t in network.tensors.items() if t.constant is not None)}
 
     def place(operator: Operator) -> int:
         if not (isinstance(operator, HostOperator) and operator.edge):
             return 1
-        if operator.op == "QuantizeLinear":
+        if operator.op == "QuantizeLinear" or early.issuperset(view.tensor for view in operator.inputs):
+            early.add(operator.output.tensor)
             return 0
         return 1 if operator.output.tensor in read else 2
 

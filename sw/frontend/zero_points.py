@@ -10,6 +10,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from sw.frontend.importer import Importer
+from sw.frontend.node import Node
+from sw.frontend.values import Stored
+from sw.graph.host import HostOperator
+from sw.graph.network import View
+
+#: The version of ONNX that says what the host does to operands.
+OPSET = 13
+
 
 def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarray]]:
     """One zero point for the whole operand, and the fills that make up for it.
@@ -38,9 +47,48 @@ def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarra
     return zero, fills
 
 
-def deepened(
-    operand: np.ndarray, axis: int, other: np.ndarray, other_axis: int, fills: list[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both operands with the steps of depth that the fills add; `fills` broadcast to the operand."""
-    parts = [operand, *(np.broadcast_to(fill, operand.shape) for fill in fills)]
-    return np.concatenate(parts, axis), np.concatenate([other] * len(parts), other_axis)
+def at_edges(importer: Importer, node: Node, *operands: Stored) -> bool:
+    """Whether a node gives an output of the model and reads nothing but inputs and constants of it."""
+    tensors = [importer.tensors[x.view.tensor] for x in operands]
+    given = all(t.constant is not None or t.name in importer.model.inputs for t in tensors)
+    return given and node.outputs[0] in importer.model.outputs
+
+
+def extended(importer: Importer, node: Node, x: Stored, axis: int, fills: list[np.ndarray]) -> Stored:
+    """An operand with the steps of depth that fills add; the host appends them when it hands an input in."""
+    more = [np.ascontiguousarray(np.broadcast_to(fill, x.shape)) for fill in fills]
+    hint = f"{node.outputs[0]}.filled"
+    held = importer.array(x.view)
+    if held is not None:
+        return Stored(importer.constant(np.concatenate([held, *more], axis), hint), x.element)
+    views = [x.view, *(importer.constant(fill, f"{hint}.with") for fill in more)]
+    shape = list(x.shape)
+    shape[axis] *= len(views)
+    return _handed_in(importer, node, "Concat", views, importer.tensor(hint, shape, x.element), axis)
+
+
+def repeated(importer: Importer, node: Node, x: Stored, axis: int, indices: np.ndarray) -> Stored:
+    """The other operand with the depth that belongs to the fills, which the host repeats."""
+    hint = f"{node.outputs[0]}.repeated"
+    held = importer.array(x.view)
+    if held is not None:
+        return Stored(importer.constant(np.take(held, indices, axis), hint), x.element)
+    shape = list(x.shape)
+    shape[axis] = len(indices)
+    views = [x.view, importer.constant(indices.astype(np.int64), f"{hint}.order")]
+    return _handed_in(importer, node, "Gather", views, importer.tensor(hint, shape, x.element), axis)
+
+
+def _handed_in(importer: Importer, node: Node, op: str, views: list[View], output: View, axis: int) -> Stored:
+    """What the host does to an operand before the machine starts."""
+    from onnx import helper
+
+    axis %= len(output.shape)
+    proto = helper.make_node(op, [f"i{i}" for i in range(len(views))], ["o0"], axis=axis)
+    importer.operators.append(
+        HostOperator(
+            *(node.name, op, (node.name,), output, tuple(views), proto.SerializeToString(), OPSET),
+            edge=True,
+        )
+    )
+    return Stored(output, importer.tensors[output.tensor].element)

@@ -20,6 +20,7 @@ from sw.frontend.node import Node
 from sw.frontend.quantised import BYTES
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, pixels, two
+from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
 from sw.graph.expression import Operand
 from sw.graph.network import Elementwise, Epilogue, ImageConvolution, Network, Tensor, View, dense
 from sw.graph.requantise import LIMITS, apply
@@ -99,6 +100,20 @@ def _limit(importer: Importer, w: Stored, zero_w: int, type_x: str, zero_x: int)
     return min(per_output * reach, (1 << 31) - 1)
 
 
+def _deepened(
+    importer: Importer, node: Node, x: Stored, w: Stored, zero: Zeros
+) -> tuple[Stored, Stored, Zeros]:
+    """Images and weights of one zero point, with more channels where zero points differ, at the edges."""
+    held = importer.array(zero.more) if zero.more is not None else None
+    if held is None or not at_edges(importer, node, x, w):
+        return x, w, zero
+    zeros_of = held.reshape(-1, *(1,) * (len(w.shape) - 1)) + zero.base
+    common, fills = common_zero(zeros_of, np.dtype(w.element))
+    channels = np.arange(x.shape[1]).reshape(x.shape[1] // w.shape[1], -1)
+    again = np.tile(channels, len(fills) + 1).reshape(-1)
+    return repeated(importer, node, x, 1, again), extended(importer, node, w, 1, fills), Zeros(common)
+
+
 @imports("ConvInteger")
 def _conv_integer(importer: Importer, node: Node) -> Value:
     x, w = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
@@ -107,6 +122,7 @@ def _conv_integer(importer: Importer, node: Node) -> Value:
         raise node.error(f"the zero point of the images must be one {x.element}")
     shape = (w.shape[0], 1, 1, 1)
     zero_w = zero_points(importer, node, 3, w, shape, lambda z: z.reshape(-1, 1, 1) if z.size > 1 else z)
+    x, w, zero_w = _deepened(importer, node, x, w, zero_w)
     total, _ = _convolved(importer, node, x, w, int(zero_x.item()) if zero_x is not None else 0, zero_w)
     return total
 

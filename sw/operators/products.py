@@ -18,6 +18,7 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import Node
 from sw.frontend.quantised import BYTES, settled
 from sw.frontend.values import Constant, Dequantised, Real, Stored, Structured, Value
+from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
 from sw.graph.expression import Expression, Operand
 from sw.graph.network import Elementwise, MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
@@ -195,6 +196,20 @@ def zero_points(
     return Zeros(0, importer.reshaped(node, value.view, pattern))
 
 
+def _deepened(
+    importer: Importer, node: Node, x: Stored, own: Zeros, other: Stored, depth: int
+) -> tuple[Stored, Zeros, Stored]:
+    """An operand of one zero point, deeper where zero points differ, and the other operand as deep as it."""
+    held = importer.array(own.more) if own.more is not None else None
+    if held is None:
+        return x, own, other
+    zero, fills = common_zero(held + own.base, np.dtype(x.element))
+    across = -3 - depth
+    again = np.tile(np.arange(other.shape[across]), len(fills) + 1)
+    deep = extended(importer, node, x, depth, fills)
+    return deep, Zeros(zero), repeated(importer, node, other, across, again)
+
+
 @imports("MatMulInteger")
 def _mat_mul_integer(importer: Importer, node: Node) -> Value:
     a, b = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
@@ -204,6 +219,9 @@ def _mat_mul_integer(importer: Importer, node: Node) -> Value:
         importer, node, 2, a, rows, lambda z: z[:, None] if z.ndim == 1 and z.size > 1 else z
     )
     zero_b = zero_points(importer, node, 3, b, columns, lambda z: z)
+    if (zero_a.more or zero_b.more) and at_edges(importer, node, a, b):
+        a, zero_a, b = _deepened(importer, node, a, zero_a, b, -1)
+        b, zero_b, a = _deepened(importer, node, b, zero_b, a, -2)
     total, _ = product(importer, node, a, b, zero_a, zero_b, node.outputs[0])
     return total
 

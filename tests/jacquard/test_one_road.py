@@ -30,6 +30,7 @@ MACHINES: dict[str, dict[str, Any]] = {
     "without": {"cgra": None, "warps": 4},
 }
 ZEROS = {"za": np.array(7, np.uint8), "zb": np.array(-3, np.int8)}
+VECTORS = {"za": np.array(7, np.uint8), "zb": np.array([-3, 5, 90], np.int8)}
 #: Models whose results are sums as the array leaves them.
 SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "one product": lambda: matmul_integer((9, 21), (21, 13)),
@@ -42,6 +43,9 @@ SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
     "convolution": lambda: conv_integer((1, 3, 9, 11), (5, 3, 3, 3), pads=[1, 1, 1, 1]),
     "strides": lambda: conv_integer((2, 4, 9, 8), (6, 4, 3, 2), strides=[2, 1]),
     "groups": lambda: conv_integer((1, 4, 7, 6), (6, 2, 3, 3), group=2),
+    "zero points per column": lambda: matmul_integer(
+        (9, 21), (21, 3), constants=VECTORS, zero_points=("za", "zb")
+    ),
     "pixels": lambda: conv_integer((2, 6, 5, 5), (7, 6, 1, 1)),
 }
 #: Models that need a CGRA.
