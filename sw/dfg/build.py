@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
 from sw.dfg.memory_order import Access, may_meet, must_meet, orders
 from sw.dfg.transform import drop_implied_order
-from sw.dfg.values import CARRIED, COUNTER, Guard, Item, Terms, Values
+from sw.dfg.values import CARRIED, COUNTER, Guard, Item, Values
+from sw.ir.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Builder:
         self.guard: Guard | None = None
         self._accesses: list[Access] = []
         # By array, then by the changing and the constant part of the index.
-        self._known: dict[str, dict[Terms, dict[int, list[_Known]]]] = {}
+        self._known: dict[str, dict[Linear[int], dict[int, list[_Known]]]] = {}
         self._initial: dict[str, Value] = {}
         self._version = 0
 
@@ -51,7 +52,9 @@ class Builder:
     def load(self, array: str, index: int) -> int:
         """An element of an array: known from before, or loaded."""
         linear = self.values.linear(index)
-        known = self._known.setdefault(array, {}).setdefault(linear.terms, {}).setdefault(linear.const, [])
+        known = (
+            self._known.setdefault(array, {}).setdefault(linear.varying, {}).setdefault(linear.constant, [])
+        )
         for held in known:
             if held.guard in (None, self.guard):
                 return held.value
@@ -77,8 +80,8 @@ class Builder:
         self._accesses.append(Access(stored, array, index, self.guard, True))
         # What is known of elements at another constant distance stays true, anything else may have changed.
         linear = self.values.linear(index)
-        same = self._known.get(array, {}).get(linear.terms, {})
-        self._known[array] = {linear.terms: same | {linear.const: [_Known(value, self.guard)]}}
+        same = self._known.get(array, {}).get(linear.varying, {})
+        self._known[array] = {linear.varying: same | {linear.constant: [_Known(value, self.guard)]}}
 
     def graph(self, name: str, finals: Mapping[str, int], tables: Mapping[str, Sequence[int]]) -> Graph:
         """The graph; `finals` are the names that it sets, and their values at the end of the body."""

@@ -51,14 +51,14 @@ def _split(values: Values, index: int) -> tuple[tuple[int, tuple[tuple[int, int]
     """An index as what does not change and the stride per iteration; None where it changes otherwise."""
     linear, stride = values.linear(index), 0
     rest: list[tuple[int, int]] = []
-    for value, factor in linear.terms:
+    for value, factor in sorted(linear.factors.items()):
         if values.items[value].op == COUNTER:
             stride = factor
         elif values.invariant(value):
             rest.append((value, factor))
         else:
             return None, 0
-    return (linear.const, tuple(rest)), stride
+    return (linear.constant, tuple(rest)), stride
 
 
 def orders(values: Values, accesses: Iterable[Access], loop: bool) -> list[tuple[int, int, int]]:

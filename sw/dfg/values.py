@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hw.semantics import BITS, wrap
 from sw.dfg.graph import Value
 from sw.dfg.operations import OPERATIONS
+from sw.ir.linear import Linear
 
 #: What a value may be beside an operation of the table: the loop's variable, and what a name held before the
 #: iteration. An operation `const` with an immediate is a number or a scalar.
@@ -39,25 +40,13 @@ class Item:
     version: int = 0
 
 
-#: Numbers of values and their factors.
-Terms = tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True)
-class Linear:
-    """An index as a sum of a constant and of values with factors, modulo 2^32."""
-
-    const: int
-    terms: Terms = ()
-
-
 class Values:
     """All values of one body, by number."""
 
     def __init__(self) -> None:
         self.items: list[Item] = []
         self._numbers: dict[Item, int] = {}
-        self._linear: dict[int, Linear] = {}
+        self._linear: dict[int, Linear[int]] = {}
 
     def add(self, item: Item) -> int:
         """The number of a value, which is the same for the same value."""
@@ -178,40 +167,30 @@ class Values:
             return self.apply("select", item.args[0], then, other)
         return None
 
-    def linear(self, value: int) -> Linear:
-        """A value as a sum of others with constant factors."""
+    def linear(self, value: int) -> Linear[int]:
+        """A value as a sum of others with constant factors, modulo 2^32."""
         if value not in self._linear:
-            self._linear[value] = self._as_linear(value)
+            self._linear[value] = self._as_linear(value).wrapped()
         return self._linear[value]
 
-    def _as_linear(self, value: int) -> Linear:
-        item, own = self.items[value], Linear(0, ((value, 1),))
+    def _as_linear(self, value: int) -> Linear[int]:
+        item = self.items[value]
         match item.op:
             case "const" if isinstance(item.immediate, int):
-                return Linear(item.immediate)
+                return Linear({}, item.immediate)
             case "add":
-                return self._sum(self.linear(item.args[0]), self.linear(item.args[1]), 1)
+                return self.linear(item.args[0]) + self.linear(item.args[1])
             case "sub":
-                return self._sum(self.linear(item.args[0]), self.linear(item.args[1]), -1)
+                return self.linear(item.args[0]) - self.linear(item.args[1])
             case "mul" | "shl":
                 factor = self.constant(item.args[1])
                 if factor is not None:
-                    factor = factor if item.op == "mul" else 1 << factor % BITS
-                    return self._sum(Linear(0), self.linear(item.args[0]), factor)
-        return own
-
-    @staticmethod
-    def _sum(a: Linear, b: Linear, factor: int) -> Linear:
-        terms = dict(a.terms)
-        for value, f in b.terms:
-            terms[value] = wrap(terms.get(value, 0) + factor * f)
-        kept = tuple(sorted((v, f) for v, f in terms.items() if f))
-        return Linear(wrap(a.const + factor * b.const), kept)
+                    return self.linear(item.args[0]) * (factor if item.op == "mul" else 1 << factor % BITS)
+        return Linear({value: 1})
 
     def difference(self, a: int, b: int) -> int | None:
         """By how much two values of one iteration differ, None where that is not known."""
-        found = self._sum(self.linear(a), self.linear(b), -1)
-        return None if found.terms else found.const
+        return (self.linear(a) - self.linear(b)).wrapped().number
 
     def invariant(self, value: int) -> bool:
         """Whether a value is the same in every iteration, as far as its own form shows."""

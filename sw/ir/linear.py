@@ -49,6 +49,11 @@ class Linear(Generic[A]):
         """The value where there is no atom."""
         return None if self.factors else self.constant
 
+    @property
+    def varying(self) -> Linear[A]:
+        """The form without its constant."""
+        return Linear(self.factors)
+
     def factor(self, atom: A) -> int:
         """The factor of an atom; 0 where it does not occur."""
         return self.factors.get(atom, 0)
