@@ -20,12 +20,12 @@ from jacquard.cli.programs import program_file, read
 from jacquard.files import check_writable, write_text
 from jacquard.warps import Warped, converted
 from sw.check.trace import Trace, trace
+from sw.check.unfed import unfed
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.draw import Figure, figure, to_dot, to_svg
-from sw.warps.graph import unfed
 from sw.warps.listing import MOST_RUNS
 from sw.warps.reduce import Reduction
 from sw.warps.tree import assign_warps

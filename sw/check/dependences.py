@@ -7,7 +7,7 @@ these and the warps' own orders give holds for every other pair that shares an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,16 +26,6 @@ class TooLargeError(Exception):
     """More work than is allowed; says how much."""
 
 
-@dataclass(frozen=True)
-class _Accesses:
-    """All accesses of one buffer that touch anything: instances, boxes (dimensions × accesses), and kind."""
-
-    time: Ints
-    start: Ints
-    stop: Ints
-    write: npt.NDArray[np.bool_]
-
-
 def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of instances (earlier, later) of different warps that depend on each other directly, in batches.
 
@@ -45,36 +35,87 @@ def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
     yield from _unknown(made, warp)
     work = 0
     for buffer in made.program.buffers:
-        accesses = _accesses(made, buffer.name)
-        if accesses is None:
-            continue
-        low, high = _cells(accesses)
-        work += int((high - low).prod(axis=0).sum())
+        accesses = accesses_of(made, buffer.name)
+        work += accesses.pieces
         if work > MOST:
             raise TooLargeError(f"more than {MOST:,} accesses of pieces of buffers")
-        for part in _slabs(accesses, low, high):
-            yield _linked(*part, made.count, warp)
+        for index, cell in accesses.cells():
+            yield _linked(accesses.time[index], accesses.write[index], cell, made.count, warp)
 
 
-def _accesses(made: Trace, buffer: str) -> _Accesses | None:
-    """What touches a buffer."""
-    times, starts, stops, kinds = [], [], [], []
-    for rows in made.rows:
-        for boxes, write in [(b, False) for b in rows.reads] + [(b, True) for b in rows.writes]:
-            if boxes is None or boxes.buffer != buffer:
-                continue
-            full = touches(boxes)
-            times.append(rows.time[full])
-            starts.append(boxes.start[:, full])
-            stops.append(boxes.stop[:, full])
-            kinds.append(np.full(times[-1].size, write))
-    if not times or not sum(t.size for t in times):
-        return None
-    return _Accesses(
-        np.concatenate(times),
-        np.concatenate(starts, axis=1),
-        np.concatenate(stops, axis=1),
-        np.concatenate(kinds),
+@dataclass(frozen=True)
+class Accesses:
+    """The accesses of one buffer that touch anything: instance, kind, place in the text, and pieces touched.
+
+    `place` (2 × accesses) is the number of the instruction, and of its read or write. The ends of all
+    accesses cut every dimension of the buffer into pieces; an access touches those from `low` up to `high`
+    (dimensions × accesses). A cell is a piece in every dimension.
+    """
+
+    time: Ints
+    write: npt.NDArray[np.bool_]
+    place: Ints
+    low: Ints
+    high: Ints
+
+    @property
+    def pieces(self) -> int:
+        """How many cells all accesses touch together."""
+        return int((self.high - self.low).prod(axis=0).sum())
+
+    def cells(self) -> Iterator[tuple[Ints, Ints]]:
+        """All accesses of cells as (number of the access, cell), in batches of bounded size.
+
+        All accesses of a cell are in one batch.
+        """
+        if not self.time.size:
+            return
+        low, high = self.low, self.high
+        sizes = high - low
+        along = int(np.argmax(high.max(axis=1)))
+        others = sizes.prod(axis=0) // sizes[along]
+        # How many accesses the cells of each place along that dimension have.
+        places = int(high[along].max()) + 1
+        change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
+        total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
+        first = 0
+        while first < total.size:
+            before = int(total[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(total, before + AT_ONCE, side="right")))
+            inside = np.flatnonzero((low[along] < last) & (high[along] > first))
+            if inside.size:
+                a, b = low[:, inside], high[:, inside]
+                a[along], b[along] = np.maximum(a[along], first), np.minimum(b[along], last)
+                index, cell = _expand(a, b, high.max(axis=1))
+                yield inside[index], cell
+            first = last
+
+
+def accesses_of(made: Trace, buffer: str, whole: Sequence[int] | None = None) -> Accesses:
+    """What touches a buffer. With its sizes as `whole`, a write at an unknown address touches all of it."""
+    parts: list[tuple[Ints, bool, tuple[int, int], Ints, Ints]] = []
+    for n, rows in enumerate(made.rows):
+        for side, write in ((rows.reads, False), (rows.writes, True)):
+            for number, boxes in enumerate(side):
+                if boxes is None and write and whole is not None:
+                    stop = np.repeat(np.array([whole], np.int64).T, rows.time.size, axis=1)
+                    boxes = Boxes(buffer, np.zeros_like(stop), stop)
+                if boxes is not None and boxes.buffer == buffer:
+                    full = touches(boxes)
+                    parts.append(
+                        (rows.time[full], write, (n, number), boxes.start[:, full], boxes.stop[:, full])
+                    )
+    dimensions = len(made.program.buffer(buffer).shape)
+    none = np.empty((dimensions, 0), np.int64)
+    start, stop = (np.concatenate([none, *(p[n] for p in parts)], axis=1) for n in (3, 4))
+    sizes = [p[0].size for p in parts]
+    _to_pieces(start, stop)
+    return Accesses(
+        np.concatenate([np.empty(0, np.int64), *(p[0] for p in parts)]),
+        np.repeat(np.array([p[1] for p in parts], np.bool_), sizes),
+        np.repeat(np.array([p[2] for p in parts], np.int64).reshape(-1, 2).T, sizes, axis=1),
+        start,
+        stop,
     )
 
 
@@ -84,38 +125,15 @@ def touches(boxes: Boxes) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _cells(accesses: _Accesses) -> tuple[Ints, Ints]:
-    """The boxes in numbers of the pieces into which their own ends cut every dimension, in their place."""
+def _to_pieces(starts: Ints, stops: Ints) -> None:
+    """Boxes in numbers of the pieces into which their own ends cut every dimension, in their place."""
     cells = 1
-    for start, stop in zip(accesses.start, accesses.stop, strict=True):
+    for start, stop in zip(starts, stops, strict=True):
         ends = distinct(np.concatenate([distinct(start), distinct(stop)]))
         start[:], stop[:] = np.searchsorted(ends, start), np.searchsorted(ends, stop)
-        cells *= ends.size
+        cells *= max(1, ends.size)
     if cells >= 1 << 62:
         raise TooLargeError("more than 2^62 pieces of a buffer")
-    return accesses.start, accesses.stop
-
-
-def _slabs(accesses: _Accesses, low: Ints, high: Ints) -> Iterator[tuple[Ints, npt.NDArray[np.bool_], Ints]]:
-    """Time, kind and cell of all accesses of cells, cut along one dimension into batches of bounded size."""
-    sizes = high - low
-    along = int(np.argmax(high.max(axis=1)))
-    others = sizes.prod(axis=0) // sizes[along]
-    # How many accesses the cells of each place along that dimension have.
-    places = int(high[along].max()) + 1
-    change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
-    total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
-    first = 0
-    while first < total.size:
-        before = int(total[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(total, before + AT_ONCE, side="right")))
-        inside = np.flatnonzero((low[along] < last) & (high[along] > first))
-        if inside.size:
-            a, b = low[:, inside], high[:, inside]
-            a[along], b[along] = np.maximum(a[along], first), np.minimum(b[along], last)
-            index, cell = _expand(a, b, high.max(axis=1))
-            yield accesses.time[inside][index], accesses.write[inside][index], cell
-        first = last
 
 
 def _expand(low: Ints, high: Ints, shape: Ints) -> tuple[Ints, Ints]:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from sw.check.trace import Trace, trace
+from sw.check.unfed import unfed
 from sw.ir.expression import evaluate
 from sw.ir.program import Instruction, Program
 from sw.warps import graph
-from sw.warps.graph import edges, unfed, warp_of
+from sw.warps.graph import edges, warp_of
 from sw.warps.tree import assign_warps, schedule_tree
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs
 from tests.sw.warps.samples import WORKED, program_of, random_trace
