@@ -31,7 +31,7 @@ from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machin
 from jacquard.mapping import MappedLoop
 from sw.cgra.attempt import Effort
 from sw.cgra.check import check
-from sw.cgra.launch_map import Mapped, arrays_of
+from sw.cgra.launch_map import MappedGraph, arrays_of
 from sw.cgra.launch_plan import plan
 from sw.cgra.search import Budget, Outcome, map_graph
 from sw.cgra.verify import verify
@@ -96,7 +96,7 @@ def told_with(case: str) -> Iterator[None]:
 def largest(loop: Loop) -> Graph:
     """The graph with the most operations among those that are launched, or would be if loops ran."""
     ran = {name: value or MOST for name, value in loop.scalars.items()}
-    runs = plan(loop.kernel, loop.scalars).runs or plan(loop.kernel, ran).runs
+    runs = plan(loop.kernel, loop.scalars).launches or plan(loop.kernel, ran).launches
     return max((run.graph for run in runs), key=lambda graph: len(graph.nodes))
 
 
@@ -126,7 +126,7 @@ def _wrong(graph: Graph, outcome: Outcome) -> Iterator[str]:
         for i, name in enumerate(arrays_of(graph, "load", "store"))
     }
     scalars = {name: i for i, name in enumerate(graph.scalars)}
-    words = encode(Mapped(graph, outcome).configuration(places))
+    words = encode(MappedGraph(graph, outcome).configuration(places))
     yield from verify(
         outcome.graph, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
     )

@@ -17,10 +17,10 @@ from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 from jacquard.grid_inputs import Arguments, meaning
 from jacquard.program_run import Prepared, ProgramResult, prepare, run_prepared
-from sw.cgra.launch_arrays import Extent
-from sw.cgra.launch_map import Mapped
+from sw.cgra.launch_arrays import ArrayExtent
+from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
-from sw.cgra.launch_program import GridProgram, build
+from sw.cgra.launch_program import KernelProgram, build
 from sw.cgra.search import Event
 from sw.compiler import Observer
 from sw.dfg.graph import Graph
@@ -79,7 +79,7 @@ class PreparedKernel:
     """All of a run but the RTL."""
 
     kernel: Kernel
-    program: GridProgram
+    program: KernelProgram
     prepared: Prepared
     expected: Results
     map_seconds: float
@@ -107,7 +107,7 @@ def prepare_kernel(
     `times` is how often loops are unrolled. Raises `InputError` for what the machine or its grid cannot do.
     """
     expected = meaning(kernel, given)
-    extents = {name: Extent(str(array.dtype), len(array)) for name, array in given.arrays.items()}
+    extents = {name: ArrayExtent(str(array.dtype), len(array)) for name, array in given.arrays.items()}
     begin = time.perf_counter()
     made = build(
         plan(kernel, given.scalars, times), extents, machine, seed=seed, timeout=timeout, report=report
@@ -162,7 +162,7 @@ class KernelResult:
         )
 
     @property
-    def main(self) -> Mapped:
+    def main(self) -> MappedGraph:
         """The loop of the kernel with the most operations."""
         loops = {launch.graph.name for launch in self.kernel.kernel.loops}
         found = [m for g, m in self.kernel.program.mapped.items() if _stem(g) in loops]
@@ -211,7 +211,7 @@ def _stem(graph: Graph) -> str:
     return graph.name.removesuffix(".rest")
 
 
-def _configuration(mapped: Mapped) -> dict[str, Any]:
+def _configuration(mapped: MappedGraph) -> dict[str, Any]:
     """What is told of a configuration."""
     outcome = mapped.outcome
     assert outcome.mapping is not None

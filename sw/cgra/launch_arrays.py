@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from sw.cgra.launch_plan import Plan
+from sw.cgra.launch_plan import LaunchPlan
 from sw.dfg.graph import Graph, Node
-from sw.dfg.kernel import HostLoop, Launch, Step
+from sw.dfg.kernel import Launch, Step
 from sw.dtypes import ELEMENTS
 
 #: Bytes of a row of a buffer that takes several, and what all sizes are multiples of.
@@ -18,7 +18,7 @@ ROW, UNIT = 4096, 64
 
 
 @dataclass(frozen=True)
-class Extent:
+class ArrayExtent:
     """An array: its type as an element of buffers, and how many elements it has."""
 
     element: str
@@ -32,8 +32,7 @@ class Extent:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of such a buffer."""
-        size = ELEMENTS[self.element].bytes
-        rows = math.ceil(self.bytes / ROW)
+        size, rows = ELEMENTS[self.element].bytes, math.ceil(self.bytes / ROW)
         return (self.bytes // size,) if rows == 1 else (rows, ROW // size)
 
     @property
@@ -52,66 +51,48 @@ class Extent:
         return held
 
 
-def copied_arrays(plan: Plan, arrays: Mapping[str, Extent]) -> tuple[str, ...]:
+def copied_arrays(plan: LaunchPlan, arrays: Mapping[str, ArrayExtent]) -> tuple[str, ...]:
     """Written arrays of which some element may be read, or left as it is, before it is written."""
+    lengths = {a.name: arrays[a.name].length for a in plan.kernel.arrays if a.written}
     return tuple(
-        a.name
-        for a in plan.kernel.arrays
-        if a.written and arrays[a.name].length and not _written_first(plan, a.name, arrays[a.name].length)
+        name for name, length in lengths.items() if length and not _written_first(plan, name, length)
     )
 
 
-def _written_first(plan: Plan, array: str, length: int) -> bool:
+def _written_first(plan: LaunchPlan, array: str, length: int) -> bool:
     """Whether the first step that accesses an array reads nothing of it and writes every element."""
     for step in plan.kernel.body:
         launches = (step,) if isinstance(step, Launch) else step.launches
-        nodes = [n for launch in launches for n in launch.graph.nodes if n.memory and n.memory.name == array]
-        if nodes:
-            stores = all(node.op == "store" for node in nodes)
-            return stores and plan.iterations(step) == length and _writes_all(plan, step, array)
+        found = {n.op for x in launches for n in x.graph.nodes if n.memory and n.memory.name == array}
+        if found:
+            return found == {"store"} and plan.iterations(step) == length and _writes_all(plan, step, array)
     return False
 
 
-def _writes_all(plan: Plan, step: Step, array: str) -> bool:
+def _writes_all(plan: LaunchPlan, step: Step, array: str) -> bool:
     """Whether iteration i of a step surely writes element i."""
     if isinstance(step, Launch):
-        return any(_counts(step.graph, store) for store in _stores(step.graph, array))
+        return any(_counts(step.graph, index) for index in _indices(step.graph, array))
     return any(
-        _index(launch.graph, store, step)
+        index.op == "const" and index.scalar == step.variable
         for launch in step.body
         if isinstance(launch, Launch) and (plan.iterations(launch) or 0) > 0
-        for store in _stores(launch.graph, array)
+        for index in _indices(launch.graph, array)
     )
 
 
-def _stores(graph: Graph, array: str) -> list[Node]:
-    """Stores to an array that always happen."""
-    return [
-        node
-        for node in graph.nodes
-        if node.op == "store"
-        and node.memory
-        and node.memory.name == array
-        and all(edge.operand != "P" for edge in graph.incoming[node.id])
-    ]
+def _indices(graph: Graph, array: str) -> Iterator[Node]:
+    """The indices, of the same iteration, of stores to an array that always happen."""
+    for node in graph.nodes:
+        incoming = graph.incoming[node.id]
+        if node.op != "store" or node.memory is None or node.memory.name != array:
+            continue
+        if all(edge.operand != "P" for edge in incoming):
+            yield from (graph.by_id[e.source] for e in incoming if e.operand == "I1" and not e.distance)
 
 
-def _source(graph: Graph, store: Node) -> Node | None:
-    """What gives the index of a store in the same iteration."""
-    edges = [e for e in graph.incoming[store.id] if e.operand == "I1" and not e.distance]
-    return graph.by_id[edges[0].source] if edges else None
-
-
-def _index(graph: Graph, store: Node, loop: HostLoop) -> bool:
-    """Whether the index of a store is the number of an iteration on the host."""
-    source = _source(graph, store)
-    return source is not None and source.op == "const" and source.scalar == loop.variable
-
-
-def _counts(graph: Graph, store: Node) -> bool:
-    """Whether the index of a store is the number of the iteration."""
-    source = _source(graph, store)
-    if source is None or source.op != "add" or source.const != 1:
-        return False
-    own = [e for e in graph.incoming[source.id] if e.routed]
-    return len(own) == 1 and (own[0].source, own[0].distance, own[0].initial) == (source.id, 1, (-1,))
+def _counts(graph: Graph, node: Node) -> bool:
+    """Whether a node gives the number of the iteration."""
+    own = [e for e in graph.incoming[node.id] if e.routed]
+    before = [(e.source, e.distance, e.initial) for e in own]
+    return node.op == "add" and node.const == 1 and before == [(node.id, 1, (-1,))]

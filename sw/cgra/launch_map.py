@@ -20,7 +20,7 @@ SOURCE, TARGET, COPIED = "source", "target", 2
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedGraph:
     """A graph on a fabric; `patches` replace bases and lengths of its arrays."""
 
     graph: Graph
@@ -67,12 +67,12 @@ def map_graphs(
     timeout: float | None = None,
     budget: Budget | None = None,
     report: Callable[[Graph, Event], None] | None = None,
-) -> dict[Graph, Mapped]:
+) -> dict[Graph, MappedGraph]:
     """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
 
     Raises `InputError` for a graph of too many arrays, and for one for which no mapping is found.
     """
-    found: dict[Graph, Mapped] = {}
+    found: dict[Graph, MappedGraph] = {}
     for graph in graphs:
         if graph in found:
             continue
@@ -89,7 +89,7 @@ def map_graphs(
             outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
             raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
-        found[graph] = Mapped(graph, outcome, _COPY_PATCHES if graph == COPY else ())
+        found[graph] = MappedGraph(graph, outcome, _COPY_PATCHES if graph == COPY else ())
     return found
 
 

@@ -1,7 +1,7 @@
-"""Straight code behind a loop becomes part of it, so that a loop on the host needs one configuration only.
+"""Straight code behind a loop becomes part of it, so that a loop of the host needs one configuration only.
 
 A row of a matrix-vector product is a loop that sums, and a store of the sum. If every iteration stores the
-sum so far, the last one stores what is wanted, and the grid keeps its configuration from row to row.
+sum so far, the last one stores what is wanted, and the CGRA keeps its configuration from row to row.
 """
 
 from __future__ import annotations
@@ -60,26 +60,17 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
         return None
     if not _same_if_repeated(loop.graph, after.graph, set(given)):
         return None
-    taken = {str(node.id) for node in loop.graph.nodes}
-    mark = next(f"after{i}." for i in range(len(taken) + 1) if _free(f"after{i}.", taken))
+    # The loop may have taken other code before: its number of nodes is new each time.
+    mark = f"after{len(loop.graph.nodes)}."
     names: dict[NodeId, NodeId] = {node.id: f"{mark}{node.id}" for node in after.graph.nodes}
     nodes = [replace(node, id=names[node.id]) for node in after.graph.nodes if node.id not in given]
     edges = []
     for edge in after.graph.edges:
-        target = names[edge.target]
+        moved = replace(edge, source=names[edge.source], target=names[edge.target])
         if edge.source in given:
-            output = given[edge.source]
-            edges.append(
-                replace(
-                    edge,
-                    source=output.source,
-                    target=target,
-                    distance=output.distance - 1,
-                    initial=output.initial[1:],
-                )
-            )
-        else:
-            edges.append(replace(edge, source=names[edge.source], target=target))
+            o = given[edge.source]
+            moved = replace(moved, source=o.source, distance=o.distance - 1, initial=o.initial[1:])
+        edges.append(moved)
     own = tuple(replace(o, source=names[o.source]) for o in after.graph.outputs)
     kept = tuple(o for name, o in outputs.items() if name not in {o.name for o in own})
     tables = dict(loop.graph.tables) | dict(after.graph.tables)
@@ -91,10 +82,6 @@ def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch
         tables=tuple(tables.items()),
     )
     return Launch(graph, loop.count)
-
-
-def _free(mark: str, taken: set[str]) -> bool:
-    return not any(name.startswith(mark) for name in taken)
 
 
 def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:

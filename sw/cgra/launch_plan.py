@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hw.errors import InputError
-from sw.cgra.launch_host import express
+from sw.cgra.launch_expressions import express
 from sw.cgra.launch_merge import assigned, merge
 from sw.cgra.launch_words import Moved, moves, with_words
+from sw.cgra.launcher import SCALARS
 from sw.dfg.graph import Graph, Value
 from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
 from sw.dfg.prune import prune
@@ -22,12 +23,9 @@ from sw.dfg.unroll import unroll, unroll_kernel
 from sw.ir.expression import Const, Expr, Op, Var, const, fold
 from sw.ir.parse import ENTRY, RESERVED
 
-#: Scalars of one launch: `live0`, `live1`, `cgra_0` to `cgra_11`.
-SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))
-
 
 @dataclass(frozen=True)
-class Run:
+class PlannedLaunch:
     """A launch: a graph without outputs, how many iterations, and its scalars in order."""
 
     graph: Graph
@@ -36,7 +34,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Repeat:
+class PlannedLoop:
     """A loop of the tile program; `variable` counts from 0."""
 
     variable: str
@@ -45,18 +43,18 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Scalar:
+class PlannedScalar:
     """A scalar of the tile program takes a value."""
 
     name: str
     value: Expr
 
 
-Planned = Run | Repeat | Scalar
+Planned = PlannedLaunch | PlannedLoop | PlannedScalar
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """The launches of a kernel for given values of its scalars.
 
     `names` are those of its variables. `words` is the array through which scalars pass, `word_count` how many
@@ -72,9 +70,9 @@ class Plan:
     results: tuple[Const | int, ...]
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def launches(self) -> tuple[PlannedLaunch, ...]:
         """All launches in the order of the text."""
-        return tuple(_runs(self.steps))
+        return tuple(launches_of(self.steps))
 
     def iterations(self, step: Step) -> int | None:
         """How often a loop of the kernel runs, where that follows from its scalars alone."""
@@ -84,12 +82,13 @@ class Plan:
         return step.count.evaluate(self.scalars)
 
 
-def _runs(steps: Sequence[Planned]) -> Iterator[Run]:
+def launches_of(steps: Sequence[Planned]) -> Iterator[PlannedLaunch]:
+    """All launches in these steps, in the order of the text."""
     for step in steps:
-        if isinstance(step, Run):
+        if isinstance(step, PlannedLaunch):
             yield step
-        elif isinstance(step, Repeat):
-            yield from _runs(step.body)
+        elif isinstance(step, PlannedLoop):
+            yield from launches_of(step.body)
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class _Word:
 _Place = Expr | _Word
 
 
-def plan(kernel: Kernel, scalars: Mapping[str, int], times: int = 1) -> Plan:
+def plan(kernel: Kernel, scalars: Mapping[str, int], times: int = 1) -> LaunchPlan:
     """The launches of a kernel, loops unrolled so many times.
 
     `scalars` are the kernel's, the number of iterations among them. Raises `InputError` for what no tile
@@ -122,7 +121,7 @@ class _Planner:
     words: dict[str, int] = field(default_factory=dict)
     taken: set[str] = field(default_factory=lambda: {*RESERVED, ENTRY})
 
-    def plan(self) -> Plan:
+    def plan(self) -> LaunchPlan:
         """All of it."""
         kernel = self.kernel
         arrays = {array.name for array in kernel.arrays}
@@ -137,7 +136,7 @@ class _Planner:
         own = {name: self.words[name] for name in returned}
         steps += self.move([(own[n], self.places[n]) for n in returned if self.places[n] != _Word(own[n])])
         results = [const(v) if isinstance(v, int) else own[v] for v in kernel.results]
-        return Plan(
+        return LaunchPlan(
             kernel,
             self.scalars,
             tuple(steps),
@@ -242,7 +241,7 @@ class _Planner:
         """Where a number or scalar is."""
         return const(value) if isinstance(value, int) else self.places[value]
 
-    def made(self, graph: Graph, count: Expr, given: Mapping[str, Expr]) -> Run:
+    def made(self, graph: Graph, count: Expr, given: Mapping[str, Expr]) -> PlannedLaunch:
         """A launch of a graph, constants in their users."""
         graph = fuse_constants(dead_code(graph))
         if len(graph.scalars) > len(SCALARS):
@@ -250,7 +249,7 @@ class _Planner:
                 f"scalars of one launch ({graph.name})",
                 f"at most {len(SCALARS)}, not {len(graph.scalars)}: {', '.join(graph.scalars)}",
             )
-        return Run(graph, count, tuple((name, given[name]) for name in graph.scalars))
+        return PlannedLaunch(graph, count, tuple((name, given[name]) for name in graph.scalars))
 
     def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Planned]:
         """Launches that set words: those from words all at once, then those from expressions."""
@@ -291,19 +290,19 @@ class _Planner:
             in_words |= computed
         first = [(self.word(n), before[n]) for n in carried if n in in_words and before[n] != start[n]]
         last = [(self.word(n), ends[n]) for n in carried if n in in_words and ends[n] != start[n]]
-        made = self.move(first) + [Scalar(names[n], _expression(before[n])) for n in names]
+        made = self.move(first) + [PlannedScalar(names[n], _expression(before[n])) for n in names]
         body += self.move(last) + self.assign({names[n]: _expression(ends[n]) for n in names})
         self.places = {**before, **start}
-        return [*made, Repeat(variable, count, tuple(body))]
+        return [*made, PlannedLoop(variable, count, tuple(body))]
 
     def assign(self, values: Mapping[str, Expr]) -> list[Planned]:
         """Scalars take their next values all at once."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
-            return [Scalar(name, value) for name, value in changed.items()]
+            return [PlannedScalar(name, value) for name, value in changed.items()]
         between = {name: self.fresh(f"{name}_next") for name in changed}
-        made: list[Planned] = [Scalar(between[name], value) for name, value in changed.items()]
-        return made + [Scalar(name, Var(between[name])) for name in changed]
+        made: list[Planned] = [PlannedScalar(between[name], value) for name, value in changed.items()]
+        return made + [PlannedScalar(name, Var(between[name])) for name in changed]
 
 
 def _expression(place: _Place) -> Expr:

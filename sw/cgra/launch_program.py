@@ -1,29 +1,29 @@
-"""The tile program of a kernel: loads, launches of the grid in their loops, stores (docs/kernels.md).
+"""The tile program of a kernel: loads, launches of the CGRA in their loops, stores (docs/kernels.md).
 
 Arrays that are only read lie in the scratchpad, those that are written in the output buffer. Nothing loads
-into the output buffer, so the grid itself copies what a written array holds at the start, where that matters.
+into the output buffer, so the CGRA itself copies what a written array holds at the start, where that matters.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry, encode
-from sw.cgra.launch_arrays import Extent, copied_arrays
-from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, Mapped, arrays_of, map_graphs
-from sw.cgra.launch_plan import SCALARS, Plan, Planned, Repeat, Run, Scalar
+from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
+from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, MappedGraph, arrays_of, map_graphs
+from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, launches_of
+from sw.cgra.launcher import HeldConfiguration, launch_operands
 from sw.cgra.search import Event
 from sw.dfg.graph import Graph
 from sw.ir.builder import BufferValue, ProgramBuilder, Value
 from sw.ir.expression import Const, Expr, const, substitute
-from sw.ir.intrinsics import KEEP
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.program import Program
 from sw.tile_programs import Bound, bind
@@ -32,20 +32,18 @@ _SPACES = {"scratch": SCRATCH, "out": OUT}
 
 
 @dataclass(frozen=True)
-class GridProgram:
+class KernelProgram:
     """A kernel as a tile program for a machine.
 
-    `extents` are its arrays and those that it makes, `buffers` the names of their buffers in memory;
-    `contents` is what the configurations hold. `results` is the array of what the kernel returns, if the grid
-    computes it.
+    `memory` are the buffers in memory, with what they are for, and `contents` what those of configurations
+    hold. `results` is the buffer of what the kernel returns, if the CGRA computes it.
     """
 
-    plan: Plan
+    plan: LaunchPlan
     program: Program
     bound: Bound
-    mapped: Mapping[Graph, Mapped]
-    extents: Mapping[str, Extent]
-    buffers: Mapping[str, str]
+    mapped: Mapping[Graph, MappedGraph]
+    memory: Mapping[str, tuple[str, ArrayExtent]]
     contents: Mapping[str, np.ndarray]
     results: str | None
 
@@ -53,12 +51,13 @@ class GridProgram:
         """The contents of all buffers in memory at the start."""
         given = {**arrays, **self.contents}
         if self.results is not None:
-            given[self.results] = np.zeros(self.extents[self.results].length, np.int32)
-        return {self.buffers[name]: self.extents[name].image(array) for name, array in given.items()}
+            given[self.results] = np.zeros(self.memory[self.results][1].length, np.int32)
+        return {self.memory[name][0]: self.memory[name][1].image(array) for name, array in given.items()}
 
     def array(self, name: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """An array out of the contents of the buffers at the end."""
-        found: np.ndarray = values[self.buffers[name]].reshape(-1)[: self.extents[name].length]
+        buffer, extent = self.memory[name]
+        found: np.ndarray = values[buffer].reshape(-1)[: extent.length]
         return found
 
     def returned(self, values: Mapping[str, np.ndarray]) -> tuple[int, ...]:
@@ -68,110 +67,101 @@ class GridProgram:
 
 
 def build(
-    plan: Plan,
-    arrays: Mapping[str, Extent],
+    plan: LaunchPlan,
+    arrays: Mapping[str, ArrayExtent],
     machine: Callable[[int, int], MachineConfig],
     *,
     seed: int = 0,
     timeout: float | None = None,
     report: Callable[[Graph, Event], None] | None = None,
-) -> GridProgram:
+) -> KernelProgram:
     """The tile program of a plan for arrays of these extents.
 
     `machine` gives the machine for so many bytes of the scratchpad and the output buffer; it must have a
-    grid, the same for all sizes. Raises `InputError` for what the machine or its grid cannot do.
+    CGRA, the same for all sizes. Raises `InputError` for what the machine or its CGRA cannot do.
     """
     fabric = machine(0, 0).cgra
     if fabric is None:
         raise InputError(f"a kernel needs a machine with a grid, {machine(0, 0).name!r} has none")
     copied = copied_arrays(plan, arrays)
-    graphs = [run.graph for run in plan.runs] + ([COPY] if copied else [])
+    graphs = [launch.graph for launch in plan.launches] + ([COPY] if copied else [])
     mapped = map_graphs(graphs, fabric, seed=seed, timeout=timeout, report=report)
-    writer = _Writer(plan, dict(arrays), mapped, copied)
-    first = writer.program({})
-    bound = bind(first, machine(writer.room("scratch"), writer.room("out")))
-    places = {
-        name: ArrayEntry(
-            _SPACES[place.space], ELEMENTS.index(place.buffer.element), place.base, writer.length(name)
-        )
-        for name, place in bound.places.items()
-        if place.space in _SPACES and place.buffer.element in ELEMENTS
-    }
-    program = writer.program(places)
-    buffers = {name: buffer.declared.name for name, buffer in writer.memory.items()}
-    contents = writer.contents(places)
-    return GridProgram(plan, program, bound, mapped, writer.extents, buffers, contents, writer.results)
+    # Copies are given addresses, which are known when the program without them is bound.
+    first = _Writer(plan, arrays, mapped, copied, {})
+    bound = bind(first.program, machine(first.bytes["scratch"], first.bytes["out"]))
+    bases = {name: place.base for name, place in bound.places.items() if place.space in _SPACES}
+    writer = _Writer(plan, arrays, mapped, copied, bases)
+    memory = {name: (buffer.declared.name, writer.extents[name]) for name, buffer in writer.memory.items()}
+    return KernelProgram(plan, writer.program, bound, mapped, memory, writer.contents(), writer.results)
 
 
-@dataclass
 class _Writer:
-    """Makes the program, once without and once with the places of its arrays.
+    """Makes the program for arrays at these addresses, 0 where they are not known.
 
     What it makes itself has names with a space, which no array has.
     """
 
-    plan: Plan
-    extents: dict[str, Extent]
-    mapped: Mapping[Graph, Mapped]
-    copied: Sequence[str]
-    results: str | None = None
-    places: Mapping[str, ArrayEntry] = field(default_factory=dict)
-    #: Buffers by what they hold: arrays on the chip, configurations there.
-    held: dict[str, BufferValue] = field(default_factory=dict)
-    sources: dict[str, BufferValue] = field(default_factory=dict)
-    memory: dict[str, BufferValue] = field(default_factory=dict)
-    configurations: dict[Graph, str] = field(default_factory=dict)
-    #: The configuration that the grid holds where the next statement stands, if that is known.
-    current: Graph | None = None
-    variables: dict[str, Expr] = field(default_factory=dict)
-    bytes: Counter[str] = field(default_factory=Counter)
-    taken: set[str] = field(default_factory=set)
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        arrays: Mapping[str, ArrayExtent],
+        mapped: Mapping[Graph, MappedGraph],
+        copied: Sequence[str],
+        bases: Mapping[str, int],
+    ):
+        self.plan, self.mapped, self.copied, self.bases = plan, mapped, copied, bases
+        self.bytes: Counter[str] = Counter()
+        self.taken = {*RESERVED, ENTRY, *plan.names}
+        self.variables: dict[str, Expr] = {}
+        self.there = HeldConfiguration()
+        name = plan.kernel.name
+        self.b = ProgramBuilder(name if name not in self.taken else f"{name}_")
+        self.written = {a.name for a in plan.kernel.arrays if a.written} | {plan.words}
+        self.extents = {**arrays, plan.words: ArrayExtent("int32", plan.word_count)}
+        self.configurations = {graph: f"configuration {i}" for i, graph in enumerate(mapped)}
+        for graph, configuration in self.configurations.items():
+            words = len(encode(mapped[graph].configuration()))
+            self.extents[configuration] = ArrayExtent("uint32", words)
+        self.memory: dict[str, BufferValue] = {}
+        #: What lies on the chip: arrays where they are used, configurations, and what is to be copied.
+        self.held: dict[str, BufferValue] = {}
+        self.sources: dict[str, BufferValue] = {}
+        self.results = "the results" if any(isinstance(r, int) for r in plan.results) else None
+        self._buffers()
+        self._loads()
+        for array in copied:
+            self._copy(array)
+        self._steps(plan.steps)
+        self.program = self.b.build()
 
-    def program(self, places: Mapping[str, ArrayEntry]) -> Program:
-        """The whole program."""
-        kernel = self.plan.kernel
-        self.places, self.current, self.variables = places, None, {}
-        self.bytes, self.taken = Counter(), {*RESERVED, ENTRY, *self.plan.names}
-        name = kernel.name if kernel.name not in self.taken else f"{kernel.name}_"
-        self.b = b = ProgramBuilder(name)
-        self.written = {a.name for a in kernel.arrays if a.written} | {self.plan.words}
-        names = [a.name for a in kernel.arrays]
-        self.memory = memory = {name: self.buffer(name, self.extents[name], "memory") for name in names}
-        self.extents[self.plan.words] = Extent("int32", self.plan.word_count)
-        for i, (graph, mapped) in enumerate(self.mapped.items()):
-            name = self.configurations[graph] = f"configuration {i}"
-            self.extents[name] = Extent("uint32", len(encode(mapped.configuration())))
-            memory[name] = self.buffer(name, self.extents[name], "memory")
-        self.held, self.sources = {}, {}
+    # Buffers
+
+    def _buffers(self) -> None:
+        """Buffers in memory and on the chip."""
+        names = [a.name for a in self.plan.kernel.arrays]
+        for name in [*names, *self.configurations.values()]:
+            self.memory[name] = self._buffer(name, name, "memory")
         for name in [*names, *([self.plan.words] if self.plan.word_count else [])]:
             if name in self.written:
-                self.held[name] = self.buffer(f"{name}_out", self.extents[name], "out")
+                self.held[name] = self._buffer(f"{name}_out", name, "out")
             if name not in self.written or name in self.copied:
-                where = self.buffer(f"{name}_in", self.extents[name], "scratch")
+                where = self._buffer(f"{name}_in", name, "scratch")
                 (self.sources if name in self.written else self.held)[name] = where
         for name in self.configurations.values():
-            self.held[name] = self.buffer(f"{name}_in", self.extents[name], "scratch")
-        self.grid = b.buffer(self.unique("grid"), 1, space="grid")
-        self.results = None
-        count = sum(isinstance(r, int) for r in set(self.plan.results))
-        if count:
-            self.results = "the results"
-            self.extents[self.results] = Extent("int32", count)
-            memory[self.plan.words] = memory[self.results] = self.buffer(
-                self.results, self.extents[self.results], "memory"
-            )
-        self.loads()
-        for name in self.copied:
-            self.copy(name)
-        self.body(self.plan.steps)
-        return b.build()
+            self.held[name] = self._buffer(f"{name}_in", name, "scratch")
+        self.grid = self.b.buffer(self._unique("grid"), 1, space="grid")
+        if self.results is not None:
+            returned = {r for r in self.plan.results if isinstance(r, int)}
+            self.extents[self.results] = ArrayExtent("int32", len(returned))
+            self.memory[self.results] = self._buffer(self.results, self.results, "memory")
 
-    def buffer(self, name: str, extent: Extent, space: str) -> BufferValue:
+    def _buffer(self, name: str, what: str, space: str) -> BufferValue:
         """A buffer for something, with a name like this."""
+        extent = self.extents[what]
         self.bytes[space] += extent.bytes
-        return self.b.buffer(self.unique(name), *extent.shape, element=extent.element, space=space)
+        return self.b.buffer(self._unique(name), *extent.shape, element=extent.element, space=space)
 
-    def unique(self, name: str) -> str:
+    def _unique(self, name: str) -> str:
         """A name of the tile program like this that nothing else has."""
         name = re.sub(r"\W", "_", name.removeprefix("the ").replace(" ", ""))
         while name in self.taken:
@@ -179,123 +169,105 @@ class _Writer:
         self.taken.add(name)
         return name
 
-    def room(self, space: str) -> int:
-        """Bytes of all buffers in a space."""
-        return self.bytes[space]
-
-    def length(self, buffer: str) -> int:
-        """The elements of the array that a buffer on the chip holds."""
-        found = {
-            place.declared.name: name for held in (self.held, self.sources) for name, place in held.items()
-        }
-        return self.extents[found[buffer]].length
-
-    def contents(self, places: Mapping[str, ArrayEntry]) -> dict[str, np.ndarray]:
+    def contents(self) -> dict[str, np.ndarray]:
         """What the buffers of configurations hold."""
-        made: dict[str, np.ndarray] = {}
-        for graph, name in self.configurations.items():
-            mapped = self.mapped[graph]
-            if graph == COPY:
-                own = COPY_PLACES
-            else:
-                own = {a: places[self.held[a].declared.name] for a in mapped.arrays}
-            words = encode(mapped.configuration(own))
-            made[name] = np.array(words, np.uint32)
-        return made
+        places = {
+            name: ArrayEntry(
+                _SPACES[buffer.declared.space or ""],
+                ELEMENTS.index(buffer.declared.element),
+                self.bases[buffer.declared.name],
+                self.extents[name].length,
+            )
+            for name, buffer in self.held.items()
+            if name not in self.configurations.values()
+        }
+        return {
+            name: np.array(
+                encode(self.mapped[graph].configuration(COPY_PLACES if graph == COPY else places)), np.uint32
+            )
+            for graph, name in self.configurations.items()
+        }
 
     # Loads and stores
 
-    def loads(self) -> None:
+    def _loads(self) -> None:
         """Everything that is needed, in the order in which it is."""
-        order: dict[str, None] = {}
-        if self.copied:
-            order[self.configurations[COPY]] = None
-            order |= dict.fromkeys(self.copied)
-        for run in self.plan.runs:
-            order[self.configurations[run.graph]] = None
-            order |= dict.fromkeys(n for n in arrays_of(run.graph, "load", "store") if n not in self.written)
+        order = dict.fromkeys([self.configurations[COPY], *self.copied]) if self.copied else {}
+        for launch in self.plan.launches:
+            order[self.configurations[launch.graph]] = None
+            used = arrays_of(launch.graph, "load", "store")
+            order |= dict.fromkeys(name for name in used if name not in self.written)
         for name in order:
-            target = self.sources[name] if name in self.sources else self.held[name]
-            self.b.instruction(
-                "load_c", memory=self.memory[name], target=target, label=self.unique(f"load_{name}")
-            )
+            target = self.sources.get(name) or self.held[name]
+            label = self._unique(f"load_{name}")
+            self.b.instruction("load_c", memory=self.memory[name], target=target, label=label)
 
-    def copy(self, name: str) -> None:
-        """The grid copies what a written array holds at the start."""
+    def _copy(self, name: str) -> None:
+        """The CGRA copies what a written array holds at the start."""
         words = self.extents[name].bytes // 4
         source, target = self.sources[name], self.held[name]
-        given = [self.base(source), self.base(target), words]
-        self.launch(COPY, words // COPIED, [const(v) for v in given], [source], [target])
+        given = [const(self.bases.get(at.declared.name, 0)) for at in (source, target)]
+        self._launch(COPY, words // COPIED, [*given, const(words)], [source], [target])
 
-    def base(self, buffer: BufferValue) -> int:
-        """Where a buffer starts."""
-        place = self.places.get(buffer.declared.name)
-        return 0 if place is None else place.base
-
-    def stores(self, names: Sequence[str]) -> None:
+    def _stores(self, names: Iterable[str]) -> None:
         """Results that nothing changes any more."""
         for name in names:
-            source, memory = self.held[name], self.memory[name]
-            for region in self.extents[
-                self.results if name == self.plan.words and self.results else name
-            ].regions:
-                label = self.unique(f"store_{name}")
-                self.b.instruction("store_out", source=source[region], memory=memory[region], label=label)
+            kept = self.results if name == self.plan.words and self.results else name
+            for region in self.extents[kept].regions:
+                source, memory = self.held[name][region], self.memory[kept][region]
+                label = self._unique(f"store_{name}")
+                self.b.instruction("store_out", source=source, memory=memory, label=label)
 
     # Launches
 
-    def body(self, steps: Sequence[Planned]) -> None:
+    def _steps(self, steps: Sequence[Planned]) -> None:
         """All steps, and stores as early as possible."""
         last = {
-            name: i for i, step in enumerate(steps) for run in _runs_of(step) for name in self.writes(run)
+            name: i
+            for i, step in enumerate(steps)
+            for launch in launches_of([step])
+            for name in arrays_of(launch.graph, "store")
         }
         stored = [n for n in self.held if n in self.written and (n in last or n in self.copied)]
         stored = [n for n in stored if n != self.plan.words or self.results is not None]
-        self.stores([n for n in stored if n not in last])
+        self._stores(n for n in stored if n not in last)
         for i, step in enumerate(steps):
-            self.step(step)
-            self.stores([n for n in stored if last.get(n) == i])
+            self._step(step)
+            self._stores(n for n in stored if last.get(n) == i)
 
-    @staticmethod
-    def writes(run: Run) -> tuple[str, ...]:
-        """The arrays that a launch writes."""
-        return arrays_of(run.graph, "store")
-
-    def step(self, step: Planned) -> None:
+    def _step(self, step: Planned) -> None:
         """One step."""
         match step:
-            case Scalar(name, value):
-                made = self.expr(value)
+            case PlannedScalar(name, value):
+                made = self._expr(value)
                 if name in self.variables:
                     self.b.assign(Value(self.variables[name]), made)
                 else:
                     self.variables[name] = self.b.scalar(made, name).expr
-            case Run():
-                reads = [self.held[n] for n in arrays_of(step.graph, "load")]
-                writes = [self.held[n] for n in self.writes(step)]
-                given = [self.expr(value) for _, value in step.scalars]
-                self.launch(step.graph, self.expr(step.count), given, reads, writes)
-            case Repeat():
-                self.repeat(step)
+            case PlannedLaunch(graph, count, scalars):
+                reads, writes = ([self.held[n] for n in arrays_of(graph, op)] for op in ("load", "store"))
+                given = [self._expr(value) for _, value in scalars]
+                self._launch(graph, self._expr(count), given, reads, writes)
+            case PlannedLoop():
+                self._loop(step)
 
-    def repeat(self, step: Repeat) -> None:
+    def _loop(self, step: PlannedLoop) -> None:
         """A loop; where all launches in it have one configuration, it is brought before."""
-        graphs = {run.graph for run in _runs_of(step)}
+        graphs = {launch.graph for launch in launches_of(step.body)}
         if len(graphs) == 1:
             (only,) = graphs
-            if self.current != only:
-                # A launch of no iteration only brings its configuration.
-                self.launch(only, 0, [], [], [])
+            if self.there.current != only:
+                self._launch(only, 0, [], [], [])
         else:
-            self.current = None
-        with self.b.loop(self.expr(step.count), name=step.variable) as variable:
+            self.there.current = None
+        with self.b.loop(self._expr(step.count), name=step.variable) as variable:
             self.variables[step.variable] = variable.expr
             for inner in step.body:
-                self.step(inner)
+                self._step(inner)
         if len(graphs) > 1:
-            self.current = None
+            self.there.current = None
 
-    def launch(
+    def _launch(
         self,
         graph: Graph,
         count: Expr | int,
@@ -304,28 +276,18 @@ class _Writer:
         writes: Sequence[BufferValue],
     ) -> None:
         """One launch; the configuration is kept where it is there."""
-        kept = self.current == graph
-        configuration = const(KEEP) if kept else self.held[self.configurations[graph]]
-        self.current = graph
-        given = {"live0": const(0), "live1": const(0)} | dict(zip(SCALARS, scalars, strict=False))
+        kept = self.there.keeps(graph)
+        operands = launch_operands(self.held[self.configurations[graph]], count, scalars, kept)
         self.b.instruction(
             "cgra",
             read=[*reads, *([self.grid] if kept else [])],
             write=[*writes, *([] if kept else [self.grid])],
             warp=None,
             when=None,
-            label=self.unique(f"launch_{graph.name}"),
-            bitstream=configuration,
-            iterations=count,
-            **given,
+            label=self._unique(f"launch_{graph.name}"),
+            **operands,
         )
 
-    def expr(self, expr: Expr) -> Expr:
+    def _expr(self, expr: Expr) -> Expr:
         """An expression with the variables as they are declared here."""
         return substitute(expr, self.variables)
-
-
-def _runs_of(step: Planned) -> tuple[Run, ...]:
-    if isinstance(step, Run):
-        return (step,)
-    return tuple(run for inner in step.body for run in _runs_of(inner)) if isinstance(step, Repeat) else ()

@@ -1,15 +1,15 @@
 """Scalars that pass through memory: what a launch computes, and a later one needs, is a word of an array.
 
-A warp cannot read what the grid wrote. So outputs of a graph become stores to words, and scalars that an
+A warp cannot read what the CGRA wrote. So outputs of a graph become stores to words, and scalars that an
 earlier launch computed become loads of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from sw.dfg.graph import ORDER, Edge, Graph, Memory, Node, NodeId, Value
+from sw.dfg.graph import DATA, ORDER, Edge, Graph, Memory, Node, NodeId
 
 
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
@@ -18,82 +18,44 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     An initial value of an edge that is such a scalar becomes a choice between the word and what the edge
     carries. What the graph stores must be other words. Outputs must not have such initial values.
     """
-    wanted = [name for name in graph.scalars if name in words]
-    return _Loads(graph, array, words).graph_with_loads() if wanted else graph
+    # No other node has such a name: graphs of functions have numbers, and what is made of them.
+    loads = {name: f"#{name}.load" for name in graph.scalars if name in words}
+    made: dict[str, Node] = {}
+    nodes: list[Node] = []
+    edges: list[Edge] = []
 
+    def load(name: str) -> NodeId:
+        if name not in made:
+            made[name] = Node(loads[name], "load", const=words[name], memory=Memory(array))
+            nodes.append(made[name])
+        return loads[name]
 
-@dataclass
-class _Loads:
-    graph: Graph
-    array: str
-    words: Mapping[str, int]
-    nodes: list[Node] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-    made: dict[str, NodeId] = field(default_factory=dict)
-
-    def graph_with_loads(self) -> Graph:
-        """All of it."""
-        taken = {str(node.id) for node in self.graph.nodes}
-        self.mark = next(
-            m for i in range(len(taken) + 1) if (m := f"{self.array}{i}.") and not _starts(m, taken)
-        )
-        for node in self.graph.nodes:
-            self.nodes.append(self.node(node))
-        for edge in self.graph.edges:
-            self.edge(edge)
-        return replace(self.graph, nodes=tuple(self.nodes), edges=tuple(self.edges))
-
-    def name(self, stem: str) -> str:
-        """An id that no node has."""
-        return f"{self.mark}{len(self.nodes)}.{stem}"
-
-    def node(self, node: Node) -> Node:
-        """A node without a scalar that is a word."""
-        if node.scalar is None or node.scalar not in self.words:
-            return node
-        if node.op == "const":
-            return replace(
-                node, op="load", const=self.words[node.scalar], scalar=None, memory=Memory(self.array)
+    for node in graph.nodes:
+        if node.scalar not in loads or node.scalar is None:
+            nodes.append(node)
+        elif node.op == "const":
+            nodes.append(
+                replace(node, op="load", const=words[node.scalar], scalar=None, memory=Memory(array))
             )
-        given = {e.operand for e in self.graph.incoming[node.id]}
-        operand = next(name for name in ("I1", "I2", "I3") if name not in given)
-        self.edges.append(Edge(self.load(node.scalar), node.id, 0, operand))
-        return replace(node, scalar=None)
-
-    def load(self, name: str) -> NodeId:
-        """The load of a word."""
-        if name not in self.made:
-            node = Node(self.name("load"), "load", const=self.words[name], memory=Memory(self.array))
-            self.nodes.append(node)
-            self.made[name] = node.id
-        return self.made[name]
-
-    def edge(self, edge: Edge) -> None:
-        """An edge, with a choice for every initial value that is a word."""
-        found = [t for t, value in enumerate(edge.initial) if value in self.words]
-        if not found:
-            self.edges.append(edge)
-            return
-        kept: tuple[Value, ...] = tuple(0 if v in self.words else v for v in edge.initial)
-        carried = replace(edge, initial=kept)
-        for t in found:
-            name = edge.initial[t]
-            assert isinstance(name, str)
-            choice = Node(self.name("choice"), "select")
-            self.nodes.append(choice)
-            flag = Node(self.name("flag"), "const", const=0)
-            self.nodes.append(flag)
+        else:
+            given = {e.operand for e in graph.incoming[node.id]}
+            operand = next(name for name in DATA if name not in given)
+            edges.append(Edge(load(node.scalar), node.id, 0, operand))
+            nodes.append(replace(node, scalar=None))
+    for number, edge in enumerate(graph.edges):
+        carried = replace(edge, initial=tuple(0 if v in loads else v for v in edge.initial))
+        for t, name in enumerate(edge.initial):
+            if not isinstance(name, str) or name not in loads:
+                continue
+            choice, flag = f"#{number}.{t}.choice", f"#{number}.{t}.flag"
+            nodes += [Node(choice, "select"), Node(flag, "const", const=0)]
             # 1 in iteration t, 0 in all others.
-            once = tuple(int(i == t) for i in range(t + 1))
-            self.edges.append(Edge(flag.id, choice.id, t + 1, "I1", initial=once))
-            self.edges.append(Edge(self.load(name), choice.id, 0, "I2"))
-            self.edges.append(replace(carried, target=choice.id, operand="I3", negated=False))
-            carried = replace(edge, source=choice.id, distance=0, initial=())
-        self.edges.append(carried)
-
-
-def _starts(mark: str, taken: set[str]) -> bool:
-    return any(name.startswith(mark) for name in taken)
+            edges.append(Edge(flag, choice, t + 1, "I1", initial=tuple(int(i == t) for i in range(t + 1))))
+            edges.append(Edge(load(name), choice, 0, "I2"))
+            edges.append(replace(carried, target=choice, operand="I3", negated=False))
+            carried = replace(edge, source=choice, distance=0, initial=())
+        edges.append(carried)
+    return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.cgra.launch_plan import SCALARS
+from sw.cgra.launcher import SCALARS
 from sw.graph.expression import Expression, evaluate
 from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.intrinsics import KEEP

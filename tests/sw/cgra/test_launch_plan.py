@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.cgra.launch_plan import Plan, Planned, Repeat, Run, Scalar, plan
+from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, plan
 from sw.dfg.interpret import run, run_graph
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.expression import Const, evaluate
@@ -17,7 +17,9 @@ from tests.sw.dfg.reference import CASES, KERNELS
 from tests.sw.dfg.test_random_functions import draw
 
 
-def execute(made: Plan, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, list[int]], tuple[int, ...]]:
+def execute(
+    made: LaunchPlan, arrays: Mapping[str, np.ndarray]
+) -> tuple[dict[str, list[int]], tuple[int, ...]]:
     """What the launches of a plan leave: arrays, and the values that the kernel returns."""
     words = {name: array.tolist() for name, array in arrays.items()}
     # What nothing has written must not count.
@@ -30,18 +32,18 @@ def execute(made: Plan, arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, lis
 def _steps(steps: tuple[Planned, ...], arrays: dict[str, list[int]], values: dict[str, int]) -> None:
     for step in steps:
         match step:
-            case Scalar(name, value):
+            case PlannedScalar(name, value):
                 values[name] = evaluate(value, values)
-            case Repeat(variable, count, body):
+            case PlannedLoop(variable, count, body):
                 for i in range(evaluate(count, values)):
                     values[variable] = i
                     _steps(body, arrays, values)
-            case Run(graph, count, scalars):
+            case PlannedLaunch(graph, count, scalars):
                 given = {name: evaluate(value, values) for name, value in scalars}
                 assert run_graph(graph, arrays, given, evaluate(count, values)) == {}
 
 
-def check(text_or_kernel, arrays, scalars, n: int, times: int = 1) -> Plan:
+def check(text_or_kernel, arrays, scalars, n: int, times: int = 1) -> LaunchPlan:
     kernel = text_or_kernel
     expected = run(kernel, arrays, scalars, n)
     given = dict(scalars)
@@ -177,7 +179,7 @@ def test_loops_on_the_host_leave_what_the_kernel_means(text: str, times: int) ->
 def configurations(text: str, **scalars: int) -> int:
     """How many graphs the launches have."""
     kernel = parse_kernel(text, "f")
-    return len({step.graph for step in plan(kernel, scalars).runs})
+    return len({step.graph for step in plan(kernel, scalars).launches})
 
 
 def test_a_store_behind_a_loop_becomes_part_of_it() -> None:

@@ -1,0 +1,42 @@
+"""What all launches of the CGRA share: the scalars they are given, and whether they keep a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sw.ir.expression import Const, Expr
+from sw.ir.intrinsics import KEEP
+
+#: Operands and parameters of a launch that are its scalars, in order.
+SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))
+#: Configurations start at multiples of so many bytes of the scratchpad.
+UNIT = 16
+
+Address = TypeVar("Address")
+
+
+@dataclass
+class HeldConfiguration:
+    """The configuration that the CGRA holds where the next statement stands, None where that is not known."""
+
+    current: Hashable | None = None
+
+    def keeps(self, configuration: Hashable) -> bool:
+        """Whether a launch of a configuration keeps what is there; from here on it is there."""
+        kept = self.current == configuration
+        self.current = configuration
+        return kept
+
+
+def launch_operands(
+    address: Address, iterations: Expr | int, scalars: Iterable[Expr | int], keep: bool
+) -> dict[str, Address | Expr | int]:
+    """The operands of a launch; one of no iteration only brings its configuration and needs no scalars."""
+    given = () if iterations in (0, Const(0)) else scalars
+    first: dict[str, Address | Expr | int] = {
+        "bitstream": KEEP if keep else address,
+        "iterations": iterations,
+    }
+    return first | {"live0": 0, "live1": 0} | dict(zip(SCALARS, given, strict=False))
