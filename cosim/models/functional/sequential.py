@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cosim.models.functional.errors import OperationError
-from cosim.models.functional.memories import Memories
+from cosim.models.functional.memories import Memories, OperationError
 from hw import isa
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr
