@@ -1,16 +1,22 @@
-"""The meaning of a graph and of a kernel: an interpreter, exact on 32-bit two's complement."""
+"""The meaning of a graph and of a kernel: an interpreter, exact on 32-bit two's complement.
+
+A graph becomes the text of a Python function (`hw.semantics` has that of the operations), which runs its
+iterations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
-from sw.dfg.graph import DATA, PREDICATE, Graph, Node, NodeId, Value
+from hw.semantics import SEMANTICS
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
 from sw.dfg.operations import OPERATIONS
 from sw.ir.types import HIGH, LOW
@@ -32,168 +38,95 @@ class Results:
     scalars: tuple[int, ...]
 
 
-class _Operand(NamedTuple):
-    """A value of an earlier iteration: its place among the operands, the source's history, distance."""
-
-    place: int
-    source: int
-    distance: int
-    initial: tuple[int, ...]
-
-
 class _Code:
-    """A graph as a list of steps over numbered places: nodes first, then immediates and carried operands."""
+    """The text of a graph: values v, earlier ones h, scalars s, memories m."""
 
-    def __init__(self, graph: Graph, arrays: Mapping[str, Words], scalars: Mapping[str, int]):
-        self.graph, self.scalars = graph, scalars
-        self.memories: dict[str, Words] = {**arrays, **{name: list(words) for name, words in graph.tables}}
+    def __init__(self, graph: Graph):
+        self.graph = graph
         self.number = {node: i for i, node in enumerate(graph.order)}
-        self.values = [0] * len(graph.nodes)
-        self.carried: list[_Operand] = []
-        self.depth: dict[int, int] = {}
-        self.iteration = 0
-        for output in graph.outputs:
-            self._reach(self.number[output.source], output.distance)
-        self.steps = [self._step(graph.by_id[node]) for node in graph.order]
-        self.history = {source: [0] * depth for source, depth in self.depth.items()}
+        self.scalars = {name: f"s{i}" for i, name in enumerate(graph.scalars)}
+        named = dict.fromkeys(n.memory.name for n in graph.nodes if n.memory)
+        self.memories = {name: f"m{i}" for i, name in enumerate(named)}
+        carried = [(e.source, e.distance) for e in graph.edges if e.routed and e.distance]
+        carried += [(o.source, o.distance) for o in graph.outputs]
+        self.depth = {source: max(d for s, d in carried if s == source) for source, _ in carried}
 
-    def value(self, value: Value) -> int:
-        """A number, or that of a scalar."""
-        if isinstance(value, int):
-            return value
-        if value not in self.scalars:
-            raise InputError(f"graph {self.graph.name!r}: the scalar {value!r} must be given")
-        return self.scalars[value]
+    def text(self) -> str:
+        """The whole function; it gives the outputs."""
+        lines = ["def loop(iterations, scalars, memories, fail, observe):"]
+        lines += [f"    [{', '.join(self.scalars.values())}] = scalars"] * bool(self.scalars)
+        lines += [f"    [{', '.join(self.memories.values())}] = memories"] * bool(self.memories)
+        lines += [f"    n{m} = len({m})" for m in self.memories.values()]
+        lines += [f"    h{self.number[node]} = [0] * {depth}" for node, depth in self.depth.items()]
+        lines += ["    for t in range(iterations):", "        pass"]
+        for node in self.graph.order:
+            lines += [f"        {line}" for line in self._node(self.graph.by_id[node])]
+        for node, depth in self.depth.items():
+            lines.append(f"        h{self.number[node]}[t % {depth}] = v{self.number[node]}")
+        values = ", ".join(f"{node!r}: v{i}" for node, i in self.number.items())
+        lines.append(f"        if observe is not None: observe(t, {{{values}}})")
+        outputs = [self._earlier(o.source, o.distance, o.initial, "iterations") for o in self.graph.outputs]
+        return "\n".join([*lines, f"    return [{', '.join(outputs)}]"])
 
-    def _reach(self, source: int, distance: int) -> None:
-        self.depth[source] = max(self.depth.get(source, 0), distance)
+    def _value(self, value: Value) -> str:
+        return f"({value})" if isinstance(value, int) else self.scalars[value]
 
-    def _place(self, value: int) -> int:
-        self.values.append(value)
-        return len(self.values) - 1
+    def _earlier(self, source: NodeId, distance: int, initial: Sequence[Value], t: str) -> str:
+        """What a node gave some iterations ago."""
+        number, depth = self.number[source], self.depth[source]
+        first = f"({', '.join(map(self._value, initial))},)"
+        return f"({first}[{t}] if {t} < {distance} else h{number}[({t} - {distance}) % {depth}])"
 
-    def _step(self, node: Node) -> Callable[[], None]:
+    def _operand(self, edge: Edge) -> str:
+        if not edge.distance:
+            return f"v{self.number[edge.source]}"
+        return self._earlier(edge.source, edge.distance, edge.initial, "t")
+
+    def _node(self, node: Node) -> Iterator[str]:
         """What one node does in an iteration."""
-        places: dict[str, int] = {}
-        negated = False
+        own, edges = f"v{self.number[node.id]}", {}
         for edge in self.graph.incoming[node.id]:
-            if not edge.routed:
-                continue
-            source = self.number[edge.source]
-            places[edge.operand] = source
-            if edge.distance:
-                place = places[edge.operand] = self._place(0)
-                initial = tuple(self.value(v) for v in edge.initial)
-                self.carried.append(_Operand(place, source, edge.distance, initial))
-                self._reach(source, edge.distance)
-            if edge.operand == PREDICATE:
-                negated = edge.negated
-        operation = OPERATIONS[node.op]
+            if edge.routed:
+                edges[edge.operand] = edge
+                if edge.distance:
+                    # A carried operand is worked out once.
+                    yield f"{own}{edge.operand} = {self._operand(edge)}"
+        names = {
+            operand: f"{own}{operand}" if edge.distance else self._operand(edge)
+            for operand, edge in edges.items()
+        }
         if node.immediate is not None:
-            opened = [d for d in DATA[: operation.operands] if d not in places]
-            places[opened[0] if opened else "I1"] = self._place(self.value(node.immediate))
-        own, values = self.number[node.id], self.values
-        action = self._action(node, own, [places[d] for d in DATA if d in places])
-        if PREDICATE not in places:
-            return action
-        predicate = places[PREDICATE]
+            wanted = DATA[: OPERATIONS[node.op].operands] or DATA[:1]
+            names[next(name for name in wanted if name not in names)] = self._value(node.immediate)
+        body = list(self._action(node, own, [names[name] for name in DATA if name in names]))
+        if PREDICATE not in edges:
+            yield from body
+            return
+        yield f"{own} = 0"
+        yield f"if {names[PREDICATE]} {'==' if edges[PREDICATE].negated else '!='} 0:"
+        yield from (f"    {line}" for line in body)
 
-        def guarded() -> None:
-            if (values[predicate] == 0) is negated:
-                action()
-            else:
-                values[own] = 0
-
-        return guarded
-
-    def _action(self, node: Node, own: int, places: Sequence[int]) -> Callable[[], None]:
-        values, meaning = self.values, OPERATIONS[node.op].meaning
-        if node.op == "const":
-            (only,) = places
-
-            def copy() -> None:
-                values[own] = values[only]
-
-            return copy
-        if meaning is None:
-            return self._access(node, own, places)
-        match places:
-            case [a]:
-
-                def act() -> None:
-                    values[own] = meaning(values[a])
-            case [a, b]:
-
-                def act() -> None:
-                    values[own] = meaning(values[a], values[b])
-            case _:
-                a, b, c = places
-
-                def act() -> None:
-                    values[own] = meaning(values[a], values[b], values[c])
-
-        return act
-
-    def _access(self, node: Node, own: int, places: Sequence[int]) -> Callable[[], None]:
-        """A load, store or table load; raises `InputError` outside of the array."""
-        assert node.memory is not None
-        if node.memory.name not in self.memories:
-            raise InputError(f"graph {self.graph.name!r}: the array {node.memory.name!r} must be given")
-        words, values, size = (
-            self.memories[node.memory.name],
-            self.values,
-            len(self.memories[node.memory.name]),
-        )
-        index = places[0]
-
-        def checked() -> int:
-            found = values[index]
-            if not 0 <= found < size:
-                assert node.memory is not None
-                what = f"{node.op} of {node.memory.name}[{found}]"
-                limits = f"0 to {size - 1}" if size else "of an array that has elements"
-                place = f"graph {self.graph.name!r}, node {node.id}, iteration {self.iteration}"
-                raise InputError(f"{place}: {what}: the index must be {limits}")
-            return found
-
+    def _action(self, node: Node, own: str, operands: Sequence[str]) -> Iterator[str]:
+        if node.memory is None or node.op not in ("load", "store", "table"):
+            text = operands[0] if node.op == "const" else SEMANTICS[node.op].text(*operands)
+            yield f"{own} = {text}"
+            return
+        m = self.memories[node.memory.name]
+        yield f"if not 0 <= {operands[0]} < n{m}: fail({self.number[node.id]}, t, {operands[0]}, n{m})"
         if node.op == "store":
-            value = places[1]
+            yield f"{own} = 0"
+            yield f"{m}[{operands[0]}] = {operands[1]}"
+        else:
+            yield f"{own} = {m}[{operands[0]}]"
 
-            def store() -> None:
-                words[checked()] = values[value]
 
-            return store
-
-        def load() -> None:
-            values[own] = words[checked()]
-
-        return load
-
-    def run(self, iterations: int, observe: Observer | None) -> None:
-        """All iterations."""
-        values, history = self.values, self.history
-        for t in range(iterations):
-            self.iteration = t
-            for place, source, distance, initial in self.carried:
-                past = history[source]
-                values[place] = initial[t] if t < distance else past[(t - distance) % len(past)]
-            for step in self.steps:
-                step()
-            for source, past in history.items():
-                past[t % len(past)] = values[source]
-            if observe:
-                observe(t, {node: values[i] for node, i in self.number.items()})
-
-    def outputs(self, iterations: int) -> dict[str, int]:
-        """The scalar results after this many iterations."""
-        found: dict[str, int] = {}
-        for output in self.graph.outputs:
-            past = self.history[self.number[output.source]]
-            if iterations < output.distance:
-                found[output.name] = self.value(output.initial[iterations])
-            else:
-                found[output.name] = past[(iterations - output.distance) % len(past)]
-        return found
+@functools.lru_cache(maxsize=256)
+def _compiled(graph: Graph) -> tuple[Callable[..., list[int]], tuple[str, ...]]:
+    """The function of a graph, and the names of its memories in order."""
+    code = _Code(graph)
+    names: dict[str, Callable[..., list[int]]] = {}
+    exec(compile(code.text(), f"<graph {graph.name}>", "exec"), names)
+    return names["loop"], tuple(code.memories)
 
 
 def run_graph(
@@ -208,15 +141,27 @@ def run_graph(
     A node whose predicate does not hold gives 0 and accesses nothing. Raises `InputError` for opaque graphs,
     for arrays and scalars that are missing, and for an index outside of its array.
     """
+    place = f"graph {graph.name!r}"
     if graph.opaque:
-        raise InputError(f"graph {graph.name!r}: its operators must have a meaning to run, they are opaque")
+        raise InputError(f"{place}: its operators must have a meaning to run, they are opaque")
     if iterations > MOST_ITERATIONS:
-        raise InputError(
-            f"graph {graph.name!r}: iterations must be at most {MOST_ITERATIONS}, not {iterations}"
-        )
-    code = _Code(graph, arrays, scalars)
-    code.run(iterations, observe)
-    return code.outputs(iterations)
+        raise InputError(f"{place}: iterations must be at most {MOST_ITERATIONS}, not {iterations}")
+    loop, names = _compiled(graph)
+    memories: dict[str, Words] = {**arrays, **{name: list(words) for name, words in graph.tables}}
+    for what, wanted, given in (("scalar", graph.scalars, scalars), ("array", names, memories)):
+        for name in wanted:
+            if name not in given:
+                raise InputError(f"{place}: the {what} {name!r} must be given")
+
+    def fail(number: int, iteration: int, index: int, size: int) -> NoReturn:
+        node = graph.by_id[graph.order[number]]
+        limits = f"0 to {size - 1}" if size else "of an array that has elements"
+        what = f"{node.op} of {node.memory.name if node.memory else ''}[{index}]"
+        at = f"node {node.id}, iteration {iteration}"
+        raise InputError(f"{place}, {at}: {what}: the index must be {limits}")
+
+    found = loop(iterations, [scalars[n] for n in graph.scalars], [memories[n] for n in names], fail, observe)
+    return {output.name: value for output, value in zip(graph.outputs, found, strict=True)}
 
 
 def run(
