@@ -33,7 +33,7 @@ from sw.cgra.attempt import Effort
 from sw.cgra.check import check
 from sw.cgra.launch_map import MappedGraph, arrays_of
 from sw.cgra.launch_plan import plan
-from sw.cgra.search import Budget, Outcome, map_graph
+from sw.cgra.search import Budget, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from tests.sw.cgra.random_fabrics import random_fabric
@@ -68,7 +68,7 @@ class Attempt:
     seed: int
     graph: Graph
     fabric: Fabric
-    outcome: Outcome | None = None
+    outcome: SearchResult | None = None
     why: str = ""
     faults: tuple[str, ...] = ()
 
@@ -115,7 +115,7 @@ def attempt(seed: int, timeout: float | None = None) -> Attempt:
     return found
 
 
-def _wrong(graph: Graph, outcome: Outcome) -> Iterator[str]:
+def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
     """What is wrong with a mapping and with the words that are made of it."""
     if outcome.mapping is None:
         return

@@ -29,7 +29,7 @@ from hw.fabric import Fabric, load
 from hw.fabric.bitstream import encode
 from sw.cgra.check import check
 from sw.cgra.encode import configuration
-from sw.cgra.search import Budget, Event, Outcome, map_graph
+from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
@@ -76,7 +76,7 @@ def first() -> None:
 class Run:
     """A search with its times, and when it had reached each II."""
 
-    outcome: Outcome
+    outcome: SearchResult
     wall: float
     processor: float
     reached: dict[int, float]
@@ -87,7 +87,7 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget:
     wall, processor = time.perf_counter(), time.process_time()
     starts: list[tuple[int, float]] = []
 
-    def report(event: Event) -> None:
+    def report(event: SearchEvent) -> None:
         starts.append((event.ii, time.process_time() - processor))
 
     outcome = map_graph(graph, fabric, seed=seed, flat=flat, budget=budget, report=report)

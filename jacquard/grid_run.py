@@ -21,7 +21,7 @@ from sw.cgra.launch_arrays import ArrayExtent
 from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
 from sw.cgra.launch_program import KernelProgram, build
-from sw.cgra.search import Event
+from sw.cgra.search import SearchEvent
 from sw.compiler import Observer
 from sw.dfg.graph import Graph
 from sw.dfg.interpret import Results
@@ -99,7 +99,7 @@ def prepare_kernel(
     times: int = 1,
     seed: int = 0,
     timeout: float | None = None,
-    report: Callable[[Graph, Event], None] | None = None,
+    report: Callable[[Graph, SearchEvent], None] | None = None,
     after: Observer | None = None,
 ) -> PreparedKernel:
     """Plan, map, compile and predict a kernel, and compute what it means.

@@ -10,7 +10,7 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import SCALARS, encode
 from sw.cgra.encode import configuration
-from sw.cgra.search import Event, Outcome, map_graph
+from sw.cgra.search import SearchEvent, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
@@ -25,7 +25,7 @@ class MappedLoop:
 
     name: str
     fabric: Fabric
-    outcome: Outcome
+    outcome: SearchResult
     words: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -130,7 +130,7 @@ def map_loop(
     seed: int = 0,
     timeout: float | None = None,
     flat: bool = False,
-    report: Callable[[Event], None] | None = None,
+    report: Callable[[SearchEvent], None] | None = None,
 ) -> MappedLoop:
     """Map a loop, encode it, and check the words.
 

@@ -1,6 +1,6 @@
 """The grid of processing elements: its description, configuration, bitstreams and their decoder."""
 
-from hw.fabric.fabric import Fabric, Kind, Link
+from hw.fabric.fabric import Fabric, Link, PEKind
 from hw.fabric.layout import Layout, layout
 from hw.fabric.operations import BY_NUMBER, OPERATIONS, PEOperation, Unit
 from hw.fabric.toml import from_values, load, preset_names, to_toml
@@ -9,9 +9,9 @@ __all__ = [
     "BY_NUMBER",
     "OPERATIONS",
     "Fabric",
-    "Kind",
     "Layout",
     "Link",
+    "PEKind",
     "PEOperation",
     "Unit",
     "from_values",

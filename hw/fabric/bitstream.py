@@ -180,7 +180,7 @@ def _check_patch(place: str, c: Configuration, patch: Patch) -> None:
         _range(place, "array", patch.at, 0, len(c.arrays) - 1)
 
 
-class _Reader:
+class _WordReader:
     """Words one after the other, with the place of each."""
 
     def __init__(self, words: Sequence[int]):
@@ -206,7 +206,7 @@ def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
 
     Raises `InputError` for what the hardware refuses: the place, what was found, what is needed.
     """
-    reader = _Reader(words)
+    reader = _WordReader(words)
     ii, depth, arrays, patches, tables = _header(reader, fabric)
     entries: dict[tuple[int, int], Entry] = {}
     found_arrays = []
@@ -233,7 +233,7 @@ def parse(words: Sequence[int], fabric: Fabric) -> Configuration:
     return found
 
 
-def _header(reader: _Reader, fabric: Fabric) -> tuple[int, int, int, int, int]:
+def _header(reader: _WordReader, fabric: Fabric) -> tuple[int, int, int, int, int]:
     """II, depth, numbers of arrays and patches, words of tables."""
     mark = reader.word("the header")
     if mark != MAGIC << 16 | VERSION << 8:
@@ -265,7 +265,7 @@ def _header(reader: _Reader, fabric: Fabric) -> tuple[int, int, int, int, int]:
     return ii, depth, arrays, patches, tables
 
 
-def _tables(reader: _Reader, fabric: Fabric, size: int) -> dict[int, tuple[int, ...]]:
+def _tables(reader: _WordReader, fabric: Fabric, size: int) -> dict[int, tuple[int, ...]]:
     """The contents of the table memories."""
     end = reader.at + size
     found: dict[int, tuple[int, ...]] = {}

@@ -19,7 +19,7 @@ RegisterKind = Literal["link", "result", "register"]
 
 
 @dataclass(frozen=True)
-class Operand:
+class DecodedOperand:
     """What an operand mux gives.
 
     `value`: a number where the mux selects one. `source`: number of the operation that made the value,
@@ -43,7 +43,7 @@ class Executed:
     step: int
     operation: PEOperation
     entry: Entry
-    operands: Mapping[str, Operand]
+    operands: Mapping[str, DecodedOperand]
 
     @property
     def number(self) -> int:
@@ -157,14 +157,14 @@ class _Follow:
         self.operations = operations
         self.number = {place: i for i, place in enumerate(operations)}
 
-    def operand(self, pe: int, step: int, name: str) -> Operand:
+    def operand(self, pe: int, step: int, name: str) -> DecodedOperand:
         """What a mux of a PE gives in a step."""
         found = self._chosen(pe, step, name)
         seen: set[tuple[RegisterKind, int, int, int]] = set()
         while isinstance(found, _At):
             state = found.kind, found.pe, found.number, found.step % self.configuration.ii
             if state in seen:
-                return Operand(why=f"no operation writes {self._named(found)}")
+                return DecodedOperand(why=f"no operation writes {self._named(found)}")
             seen.add(state)
             found = self._before(found)
         assert found is not None, "operand muxes keep nothing"
@@ -179,7 +179,7 @@ class _Follow:
         which = f"register {at.number}" if at.kind == "register" else "the result register"
         return f"{which} of PE ({row},{col})"
 
-    def _before(self, at: _At) -> _At | Operand:
+    def _before(self, at: _At) -> _At | DecodedOperand:
         """Where a register's value of a step was in the step before, or which operation made it."""
         fabric = self.configuration.fabric
         step = at.step - 1
@@ -198,7 +198,7 @@ class _Follow:
     def _register(self, pe: int, number: int) -> int:
         return number if number < self.configuration.fabric.kinds[pe].registers else 0
 
-    def _chosen(self, pe: int, step: int, name: str) -> _At | Operand | None:
+    def _chosen(self, pe: int, step: int, name: str) -> _At | DecodedOperand | None:
         """What a mux selects in a step; None where a register keeps what it has."""
         fabric = self.configuration.fabric
         entry = self.configuration.entry(pe, step % self.configuration.ii)
@@ -208,11 +208,11 @@ class _Follow:
             case "keep" | "none":
                 return None
             case "zero":
-                return Operand(value=0)
+                return DecodedOperand(value=0)
             case "always":
-                return Operand(value=1)
+                return DecodedOperand(value=1)
             case "const":
-                return Operand(value=entry.const)
+                return DecodedOperand(value=entry.const)
             case "result":
                 return _At("result", pe, 0, step)
             case "register":
@@ -224,15 +224,15 @@ class _Follow:
         link = fabric.incoming[pe][int(source.removeprefix("in"))]
         return _At("link", fabric.links[link].source, link, step)
 
-    def _made(self, pe: int, step: int, latency: int) -> Operand:
+    def _made(self, pe: int, step: int, latency: int) -> DecodedOperand:
         """The value of the operation that a PE starts in a step, if it has that latency."""
         ii = self.configuration.ii
         place = pe, step % ii
         operation = self.operations.get(place)
         if operation is None or operation.latency != latency:
             row, col = self.configuration.fabric.at(pe)
-            return Operand(
+            return DecodedOperand(
                 why=f"PE ({row},{col}) starts no operation of latency {latency} in context {place[1]}"
             )
         own = self.configuration.entry(*place)["stage"] * ii + place[1]
-        return Operand(source=self.number[place], distance=(own - step) // ii)
+        return DecodedOperand(source=self.number[place], distance=(own - step) // ii)

@@ -17,7 +17,7 @@ MOST = 64
 
 
 @dataclass(frozen=True)
-class Kind:
+class PEKind:
     """A kind of processing element: its units, entries of its register file, words of its table memory."""
 
     name: str
@@ -65,7 +65,7 @@ class Fabric:
     name: str
     rows: int
     cols: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[PEKind, ...]
     links: tuple[Link, ...]
     contexts: int = 16
     stages: int = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hw.fabric.fabric import Fabric, Kind
+from hw.fabric.fabric import Fabric, PEKind
 from hw.fabric.operations import OPERATION_BITS, Unit
 
 #: Fields of the data operands in order, and of the predicate.
@@ -64,7 +64,7 @@ def layout(fabric: Fabric, pe: int) -> Layout:
 
 
 @lru_cache
-def _layout(kind: Kind, ins: int, outs: int, stages: int) -> Layout:
+def _layout(kind: PEKind, ins: int, outs: int, stages: int) -> Layout:
     links = tuple(f"in{i}" for i in range(ins))
     register = ("register",) if kind.registers else ()
     operand = ("zero", "const", "result", *register, *links)

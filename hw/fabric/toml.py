@@ -15,7 +15,7 @@ from typing import Any
 
 from hw import toml_text
 from hw.errors import InputError
-from hw.fabric.fabric import MOST, Fabric, Kind, Link
+from hw.fabric.fabric import MOST, Fabric, Link, PEKind
 from hw.fabric.links import STYLES, nearest
 from hw.fabric.operations import Unit
 
@@ -164,7 +164,7 @@ def _tables(values: Mapping[str, Any], key: str, place: str) -> list[tuple[str, 
     return [(f"{place}: {key} number {i}", table) for i, table in enumerate(given, start=1)]
 
 
-def _kinds(given: Any, place: str) -> dict[str, Kind]:
+def _kinds(given: Any, place: str) -> dict[str, PEKind]:
     """The kinds by the names that the pattern uses."""
     if not isinstance(given, dict) or not given:
         raise InputError(f"{place}: kinds must be tables, as [kinds.NAME], not {given!r}")
@@ -178,11 +178,11 @@ def _kinds(given: Any, place: str) -> dict[str, Kind]:
         _known(values, _KIND_KEYS, where)
         if "units" not in values:
             raise InputError(f"{where}: needs the key 'units'")
-        kinds[key] = _kind(values, Kind(key, frozenset()), where)
+        kinds[key] = _kind(values, PEKind(key, frozenset()), where)
     return kinds
 
 
-def _kind(values: Mapping[str, Any], base: Kind, place: str) -> Kind:
+def _kind(values: Mapping[str, Any], base: PEKind, place: str) -> PEKind:
     """A kind with some of its values changed."""
     name = values.get("name", base.name)
     if not isinstance(name, str):
@@ -195,16 +195,16 @@ def _kind(values: Mapping[str, Any], base: Kind, place: str) -> Kind:
         for key in ("registers", "table_words")
     }
     try:
-        return Kind(name, frozenset(Unit(unit) for unit in units), **numbers)
+        return PEKind(name, frozenset(Unit(unit) for unit in units), **numbers)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
 
 
-def _pattern(given: Any, kinds: Mapping[str, Kind], rows: int, cols: int, place: str) -> list[Kind]:
+def _pattern(given: Any, kinds: Mapping[str, PEKind], rows: int, cols: int, place: str) -> list[PEKind]:
     """The kinds of all PEs, row by row."""
     if not isinstance(given, list) or not given or not all(isinstance(row, str) for row in given):
         raise InputError(f"{place}: grid must be a list of rows, each the names of kinds, not {given!r}")
-    found: list[Kind] = []
+    found: list[PEKind] = []
     for row in _stretched(given, rows, f"{place}: grid", "rows"):
         where = f"{place}: grid row {row!r}"
         # `kind...` is the same as `kind ...`, but that it may also stand for nothing.
@@ -249,11 +249,11 @@ def _pe(values: Mapping[str, Any], key: str, size: tuple[int, int], place: str) 
 
 def _other_kinds(
     values: Mapping[str, Any],
-    kinds: Sequence[Kind],
-    known: Mapping[str, Kind],
+    kinds: Sequence[PEKind],
+    known: Mapping[str, PEKind],
     size: tuple[int, int],
     place: str,
-) -> list[Kind]:
+) -> list[PEKind]:
     """The kinds with those of single PEs changed."""
     found = list(kinds)
     for where, table in _tables(values, "pe", place):
@@ -266,7 +266,9 @@ def _other_kinds(
         changed = _kind({k: v for k, v in table.items() if k in _KIND_KEYS}, kind, where)
         if changed != kind:
             row, col = divmod(pe, size[1])
-            changed = Kind(f"{kind.name}@{row},{col}", changed.units, changed.registers, changed.table_words)
+            changed = PEKind(
+                f"{kind.name}@{row},{col}", changed.units, changed.registers, changed.table_words
+            )
         found[pe] = changed
     return found
 
@@ -326,9 +328,9 @@ def to_toml(fabric: Fabric) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _words(fabric: Fabric) -> dict[Kind, str]:
+def _words(fabric: Fabric) -> dict[PEKind, str]:
     """A word for every kind in the pattern: its name where that is one word, and its own."""
-    words: dict[Kind, str] = {}
+    words: dict[PEKind, str] = {}
     for kind in fabric.kinds:
         if kind in words:
             continue

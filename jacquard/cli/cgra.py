@@ -25,7 +25,7 @@ from sw.dfg.python import from_function
 
 if TYPE_CHECKING:
     from jacquard.grid_run import KernelResult
-    from sw.cgra.search import Event
+    from sw.cgra.search import SearchEvent
 
 _PATH = click.Path(path_type=Path)
 
@@ -158,7 +158,7 @@ def _progress() -> Any:
     """Says which graph is being mapped, once for each II that is tried."""
     last: list[tuple[str, int]] = []
 
-    def report(graph: Graph, event: Event) -> None:
+    def report(graph: Graph, event: SearchEvent) -> None:
         if not last or last[-1] != (graph.name, event.ii):
             last.append((graph.name, event.ii))
             note(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")

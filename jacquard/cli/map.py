@@ -19,7 +19,7 @@ from jacquard.files import atomic, check_writable, write_text
 if TYPE_CHECKING:
     from jacquard.mapping import MappedLoop
     from sw.cgra.mapping import Mapping
-    from sw.cgra.search import Event
+    from sw.cgra.search import SearchEvent
 
 _PATH = click.Path(path_type=Path)
 #: Columns and contexts up to which placements are printed.
@@ -73,7 +73,7 @@ def command(
     with Console(stderr=True).status("") as status:
         for graph in graphs:
 
-            def tell(event: Event, name: str = graph.name) -> None:
+            def tell(event: SearchEvent, name: str = graph.name) -> None:
                 status.update(Text(f"{name}: II {event.ii}, {event.stage}, attempt {event.attempt + 1}"))
 
             loops.append(map_loop(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell))

@@ -35,7 +35,7 @@ def configuration(
     arrays = _arrays(mapping) if arrays is None else arrays
     if len(arrays) > ARRAYS:
         raise InputError(f"graph {graph.name!r}: arrays must be at most {ARRAYS}, not {len(arrays)}")
-    writer = _Writer(mapping, {name: i for i, name in enumerate(arrays)}, scalars or {})
+    writer = _EntryWriter(mapping, {name: i for i, name in enumerate(arrays)}, scalars or {})
     writer.tables()
     for node in graph.nodes:
         writer.node(node)
@@ -67,7 +67,7 @@ def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
 
 
 @dataclass
-class _Writer:
+class _EntryWriter:
     """Fields of all entries so far."""
 
     mapping: Mapping

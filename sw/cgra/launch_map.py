@@ -11,7 +11,7 @@ from hw.fabric import Fabric
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Patch, encode
 from hw.fabric.layout import ARRAYS
 from sw.cgra.encode import configuration
-from sw.cgra.search import Budget, Event, Outcome, map_graph
+from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Edge, Graph, Memory, Node
 
@@ -24,7 +24,7 @@ class MappedGraph:
     """A graph on a fabric; `patches` replace bases and lengths of its arrays."""
 
     graph: Graph
-    outcome: Outcome
+    outcome: SearchResult
     patches: tuple[Patch, ...] = ()
 
     @property
@@ -66,7 +66,7 @@ def map_graphs(
     seed: int = 0,
     timeout: float | None = None,
     budget: Budget | None = None,
-    report: Callable[[Graph, Event], None] | None = None,
+    report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> dict[Graph, MappedGraph]:
     """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
 
@@ -93,7 +93,7 @@ def map_graphs(
     return found
 
 
-def _obstacle(outcome: Outcome, fabric: Fabric) -> str:
+def _obstacle(outcome: SearchResult, fabric: Fabric) -> str:
     """Why there is no mapping."""
     if outcome.mii > fabric.contexts:
         return (
@@ -107,7 +107,7 @@ def _obstacle(outcome: Outcome, fabric: Fabric) -> str:
 @functools.lru_cache(maxsize=256)
 def _outcome(
     graph: Graph, fabric: Fabric, seed: int, timeout: float | None, budget: Budget | None
-) -> Outcome:
+) -> SearchResult:
     return map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget)
 
 

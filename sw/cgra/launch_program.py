@@ -20,7 +20,7 @@ from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
 from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, MappedGraph, arrays_of, map_graphs
 from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, launches_of
 from sw.cgra.launcher import HeldConfiguration, launch_operands
-from sw.cgra.search import Event
+from sw.cgra.search import SearchEvent
 from sw.dfg.graph import Graph
 from sw.ir.builder import BufferValue, ProgramBuilder, Value
 from sw.ir.expression import Const, Expr, const, substitute
@@ -73,7 +73,7 @@ def build(
     *,
     seed: int = 0,
     timeout: float | None = None,
-    report: Callable[[Graph, Event], None] | None = None,
+    report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> KernelProgram:
     """The tile program of a plan for arrays of these extents.
 
@@ -87,15 +87,15 @@ def build(
     graphs = [launch.graph for launch in plan.launches] + ([COPY] if copied else [])
     mapped = map_graphs(graphs, fabric, seed=seed, timeout=timeout, report=report)
     # Copies are given addresses, which are known when the program without them is bound.
-    first = _Writer(plan, arrays, mapped, copied, {})
+    first = _ProgramWriter(plan, arrays, mapped, copied, {})
     bound = bind(first.program, machine(first.bytes["scratch"], first.bytes["out"]))
     bases = {name: place.base for name, place in bound.places.items() if place.space in _SPACES}
-    writer = _Writer(plan, arrays, mapped, copied, bases)
+    writer = _ProgramWriter(plan, arrays, mapped, copied, bases)
     memory = {name: (buffer.declared.name, writer.extents[name]) for name, buffer in writer.memory.items()}
     return KernelProgram(plan, writer.program, bound, mapped, memory, writer.contents(), writer.results)
 
 
-class _Writer:
+class _ProgramWriter:
     """Makes the program for arrays at these addresses, 0 where they are not known.
 
     What it makes itself has names with a space, which no array has.
@@ -179,7 +179,8 @@ class _Writer:
                 self.extents[name].length,
             )
             for name, buffer in self.held.items()
-            if name not in self.configurations.values()
+            # What the program does not use has no place.
+            if name not in self.configurations.values() and buffer.declared.name in self.bases
         }
         return {
             name: np.array(

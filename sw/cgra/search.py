@@ -27,7 +27,7 @@ _GROUPS_FROM = 36
 
 
 @dataclass(frozen=True)
-class Event:
+class SearchEvent:
     """Progress: the II, the stage of the ladder, the number of the attempt."""
 
     ii: int
@@ -80,7 +80,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SearchResult:
     """What a search found.
 
     `graph` is the graph as prepared; `why` says what limits the MII. `proved_minimal`: no smaller II exists.
@@ -107,8 +107,8 @@ def map_graph(
     timeout: float | None = None,
     flat: bool = False,
     budget: Budget | None = None,
-    report: Callable[[Event], None] | None = None,
-) -> Outcome:
+    report: Callable[[SearchEvent], None] | None = None,
+) -> SearchResult:
     """Map a graph with the least II that is found within the budget.
 
     The first effort goes upwards from the MII until an II succeeds; every greater effort tries smaller ones
@@ -126,7 +126,7 @@ def map_graph(
     search = _Search(graph, fabric, least, seed, flat, budget or Budget(), end, report)
     found = search.run()
     minimal = found is not None and search.refuted >= set(range(least.value, found.ii))
-    return Outcome(
+    return SearchResult(
         found,
         graph,
         least.value,
@@ -154,7 +154,7 @@ class _Search:
     flat: bool
     budget: Budget
     end: float | None
-    report: Callable[[Event], None] | None
+    report: Callable[[SearchEvent], None] | None
     attempts: list[Attempt] = field(default_factory=list)
     done: set[tuple[int, int]] = field(default_factory=set)
     refuted: set[int] = field(default_factory=set)
@@ -226,7 +226,7 @@ class _Search:
             if not decidable(p):
                 break
             if self.report:
-                self.report(Event(ii, "program", 0))
+                self.report(SearchEvent(ii, "program", 0))
             found = decide(p, None if self.end is None else self.end - time.perf_counter())
             right = isinstance(found, Mapping) and not check(found)
             why = "" if right else found if isinstance(found, str) else "the mapping is wrong"
@@ -274,7 +274,7 @@ class _Search:
         work = self.budget.efforts[effort][1]
         turn = number + effort
         if self.report:
-            self.report(Event(ii, stage, number))
+            self.report(SearchEvent(ii, stage, number))
         extra = _EXTRA[stage]
         p = problem(self.graph, self.fabric, ii, extra[turn % len(extra)] * ii, turn)
         seed = (self.seed, ii, effort, number)

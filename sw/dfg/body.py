@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hw.semantics import BITS
 from sw.dfg.build import Builder
 from sw.dfg.operations import OPERATIONS
-from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, Source
+from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, KernelText
 from sw.dfg.values import Guard
 from sw.ir.syntax import is_docstring, short, source, whole
 from sw.ir.types import HIGH, LOW
@@ -29,7 +29,7 @@ class Scope:
     `unset` are names that may have no value yet, with the reason.
     """
 
-    source: Source
+    source: KernelText
     arrays: frozenset[str]
     values: dict[str, int] = field(default_factory=dict)
     unset: dict[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
-from sw.dfg.memory_order import Access, may_meet, must_meet, orders
+from sw.dfg.memory_order import OrderedAccess, may_meet, must_meet, orders
 from sw.dfg.transform import drop_implied_order
 from sw.dfg.values import CARRIED, COUNTER, Guard, Item, Values
 from sw.ir.linear import Linear
@@ -30,7 +30,7 @@ class Builder:
         self.loop = loop
         self.values = Values()
         self.guard: Guard | None = None
-        self._accesses: list[Access] = []
+        self._accesses: list[OrderedAccess] = []
         # By array, then by the changing and the constant part of the index.
         self._known: dict[str, dict[Linear[int], dict[int, list[_Known]]]] = {}
         self._initial: dict[str, Value] = {}
@@ -60,7 +60,7 @@ class Builder:
                 return held.value
         self._version += 1
         value = self.values.add(Item("load", (index,), None, array, self.guard, self._version))
-        self._accesses.append(Access(value, array, index, self.guard, False))
+        self._accesses.append(OrderedAccess(value, array, index, self.guard, False))
         known.append(_Known(value, self.guard))
         return value
 
@@ -77,7 +77,7 @@ class Builder:
                 del self._accesses[i]
         self._version += 1
         stored = self.values.add(Item("store", (index, value), None, array, self.guard, self._version))
-        self._accesses.append(Access(stored, array, index, self.guard, True))
+        self._accesses.append(OrderedAccess(stored, array, index, self.guard, True))
         # What is known of elements at another constant distance stays true, anything else may have changed.
         linear = self.values.linear(index)
         same = self._known.get(array, {}).get(linear.varying, {})
@@ -105,7 +105,7 @@ class _Emitter:
         values: Values,
         initial: Mapping[str, Value],
         finals: Mapping[str, int],
-        accesses: Sequence[Access],
+        accesses: Sequence[OrderedAccess],
         loop: bool,
     ):
         self.values, self.initial, self.finals = values, initial, dict(finals)

@@ -43,7 +43,7 @@ def parse_graph(text: str, file: str = "<text>") -> Graph:
         raise InputError(f"{file}: must be JSON, not a text nested too deep") from None
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    return _Reader(file).graph(data)
+    return _GraphReader(file).graph(data)
 
 
 def format_graph(graph: Graph) -> str:
@@ -109,7 +109,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class _Reader:
+class _GraphReader:
     """Reads pieces; `place` is where they are, like `edges[3].src`."""
 
     def __init__(self, file: str):

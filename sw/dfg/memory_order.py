@@ -12,7 +12,7 @@ _WIDEST = 128
 
 
 @dataclass(frozen=True)
-class Access:
+class OrderedAccess:
     """A load or a store in the order of the text; `value` is its number among the values."""
 
     value: int
@@ -61,12 +61,12 @@ def _split(values: Values, index: int) -> tuple[tuple[int, tuple[tuple[int, int]
     return (linear.constant, tuple(rest)), stride
 
 
-def orders(values: Values, accesses: Iterable[Access], loop: bool) -> list[tuple[int, int, int]]:
+def orders(values: Values, accesses: Iterable[OrderedAccess], loop: bool) -> list[tuple[int, int, int]]:
     """What must come before what: earlier and later access, distance; without what follows from other orders.
 
     A distance stands for every greater one too. Accesses that can never meet are in no order, nor are loads.
     """
-    by_array: dict[str, list[Access]] = {}
+    by_array: dict[str, list[OrderedAccess]] = {}
     for access in accesses:
         by_array.setdefault(access.array, []).append(access)
     found: list[tuple[int, int, int]] = []
@@ -78,7 +78,7 @@ def orders(values: Values, accesses: Iterable[Access], loop: bool) -> list[tuple
     return found
 
 
-def _inside(values: Values, listed: Sequence[Access]) -> tuple[list[tuple[int, int, int]], list[int]]:
+def _inside(values: Values, listed: Sequence[OrderedAccess]) -> tuple[list[tuple[int, int, int]], list[int]]:
     """Orders of one iteration, and for every access the set (bits) of those before it, itself included."""
     found: list[tuple[int, int, int]] = []
     before = [1 << i for i in range(len(listed))]
@@ -91,7 +91,9 @@ def _inside(values: Values, listed: Sequence[Access]) -> tuple[list[tuple[int, i
     return found, before
 
 
-def _across(values: Values, listed: Sequence[Access], before: Sequence[int]) -> list[tuple[int, int, int]]:
+def _across(
+    values: Values, listed: Sequence[OrderedAccess], before: Sequence[int]
+) -> list[tuple[int, int, int]]:
     """Orders of an access and one of a later iteration, from the last to the first."""
     found: list[tuple[int, int, int]] = []
     for i in range(len(listed) - 1, -1, -1):

@@ -12,7 +12,7 @@ from sw.dfg.build import Builder
 from sw.dfg.graph import Value
 from sw.dfg.kernel import Array, Count, HostLoop, Kernel, Launch, Step
 from sw.dfg.prune import prune
-from sw.dfg.syntax import RESERVED, Source, assigned, indexed, loops, module_names, trip
+from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
 from sw.ir.syntax import check_depth, is_docstring, python_tree, whole
@@ -31,7 +31,7 @@ def parse_kernel(text: str, name: str, file: str = "<text>") -> Kernel:
     if name not in functions:
         listed = ", ".join(functions) or "one, there is none"
         raise IRError(Location(file, 1, 1), f"no function {name!r}", f"a function of the file: {listed}")
-    where = Source(file, text, module_names(module))
+    where = KernelText(file, text, module_names(module))
     for outside in where.names.values():
         check_depth(outside, file)
     return _Function(where, functions[name]).kernel()
@@ -48,7 +48,7 @@ class _Names:
 class _Function:
     """One function: straight code and loops as launches."""
 
-    def __init__(self, where: Source, function: ast.FunctionDef):
+    def __init__(self, where: KernelText, function: ast.FunctionDef):
         self.where, self.function = where, function
         check_depth(function, where.file)
         self.parameters = self._parameters()

@@ -40,7 +40,7 @@ RESERVED = frozenset({*CALLS, "min", "max", "range"})
 
 
 @dataclass(frozen=True)
-class Source:
+class KernelText:
     """The text of a file, and what it says outside of functions: integers and tables by name."""
 
     file: str

@@ -11,7 +11,7 @@ from cosim.observe import Records, events, outcome, parse_records, parse_stored
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
 from hw.config import MachineConfig
-from hw.fabric import Fabric, Kind, Unit
+from hw.fabric import Fabric, PEKind, Unit
 from hw.isa import Cause
 
 ISSUE, VOID, COMPLETE, SIGNAL = EventKind
@@ -65,7 +65,7 @@ def test_records_are_read_as_the_recorder_writes_them() -> None:
 
 
 def test_stores_are_read_as_the_recorder_writes_them(small: MachineConfig) -> None:
-    kinds = [Kind("plain", frozenset({Unit.ALU})), Kind("port", frozenset({Unit.MEMORY}))]
+    kinds = [PEKind("plain", frozenset({Unit.ALU})), PEKind("port", frozenset({Unit.MEMORY}))]
     fabric = Fabric("row", 1, 4, (kinds[0], kinds[1], kinds[0], kinds[1]), ())
     words = [0x89ABCDEF, 0x0000_4567, 0x10, 0xFFFFFFFF, 0x89ABCDEF, 0x0001_4567, 0x14, 7]
     found = parse_stored(np.array(words, "<u4").tobytes(), small.replace(cgra=fabric))

@@ -13,7 +13,7 @@ from bench.grid_graphs import LIMITS, Attempt, attempt, prove, small_fabrics
 from cosim.job import Outcome as Observed
 from hw.fabric import Unit
 from jacquard.grid_inputs import Arguments, meaning
-from sw.cgra.search import Outcome, map_graph
+from sw.cgra.search import SearchResult, map_graph
 from sw.dfg.graph import ORDER, PREDICATE, Graph
 from tests.jacquard.conftest import Quick
 from tests.sw.cgra.random_fabrics import random_fabric
@@ -43,7 +43,7 @@ def test_a_configuration_of_another_graph_is_a_fault(monkeypatch: Any, kind: str
         flipped = replace(edge, negated=not edge.negated)
         return replace(graph, edges=tuple(flipped if e is edge else e for e in graph.edges))
 
-    def spoiled(graph: Graph, *given: Any, **named: Any) -> Outcome:
+    def spoiled(graph: Graph, *given: Any, **named: Any) -> SearchResult:
         outcome = map_graph(other(graph), *given, **named)
         return replace(outcome, graph=map_graph(graph, *given, **named).graph)
 
@@ -59,7 +59,7 @@ def _predicated(seed: int) -> bool:
 def test_a_reason_that_names_no_limit_is_a_fault(monkeypatch: Any) -> None:
     seed = next(s for s in range(COUNT) if not attempt(s).mapped)
 
-    def silent(graph: Graph, *given: Any, **named: Any) -> Outcome:
+    def silent(graph: Graph, *given: Any, **named: Any) -> SearchResult:
         outcome = map_graph(grid_graphs.largest(random_loop(0)), random_fabric(0))
         return replace(outcome, mapping=None, refused=())
 

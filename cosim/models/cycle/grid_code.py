@@ -64,7 +64,7 @@ def code_of(configuration: Configuration, values: bool = True) -> Code:
     Without `values` it notes the same accesses and stores nothing, as long as registers that earlier launches
     wrote do not matter and no index leaves its table. Raises `DataError` where accesses depend on data.
     """
-    return _Writer(configuration, values).code()
+    return _CodeWriter(configuration, values).code()
 
 
 class _Operands(NamedTuple):
@@ -75,7 +75,7 @@ class _Operands(NamedTuple):
     active: str
 
 
-class _Writer:
+class _CodeWriter:
     """Writes the text of a function, a context after the other.
 
     Of each context it knows the texts that `values` of the step have, None for what is loaded, those that the

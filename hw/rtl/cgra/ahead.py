@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from hw.fabric import Fabric, Kind, Layout, Unit
+from hw.fabric import Fabric, Layout, PEKind, Unit
 from hw.fabric.layout import FIRST
 from hw.fabric.operations import OPERATIONS
 from hw.rtl.bits import where
@@ -58,7 +58,7 @@ class Ahead:
     def __init__(
         self,
         m: Module,
-        kind: Kind,
+        kind: PEKind,
         layout: Layout,
         contexts: ContextMemory,
         moment: data.View[data.StructLayout],

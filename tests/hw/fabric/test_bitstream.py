@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from hw.errors import InputError
-from hw.fabric import Fabric, Kind, Link, Unit, layout, load
+from hw.fabric import Fabric, Link, PEKind, Unit, layout, load
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, check_word, encode, parse, to_bytes
 
 #: Two PEs, the second with a table and no registers.
@@ -17,8 +17,8 @@ PAIR = Fabric(
     1,
     2,
     (
-        Kind("memory", frozenset({Unit.ALU, Unit.MEMORY}), registers=3),
-        Kind("table", frozenset({Unit.TABLE}), 0, 8),
+        PEKind("memory", frozenset({Unit.ALU, Unit.MEMORY}), registers=3),
+        PEKind("table", frozenset({Unit.TABLE}), 0, 8),
     ),
     (Link(0, 1), Link(1, 0)),
     contexts=4,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hw.fabric import OPERATIONS, Fabric, Kind, Link, Unit, layout
+from hw.fabric import OPERATIONS, Fabric, Link, PEKind, Unit, layout
 from hw.fabric.bitstream import Configuration, Entry
-from hw.fabric.decode import Flow, Operand, decode
+from hw.fabric.decode import DecodedOperand, Flow, decode
 
-ALL = Kind("all", frozenset({Unit.ALU, Unit.MULTIPLIER}), registers=2)
-NONE = Kind("none", frozenset({Unit.MEMORY}), registers=0)
+ALL = PEKind("all", frozenset({Unit.ALU, Unit.MULTIPLIER}), registers=2)
+NONE = PEKind("none", frozenset({Unit.MEMORY}), registers=0)
 #: A ring of three PEs; the last has neither ALU nor registers.
 RING = Fabric("ring", 1, 3, (ALL, ALL, NONE), (Link(0, 1), Link(1, 2), Link(2, 0)), contexts=4, stages=4)
 
@@ -30,8 +30,8 @@ def decoded(ii: int, **entries: Entry):
 def test_a_sum_that_stays_in_its_result_register_comes_from_the_iteration_before():
     found = decoded(1, pe0_0=entry(0, "add", 5, a="result", b="const", result="y"))
     assert found.flows == (Flow(0, 0, "a", 1),)
-    assert found.operations[0].operands["b"] == Operand(value=5)
-    assert found.operations[0].operands["p"] == Operand(value=1)
+    assert found.operations[0].operands["b"] == DecodedOperand(value=5)
+    assert found.operations[0].operands["p"] == DecodedOperand(value=1)
 
 
 def test_a_value_that_is_kept_over_a_whole_interval_is_as_old_as_the_write():
@@ -59,7 +59,7 @@ def test_a_route_through_links_and_a_register_file():
         pe1_0=entry(1, "add", a="register", b="zero", read_at=1, stage=2, write="in0", write_at=1),
     )
     assert found.flows == (Flow(0, 1, "a", 0),)
-    assert found.operations[1].operands["b"] == Operand(value=0)
+    assert found.operations[1].operands["b"] == DecodedOperand(value=0)
     assert found.operations[1].step == 4
 
 
@@ -112,4 +112,4 @@ def test_operations_that_a_pe_lacks_are_none():
 
 def test_numbers_beyond_the_last_count_as_zero():
     found = decoded(1, pe0_0=Entry({"op": OPERATIONS["mov"].number, "a": 7}))
-    assert found.operations[0].operands == {"a": Operand(value=0), "p": Operand(value=1)}
+    assert found.operations[0].operands == {"a": DecodedOperand(value=0), "p": DecodedOperand(value=1)}

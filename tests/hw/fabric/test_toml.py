@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw.errors import InputError
-from hw.fabric import Fabric, Kind, Link, Unit, from_values, load, preset_names, to_toml
+from hw.fabric import Fabric, Link, PEKind, Unit, from_values, load, preset_names, to_toml
 
 SMALL = """
 rows = 2
@@ -72,7 +72,7 @@ def test_what_is_written_is_read_back_equal(name, size, tmp_path):
 def fabrics(draw: st.DrawFn) -> Fabric:
     rows, cols = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     kinds = st.builds(
-        lambda name, units, registers, words: Kind(
+        lambda name, units, registers, words: PEKind(
             name, frozenset(units), registers, words if Unit.TABLE in units else 0
         ),
         st.text(st.characters(codec="utf-8"), max_size=6),
@@ -135,8 +135,8 @@ def test_single_pes_and_links_are_changed():
         remove = true
         """
     )
-    assert fabric.kinds[2] == Kind("m@0,2", frozenset({Unit.ALU, Unit.MEMORY}), 7)
-    assert fabric.kinds[3] == Kind("m@1,0", frozenset({Unit.TABLE}), 4, 16)
+    assert fabric.kinds[2] == PEKind("m@0,2", frozenset({Unit.ALU, Unit.MEMORY}), 7)
+    assert fabric.kinds[3] == PEKind("m@1,0", frozenset({Unit.TABLE}), 4, 16)
     assert {Link(0, 5), Link(5, 0), Link(1, 0)} <= set(fabric.links)
     assert Link(0, 1) not in fabric.links
     assert from_values(tomllib.loads(to_toml(fabric))) == fabric
@@ -228,6 +228,6 @@ def test_the_example_of_the_page_is_a_fabric():
     page = (Path(__file__).parents[3] / "docs" / "cgra.md").read_text()
     fabric = made(page.split("```toml\n")[1].split("```")[0])
     assert fabric.name == "own4x4"
-    assert fabric.kinds[1] == Kind("plain@0,1", frozenset({Unit.ALU}), 8)
+    assert fabric.kinds[1] == PEKind("plain@0,1", frozenset({Unit.ALU}), 8)
     assert Link(0, 1) not in fabric.links
     assert {Link(0, 15), Link(15, 0), Link(0, 3), Link(0, 5)} <= set(fabric.links)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hw.fabric import Fabric, Kind, Unit
+from hw.fabric import Fabric, PEKind, Unit
 from hw.fabric.links import STYLES
 
 #: How often a kind of PE has a unit.
@@ -31,7 +31,7 @@ def random_fabric(seed: int) -> Fabric:
     )
 
 
-def _kind(rng: random.Random, name: str) -> Kind:
+def _kind(rng: random.Random, name: str) -> PEKind:
     units = frozenset(unit for unit, share in _SHARES if rng.random() < share)
     words = rng.choice((8, 24, 64)) if Unit.TABLE in units else 0
-    return Kind(name, units, rng.randint(0, 4), words)
+    return PEKind(name, units, rng.randint(0, 4), words)

@@ -7,13 +7,13 @@ from sw.cgra.attempt import Effort
 from sw.cgra.check import check
 from sw.cgra.encode import configuration
 from sw.cgra.mapping import Mapping
-from sw.cgra.search import Budget, Outcome
+from sw.cgra.search import Budget, SearchResult
 from sw.cgra.verify import verify
 
 SMALL = Budget(((3, Effort(1_500, 12, 6_000)), (3, Effort(6_000, 12, 20_000))))
 
 
-def right(outcome: Outcome) -> Mapping:
+def right(outcome: SearchResult) -> Mapping:
     """The mapping, checked, encoded, decoded and compared."""
     found = outcome.mapping
     assert found is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hw.errors import InputError
-from hw.fabric import Fabric, Kind, Link, Unit, load
+from hw.fabric import Fabric, Link, PEKind, Unit, load
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare, starts
 from sw.cgra.search import map_graph
@@ -92,10 +92,10 @@ def test_opaque_operators_take_three_operands_and_a_predicate() -> None:
 
 
 def test_operations_go_to_pes_that_have_their_units_and_tables() -> None:
-    alu = Kind("alu", frozenset({Unit.ALU}))
-    multiplier = Kind("multiplier", frozenset({Unit.MULTIPLIER, Unit.ALU}), registers=0)
-    table = Kind("table", frozenset({Unit.TABLE}), registers=1, table_words=3)
-    memory = Kind("memory", frozenset({Unit.MEMORY, Unit.ALU}), registers=2)
+    alu = PEKind("alu", frozenset({Unit.ALU}))
+    multiplier = PEKind("multiplier", frozenset({Unit.MULTIPLIER, Unit.ALU}), registers=0)
+    table = PEKind("table", frozenset({Unit.TABLE}), registers=1, table_words=3)
+    memory = PEKind("memory", frozenset({Unit.MEMORY, Unit.ALU}), registers=2)
     mesh = load("mesh4x4", (2, 4))
     kinds = (memory, alu, multiplier, table, memory, alu, alu, table)
     fabric = Fabric("kinds", 2, 4, kinds, mesh.links, contexts=8)
@@ -126,7 +126,7 @@ def test_operations_go_to_pes_that_have_their_units_and_tables() -> None:
 
 
 def test_a_unit_that_is_missing_is_named() -> None:
-    alu = Kind("alu", frozenset({Unit.ALU}))
+    alu = PEKind("alu", frozenset({Unit.ALU}))
     fabric = Fabric("plain", 1, 2, (alu, alu), (Link(0, 1), Link(1, 0)))
     with pytest.raises(InputError, match=r"node 0 \(load\): needs a PE with memory, fabric 'plain' has none"):
         map_graph(Graph("g", (Node(0, "load"),), (), True), fabric)

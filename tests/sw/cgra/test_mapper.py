@@ -15,7 +15,7 @@ from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
 from sw.cgra.encode import configuration
 from sw.cgra.mapping import Mapping
-from sw.cgra.search import Budget, Event, map_graph
+from sw.cgra.search import Budget, SearchEvent, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Edge, Graph, Node, Output
 from sw.dfg.json import load_graph
@@ -139,7 +139,7 @@ def test_what_was_tried_is_recorded_with_what_stood_in_the_way() -> None:
         Edge(i, j, 0, f"I{k + 1}") for i in range(15) for k, j in enumerate((i + 1, i + 7)) if j < 16
     )
     graph = Graph("full", nodes, edges, True)
-    events: list[Event] = []
+    events: list[SearchEvent] = []
     outcome = map_graph(graph, load("mesh4x4"), budget=SMALL, report=events.append)
     found = right(outcome)
     assert found.ii > outcome.mii == 1

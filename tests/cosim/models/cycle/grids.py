@@ -17,7 +17,7 @@ from cosim.job import Job, Window
 from cosim.models.cycle.grid_loading import KEEP
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
-from hw.fabric import OPERATIONS, Fabric, Kind, Link, Unit, layout
+from hw.fabric import OPERATIONS, Fabric, Link, PEKind, Unit, layout
 from hw.fabric.bitstream import (
     HEADER_WORDS,
     ArrayEntry,
@@ -37,10 +37,10 @@ MIXED = Fabric(
     2,
     2,
     (
-        Kind("first", frozenset({Unit.ALU, Unit.MEMORY}), 2),
-        Kind("all", frozenset(Unit), 3, 70),
-        Kind("port", frozenset({Unit.ALU, Unit.MEMORY, Unit.MULTIPLIER}), 0),
-        Kind("table", frozenset({Unit.ALU, Unit.TABLE}), 1, 64),
+        PEKind("first", frozenset({Unit.ALU, Unit.MEMORY}), 2),
+        PEKind("all", frozenset(Unit), 3, 70),
+        PEKind("port", frozenset({Unit.ALU, Unit.MEMORY, Unit.MULTIPLIER}), 0),
+        PEKind("table", frozenset({Unit.ALU, Unit.TABLE}), 1, 64),
     ),
     tuple(Link(*pair) for pair in ((0, 1), (0, 2), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2))),
     contexts=4,
@@ -63,7 +63,7 @@ def random_fabric(r: random.Random, rows: int = 0, cols: int = 0) -> Fabric:
     for pe in range(rows * cols):
         units = {unit for unit in Unit if r.random() < 0.6} | ({Unit.ALU, Unit.MEMORY} if pe == 0 else set())
         words = r.choice([64, 70, 80]) if Unit.TABLE in units else 0
-        kinds.append(Kind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words))
+        kinds.append(PEKind(f"k{pe}", frozenset(units), r.choice([0, 1, 2, 3, 4]), words))
     pairs = [Link(a, b) for a in range(len(kinds)) for b in range(len(kinds)) if a != b]
     links = [link for link in pairs if r.random() < 0.5]
     return Fabric(

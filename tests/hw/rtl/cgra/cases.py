@@ -6,7 +6,7 @@ import random
 from functools import lru_cache
 
 from hw.config import MachineConfig, load
-from hw.fabric import Fabric, Kind, Link, Unit, layout
+from hw.fabric import Fabric, Link, PEKind, Unit, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode, to_bytes
 from hw.fabric.operations import OPERATIONS
 from hw.isa import KEEP_BITSTREAM
@@ -14,15 +14,15 @@ from tests.hw.rtl.cgra.bench import Case, operation
 from tests.hw.rtl.cgra.reference import Held
 
 A, M, T, P = Unit.ALU, Unit.MULTIPLIER, Unit.TABLE, Unit.MEMORY
-FULL = Kind("full", frozenset({A, M, T, P}), 3, 20)
-PLAIN = Kind("plain", frozenset({A}), 1)
-PORT = Kind("port", frozenset({P}), 0)
-ARITHMETIC = Kind("arithmetic", frozenset({A, M}), 4)
-NOTHING = Kind("nothing", frozenset(), 2)
+FULL = PEKind("full", frozenset({A, M, T, P}), 3, 20)
+PLAIN = PEKind("plain", frozenset({A}), 1)
+PORT = PEKind("port", frozenset({P}), 0)
+ARITHMETIC = PEKind("arithmetic", frozenset({A, M}), 4)
+NOTHING = PEKind("nothing", frozenset(), 2)
 
 
 @lru_cache
-def small(kinds: tuple[Kind, ...], rows: int, cols: int, contexts: int = 5, stages: int = 4) -> Fabric:
+def small(kinds: tuple[PEKind, ...], rows: int, cols: int, contexts: int = 5, stages: int = 4) -> Fabric:
     """A mesh, one direction of one link missing and a long link added."""
     links = set()
     for pe in range(rows * cols):
@@ -50,7 +50,7 @@ FABRICS = (
     (small((PORT, FULL, NOTHING, FULL, PLAIN, ARITHMETIC), 2, 3, 7, 2), 16),
     (small((FULL, FULL, FULL, FULL), 1, 4, 3, 8), 4),
     (small((ARITHMETIC, PLAIN, NOTHING), 3, 1, 1, 2), 8),
-    (Fabric("alone", 1, 1, (Kind("alone", frozenset({A, T, P}), 1, 1),), (), 1, 2), 4),
+    (Fabric("alone", 1, 1, (PEKind("alone", frozenset({A, T, P}), 1, 1),), (), 1, 2), 4),
 )
 
 

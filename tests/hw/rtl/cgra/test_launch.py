@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from hw.config import MachineConfig
-from hw.fabric import OPERATIONS, Kind, layout
+from hw.fabric import OPERATIONS, PEKind, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, check_word, encode, to_bytes
 from hw.isa import KEEP_BITSTREAM, Cause
 from tests.hw.rtl.cgra.bench import Case, operation, run
 from tests.hw.rtl.cgra.cases import A, M, P, T, machine, small
 from tests.hw.rtl.cgra.reference import ACC, MASK, OUT, SCRATCH, Held, Launch
 
-KIND = Kind("all", frozenset({A, M, T, P}), 2, 8)
+KIND = PEKind("all", frozenset({A, M, T, P}), 2, 8)
 FABRIC = small((KIND,) * 4, 2, 2)
 CONFIG = machine(FABRIC)
 INT32, INT8, UINT8 = range(3)
