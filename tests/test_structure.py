@@ -71,18 +71,13 @@ LONG_FUNCTIONS = {
 }
 #: Class names of more things.
 COMMON_NAMES = {
-    "Access",
     "Grid",
     "Loader",
     "Model",
-    "Operand",
-    "Outcome",
     "Plan",
     "Program",
     "Run",
-    "Source",
     "State",
-    "_Writer",
 }
 #: Modules that only the checker and the generator use.
 SHARED: set[str] = set()
