@@ -15,8 +15,8 @@ import numpy as np
 from hw import isa
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
+from sw.cgra.launcher import UNIT
 from sw.cgra.verify import verify
-from sw.compile.launches import UNIT
 from sw.compile.memory import Home
 from sw.compile.operands import Tiles
 from sw.compile.stages import Compiled

@@ -260,13 +260,13 @@ class _ProgramWriter:
             if self.there.current != only:
                 self._launch(only, 0, [], [], [])
         else:
-            self.there.current = None
+            self.there.forget()
         with self.b.loop(self._expr(step.count), name=step.variable) as variable:
             self.variables[step.variable] = variable.expr
             for inner in step.body:
                 self._step(inner)
         if len(graphs) > 1:
-            self.there.current = None
+            self.there.forget()
 
     def _launch(
         self,

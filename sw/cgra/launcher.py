@@ -17,7 +17,7 @@ UNIT = 16
 Address = TypeVar("Address")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class HeldConfiguration:
     """The configuration that the CGRA holds where the next statement stands, None where that is not known."""
 
@@ -28,6 +28,10 @@ class HeldConfiguration:
         kept = self.current == configuration
         self.current = configuration
         return kept
+
+    def forget(self) -> None:
+        """What is there is not known: at the start and end of a loop that brings several."""
+        self.current = None
 
 
 def launch_operands(

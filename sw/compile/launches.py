@@ -6,19 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.errors import InputError
+from sw.cgra.launcher import UNIT, HeldConfiguration, launch_operands
 from sw.compile.writer import CONFIGURATION, Walk, Writer, given, interval
 from sw.graph.network import whole
-from sw.ir.expression import Expr, const
-from sw.ir.intrinsics import KEEP
+from sw.ir.expression import Expr
 from sw.ir.program import Access, Instruction, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
-
-#: Operands and parameters of a launch that are its scalars, in order.
-SCALARS = ("live0", "live1", *(f"cgra_{i}" for i in range(12)))
-#: Configurations start at multiples of this (docs/cgra.md, "The `cgra` operation").
-UNIT = 16
 
 
 @dataclass
@@ -43,14 +38,12 @@ class Area:
 
 
 @dataclass
-class Grid:
+class Grid(HeldConfiguration):
     """Launches of configurations that lie in the scratchpad."""
 
     writer: Writer
     #: Names of the tensors that hold configurations, by their words.
     stored: Mapping[tuple[int, ...], str]
-    #: What the grid holds where the next statement stands, if that is known.
-    current: tuple[int, ...] | None = None
     places: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def load(self, configured: Configured, area: Area) -> list[Statement]:
@@ -67,11 +60,7 @@ class Grid:
 
     def bring(self, configured: Configured) -> list[Statement]:
         """A launch of no iteration that only brings a configuration, if it is not there."""
-        words = tuple(configured.words)
-        if self.current == words:
-            return []
-        self.current = words
-        return [self._launch(configured, const(0), {}, (), (), None, keep=False)]
+        return [] if self.current == configured.words else [self.launch(configured, 0, {}, (), ())]
 
     def launch(
         self,
@@ -83,38 +72,10 @@ class Grid:
         when: Expr | None = None,
     ) -> Instruction:
         """A launch; the configuration is kept where it is there."""
-        words = tuple(configured.words)
-        keep = self.current == words
-        self.current = words
-        count = const(iterations) if isinstance(iterations, int) else iterations
-        return self._launch(configured, count, scalars, reads, writes, when, keep)
-
-    def forget(self) -> None:
-        """What the grid holds is not known: at the start of a loop that brings several."""
-        self.current = None
-
-    def _launch(
-        self,
-        configured: Configured,
-        iterations: Expr,
-        scalars: Mapping[str, Expr | int],
-        reads: Sequence[Access],
-        writes: Sequence[Access],
-        when: Expr | None,
-        keep: bool,
-    ) -> Instruction:
-        words = tuple(configured.words)
-        place, size = self.places[words], 4 * len(words)
-        operands: dict[str, Expr | int] = {
-            "bitstream": KEEP if keep else place // UNIT,
-            "iterations": iterations,
-            "live0": 0,
-            "live1": 0,
-        }
-        if iterations != const(0):
-            operands |= {r: scalars[n] for r, n in zip(SCALARS, configured.kernel.scalars, strict=False)}
+        words, keep = configured.words, self.keeps(configured.words)
+        values = (scalars[name] for name in configured.kernel.scalars)
         held = Region(CONFIGURATION, (interval(0, 1),))
-        brought = (held,) if keep else (self.writer.scratch(place, size),)
+        brought = (held,) if keep else (self.writer.scratch(self.places[words], 4 * len(words)),)
         return Instruction(
             self.writer.label("X"),
             "cgra",
@@ -122,5 +83,5 @@ class Grid:
             (*writes, *(() if keep else (held,))),
             WarpRole.CGRA,
             when,
-            given(operands),
+            given(launch_operands(self.places[words] // UNIT, iterations, values, keep)),
         )

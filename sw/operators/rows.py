@@ -17,7 +17,8 @@ import numpy.typing as npt
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.arrangement import Loop
-from sw.compile.launches import UNIT, Area, Grid
+from sw.cgra.launcher import UNIT
+from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
 from sw.compile.operands import HALVES, Tiles
