@@ -34,10 +34,7 @@ class DecodedOperand:
 
 @dataclass(frozen=True)
 class Executed:
-    """An operation that a PE executes: its step counted from the start of its iteration, its configuration.
-
-    `initial` are the operands (A, B, C, P: bit 0 to 3) that are `init` in the first `first` iterations.
-    """
+    """An operation that a PE executes, its step from the start of its iteration, and its configuration."""
 
     pe: int
     step: int
@@ -46,39 +43,9 @@ class Executed:
     operands: Mapping[str, DecodedOperand]
 
     @property
-    def number(self) -> int:
-        """Number of the operation."""
-        return self.operation.number
-
-    @property
-    def const(self) -> int:
-        """The constant of its entry."""
-        return self.entry.const
-
-    @property
-    def init(self) -> int:
-        """The initial value of its entry."""
-        return self.entry.init
-
-    @property
     def initial(self) -> int:
-        """The operands that are `init` first, none where that is for no iteration."""
+        """The operands (A, B, C, P: bits 0 to 3) that are `init` first; none where `first` is 0."""
         return self.entry["initial"] if self.entry["first"] else 0
-
-    @property
-    def first(self) -> int:
-        """In how many iterations."""
-        return self.entry["first"]
-
-    @property
-    def array(self) -> int:
-        """Number of the array of a load or store."""
-        return self.entry["array"]
-
-    @property
-    def negate(self) -> bool:
-        """Whether the predicate is inverted."""
-        return bool(self.entry["negate"])
 
 
 @dataclass(frozen=True, order=True)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId
-from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
-from sw.dfg.prune import prune
+from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, prune
 
 
 def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:

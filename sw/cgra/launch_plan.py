@@ -16,8 +16,7 @@ from sw.cgra.launch_merge import assigned, merge
 from sw.cgra.launch_words import Moved, moves, with_words
 from sw.cgra.launcher import SCALARS
 from sw.dfg.graph import Graph, Value
-from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
-from sw.dfg.prune import prune
+from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step, prune
 from sw.dfg.transform import dead_code, fuse_constants, store_outputs
 from sw.dfg.unroll import unroll, unroll_kernel
 from sw.ir.expression import Const, Expr, Op, Var, const, fold

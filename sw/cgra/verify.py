@@ -191,13 +191,13 @@ def _done(
     """What an operation of a configuration does."""
     place = executed.pe, executed.step % decoded.configuration.ii
     opaque = executed.operation.opaque
-    const: Hashable = executed.const & _MASK
-    init: Hashable = executed.init & _MASK
+    const: Hashable = executed.entry.const & _MASK
+    init: Hashable = executed.entry.init & _MASK
     if ("const", *place) in patches:
         const = Name("scalar", patches["const", *place])
     if ("init", *place) in patches:
         init = Name("scalar", patches["init", *place])
-    facts: Facts = {"operation": executed.operation.name, "negated predicate": executed.negate}
+    facts: Facts = {"operation": executed.operation.name, "negated predicate": bool(executed.entry["negate"])}
     for name, operand in executed.operands.items():
         if operand.why:
             facts[f"operand {name}"] = operand.why
@@ -211,13 +211,13 @@ def _done(
             # `const` is the second source of every data operand mux.
             facts[f"operand {name}"] = const if executed.entry[name] == 1 else (operand.value or 0) & _MASK
         if executed.initial >> OPERAND_FIELDS.index(name) & 1:
-            facts[f"initial value of {name}, with its iterations"] = (init, executed.first)
+            facts[f"initial value of {name}, with its iterations"] = (init, executed.entry["first"])
     if opaque or executed.operation.name == "const":
         facts["const"] = const
     if executed.operation.name == "table":
         facts |= _table(decoded, executed, const)
     if executed.operation.name in ("load", "store"):
-        facts["array"] = Name("array", executed.array)
+        facts["array"] = Name("array", executed.entry["array"])
     return facts
 
 
@@ -225,7 +225,7 @@ def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
     """The words that a table operation may read; its constant says where they lie."""
     if isinstance(const, Name):
         return {"const": const}
-    start, count = executed.const & 0xFFFF, (executed.const & _MASK) >> 16
+    start, count = executed.entry.const & 0xFFFF, (executed.entry.const & _MASK) >> 16
     words = decoded.configuration.tables.get(executed.pe, ())[start : start + count]
     return {"table": tuple(word & _MASK for word in words) if len(words) == count else "beyond its memory"}
 

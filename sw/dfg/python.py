@@ -10,8 +10,7 @@ from pathlib import Path
 from sw.dfg.body import Body, Scope
 from sw.dfg.build import Builder
 from sw.dfg.graph import Value
-from sw.dfg.kernel import Array, Count, HostLoop, Kernel, Launch, Step
-from sw.dfg.prune import prune
+from sw.dfg.kernel import Array, Count, HostLoop, Kernel, Launch, Step, prune
 from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text

@@ -96,7 +96,7 @@ def test_what_nothing_writes_is_said():
     operands = found.operations[1].operands
     assert operands["a"].why == "no operation writes the link from PE (0,0) to PE (0,1)"
     assert operands["p"].why == "no operation writes the result register of PE (0,1)"
-    assert found.operations[1].negate
+    assert found.operations[1].entry["negate"]
     assert found.flows == ()
 
 

@@ -240,7 +240,9 @@ def test_a_change_of_an_opaque_graph_is_noticed_or_decodes_to_the_same(name, ste
 
     def decoded(changed: Configuration) -> tuple[object, ...]:
         found = decode(changed)
-        operations = [(o.pe, o.step, o.number, o.const, o.negate, o.initial) for o in found.operations]
+        operations = [
+            (o.pe, o.step, o.operation, o.entry.const, o.entry["negate"], o.initial) for o in found.operations
+        ]
         return operations, found.flows, found.idle, changed.depth
 
     assert noticed_changes(made, step, decoded) > 100 // step
