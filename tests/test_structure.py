@@ -20,8 +20,6 @@ MOST_LINES, MOST_IN_FUNCTION, MOST_OF_A_NAME = 500, 60, 3
 
 #: Modules in import circles.
 CIRCLES = {
-    "cosim.models.functional.launch",
-    "cosim.models.functional.memories",
     "sw.dependence.events",
     "sw.dependence.execute",
     "sw.dependence.frames",
