@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hw.errors import InputError
-from hw.isa import TIMING
+from jacquard.checking import verdict_on
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
-from sw.check import Verdict, check
+from sw.check import Verdict
 from sw.ir.load import STDIN, read_text
 from sw.warps.tree import assign_warps
 
@@ -35,7 +35,7 @@ def command(
     samples_suffice: bool,
     json_: bool,
 ) -> int:
-    """Check warp programs against the sequential tile program that they shall be equal to (docs/check.md).
+    """Check warp programs against the sequential tile program that they implement (docs/check.md).
 
     PROGRAMS.json holds assembly by warp, {"0": "...", "1": "..."}, or the output of `jacquard warps --json`.
     Instructions without warp= get the numbers that `jacquard warps` gives them. Where the programs are wrong,
@@ -48,15 +48,7 @@ def command(
     if unknown:
         raise InputError(f"{programs}: warp {unknown[0]}: the machine has warps 0 to {config.warps - 1}")
     try:
-        verdict = check(
-            program,
-            texts,
-            channels=config.channels,
-            depth=config.channel_depth,
-            pending_signals=TIMING.pending_signals,
-            registers=config.registers,
-            samples_suffice=samples_suffice,
-        )
+        verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
     except RecursionError:
         raise InputError(f"{programs}: nested too deep") from None
     if json_:
