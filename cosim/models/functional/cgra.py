@@ -15,8 +15,8 @@ from hw.fabric.bitstream import ELEMENT_BYTES, NOTHING, PATCHED, ArrayEntry, Con
 from hw.fabric.fabric import Fabric
 from hw.fabric.layout import Layout, layout
 from hw.fabric.operations import BY_NUMBER, PEOperation
+from hw.semantics import MASK, wrap
 
-MASK = (1 << 32) - 1
 #: The number of the space of arrays that may be written, and the last.
 OUTPUT = 2
 
@@ -97,7 +97,7 @@ class CgraState:
         """Take a configuration; only the words that it gives to a PE can be read from its table."""
         self.configuration = configuration
         self.tables = [
-            [signed(word) for word in configuration.tables.get(pe, ())] for pe in range(self.fabric.size)
+            [wrap(word) for word in configuration.tables.get(pe, ())] for pe in range(self.fabric.size)
         ]
 
     def launch(
@@ -151,7 +151,7 @@ class CgraState:
         operands = []
         for bit, name in enumerate(("a", "b", "c", "p")):
             given = get("initial", 0) >> bit & 1 and iteration < get("first", 0)
-            operands.append(signed(entry.init) if given else self._source(pe, entry, name))
+            operands.append(wrap(entry.init) if given else self._source(pe, entry, name))
         *data, predicate = operands
         if (predicate != 0) == bool(get("negate", 0)):
             return _Reach()
@@ -162,7 +162,7 @@ class CgraState:
             case "table":
                 return self._table(pe, entry, data[0]) if active else _Reach()
             case "const":
-                value = signed(entry.const)
+                value = wrap(entry.const)
             case "opaque" | "opaque_memory":
                 value = 0
             case _:
@@ -201,7 +201,7 @@ class CgraState:
             case "always":
                 return 1
             case "const":
-                return signed(entry.const)
+                return wrap(entry.const)
             case "result":
                 return own.result
             case "register":
@@ -241,11 +241,6 @@ def _idle(of: Layout, entry: Entry, name: str) -> bool:
 
 def _within(number: int, file: Sequence[int]) -> int:
     return number if number < len(file) else 0
-
-
-def signed(value: int) -> int:
-    """The lowest 32 bits in two's complement."""
-    return (value + (1 << 31) & MASK) - (1 << 31)
 
 
 def _fits(array: ArrayEntry, memory: Spaces) -> bool:

@@ -17,10 +17,9 @@ from hw import isa
 from hw.config import BufferShape, MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENT_BYTES, OUT, ArrayEntry, parse
+from hw.semantics import MASK
 from sw.ir.intrinsics import KEEP
 from sw.tile_programs.stated import Stated
-
-MASK = 0xFFFFFFFF
 
 Bytes = npt.NDArray[np.uint8]
 Known = npt.NDArray[np.bool_]
