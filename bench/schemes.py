@@ -11,39 +11,33 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.arrangement import HALVES, INNER, Loop
-from sw.check.trace import trace
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import For, Instruction, Program
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
-from sw.ir.vector import Array
 from sw.ir.walk import instructions
 from sw.tiled.forms import both, count, index
 from sw.tiled.split import replaced
 from sw.warps.candidates import behind, meeting
-from sw.warps.convert import INSTANCES
-from sw.warps.graph import edges
-from sw.warps.sites import Gap, Order, Site, Spot, insert, passings, spots
+from sw.warps.choose import world_of
+from sw.warps.listing import make_graph
+from sw.warps.sites import Gap, Order, Site, Spot, insert, spots
+from sw.warps.tokens import Demand, World
 
 # A barrier
 
 
 def barrier(program: Program, config: MachineConfig) -> Program:
     """The program with barriers of all warps between dependent phases."""
-    made = trace(program, {}, INSTANCES)
-    pairs = edges(made).pairs
-    places = spots(program)
-    which = np.zeros(made.count, np.int64)
-    for n, rows in enumerate(made.rows):
-        which[rows.time] = n
-    limit = None if made.complete else made.count
+    world, demands = world_of(make_graph(program), config.channel_depth)
+    pairs = [(int(t), int(u), d) for d in demands for t, u in d.pairs]
+    pairs.sort(key=lambda pair: (pair[1], pair[0]))
     sites: list[Site] = []
-    while (bad := _open(program, sites, pairs, limit)) is not None:
-        source, sink = (places[int(which[t])] for t in bad)
-        sites.append(Site(sink.ancestor(meeting(source, sink)), Order.WAIT))
+    while (bad := _open(world, sites, pairs)) is not None:
+        sites.append(Site(bad.sink.ancestor(meeting(bad.source, bad.sink)), Order.WAIT))
     for site in list(sites):
         rest = [s for s in sites if s is not site]
-        if _open(program, rest, pairs, limit) is None:
+        if _open(world, rest, pairs) is None:
             sites = rest
     warps = sorted({s.warp for s in instructions(program) if s.warp is not None})
     draft = _Draft(program)
@@ -52,16 +46,13 @@ def barrier(program: Program, config: MachineConfig) -> Program:
     return draft.program()
 
 
-def _open(program: Program, sites: Sequence[Site], pairs: Array, limit: int | None) -> tuple[int, int] | None:
-    """The first pair of dependent instances, by the later one, that no site lies between."""
-    passing = passings(program, sites, {}, limit)
-    at = np.sort(np.concatenate([np.empty(0, np.int64), *passing.passes.values()]))
-    early, late = passing.times[pairs[:, 0]], passing.times[pairs[:, 1]]
-    bad = pairs[np.searchsorted(at, early) == np.searchsorted(at, late)]
-    if not bad.size:
-        return None
-    first = bad[np.lexsort((bad[:, 0], bad[:, 1]))[0]]
-    return int(first[0]), int(first[1])
+def _open(world: World, sites: Sequence[Site], pairs: Sequence[tuple[int, int, Demand]]) -> Demand | None:
+    """What the first pair of dependent instances, by the later one, is of that no site lies between."""
+    world.add(sites)
+    at = world.times(tuple(sites))
+    early, late = (np.searchsorted(at, [pair[n] for pair in pairs]) for n in range(2))
+    bad = np.flatnonzero(early == late)
+    return pairs[bad[0]][2] if bad.size else None
 
 
 # The program with waits and signals

@@ -17,7 +17,7 @@ from sw.check import Verdict
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.tiled.split import warps
-from sw.warps.convert import INSTANCES, convert
+from sw.warps.convert import convert
 from sw.warps.instances import convert_instances
 from sw.warps.listing import Entry, Graph, by_kind
 from sw.warps.reduce import Reduction
@@ -26,8 +26,8 @@ from sw.warps.unique import Channels
 
 #: How often a conversion is repeated.
 ROUNDS = 16
-#: How many times as many instances each repetition derives places from, and where that ends.
-_GROWTH, _MOST = 8, 400_000
+#: How many times as many iterations each repetition follows, and where that ends.
+_GROWTH, _MOST = 4, 64
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ def converted(
     of its parameters.
     """
     also: list[Mapping[str, int]] = []
-    limit = INSTANCES
+    reach = 1
     for _ in range(ROUNDS):
-        made = _made(program, config, reduction, channels, unroll, samples_suffice, also, limit)
+        made = _made(program, config, reduction, channels, unroll, samples_suffice, also, reach)
         values, runs = dict(made.verdict.values), made.graph.runs
         if made.verdict.ok or made.graph.complete:
             break
-        if values and values not in also and all(dict(r.trace.values) != values for r in runs):
+        if values and values not in also and all(dict(r.sample.values) != values for r in runs):
             also.append(values)
-        elif not unroll and limit < _MOST and not all(r.trace.complete for r in runs):
-            limit *= _GROWTH
+        elif not unroll and reach < _MOST and not all(r.sample.complete for r in runs):
+            reach *= _GROWTH
         else:
             break
     return made
@@ -97,7 +97,7 @@ def _made(
     unroll: bool,
     samples_suffice: bool,
     also: Sequence[Mapping[str, int]],
-    limit: int,
+    reach: int,
 ) -> Warped:
     """One conversion: with the loops kept, or every instance by itself."""
     if unroll:
@@ -106,7 +106,7 @@ def _made(
         texts, made = flat.programs, (flat.program, flat.graph, flat.entries, flat.channels)
         more = flat.channel_count, flat.throttle
     else:
-        rolled = convert(program, config, reduction, channels, also=also, limit=limit)
+        rolled = convert(program, config, reduction, channels, also=also, reach=reach)
         nodes = [(s.label, s.warp or 0) for s in instructions(program)]
         texts = {w: warp_assembly(rolled.program, w, config, f"warp {w}") for w in warps(rolled.program)}
         made = rolled.program, rolled.graph, rolled.entries, dict(rolled.channels)

@@ -33,7 +33,7 @@ from sw.layout import MEMORY_BYTES
 from sw.operators.registry import LoweredOperator
 from sw.tiled.split import share, warps
 from sw.tiling.blocking import Blocking
-from sw.warps.convert import INSTANCES, convert
+from sw.warps.convert import convert
 
 #: Puts waits and signals into the sequential program of a machine.
 Synchroniser = Callable[[Program, MachineConfig], Program]
@@ -193,11 +193,7 @@ class AssignWarps:
         config = made.group.config
         if self.synchronise is not None:
             return replace(made, program=self.synchronise(made.program, config))
-        # Of several operators every one must be seen, not only the first instances of the program.
-        limit = INSTANCES if len(made.group.operators) == 1 else None
-        return replace(
-            made, program=convert(made.program, config, limit=limit, early=made.tiled.early).program
-        )
+        return replace(made, program=convert(made.program, config, early=made.tiled.early).program)
 
 
 @dataclass(frozen=True)

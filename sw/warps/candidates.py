@@ -12,18 +12,10 @@ from collections.abc import Iterator
 from sw.ir.expression import TRUE, Const, Expr, Op, Var, apply
 from sw.ir.program import Assign, For
 from sw.ir.walk import statements
-from sw.warps.sites import Gap, Order, Path, Site, Spot
+from sw.warps.sites import Gap, Order, Site, Spot, common
 
 #: Loops of one side that are counted or left out in every combination; more only all or none.
 _MOST_LOOPS = 3
-
-
-def common(a: Path, b: Path) -> int:
-    """The length of what two paths have in common."""
-    n = 0
-    while n < min(len(a), len(b)) and a[n] == b[n]:
-        n += 1
-    return n
 
 
 def meeting(source: Spot, sink: Spot) -> int:

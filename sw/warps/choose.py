@@ -14,14 +14,13 @@ import numpy as np
 
 from sw.ir.expression import Apply
 from sw.ir.program import Program
-from sw.ir.trace import Trace
 from sw.ir.vector import Array
 from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
 from sw.warps.knowledge import Change, Knowledge
-from sw.warps.listing import Graph, Run
-from sw.warps.sites import Gap, Order, Site, Spot, blocks, passings, spots
-from sw.warps.tokens import Demand, Pair, Sync, Wanted, World, warp_of
+from sw.warps.listing import Graph, SampleGraph
+from sw.warps.sites import Site, spots
+from sw.warps.tokens import Demand, Pair, Sync, Wanted, World
 from sw.warps.trailing import counters
 
 #: Tokens in advance that let the other side go on while a place is in use.
@@ -29,64 +28,32 @@ _SPARE = 2
 
 
 def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
-    """The runs of a graph on one line of time, and what its kept edges demand; channels hold `depth`.
+    """The samples of a graph on one line of time, and what its kept edges demand; channels hold `depth`.
 
     Runs that pass the same places in the same order, only with other regions, are one.
     """
-    program = graph.program
-    flows = _flows(program, graph.runs)
-    first = [runs[0].trace for runs in flows]
-    counts = [None if t.complete else t.count for t in first]
-    world = World(program, [t.values for t in first], depth, counts, _by_warp(first))
-    return world, _demands(spots(program), flows)
-
-
-def _flows(program: Program, runs: Sequence[Run]) -> list[list[Run]]:
-    starts = [Site(Gap(path, 0), Order.ADVANCE) for path in blocks(program)]
-    found: dict[tuple[bytes, ...], list[Run]] = {}
-    for run in runs:
-        made = run.trace
-        passing = passings(program, starts, made.values, None if made.complete else made.count)
-        which = [rows.time.tobytes() for rows in made.rows]
-        passes = [times.tobytes() for times in passing.passes.values()]
-        found.setdefault((passing.times.tobytes(), *which, *passes), []).append(run)
-    return list(found.values())
-
-
-def _by_warp(traces: Sequence[Trace]) -> dict[int, Array]:
-    """The numbers of the operations of every warp, counted through all runs."""
-    found: defaultdict[int, list[Array]] = defaultdict(list)
-    at = 0
-    for made in traces:
-        for rows in made.rows:
-            found[warp_of(rows.instruction)].append(rows.time + at)
-        at += made.count
-    return {warp: np.sort(np.concatenate(parts)) for warp, parts in found.items()}
-
-
-def _demands(places: Sequence[Spot], flows: Sequence[Sequence[Run]]) -> list[Demand]:
-    """What must be ordered, by pairs of instructions."""
+    flows: dict[bytes, list[SampleGraph]] = {}
+    for run in graph.runs:
+        flows.setdefault(run.sample.flow(), []).append(run)
+    world = World(graph.program, [runs[0].sample for runs in flows.values()], depth)
+    places = {s.instruction.label: n for n, s in enumerate(spots(graph.program))}
     found: defaultdict[tuple[int, int], list[Array]] = defaultdict(list)
     data: set[tuple[int, int]] = set()
-    at = 0
-    for runs in flows:
-        made = runs[0].trace
-        which = np.zeros(made.count, np.int64)
-        for n, rows in enumerate(made.rows):
-            which[rows.time] = n
-        pairs = np.unique(np.concatenate([r.edges.pairs[r.kept] for r in runs]), axis=0)
-        for run in runs:
-            kinds = np.unique(which[run.edges.pairs[run.kept & run.is_data]], axis=0)
-            data |= {(a, b) for a, b in kinds.tolist()}
-        codes = which[pairs[:, 0]] * len(places) + which[pairs[:, 1]]
-        order = np.argsort(codes, kind="stable")
-        ends = np.flatnonzero(np.diff(codes[order])) + 1
-        for part in np.split(order, ends) if order.size else []:
-            found[divmod(int(codes[part[0]]), len(places))].append(pairs[part] + at)
-        at += made.count
-    return [
-        Demand(places[a], places[b], np.concatenate(p), (a, b) in data) for (a, b), p in sorted(found.items())
+    for number, runs in enumerate(flows.values()):
+        here: defaultdict[tuple[int, int], list[Array]] = defaultdict(list)
+        for o in (o for run in runs for o in run.ordered if o.kept.any()):
+            pair = places[o.edge.source], places[o.edge.sink]
+            here[pair].append(o.pairs[o.kept])
+            if o.edge.data:
+                data.add(pair)
+        for pair, parts in here.items():
+            found[pair].append(world.placed(number, np.unique(np.concatenate(parts), axis=0)))
+    every = list(graph.runs[0].sample.spots.values())
+    demands = [
+        Demand(every[a], every[b], np.concatenate(parts), (a, b) in data)
+        for (a, b), parts in sorted(found.items())
     ]
+    return world, demands
 
 
 def choose(world: World, demands: Sequence[Demand], early: bool = False) -> list[Sync]:

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from sw.warps.candidates import common, meeting
-from sw.warps.sites import Gap, Order, Path, Site
+from sw.warps.candidates import meeting
+from sw.warps.sites import Gap, Order, Path, Site, common
 from sw.warps.tokens import Leg, Pair, Room, Sync, Wanted, World, onwards
 
 

@@ -21,9 +21,6 @@ from sw.warps.sites import Gap, Order, Site, insert
 from sw.warps.tokens import Demand
 from sw.warps.unique import Channels
 
-#: Instances of each run that places for waits and signals are derived from.
-INSTANCES = 6_000
-
 
 @dataclass(frozen=True)
 class Conversion:
@@ -48,7 +45,7 @@ def convert(
     channels: Channels = Channels.FIFO,
     *,
     also: Sequence[Mapping[str, int]] = (),
-    limit: int | None = INSTANCES,
+    reach: int = 1,
     early: bool = False,
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
@@ -59,7 +56,7 @@ def convert(
     the next place. Raises `IRError` for a program that fails for all values, `InputError` where the machine
     has too few channels, or channels that hold too few tokens.
     """
-    graph = make_graph(program, reduction, limit=limit, also=also)
+    graph = make_graph(program, reduction, reach=reach, also=also)
     world, demands = world_of(graph, config.channel_depth)
     syncs = choose(world, demands, early)
     if reduction is Reduction.FULL:

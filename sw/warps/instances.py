@@ -64,7 +64,7 @@ def convert_instances(
     entries = instance_edges(graph)
     syncs = reduced(syncs_of(source.program, entries), reduction)
     _fits(source, syncs, config)
-    values = [run.trace.values for run in graph.runs]
+    values = [run.sample.values for run in graph.runs]
     if channels is Channels.FIFO:
         try:
             syncs = throttled(source.program, syncs, values, config.channel_depth, reduction)

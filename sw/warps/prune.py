@@ -29,11 +29,10 @@ _MOST = 200_000
 def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> list[Sync]:
     """The syncs, one for each ordered pair of warps, without what is needless.
 
-    Where a run was not followed to its end, only those waits go that no instruction of their warp comes
-    behind.
+    Of large programs only those waits go that no instruction of their warp comes behind.
     """
     left = _without_ends(world.program, syncs)
-    if any(count is not None for count in world.counts) or world.operations.size > _MOST:
+    if world.instances > _MOST:
         return left
     known = Knowledge(world, left, demands, rooms=True)
     if not known.in_order or len(known.demands) < len(demands):

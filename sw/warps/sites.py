@@ -8,19 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from sw.ir.expression import Expr
 from sw.ir.program import For, If, Instruction, Program, Statement
-from sw.ir.trace import trace
-from sw.ir.vector import Array
-
-#: Marks and operations that are followed at first for each operation that counts.
-_ROOM = 4
 
 #: A block: from the outside in, which statement, and which of its bodies (1: that of `else`).
 Path = tuple[tuple[int, int], ...]
@@ -98,33 +90,12 @@ def _spots(body: tuple[Statement, ...], path: Path, loops: tuple[tuple[For, int]
             yield from _spots(s.orelse, (*path, (position, 1)), loops)
 
 
-def blocks(program: Program) -> list[Path]:
-    """The blocks of a program, outer ones first."""
-
-    def visit(body: tuple[Statement, ...], path: Path) -> Iterator[Path]:
-        yield path
-        for position, s in enumerate(body):
-            if isinstance(s, For | If):
-                yield from visit(s.body, (*path, (position, 0)))
-            if isinstance(s, If):
-                yield from visit(s.orelse, (*path, (position, 1)))
-
-    return list(visit(program.body, ()))
-
-
-def gaps(program: Program) -> list[Gap]:
-    """All places in front of, between and behind the statements of a program."""
-
-    def visit(body: tuple[Statement, ...], path: Path) -> Iterator[Gap]:
-        for position, s in enumerate(body):
-            yield Gap(path, position)
-            if isinstance(s, For | If):
-                yield from visit(s.body, (*path, (position, 0)))
-            if isinstance(s, If):
-                yield from visit(s.orelse, (*path, (position, 1)))
-        yield Gap(path, len(body))
-
-    return list(visit(program.body, ()))
+def common(a: Path, b: Path) -> int:
+    """The length of what two paths have in common."""
+    n = 0
+    while n < min(len(a), len(b)) and a[n] == b[n]:
+        n += 1
+    return n
 
 
 def insert(program: Program, additions: Mapping[Gap, list[Instruction]]) -> Program:
@@ -147,66 +118,3 @@ def insert(program: Program, additions: Mapping[Gap, list[Instruction]]) -> Prog
         return tuple(made)
 
     return dataclasses.replace(program, body=visit(program.body, ()))
-
-
-@dataclass(frozen=True)
-class Passing:
-    """A run of the program: when control passes each site, and when each operation happens.
-
-    `times` holds the time of every operation, by its number in the trace without sites; sites have times
-    between them. All of them are below `end`.
-    """
-
-    times: Array
-    passes: Mapping[Site, Array]
-    end: int
-
-
-def passings(
-    program: Program, sites: Iterable[Site], values: Mapping[str, int], count: int | None
-) -> Passing:
-    """Follow a run through operations and sites, as far as `count` operations where it is given."""
-    gaps: defaultdict[Gap, list[Site]] = defaultdict(list)
-    for site in sites:
-        gaps[site.gap].append(site)
-    marks: dict[str, Site] = {}
-    additions: dict[Gap, list[Instruction]] = {}
-    for gap, found in gaps.items():
-        additions[gap] = []
-        for site in sorted(found, key=lambda s: s.order):
-            label = f"mark {len(marks)}"
-            marks[label] = site
-            additions[gap].append(Instruction(label, "mark", when=site.when))
-    marked = insert(_without_accesses(program), additions)
-    limit = None if count is None else _ROOM * count
-    while True:
-        made = trace(marked, values, limit)
-        operations = np.ones(made.count, bool)
-        passes = {}
-        for rows in made.rows:
-            passed = marks.get(rows.instruction.label)
-            if passed is not None:
-                operations[rows.time] = False
-                passes[passed] = rows.time
-        times = np.flatnonzero(operations)
-        if limit is None or count is None or made.complete or times.size >= count:
-            return Passing(times, passes, made.count)
-        limit *= 2
-
-
-def _without_accesses(program: Program) -> Program:
-    """The program with the control flow alone."""
-
-    def visit(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
-        made: list[Statement] = []
-        for s in body:
-            if isinstance(s, Instruction):
-                s = dataclasses.replace(s, reads=(), writes=(), operands=())
-            elif isinstance(s, For):
-                s = dataclasses.replace(s, body=visit(s.body))
-            elif isinstance(s, If):
-                s = dataclasses.replace(s, body=visit(s.body), orelse=visit(s.orelse))
-            made.append(s)
-        return tuple(made)
-
-    return dataclasses.replace(program, body=visit(program.body))

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from hw.errors import InputError
 from sw.ir.expression import evaluate
 from sw.ir.program import Assign, If, Program, Statement
-from sw.warps.candidates import common
 from sw.warps.reduce import Reduction
-from sw.warps.sites import Gap, Path
+from sw.warps.sites import Gap, Path, common
 from sw.warps.straight import Sync, in_order, wait_order
 from sw.warps.unique import Pair
 

@@ -8,7 +8,7 @@ everything that the waiting warp does behind the wait.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy as np
 from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program
 from sw.ir.vector import Array
-from sw.warps.sites import Gap, Order, Site, Spot, gaps, passings
+from sw.warps.sample import Sample
+from sw.warps.sites import Gap, Order, Site, Spot
 
 #: An ordered pair of warps: who signals, who waits.
 Pair = tuple[int, int]
+_NONE: Array = np.empty(0, np.int64)
 
 #: Bits of a time below what is passed: the order of what stands in one gap, the least of which is above
 #: -`_FIRST`, and below it the place of one of several predicates.
@@ -28,7 +30,7 @@ _SCALE, _RANKS, _FIRST = 24, 16, 64
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """Two instructions of the text whose instances are to be ordered: pairs of their numbers (n × 2).
+    """Two instructions of the text whose instances are to be ordered: pairs of their times (n × 2).
 
     `data` tells of a sink that reads what the source wrote.
     """
@@ -45,7 +47,7 @@ class Demand:
 
     def times(self, world: World) -> tuple[Array, Array]:
         """Times of the instances that are to be ordered, the earlier ones and the later ones."""
-        return world.operations[self.pairs[:, 0]], world.operations[self.pairs[:, 1]]
+        return self.pairs[:, 0], self.pairs[:, 1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +101,10 @@ class Room:
 Wanted = Demand | Room
 
 
+def _placed(times: Array, start: int) -> Array:
+    return (times << _SCALE) + start
+
+
 def warp_of(s: Instruction) -> int:
     """The warp of an instruction that has one."""
     assert s.warp is not None
@@ -122,76 +128,55 @@ class Sync:
 
 
 class World:
-    """Runs of the program for some values of its parameters, one after the other on one line of time.
+    """Samples of a program, one after the other on one line of time.
 
-    `operations` has the times of all operations of all runs, `of_warp` the numbers of each warp's. Every run
-    starts with channels as they are at the start.
+    Every run starts with channels as they are at the start. `depth` counts the tokens that a channel holds.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        values: Sequence[Mapping[str, int]],
-        depth: int,
-        counts: Sequence[int | None],
-        of_warp: Mapping[int, Array],
-    ):
-        self.program, self.values, self.depth, self.counts = program, values, depth, counts
-        self.of_warp = of_warp
+    def __init__(self, program: Program, samples: Sequence[Sample], depth: int):
+        self.program, self.samples, self.depth = program, samples, depth
         self.passes: dict[Site, Array] = {}
-        self.operations: Array = _NONE
-        #: When each run starts.
-        self.starts: Array = _NONE
         self.cache: dict[tuple[Site, ...], Array] = {}
-        self._of_warp: dict[int, Array] = {}
-        #: When control passes every gap, and those of them in which a predicate holds, before it is scaled.
-        self._gaps: dict[Gap, Array] = {}
-        self._holding: dict[tuple[Gap, Expr], Array] = {}
         #: The predicates of sites that share a gap and an order, by what comes first.
         self._ranks: dict[tuple[Gap, int], dict[Expr | None, int]] = {}
+        ends = np.cumsum([0, *((s.end + 1) << _SCALE for s in samples)])
+        #: When each run starts.
+        self.starts: Array = ends[:-1]
+        self.periods = np.concatenate([_placed(s.periods, at) for s, at in zip(samples, ends, strict=False)])
+        parts: dict[int, list[Array]] = {}
+        for sample, at in zip(samples, self.starts, strict=True):
+            for label, visits in sample.instances.items():
+                warp = warp_of(sample.spots[label].instruction)
+                parts.setdefault(warp, [_NONE]).append(_placed(visits.times, at))
+        #: When the instructions of a warp happen.
+        self.of_warp = {warp: np.sort(np.concatenate(found)) for warp, found in parts.items()}
+        self.instances = sum(times.size for times in self.of_warp.values())
 
     def add(self, sites: Iterable[Site]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
-        new = {s: None for s in (dataclasses.replace(s, count=1) for s in sites) if s not in self.passes}
-        if not self.starts.size:
-            self._follow()
-        guards = {(s.gap, s.when): None for s in new if s.when is not None}
-        self._hold([(gap, when) for gap, when in guards if (gap, when) not in self._holding and when])
-        for site in new:
+        for site in (dataclasses.replace(s, count=1) for s in sites):
+            if site in self.passes:
+                continue
             ranks = self._ranks.setdefault((site.gap, site.order), {})
             rank = ranks.setdefault(site.when, len(ranks))
-            found = self._gaps[site.gap] if site.when is None else self._holding[site.gap, site.when]
-            self.passes[site] = found + (((site.order + _FIRST) << _RANKS) + rank)
+            found = [_NONE]
+            for sample, at in zip(self.samples, self.starts, strict=True):
+                visits = sample.gaps[site.gap]
+                found.append(_placed(visits.times if site.when is None else visits.holds(site.when), at))
+            self.passes[site] = np.concatenate(found) + (((site.order + _FIRST) << _RANKS) + rank)
 
-    def _follow(self) -> None:
-        """Follow all runs through operations and gaps."""
-        marks = [Site(gap, 0) for gap in gaps(self.program)]
-        runs = [passings(self.program, marks, v, n) for v, n in zip(self.values, self.counts, strict=True)]
-        ends = np.cumsum([0, *((r.end + 1) << _SCALE for r in runs)])
-        self.starts = ends[:-1]
-        placed = list(zip(runs, self.starts, strict=True))
-        self.operations = np.concatenate(
-            [_NONE, *((r.times[:n] << _SCALE) + at for (r, at), n in zip(placed, self.counts, strict=True))]
-        )
-        for mark in marks:
-            times = [(r.passes[mark] << _SCALE) + at for r, at in placed]
-            self._gaps[mark.gap] = np.concatenate([_NONE, *times])
+    def placed(self, run: int, times: Array) -> Array:
+        """Times of a sample on the line of time."""
+        return _placed(times, self.starts[run])
 
-    def _hold(self, guards: Sequence[tuple[Gap, Expr]]) -> None:
-        """Find out in which passes of a gap a predicate holds."""
-        if not guards:
-            return
-        marks = {gap: Site(gap, 0) for gap, _ in guards}
-        sites = {guard: Site(guard[0], 1, guard[1]) for guard in guards}
-        found: dict[tuple[Gap, Expr], list[Array]] = {guard: [_NONE] for guard in guards}
-        ends = np.append(self.starts[1:], np.iinfo(np.int64).max)
-        for values, count, start, end in zip(self.values, self.counts, self.starts, ends, strict=True):
-            made = passings(self.program, (*marks.values(), *sites.values()), values, count)
-            for (gap, when), site in sites.items():
-                passed = self._gaps[gap][slice(*np.searchsorted(self._gaps[gap], (start, end)))]
-                which = np.searchsorted(made.passes[marks[gap]], made.passes[site]) - 1
-                found[gap, when].append(passed[which[which < passed.size]])
-        self._holding |= {guard: np.concatenate(parts) for guard, parts in found.items()}
+    def keeps_pace(self, given: Array, taken: Array) -> bool:
+        """Whether as many tokens are taken as given in each period of a loop that is followed in part.
+
+        Then the iterations that are left out, any number of periods, hold no more tokens than those followed,
+        and leave as many.
+        """
+        signals, waits = (np.diff(np.searchsorted(t, self.periods), axis=1) for t in (given, taken))
+        return bool(np.array_equal(signals, waits))
 
     def times(self, sites: tuple[Site, ...]) -> Array:
         """When control passes any of the sites, in order."""
@@ -224,10 +209,7 @@ class World:
 
     def of_warp_times(self, warp: int) -> Array:
         """When the operations of a warp happen."""
-        found = self._of_warp.get(warp)
-        if found is None:
-            found = self._of_warp[warp] = self.operations[self.of_warp.get(warp, _NONE)]
-        return found
+        return self.of_warp.get(warp, _NONE)
 
     def _before(self, events: Array) -> Array:
         """How many events are in earlier runs, by run."""
@@ -241,16 +223,12 @@ class World:
     ) -> int | None:
         """The most tokens in advance, as far as a channel holds them, that still order what is demanded.
 
-        None where no number does, where signals and waits are not equally many in a run that was followed
-        to its end, or where a wait would take a token of a signal that comes later in the program, which
-        could block both.
+        None where no number does, where signals and waits are not equally many, or where a wait would take a
+        token of a signal that comes later in the program, which could block both.
         """
         lead = self.depth
         given, taken = self.times(signals), self.times(waits)
-        if any(
-            g != t and n is None
-            for g, t, n in zip(self.each(given), self.each(taken), self.counts, strict=True)
-        ):
+        if self.each(given) != self.each(taken) or not self.keeps_pace(given, taken):
             return None
         for demand in demands:
             sources, sinks = demand.times(self)
@@ -312,9 +290,6 @@ class World:
     def events(self, sync: Sync) -> int:
         """Signals and waits in all runs."""
         return int(self.times(sync.signals).size + self.times(sync.waits).size)
-
-
-_NONE: Array = np.empty(0, np.int64)
 
 
 def known(world: World, syncs: Sequence[Sync], warp: int, times: Array) -> dict[int, Array]:

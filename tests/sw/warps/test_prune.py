@@ -25,7 +25,7 @@ CASES = [(kind, seed) for kind in ("nests", "control", "everything", "pipelines"
 
 def prepared(program: Program) -> tuple[World, list[Demand], list[Sync]]:
     """The runs of a program, what must be ordered, and places for it."""
-    world, demands = world_of(make_graph(program, limit=6_000), CONFIG.channel_depth)
+    world, demands = world_of(make_graph(program), CONFIG.channel_depth)
     return world, demands, choose(world, demands)
 
 

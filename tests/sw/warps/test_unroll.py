@@ -7,10 +7,12 @@ import pytest
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.check.trace import Trace, trace
 from sw.ir.errors import IRError
 from sw.ir.interpret import difference, run
 from sw.ir.program import Program
 from sw.warps import instances
+from sw.warps.graph import edges
 from sw.warps.instances import Conversion, convert_instances
 from sw.warps.listing import MOST_DISTANCES, by_kind, instance_edges, make_graph, rolled_edges
 from sw.warps.reduce import Reduction
@@ -46,13 +48,23 @@ def test_unrolled_programs_compute_the_same(seed: int) -> None:
         assert [str(i) for i in before.reads] == [made.name(i.label) for i in after.reads]
 
 
+def edges_between_labels(run: Trace) -> list[tuple[str, str]]:
+    """The edges of a program without loops, one run of which is given."""
+    label = {int(t): rows.instruction.label for rows in run.rows for t in rows.time}
+    return [(label[a], label[b]) for a, b in edges(run).pairs.tolist()]
+
+
 def check(made: Conversion) -> None:
     """All edges of all runs are kept by the warps, with no more tokens than a channel holds."""
     for found in made.graph.runs:
-        before = ordered(streams(made.program, found.trace.values), CONFIG.channel_depth)
-        label = {int(t): rows.instruction.label for rows in found.trace.rows for t in rows.time}
-        for a, b in found.edges.pairs.tolist():
-            assert label[a] in before[label[b]]
+        values = found.sample.values
+        before = ordered(streams(made.program, values), CONFIG.channel_depth)
+        try:
+            run = trace(made.source.program, values)
+        except IRError:
+            continue
+        for a, b in edges_between_labels(run):
+            assert a in before[b]
 
 
 KNOBS = [NESTS, Knobs(parametric=0, inexact=0), Knobs(branches=0.4, predicates=0.4, inexact=0.1)]
@@ -85,9 +97,8 @@ def test_throttles_bound_tokens(seed: int, reduction: Reduction, depth: int) -> 
     numbers = fifo_channels(s.warps for s in bound)
     warps = with_syncs(made.program, bound, [numbers[s.warps] for s in bound])
     before = ordered(streams(warps, {}), depth)
-    label = {int(t): rows.instruction.label for rows in graph.runs[0].trace.rows for t in rows.time}
-    for a, b in graph.runs[0].edges.pairs.tolist():
-        assert label[a] in before[label[b]]
+    for a, b in edges_between_labels(trace(made.program)):
+        assert a in before[b]
 
 
 AHEAD = """
@@ -223,7 +234,6 @@ def test_many_distances_are_one() -> None:
                 C = g(read=a[0:i + 1], write=b[i], warp=1)
     """
     graph = make_graph(program_of(text), Reduction.OBTAINED)
-    assert len(instance_edges(graph)) == count * (count + 1) // 2
     assert [(e.source, e.sink) for e in rolled_edges(graph)] == [("P", "C@*")]
 
 

@@ -1,0 +1,204 @@
+"""Dependence edges between the instances of a sample: which of them must be ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from sw.dependence.edges import Edge
+from sw.ir.intrinsics import effects
+from sw.ir.program import Access, Instruction, Region
+from sw.ir.vector import Array, evaluate_rows
+from sw.warps.reduce import Reduction, reduce
+from sw.warps.sample import Sample, Visits
+from sw.warps.sites import Spot, common
+
+Mask = npt.NDArray[np.bool_]
+#: How far apart two instances are, in iterations of the loops around both; "*" stands for any number.
+Distance = tuple[int | str, ...]
+
+#: Pairs of instances that are compared at a time.
+_MOST_PAIRS = 1 << 21
+_NONE: Array = np.empty((0, 2), np.int64)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Instances of a sample that must be ordered, by edge and distance: times of source and sink (n × 2).
+
+    `kept` says which of them the reduction leaves.
+    """
+
+    edge: Edge
+    distance: Distance
+    pairs: Array
+    kept: Mask
+
+
+def ordered(sample: Sample, edges: Sequence[Edge], reduction: Reduction) -> list[Ordered]:
+    """What edges between warps come to on a sample, reduced.
+
+    For every instance of a sink only the last one of a source counts: one warp keeps the order of its own.
+    """
+    finder = _Finder(sample)
+    found = [(e, d, finder.pairs(e, d)) for e in edges for d in sorted(e.distances, key=str)]
+    every = np.concatenate([_NONE, *(pairs for *_, pairs in found)])
+    times, warps = _instances(sample)
+    unique, inverse = np.unique(every, axis=0, return_inverse=True)
+    kept = reduce(np.searchsorted(times, unique), warps, reduction)[inverse.reshape(-1)]
+    made, at = [], 0
+    for edge, distance, pairs in found:
+        made.append(Ordered(edge, distance, pairs, kept[at : at + len(pairs)]))
+        at += len(pairs)
+    return made
+
+
+def _instances(sample: Sample) -> tuple[Array, Array]:
+    """The times of all instances in order, and their warps."""
+    times = [np.empty(0, np.int64), *(v.times for v in sample.instances.values())]
+    numbers = [s.instruction.warp or 0 for s in sample.spots.values()]
+    every = np.concatenate(times)
+    warps = np.repeat(np.array([0, *numbers], np.int64), [t.size for t in times])
+    order = np.argsort(every)
+    return every[order], warps[order]
+
+
+@dataclass
+class _Finder:
+    """Finds the pairs of instances of a sample that edges tell of."""
+
+    sample: Sample
+    boxes: dict[tuple[str, int, tuple[int, ...]], tuple[Array, Array]] = field(default_factory=dict)
+
+    def pairs(self, edge: Edge, distance: Distance) -> Array:
+        """Times of an edge's sources and sinks at one distance, the last source for every sink."""
+        spots = self.sample.spots
+        source, sink = (self.sample.instances[label] for label in (edge.source, edge.sink))
+        if not source.times.size or not sink.times.size:
+            return _NONE
+        depth = shared_loops(spots[edge.source], spots[edge.sink])
+        wanted, moved, fits = _sources(sink, distance[:depth], depth, self.sample.heads(spots[edge.sink]))
+        known = [n for n, d in enumerate(distance[:depth]) if d != "*"]
+        keys = _keys([source.rows.place[n] for n in known], [wanted[n] for n in known], source, sink)
+        order = np.argsort(keys[0], kind="stable")
+        low = np.searchsorted(keys[0][order], keys[1], side="left")
+        high = np.searchsorted(keys[0][order], keys[1], side="right")
+        counts = np.where(fits, high - low, 0)
+        last = np.full(sink.times.size, -1, np.int64)
+        for part in _parts(counts):
+            owner = np.repeat(part, counts[part])
+            step = np.arange(owner.size) - np.repeat(np.cumsum(counts[part]) - counts[part], counts[part])
+            index = order[low[owner] + step]
+            some = source.times[index] < sink.times[owner]
+            some[some] &= self.meet(edge, index[some], owner[some], moved[:, owner[some]])
+            np.maximum.at(last, owner[some], source.times[index[some]])
+        found = np.flatnonzero(last >= 0)
+        return np.stack([last[found], sink.times[found]], axis=1)
+
+    def meet(self, edge: Edge, sources: Array, sinks: Array, moved: Array) -> Mask:
+        """Which pairs of instances touch the same elements, one of them writing.
+
+        `moved` says by common loop whether a source stands for one before or behind what is left out.
+        """
+        found = np.zeros(sources.size, bool)
+        kinds, kind = np.unique(moved, axis=1, return_inverse=True)
+        for n, column in enumerate(kinds.T):
+            here = np.flatnonzero(kind.reshape(-1) == n)
+            found[here] = self._touch(edge, sources[here], sinks[here], tuple(column.tolist()))
+        return found
+
+    def _touch(self, edge: Edge, sources: Array, sinks: Array, moved: tuple[int, ...]) -> Mask:
+        found = np.zeros(sources.size, bool)
+        first, second = (self.sample.spots[x].instruction for x in (edge.source, edge.sink))
+        for a, writes_a in _accesses(first):
+            for b, writes_b in _accesses(second):
+                if not (writes_a or writes_b):
+                    continue
+                if isinstance(a, Region) and isinstance(b, Region) and a.buffer != b.buffer:
+                    continue
+                # What is at an unknown address may be anywhere, but only where there is anything.
+                ends = [
+                    (start[:, some], stop[:, some])
+                    for s, region, some, way in ((first, a, sources, moved), (second, b, sinks, ()))
+                    if isinstance(region, Region)
+                    for start, stop in [self.box(s, region, way)]
+                ]
+                if len(ends) == 2:
+                    (start, stop), (low, high) = ends
+                    ends.append((np.maximum(start, low), np.minimum(stop, high)))
+                touch = np.ones(sources.size, bool)
+                for start, stop in ends:
+                    touch &= (start < stop).all(axis=0)
+                found |= touch
+        return found
+
+    def box(self, s: Instruction, region: Region, moved: tuple[int, ...]) -> tuple[Array, Array]:
+        """Where a region is at every instance: starts and stops (dimensions × instances)."""
+        key = s.label, id(region), moved
+        if key not in self.boxes:
+            rows = self.sample.instances[s.label].rows
+            values = dict(rows.values)
+            for n, sign in enumerate(moved):
+                if sign:
+                    name = self.sample.spots[s.label].loops[n][0].variable
+                    values[name] = values[name] + sign * rows.skipped[n] * rows.step[n]
+            ends = [[rows.column(evaluate_rows(e, values)[0]) for e in (i.start, i.stop)] for i in region.box]
+            start, stop = (np.stack([pair[n] for pair in ends]) for n in range(2))
+            self.boxes[key] = start, stop
+        return self.boxes[key]
+
+
+def shared_loops(a: Spot, b: Spot) -> int:
+    """How many loops are around both of two instructions."""
+    length = common(a.gap.block, b.gap.block)
+    return sum(depth <= length for _, depth in a.loops)
+
+
+def _accesses(s: Instruction) -> Iterator[tuple[Access, bool]]:
+    reads, writes = effects(s)
+    yield from ((a, False) for a in reads)
+    yield from ((a, True) for a in writes)
+
+
+def _sources(
+    sink: Visits, distance: Distance, depth: int, heads: Sequence[int]
+) -> tuple[list[Array], Array, Mask]:
+    """By common loop the followed iteration of an instance's source, and what it stands for; which fit."""
+    rows = sink.rows
+    wanted, moved = [], np.zeros((depth, rows.size), np.int64)
+    fits = np.ones(rows.size, bool)
+    for n, d in enumerate(distance):
+        place, number, skipped = rows.place[n], rows.number[n], rows.skipped[n]
+        if isinstance(d, str):
+            wanted.append(place)
+            continue
+        source, head = number - d, heads[n]
+        # Among those left out: the one as far from the sink that is followed stands for it.
+        behind = source >= head + skipped
+        within = (source >= head) & ~behind
+        moved[n] = np.where(within, np.sign(d), 0)
+        found = np.where(behind, source - skipped, np.where(within, place - d, source))
+        fits &= (source >= 0) & (found >= 0)
+        wanted.append(found)
+    return wanted, moved, fits
+
+
+def _keys(
+    places: Sequence[Array], wanted: Sequence[Array], source: Visits, sink: Visits
+) -> tuple[Array, Array]:
+    """A number for each instance of source and sink, the same where the iteration is that wanted."""
+    first, second = np.zeros(source.times.size, np.int64), np.zeros(sink.times.size, np.int64)
+    for a, b in zip(places, wanted, strict=True):
+        radix = 1 + max(int(a.max(initial=0)), int(b.max(initial=0)))
+        first, second = first * radix + a, second * radix + b
+    return first, second
+
+
+def _parts(counts: Array) -> Iterator[Array]:
+    """Sinks in groups of no more pairs than are compared at a time."""
+    some = np.flatnonzero(counts)
+    group = np.cumsum(counts[some]) // _MOST_PAIRS
+    yield from np.split(some, np.flatnonzero(np.diff(group)) + 1) if some.size else ()
