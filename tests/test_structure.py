@@ -117,8 +117,7 @@ def reached(modules: Iterable[str]) -> set[str]:
     waiting, found = list(modules), set[str]()
     while waiting:
         name = waiting.pop()
-        # The tracer under its old name, for what still uses it.
-        if name not in found and name != "sw.ir.trace":
+        if name not in found:
             found.add(name)
             waiting += imports()[name]
             parent = name.rpartition(".")[0]

@@ -9,10 +9,10 @@ from sw.check.trace import Trace, trace
 from sw.check.unfed import unfed
 from sw.ir.expression import evaluate
 from sw.ir.program import Instruction, Program
-from sw.warps import graph
-from sw.warps.graph import edges, warp_of
 from sw.warps.tree import assign_warps, schedule_tree
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs
+from tests.sw.warps import instance_edges as graph
+from tests.sw.warps.instance_edges import edges, warp_of
 from tests.sw.warps.samples import WORKED, program_of, random_trace
 
 Pairs = set[tuple[int, int]]

@@ -12,7 +12,6 @@ from sw.ir.errors import IRError
 from sw.ir.interpret import difference, run
 from sw.ir.program import Program
 from sw.warps import instances
-from sw.warps.graph import edges
 from sw.warps.instances import Conversion, convert_instances
 from sw.warps.listing import MOST_DISTANCES, by_kind, instance_edges, make_graph, rolled_edges
 from sw.warps.reduce import Reduction
@@ -21,6 +20,7 @@ from sw.warps.throttle import throttled
 from sw.warps.unique import Channels, fifo_channels
 from sw.warps.unroll import unrolled
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program, sample_run
+from tests.sw.warps.instance_edges import edges
 from tests.sw.warps.samples import ordered, program_of, streams, with_warps
 
 CONFIG = MachineConfig(channels=64, imem_words=4096)

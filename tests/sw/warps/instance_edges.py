@@ -1,4 +1,4 @@
-"""The control-data-resource-flow graph of a run: edges between instances of different warps.
+"""Edges between the instances of a run, element by element: what `sw.dependence.edges` is compared with.
 
 Per element of every buffer, a data edge runs from the last write to each read of it, and resource edges run
 from all readers since the last certain write to the next write; where there is no such reader, from that
@@ -7,16 +7,14 @@ write (docs/warps.md). Control edges are not listed: every warp keeps the sequen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from sw.check.trace import Boxes, Trace
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
-from sw.ir.intrinsics import effects
-from sw.ir.program import Region, print_access
-from sw.ir.trace import Boxes, Trace
 from sw.ir.vector import Array
 
 #: What an access does; a write that may happen elsewhere (ANY) ends nothing.
@@ -28,7 +26,7 @@ _MOST_EDGES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Edges:
+class InstanceEdges:
     """Edges as pairs of times (source, sink), n × 2, in order, each once; one that is both is in `data`."""
 
     data: Array
@@ -66,7 +64,7 @@ def warp_of(trace: Trace) -> Array:
     return warps
 
 
-def edges(trace: Trace) -> Edges:
+def edges(trace: Trace) -> InstanceEdges:
     """The data and resource edges of a run, for buffers element by element.
 
     What is at an unknown address touches every element of every buffer. Raises `IRError` for a program with
@@ -84,49 +82,9 @@ def edges(trace: Trace) -> Edges:
     data, resource = (_distinct(np.concatenate(empty + part)) for part in found)
     place = np.searchsorted(data, resource)
     resource = resource[np.append(data, -1)[place] != resource]
-    return Edges(*(np.stack(np.divmod(codes, max(1, trace.count)), axis=1) for codes in (data, resource)))
-
-
-def unfed(traces: Sequence[Trace]) -> IRError | None:
-    """What is wrong with a consumer that no producer ever feeds; None where all is well.
-
-    A region that is read, but in no run and no instance after a write of any part of it, is in order only
-    where a buffer brings its contents along: one in memory, or one of no stated space that no instruction
-    writes.
-    """
-    fed: set[tuple[int, int]] = set()
-    starved: dict[tuple[int, int], str] = {}
-    for trace in traces:
-        written = {r.instruction.label: effects(r.instruction)[1] for r in trace.rows}
-        targets = {a.buffer if isinstance(a, Region) else None for w in written.values() for a in w}
-        for name, accesses in _by_buffer(trace).items():
-            space = trace.program.buffer(name).space
-            if space == "memory" or (space is None and not targets & {name, None}):
-                continue
-            last = np.full(accesses.time.size, np.iinfo(np.int64).max)
-            for cell, index in _cells(accesses):
-                # The first write of any element of a cell; an access is fed if one of its cells was written.
-                write = accesses.kind[index] != READ
-                cells, place = np.unique(cell, return_inverse=True)
-                first = np.full(cells.size, np.iinfo(np.int64).max)
-                np.minimum.at(first, place[write], accesses.time[index[write]])
-                np.minimum.at(last, index, first[place])
-            reads = (accesses.kind == READ) & (accesses.operand[1] >= 0)
-            after = last < accesses.time
-            for chosen, known in ((reads & after, fed), (reads & ~after, starved)):
-                for operand in np.unique(accesses.operand[:, chosen], axis=1).T.tolist():
-                    if isinstance(known, dict):
-                        known[operand[0], operand[1]] = name
-                    else:
-                        known.add((operand[0], operand[1]))
-    for row, number in sorted(starved.keys() - fed):
-        instruction = traces[0].rows[row].instruction
-        region = effects(instruction)[0][number]
-        found = (
-            f"{instruction.label}, which reads {print_access(region)} that no instruction writes before it"
-        )
-        return IRError(instruction.where, found, "a producer that feeds it, or a buffer in memory")
-    return None
+    return InstanceEdges(
+        *(np.stack(np.divmod(codes, max(1, trace.count)), axis=1) for codes in (data, resource))
+    )
 
 
 def _distinct(values: Array) -> Array:
