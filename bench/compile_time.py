@@ -27,7 +27,7 @@ from hw.config import MachineConfig, load
 from sw.compile.stages import Compiled
 from sw.compiler import PIPELINE, compile_network
 from sw.frontend.network import import_model
-from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.network import Epilogue, MatrixProduct, Network, Operator, Tensor, View, whole
 from sw.ir.program import Program
 
@@ -61,7 +61,7 @@ def chain(count: int) -> Network:
 
 def _requantised(number: int) -> Expression:
     """The sum and the bias, with a scale of its own for every operator."""
-    total = Apply("add", (Operand(0), Operand(1)))
+    total = Apply("add", (Argument(0), Argument(1)))
     scaled = Apply("mul_shift_round_even", (total, Number(11_000_000 + number), Number(33)))
     return Apply("max", (Apply("min", (scaled, Number(127))), Number(-128)))
 

@@ -21,15 +21,19 @@ from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from jacquard.program_run import Prepared, prepare
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand
-from sw.kernels.access import Access
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from tests.jacquard.elementwise_program import ElementwiseProgram, build
 
-ACC, BYTE, RESULT = Access("acc", "int32"), Access("scratch", "int8"), Access("out", "int8")
-COLUMN, ROW = (Access("scratch", "int32", follows, record=True) for follows in ("column", "row"))
+ACC, BYTE, RESULT = (
+    TileAccess("acc", "int32"),
+    TileAccess("scratch", "int8"),
+    TileAccess("out", "int8"),
+)
+COLUMN, ROW = (TileAccess("scratch", "int32", follows, record=True) for follows in ("column", "row"))
 TABLE = tuple((i * 37) % 256 - 128 for i in range(256))
-Case = tuple[Expression, list[Access]]
+Case = tuple[Expression, list[TileAccess]]
 
 
 def _apply(operation: str, *operands: Expression | int) -> Apply:
@@ -46,7 +50,7 @@ def _scaled(value: Expression) -> Expression:
 
 def _packed(value: Expression, operand: int) -> Expression:
     """Mantissa and shift in one word: the shift counts modulo 64."""
-    shift = Operand(operand)
+    shift = Argument(operand)
     return _apply("add", _apply("mul_shift_round_even", value, _apply("shr", shift, 6), shift), 3)
 
 
@@ -58,12 +62,12 @@ def _sum(a: Expression, b: Expression) -> Expression:
 
 def cases() -> dict[str, Case]:
     """Expressions and their operands by name."""
-    x, y = Operand(0), Operand(1)
+    x, y = Argument(0), Argument(1)
     biased = _apply("add", x, y)
     product = _apply("mul", _apply("sub", x, 4), _apply("sub", y, 9))
     scaled = _clamp(_scaled(biased))
     gelu = Lookup(TABLE, _clamp(_apply("add", _scaled(biased), 128), 0, 255))
-    each = [Operand(k) for k in range(4)]
+    each = [Argument(k) for k in range(4)]
     separate = _clamp(_apply("add", _apply("mul_shift_round_even", biased, *each[2:]), 3))
     return {
         "requantise": (_clamp(_scaled(x)), [ACC]),
@@ -74,7 +78,7 @@ def cases() -> dict[str, Case]:
         "bias per row": (scaled, [ACC, ROW]),
         "bias, scale per row": (_clamp(_packed(biased, 2)), [ACC, ROW, ROW]),
         "bias per column, table": (gelu, [ACC, COLUMN]),
-        "bias per column, residual": (_sum(scaled, Operand(2)), [ACC, COLUMN, BYTE]),
+        "bias per column, residual": (_sum(scaled, Argument(2)), [ACC, COLUMN, BYTE]),
         "int8 add": (_sum(x, y), [BYTE, BYTE]),
         "int8 mul": (_clamp(_scaled(product)), [BYTE, BYTE]),
         "table": (Lookup(TABLE, _apply("add", x, 128)), [BYTE]),

@@ -29,7 +29,7 @@ from sw.convolution import Convolution
 from sw.graph.network import ImageConvolution, Tensor, View
 from sw.ir.expression import Expr
 from sw.ir.program import Interval, Region, Statement
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.layout import Placement, round_up
@@ -134,8 +134,8 @@ def _source(o: ImageConvolution, whole: View, view: View, home: Home) -> Source:
         raise InputError(f"{o.name}: an operand in {view.tensor!r} must be contiguous, or follow channels")
     if how == "row" and home.tensor.constant is not None and not (spread(whole)[0]):
         channels = View(view.tensor, (whole.shape[1], 1), (whole.strides[1], 0), view.offset)
-        return Source(channels, Access("scratch", "int32", "row", record=True))
-    return Source(view, Access("scratch", home.tensor.element, how))
+        return Source(channels, TileAccess("scratch", "int32", "row", record=True))
+    return Source(view, TileAccess("scratch", home.tensor.element, how))
 
 
 def nest(s: Setting, t: Blocking) -> Nest:
@@ -278,9 +278,9 @@ def _part(s: Setting, room_bytes: int, segmented: bool, allowed: Choices) -> Con
 def _chosen(s: Setting, segmented: bool) -> Chosen:
     """The loop of the epilogue."""
     assert s.operator.epilogue is not None
-    operands: dict[Key, Access] = {0: Access("acc", "int32")}
+    operands: dict[Key, TileAccess] = {0: TileAccess("acc", "int32")}
     operands |= {k: s.sources[k].access for k in sorted(s.sources)}
-    operands["result"] = Access("out", s.homes[s.operator.output.tensor].tensor.element)
+    operands["result"] = TileAccess("out", s.homes[s.operator.output.tensor].tensor.element)
     every = math.lcm(s.unit, s.config.cols)
     if segmented:
         every = s.problem.cols.outputs

@@ -18,7 +18,7 @@ from sw.compile.writer import Walk, Writer, loop
 from sw.graph.network import Tensor, View, whole
 from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Region, Statement
-from sw.kernels.access import Access, Follows
+from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.tiled.forms import both, index
 
@@ -103,7 +103,7 @@ class Source:
     """An operand: its view, and how the kernel reads it."""
 
     view: View
-    access: Access
+    access: TileAccess
 
 
 def source(view: View, home: Home, batched: bool) -> Source:
@@ -114,7 +114,7 @@ def source(view: View, home: Home, batched: bool) -> Source:
         how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else home.tensor.element
-    return Source(view, Access("scratch", element, how, record=record))
+    return Source(view, TileAccess("scratch", element, how, record=record))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sw.compile.tiled import Choices, tiled
 from sw.compile.writer import Writer
 from sw.graph.network import MatrixProduct, Tensor, View
 from sw.ir.program import Statement
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.problem import Product
@@ -98,8 +98,8 @@ def product_part(
             moves[key][f"batch{i}"] = step
     chosen, own = None, {}
     if operator.epilogue is not None:
-        operands = [Access("acc", "int32"), *(sources[k].access for k in sorted(sources))]
-        result = Access("out", homes[m.c.tensor].tensor.element)
+        operands = [TileAccess("acc", "int32"), *(sources[k].access for k in sorted(sources))]
+        result = TileAccess("out", homes[m.c.tensor].tensor.element)
         every = math.lcm(unit, config.cols)
         chosen = choose(operator.epilogue.value, operands, result, config, multiple=every, name="epilogue")
 

@@ -54,7 +54,7 @@ class Factor:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Summand:
     """A dequantised value without its scale (q - zero), times a factor; `leaf.scale` is its first step."""
 
     leaf: Dequantised
@@ -65,7 +65,7 @@ class Part:
 class Affine:
     """The sum of parts and of a constant in float64; `fixed` is the constant as a fraction, if it is one."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Summand, ...]
     constant: np.ndarray
 
     @property
@@ -84,7 +84,7 @@ def affine(value: Reals) -> Affine | None:
         case Constant(array):
             return Affine((), array.astype(np.float64))
         case Dequantised():
-            return Affine((Part(value, Factor((("Mul", value.scale),))),), np.zeros(()))
+            return Affine((Summand(value, Factor((("Mul", value.scale),))),), np.zeros(()))
         case Real(op="Add" | "Sum" | "Sub" as op, inputs=inputs):
             terms = [affine(x) for x in inputs]
             if any(t is None for t in terms):
@@ -110,6 +110,6 @@ def affine(value: Reals) -> Affine | None:
 
 
 def _times(value: Affine, op: str, array: np.ndarray) -> Affine:
-    parts = tuple(Part(p.leaf, p.factor.then(op, array)) for p in value.parts)
+    parts = tuple(Summand(p.leaf, p.factor.then(op, array)) for p in value.parts)
     other = array.astype(np.float64)
     return Affine(parts, value.constant * other if op == "Mul" else value.constant / other)

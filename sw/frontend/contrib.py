@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 
 MICROSOFT = "com.microsoft"
 
@@ -22,16 +22,16 @@ MICROSOFT = "com.microsoft"
 class _Parts:
     """The nodes that a node becomes; they have its name."""
 
-    node: Node
+    node: OnnxNode
     constants: dict[str, np.ndarray]
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[OnnxNode] = field(default_factory=list)
 
     def add(
         self, op: str, inputs: Sequence[str], output: str = "", attributes: Mapping[str, Any] | None = None
     ) -> str:
         """Append a node; gives the name of its result."""
         output = output or f"{self.node.outputs[0]}.{len(self.nodes)}.{op}"
-        self.nodes.append(Node(self.node.name, op, tuple(inputs), (output,), dict(attributes or {})))
+        self.nodes.append(OnnxNode(self.node.name, op, tuple(inputs), (output,), dict(attributes or {})))
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
@@ -63,7 +63,7 @@ class _Parts:
         self.add("QuantizeLinear", [value, *given], self.node.outputs[0], attributes)
 
 
-def expanded(node: Node, domain: str, constants: dict[str, np.ndarray]) -> list[Node]:
+def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> list[OnnxNode]:
     """The nodes of the standard domain that a node is; new constants are added to `constants`.
 
     Raises `InputError` for other domains and operators.
@@ -145,7 +145,7 @@ def _mat_mul_integer_to_float(parts: _Parts) -> None:
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
     node = parts.node
     names = tuple(f"{node.outputs[0]}.{what}" for what in ("quantised", "scale", "zero"))
-    parts.nodes.append(Node(node.name, "DynamicQuantizeLinear", (node.inputs[0],), names))
+    parts.nodes.append(OnnxNode(node.name, "DynamicQuantizeLinear", (node.inputs[0],), names))
     total = parts.add("MatMulInteger", [names[0], node.inputs[1], names[2], node.optional(3)])
     real = parts.add("Cast", [total], attributes={"to": 1})
     scale = parts.add("Mul", [names[1], node.inputs[2]])
@@ -223,7 +223,9 @@ def _skip_layer_normalization(parts: _Parts) -> None:
     if node.optional(4):
         total = parts.add("Add", [total, node.inputs[4]])
     if len(node.outputs) > 3 and node.outputs[3]:
-        parts.nodes[-1] = Node(parts.nodes[-1].name, "Add", parts.nodes[-1].inputs, (node.outputs[3],), {})
+        parts.nodes[-1] = OnnxNode(
+            parts.nodes[-1].name, "Add", parts.nodes[-1].inputs, (node.outputs[3],), {}
+        )
         total = node.outputs[3]
     given = [total, node.inputs[2], *([node.inputs[3]] if node.optional(3) else [])]
     epsilon = node.attributes.get("epsilon", 1e-12)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hw.errors import InputError
-from sw.frontend.model import Model
-from sw.frontend.node import Node
+from sw.frontend.model import OnnxModel
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Stored, Value
-from sw.graph.expression import Expression, Number, Operand
+from sw.graph.expression import Argument, Expression, Number
 from sw.graph.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
@@ -21,12 +21,12 @@ _COMPARED_BYTES = 1 << 16
 class Importer:
     """The network so far."""
 
-    def __init__(self, model: Model, allow_host: bool):
+    def __init__(self, model: OnnxModel, allow_host: bool):
         self.model, self.allow_host = model, allow_host
         self.tensors: dict[str, Tensor] = {}
         self.operators: list[Operator] = []
         self.values: dict[str, Value] = {}
-        self.producers: dict[str, Node] = {}
+        self.producers: dict[str, OnnxNode] = {}
         self.hosted: dict[str, View] = {}
         self.ranges: dict[str, tuple[float, float]] = {}
         #: Outputs of the model whose name another tensor has, and the names that they have instead.
@@ -64,7 +64,7 @@ class Importer:
         held = self.tensors[view.tensor].constant
         return None if held is None else view.of(held)
 
-    def value(self, node: Node, index: int) -> Value:
+    def value(self, node: OnnxNode, index: int) -> Value:
         """What an input of a node stands for; raises `InputError` where it is missing."""
         name = node.optional(index)
         if not name:
@@ -77,7 +77,7 @@ class Importer:
             found = self.values[name] = Constant(held)
         return found
 
-    def fixed(self, node: Node, index: int, what: str) -> np.ndarray | None:
+    def fixed(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
         """The elements of an input that must be a constant; None where it is missing."""
         if not node.optional(index):
             return None
@@ -86,7 +86,7 @@ class Importer:
             raise node.error(f"{what} must be a constant, {node.inputs[index]!r} is computed")
         return value.array
 
-    def stored(self, node: Node, index: int, elements: Sequence[str] = ELEMENTS) -> Stored:
+    def stored(self, node: OnnxNode, index: int, elements: Sequence[str] = ELEMENTS) -> Stored:
         """An input as a tensor of whole numbers of one of these types."""
         value = self.value(node, index)
         if isinstance(value, Constant):
@@ -97,7 +97,7 @@ class Importer:
         return value
 
     def elementwise(
-        self, node: Node, value: Expression, operands: Sequence[View], shape: Sequence[int], element: str
+        self, node: OnnxNode, value: Expression, operands: Sequence[View], shape: Sequence[int], element: str
     ) -> Stored:
         """An elementwise operator and its result, named after the node's; operands broadcast to `shape`."""
         output = self.tensor(node.outputs[0], shape, element)
@@ -105,17 +105,17 @@ class Importer:
         self.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
         return Stored(output, element)
 
-    def copy(self, node: Node, view: View, output: View) -> View:
+    def copy(self, node: OnnxNode, view: View, output: View) -> View:
         """Elements written to another place; gives that place."""
-        operator = Elementwise(node.name, node.op, (node.name,), output, Operand(0), (view,))
+        operator = Elementwise(node.name, node.op, (node.name,), output, Argument(0), (view,))
         self.operators.append(operator)
         return output
 
-    def fill(self, node: Node, number: int, output: View) -> None:
+    def fill(self, node: OnnxNode, number: int, output: View) -> None:
         """One number written to all elements of a view."""
         self.operators.append(Elementwise(node.name, node.op, (node.name,), output, Number(number), ()))
 
-    def reshaped(self, node: Node, view: View, shape: Sequence[int]) -> View:
+    def reshaped(self, node: OnnxNode, view: View, shape: Sequence[int]) -> View:
         """Elements in the same order as another shape, moved where no strides say that."""
         found = reshaped(view, shape)
         if found is not None:
@@ -135,10 +135,10 @@ class Importer:
         return again
 
 
-Handler = Callable[[Importer, Node], Value | Sequence[Value]]
+Handler = Callable[[Importer, OnnxNode], Value | Sequence[Value]]
 
 
-def attempt(handler: Handler, importer: Importer, node: Node) -> list[Value]:
+def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]:
     """What a handler makes of a node; what it appended goes again where it fails."""
     operators = len(importer.operators)
     try:

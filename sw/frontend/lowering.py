@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
-from sw.frontend.values import Grid
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate, walk
+from sw.frontend.node import OnnxNode
+from sw.frontend.values import Quantisation
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, walk
 from sw.graph.fuse import substitute
 from sw.graph.network import View
 from sw.graph.requantise import LIMITS
@@ -26,7 +26,7 @@ class Lowering:
 
     importer: Importer
     shape: tuple[int, ...]
-    grid: Grid
+    grid: Quantisation
     views: list[View] = field(default_factory=list)
 
     @property
@@ -40,18 +40,18 @@ class Lowering:
         return LIMITS[self.grid.element][1]
 
     @property
-    def node(self) -> Node:
+    def node(self) -> OnnxNode:
         """The QuantizeLinear."""
         return self.grid.node
 
-    def operand(self, view: View) -> Operand:
+    def operand(self, view: View) -> Argument:
         """The operand that is a view of the result's shape."""
         view = broadcast(view, self.shape)
         for index, known in enumerate(self.views):
             if same_places(known, view):
-                return Operand(index)
+                return Argument(index)
         self.views.append(view)
-        return Operand(len(self.views) - 1)
+        return Argument(len(self.views) - 1)
 
     def numbers(self, array: np.ndarray, hint: str, element: str = "int32") -> Expression:
         """Whole numbers, one for all or a constant operand, of which equal axes are stored once."""
@@ -63,12 +63,12 @@ class Lowering:
     def settled(self, value: Expression) -> Expression:
         """The expression with what follows from constants computed, and only the operands that are left."""
         value = self._computed(value)
-        used = sorted({e.index for e in walk(value) if isinstance(e, Operand)})
+        used = sorted({e.index for e in walk(value) if isinstance(e, Argument)})
         self.views = [self.views[index] for index in used]
-        return substitute(value, {index: Operand(place) for place, index in enumerate(used)})
+        return substitute(value, {index: Argument(place) for place, index in enumerate(used)})
 
     def _computed(self, value: Expression) -> Expression:
-        indices = {e.index for e in walk(value) if isinstance(e, Operand)}
+        indices = {e.index for e in walk(value) if isinstance(e, Argument)}
         arrays = {i: self.importer.array(self.views[i]) for i in indices}
         held = {i: once(a, self.views[i]) for i, a in arrays.items() if a is not None}
         # What is an operand already stays one.

@@ -11,7 +11,7 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.contrib import expanded
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 
 #: Tensors of a model must not be larger; the machine addresses less.
 MOST_ELEMENTS = 1 << 31
@@ -20,18 +20,18 @@ DEFAULT_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
-class Model:
+class OnnxModel:
     """What a file holds: inputs with type and shape, constants, nodes in an executable order, outputs."""
 
     name: str
     opset: int
     inputs: dict[str, tuple[np.dtype, tuple[int, ...]]]
     constants: dict[str, np.ndarray]
-    nodes: tuple[Node, ...]
+    nodes: tuple[OnnxNode, ...]
     outputs: tuple[str, ...]
 
 
-def load(source: Path | str | Any) -> Model:
+def load(source: Path | str | Any) -> OnnxModel:
     """Read a file, or an `onnx.ModelProto`; raises `InputError` for what is not a valid model."""
     if isinstance(source, str | Path):
         return _model(read_file(Path(source)), str(source))
@@ -62,7 +62,7 @@ def first_line(error: Exception) -> str:
     return (" ".join(lines[:2]) if lines[0].endswith(":") else lines[0])[:300]
 
 
-def _model(proto: Any, place: str) -> Model:
+def _model(proto: Any, place: str) -> OnnxModel:
     import onnx
 
     try:
@@ -82,7 +82,7 @@ def _model(proto: Any, place: str) -> Model:
     constants = {t.name: array(t, f"{place}: constant {t.name!r}") for t in graph.initializer}
     inputs = {v.name: typed(v, place) for v in graph.input if v.name not in constants}
     opset = next((o.version for o in proto.opset_import if o.domain in DEFAULT_DOMAINS), 0)
-    nodes: list[Node] = []
+    nodes: list[OnnxNode] = []
     for number, item in enumerate(graph.node):
         domain, node = _node(item, number, place)
         if node.op == "Constant" and not domain:
@@ -90,10 +90,10 @@ def _model(proto: Any, place: str) -> Model:
         else:
             nodes += expanded(node, domain, constants)
     outputs = tuple(v.name for v in graph.output)
-    return Model(str(graph.name), int(opset), inputs, constants, tuple(nodes), outputs)
+    return OnnxModel(str(graph.name), int(opset), inputs, constants, tuple(nodes), outputs)
 
 
-def _constant(node: Node) -> np.ndarray:
+def _constant(node: OnnxNode) -> np.ndarray:
     """The array of a Constant."""
     kinds = {
         "value_float": np.float32,
@@ -144,7 +144,7 @@ def typed(value: Any, place: str, most: int = MOST_ELEMENTS) -> tuple[np.dtype, 
         raise InputError(f"{what}: unknown element type {tensor.elem_type}") from None
 
 
-def _node(proto: Any, number: int, place: str) -> tuple[str, Node]:
+def _node(proto: Any, number: int, place: str) -> tuple[str, OnnxNode]:
     """The domain of a node, and the node; names that are missing are the number of the node."""
     from onnx import helper
 
@@ -156,4 +156,4 @@ def _node(proto: Any, number: int, place: str) -> tuple[str, Node]:
         attributes[attribute.name] = value
     name = proto.name or f"#{number}"
     domain = "" if proto.domain in DEFAULT_DOMAINS else str(proto.domain)
-    return domain, Node(name, str(proto.op_type), tuple(proto.input), tuple(proto.output), attributes)
+    return domain, OnnxNode(name, str(proto.op_type), tuple(proto.input), tuple(proto.output), attributes)

@@ -12,7 +12,7 @@ import numpy as np
 from hw.errors import InputError
 from sw.frontend.importer import Handler, Importer, attempt
 from sw.frontend.model import load
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
 from sw.graph.host import HostOperator, run_node
@@ -70,7 +70,7 @@ def _edges_outside(network: Network) -> Network:
     return dataclasses.replace(network, operators=tuple(sorted(network.operators, key=place)))
 
 
-def _import(importer: Importer, node: Node) -> None:
+def _import(importer: Importer, node: OnnxNode) -> None:
     importer.producers.update({name: node for name in node.outputs if name})
     for name in node.inputs:
         if name and name not in importer.values and name not in importer.model.constants:
@@ -88,7 +88,7 @@ def _import(importer: Importer, node: Node) -> None:
         importer.values[name] = value
 
 
-def _handler(importer: Importer, node: Node) -> Handler:
+def _handler(importer: Importer, node: OnnxNode) -> Handler:
     if node.op in HANDLERS:
         return HANDLERS[node.op]
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
@@ -102,7 +102,7 @@ def _handler(importer: Importer, node: Node) -> Handler:
     return handler
 
 
-def _folded(importer: Importer, node: Node) -> Sequence[Value] | None:
+def _folded(importer: Importer, node: OnnxNode) -> Sequence[Value] | None:
     """The results of a node whose inputs are all constants; None where some are computed."""
     if node.op == "DequantizeLinear":
         # Weights stay whole numbers.

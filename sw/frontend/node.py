@@ -9,7 +9,7 @@ from hw.errors import InputError
 
 
 @dataclass(frozen=True)
-class Node:
+class OnnxNode:
     """A node of the standard domain: inputs by name, an empty one where an optional input is missing."""
 
     name: str

@@ -16,13 +16,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from sw.frontend.affine import Affine, Part, affine
+from sw.frontend.affine import Affine, Summand, affine
 from sw.frontend.floats import apply_function
 from sw.frontend.importer import Importer
 from sw.frontend.lowering import Lowering, collapsed
-from sw.frontend.node import Node
-from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate
+from sw.frontend.node import OnnxNode
+from sw.frontend.values import Constant, Dequantised, Quantisation, Real, Reals, Stored, Structured, Value
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
 from sw.graph.fixed_point import Term, exact_product, exact_sum
 from sw.graph.network import Elementwise, View
 from sw.graph.requantise import (
@@ -41,7 +41,7 @@ _WORD = (1 << 31) - 1
 _BEYOND = 1 << 10
 
 
-def on_grid(importer: Importer, node: Node, value: Value, grid: Grid, name: str) -> View:
+def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation, name: str) -> View:
     """The whole numbers of a value on a grid, appended to the network where they have to be computed."""
     match value:
         case Structured():
@@ -58,7 +58,7 @@ def on_grid(importer: Importer, node: Node, value: Value, grid: Grid, name: str)
             return importer.constant(found.astype(grid.element), name)
     lowering = Lowering(importer, value.shape, grid)
     expression = lowering.settled(lowered(lowering, value))
-    if expression == Operand(0) and importer.tensors[lowering.views[0].tensor].element == grid.element:
+    if expression == Argument(0) and importer.tensors[lowering.views[0].tensor].element == grid.element:
         return lowering.views[0]
     nodes = tuple(dict.fromkeys((*_names(value), node.name)))
     output = importer.tensor(name, value.shape, grid.element)
@@ -161,7 +161,7 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     return Lookup(tuple(int(v) for v in y), operand)
 
 
-def settled(importer: Importer, node: Node, value: Value) -> Value:
+def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
     """Real numbers as dequantised ones, where they lie on the grid that their one operand is on.
 
     So are those that Relu and Clip leave of a dequantised tensor. Other values stay as they are.
@@ -181,12 +181,12 @@ def settled(importer: Importer, node: Node, value: Value) -> Value:
         return value
     if steps.min() < centred[0] or steps.max() > centred[-1]:
         return value
-    grid = Grid(leaf.element, leaf.scale.reshape(()), leaf.zero.reshape(()), node)
+    grid = Quantisation(leaf.element, leaf.scale.reshape(()), leaf.zero.reshape(()), node)
     view = on_grid(importer, node, value, grid, f"{node.outputs[0]}.settled")
     return Dequantised(view, leaf.element, grid.scale, grid.zero, leaf.reach)
 
 
-def row_operand(importer: Importer, node: Node) -> Dequantised:
+def row_operand(importer: Importer, node: OnnxNode) -> Dequantised:
     """The first input of an operator on rows or windows: 8 bits, one scale and zero point."""
     value = settled(importer, node, importer.value(node, 0))
     if not isinstance(value, Dequantised) or value.element not in BYTES or not value.uniform:
@@ -195,7 +195,7 @@ def row_operand(importer: Importer, node: Node) -> Dequantised:
     return value
 
 
-def _run(expression: Expression, operand: Operand, x: np.ndarray) -> np.ndarray:
+def _run(expression: Expression, operand: Argument, x: np.ndarray) -> np.ndarray:
     return evaluate(expression, [x] * (operand.index + 1))
 
 
@@ -206,7 +206,7 @@ def _limits(operand: Expression, least: int, most: int, low: int, high: int) -> 
 
 
 def _scaled(
-    to: Lowering, leaf: Dequantised, operand: Operand, value: Reals, least: int, most: int
+    to: Lowering, leaf: Dequantised, operand: Argument, value: Reals, least: int, most: int
 ) -> Expression | None:
     """The value times a scale, if that may be all that the function does."""
     inner = value
@@ -256,7 +256,7 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
     return found
 
 
-def _byte_term(to: Lowering, part: Part) -> Term | None:
+def _byte_term(to: Lowering, part: Summand) -> Term | None:
     """A part of 8 bits with one scale as a term, its range from its type."""
     leaf, exact = part.leaf, part.factor.exact()
     if leaf.element not in BYTES or exact is None or leaf.zero.size != 1:
@@ -269,7 +269,7 @@ def _byte_term(to: Lowering, part: Part) -> Term | None:
 def _sum(to: Lowering, total: Affine) -> Expression:
     """A sum of parts and a constant."""
     shifts = np.asarray(to.grid.scale, np.float32)
-    parts = tuple(Part(p.leaf, p.factor.then("Div", shifts)) for p in total.parts)
+    parts = tuple(Summand(p.leaf, p.factor.then("Div", shifts)) for p in total.parts)
     constant = total.constant / to.grid.scale.astype(np.float64)
     zero = to.numbers(to.grid.zero, "zero")
     if len(parts) == 1 and not np.any(constant):
@@ -289,7 +289,7 @@ def _centred(to: Lowering, leaf: Dequantised) -> Expression:
     return apply("sub", to.operand(leaf.view), to.numbers(leaf.zero, "zero"))
 
 
-def _one_part(to: Lowering, part: Part, zero: Expression) -> Expression:
+def _one_part(to: Lowering, part: Summand, zero: Expression) -> Expression:
     """One value times its scale: the exact product, rounded once."""
     scale = collapsed(part.factor.single())
     if not np.all(np.isfinite(scale)):
@@ -306,7 +306,9 @@ def _one_part(to: Lowering, part: Part, zero: Expression) -> Expression:
     return requantised(value, mantissa, shift, zero, to.low, to.high)
 
 
-def _several_parts(to: Lowering, parts: Sequence[Part], constant: np.ndarray, zero: Expression) -> Expression:
+def _several_parts(
+    to: Lowering, parts: Sequence[Summand], constant: np.ndarray, zero: Expression
+) -> Expression:
     """Several values and a constant, in fixed point with as many fractional bits as fit.
 
     Sums of products are limited to where the result is beyond its type before they are scaled.

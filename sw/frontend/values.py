@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.graph.network import View
 
 
@@ -73,7 +73,7 @@ class Real:
     op: str
     inputs: tuple[Reals, ...]
     shape: tuple[int, ...]
-    node: Node
+    node: OnnxNode
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -84,28 +84,28 @@ class Structured:
     `make` computes it on a grid: it appends the operator for a name, and gives a view of its result.
     """
 
-    node: Node
+    node: OnnxNode
     inner: tuple[int, ...]
     shape: tuple[int, ...]
-    make: Callable[[str, Grid], View]
+    make: Callable[[str, Quantisation], View]
     steps: tuple[Callable[[View], View], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class Quantisation:
     """Where QuantizeLinear puts real numbers: `scale` and `zero` have one element or the result's shape."""
 
     element: str
     scale: np.ndarray
     zero: np.ndarray
-    node: Node
+    node: OnnxNode
 
     @property
     def uniform(self) -> bool:
         """Whether one scale and one zero point serve all elements."""
         return self.scale.size == 1 and self.zero.size == 1
 
-    def nodes(self, node: Node) -> tuple[str, ...]:
+    def nodes(self, node: OnnxNode) -> tuple[str, ...]:
         """Names of a node and of the QuantizeLinear behind it."""
         return tuple(dict.fromkeys((node.name, self.node.name)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Value
 from sw.graph.network import View
 from sw.patches import Axis
@@ -11,7 +11,7 @@ from sw.patches import Axis
 _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
-def axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
+def axes(node: OnnxNode, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
     """The axes of a window over pixels of those sizes, and how many of the pads behind do not count.
 
     Those are what rounding up the size of the result (`ceil_mode`) adds.
@@ -20,14 +20,14 @@ def axes(node: Node, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[l
     return [axis for axis, _ in found], [more for _, more in found]
 
 
-def _given(node: Node, name: str, default: int, length: int) -> list[int]:
+def _given(node: OnnxNode, name: str, default: int, length: int) -> list[int]:
     values = [int(v) for v in node.attributes.get(name) or [default] * length]
     if len(values) != length:
         raise node.error(f"{name} must hold {length} numbers, not {len(values)}")
     return values
 
 
-def _axis(node: Node, i: int, count: int, size: int, kernel: int) -> tuple[Axis, int]:
+def _axis(node: OnnxNode, i: int, count: int, size: int, kernel: int) -> tuple[Axis, int]:
     stride, dilation = _given(node, "strides", 1, count)[i], _given(node, "dilations", 1, count)[i]
     pads = _given(node, "pads", 0, 2 * count)
     before, after = pads[i], pads[count + i]
@@ -59,7 +59,7 @@ def _axis(node: Node, i: int, count: int, size: int, kernel: int) -> tuple[Axis,
     return axis, more
 
 
-def images(importer: Importer, node: Node, view: View) -> View:
+def images(importer: Importer, node: OnnxNode, view: View) -> View:
     """Images with rows and columns: one axis of pixels becomes one row."""
     shape = view.shape
     if len(shape) == 3:
@@ -74,7 +74,7 @@ def two(found: list[Axis]) -> tuple[Axis, Axis]:
     return (Axis(1, 1), found[0]) if len(found) == 1 else (found[0], found[1])
 
 
-def pixels(node: Node, value: Value) -> tuple[int, ...]:
+def pixels(node: OnnxNode, value: Value) -> tuple[int, ...]:
     """The sizes behind images and channels."""
     if len(value.shape) not in (3, 4):
         raise node.error(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored
 from sw.graph.host import HostOperator
 from sw.graph.network import View
@@ -47,14 +47,14 @@ def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarra
     return zero, fills
 
 
-def at_edges(importer: Importer, node: Node, *operands: Stored) -> bool:
+def at_edges(importer: Importer, node: OnnxNode, *operands: Stored) -> bool:
     """Whether a node gives an output of the model and reads nothing but inputs and constants of it."""
     tensors = [importer.tensors[x.view.tensor] for x in operands]
     given = all(t.constant is not None or t.name in importer.model.inputs for t in tensors)
     return given and node.outputs[0] in importer.model.outputs
 
 
-def extended(importer: Importer, node: Node, x: Stored, axis: int, fills: list[np.ndarray]) -> Stored:
+def extended(importer: Importer, node: OnnxNode, x: Stored, axis: int, fills: list[np.ndarray]) -> Stored:
     """An operand with the steps of depth that fills add; the host appends them when it hands an input in."""
     more = [np.ascontiguousarray(np.broadcast_to(fill, x.shape)) for fill in fills]
     hint = f"{node.outputs[0]}.filled"
@@ -67,7 +67,7 @@ def extended(importer: Importer, node: Node, x: Stored, axis: int, fills: list[n
     return _handed_in(importer, node, "Concat", views, importer.tensor(hint, shape, x.element), axis)
 
 
-def repeated(importer: Importer, node: Node, x: Stored, axis: int, indices: np.ndarray) -> Stored:
+def repeated(importer: Importer, node: OnnxNode, x: Stored, axis: int, indices: np.ndarray) -> Stored:
     """The other operand with the depth that belongs to the fills, which the host repeats."""
     hint = f"{node.outputs[0]}.repeated"
     held = importer.array(x.view)
@@ -79,7 +79,9 @@ def repeated(importer: Importer, node: Node, x: Stored, axis: int, indices: np.n
     return _handed_in(importer, node, "Gather", views, importer.tensor(hint, shape, x.element), axis)
 
 
-def _handed_in(importer: Importer, node: Node, op: str, views: list[View], output: View, axis: int) -> Stored:
+def _handed_in(
+    importer: Importer, node: OnnxNode, op: str, views: list[View], output: View, axis: int
+) -> Stored:
     """What the host does to an operand before the machine starts."""
     from onnx import helper
 

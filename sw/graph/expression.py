@@ -38,7 +38,7 @@ SIGNS = {
 
 
 @dataclass(frozen=True)
-class Operand:
+class Argument:
     """The element of the operand of this number that belongs to the element that is computed."""
 
     index: int
@@ -80,7 +80,7 @@ class Lookup:
     index: Expression
 
 
-Expression = Operand | Number | Apply | Lookup
+Expression = Argument | Number | Apply | Lookup
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
@@ -121,7 +121,7 @@ def operate(operation: str, *operands: npt.ArrayLike) -> Integers:
 
 def _value(e: Expression, value: Callable[[Expression], Integers], arrays: Sequence[Integers]) -> Integers:
     match e:
-        case Operand(index):
+        case Argument(index):
             return arrays[index]
         case Number(number):
             return np.asarray(number, np.int64)

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from sw.graph.expression import Apply, Expression, Number, Operand, evaluate
+from sw.graph.expression import Apply, Argument, Expression, Number, evaluate
 from sw.graph.requantise import apply, clamped
 
 _BITS = 30
@@ -126,7 +126,7 @@ def exact_sum(terms: Sequence[Term], constant: Fraction, zero: int, low: int, hi
     """
     grids = np.meshgrid(*(np.arange(t.low, t.high + 1) for t in terms), indexing="ij")
     want = np.clip(exact(grids, [t.factor for t in terms], constant) + zero, low, high)
-    stand_in = [Term(Operand(i), t.low, t.high, t.factor) for i, t in enumerate(terms)]
+    stand_in = [Term(Argument(i), t.low, t.high, t.factor) for i, t in enumerate(terms)]
     for make in _candidates(len(terms), most_fraction(terms, float(constant)), constant):
         found = make(stand_in)
         if found is None:
@@ -185,7 +185,7 @@ def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expressio
     want = np.clip(exact([x * y], [scale], Fraction(0)) + zero, low, high)
     most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
     product = Term(Apply("mul", (a.value, b.value)), -most, most, scale)
-    stand_in = Term(Apply("mul", (Operand(0), Operand(1))), -most, most, scale)
+    stand_in = Term(Apply("mul", (Argument(0), Argument(1))), -most, most, scale)
     once = factor(scale, 0)
     if once is not None and float(most * abs(scale)) < 1 << 29:
 

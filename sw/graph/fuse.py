@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, walk
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -101,13 +101,13 @@ def _merged(
     if aligned is None:
         return None
     output, views = aligned
-    if reader.value == Operand(0) and tensors[output.tensor].element == tensors[view.tensor].element:
+    if reader.value == Argument(0) and tensors[output.tensor].element == tensors[view.tensor].element:
         return dataclasses.replace(producer, output=output, nodes=_nodes(producer, reader))
     match producer:
         case Elementwise(value=first, operands=operands):
             pass
         case MatrixProduct(epilogue=epilogue) | ImageConvolution(epilogue=epilogue):
-            first, operands = (epilogue.value, epilogue.operands) if epilogue else (Operand(0), ())
+            first, operands = (epilogue.value, epilogue.operands) if epilogue else (Argument(0), ())
         case _:
             return None
     shift = 0 if isinstance(producer, Elementwise) else 1
@@ -123,7 +123,7 @@ def _merged(
 
 def _title(producer: Elementwise, reader: Elementwise) -> tuple[str, str]:
     """A copy is named after what it copies for, everything else after the first operator."""
-    copy = producer.value == Operand(0)
+    copy = producer.value == Argument(0)
     return (reader.name, reader.op) if copy else (producer.name, producer.op)
 
 
@@ -172,14 +172,14 @@ def _substituted(
         found = moved[operand]
         if found not in known:
             known.append(found)
-        replacement[index] = Operand(known.index(found) + shift)
+        replacement[index] = Argument(known.index(found) + shift)
     return substitute(reader.value, replacement), tuple(known)
 
 
 def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expression:
     """An expression with others in the places of its operands; a table of a table becomes one."""
     match value:
-        case Operand(index):
+        case Argument(index):
             return replacement[index]
         case Number():
             return value
@@ -228,7 +228,7 @@ def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
     fixed = {*network.inputs, *network.outputs}
     for place in range(len(operators) - 1, -1, -1):
         copy = operators[place]
-        if not (isinstance(copy, Elementwise) and copy.value == Operand(0)):
+        if not (isinstance(copy, Elementwise) and copy.value == Argument(0)):
             continue
         source, target = network.tensors[copy.operands[0].tensor], network.tensors[copy.output.tensor]
         alone = sum(o.output.tensor == target.name for o in operators) == 1

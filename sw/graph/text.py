@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sw.graph.expression import SIGNS, Apply, Expression, Lookup, Number, Operand, walk
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, walk
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator, Tensor, View, whole
 
@@ -38,7 +38,7 @@ def line(operator: Operator, network: Network) -> str:
 def formula(value: Expression) -> str:
     """An expression as text: operands are x0, x1, ..., tables are shortened."""
     match value:
-        case Operand(index):
+        case Argument(index):
             return f"x{index}"
         case Number(number):
             return str(number)

@@ -12,7 +12,7 @@ FOLLOWS: tuple[Follows, ...] = ("full", "column", "row", "scalar")
 
 
 @dataclass(frozen=True)
-class Access:
+class TileAccess:
     """Where the elements of an operand, or of the result, lie for a tile of rows x columns.
 
     `space` is `acc`, `scratch` or `out`, `element` one of `int32`, `int8`, `uint8`. Indices count elements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sw.graph.expression import SIGNS, Apply, Expression, Lookup, Number, Operand
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number
 
 _CALLS = {
     "mul_shift_round": "mul_shift_round",
@@ -56,7 +56,7 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
     Those operands are to be read as uint8: the tables are rotated instead. `signed` says of each operand
     whether it is int8.
     """
-    index = {k: Apply("add", (Operand(k), Number(128))) for k, s in enumerate(signed) if s}
+    index = {k: Apply("add", (Argument(k), Number(128))) for k, s in enumerate(signed) if s}
     elsewhere: set[int] = set()
     indexed: set[int] = set()
     seen: set[Expression] = set()
@@ -66,9 +66,9 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
             return
         seen.add(e)
         match e:
-            case Operand(k):
+            case Argument(k):
                 elsewhere.add(k)
-            case Lookup(table, Apply("add", (Operand(k), Number(128)))) if k in index and len(table) == 256:
+            case Lookup(table, Apply("add", (Argument(k), Number(128)))) if k in index and len(table) == 256:
                 indexed.add(k)
             case Lookup(_, inner):
                 visit(inner)
@@ -83,8 +83,8 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
 
     def changed(e: Expression) -> Expression:
         match e:
-            case Lookup(table, Apply("add", (Operand(k), Number(128)))) if k in chosen:
-                return Lookup(table[128:] + table[:128], Operand(k))
+            case Lookup(table, Apply("add", (Argument(k), Number(128)))) if k in chosen:
+                return Lookup(table[128:] + table[:128], Argument(k))
             case Lookup(table, inner):
                 return Lookup(table, changed(inner))
             case Apply(operation, operands):
@@ -96,7 +96,7 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
 
 
 @dataclass
-class Body:
+class LoopText:
     """Statements that compute expressions; equal parts of one element are computed once.
 
     `scalars` names the numbers that the launch gives; others are literals. `tables` are those used, by name.
@@ -109,7 +109,7 @@ class Body:
 
     def value(self, e: Expression, operands: Sequence[str]) -> str:
         """The text of an expression's value, after statements for its parts; `operands` are names."""
-        known: dict[Expression, str] = {Operand(k): name for k, name in enumerate(operands)}
+        known: dict[Expression, str] = {Argument(k): name for k, name in enumerate(operands)}
         return self._value(e, known)
 
     def _value(self, e: Expression, known: dict[Expression, str]) -> str:

@@ -10,7 +10,7 @@ from hw.errors import InputError
 from sw.cgra.bounds import bound
 from sw.cgra.legal import prepare
 from sw.graph.expression import Expression
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.configuration import Configured, configure, graph_of
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import ElementwiseKernel, make
@@ -42,8 +42,8 @@ class Chosen:
 
 def choose(
     value: Expression,
-    operands: Sequence[Access],
-    result: Access,
+    operands: Sequence[TileAccess],
+    result: TileAccess,
     config: MachineConfig,
     *,
     multiple: int,
@@ -91,8 +91,8 @@ def _better(one: Chosen, other: Chosen) -> bool:
 
 def _candidates(
     value: Expression,
-    operands: Sequence[Access],
-    result: Access,
+    operands: Sequence[TileAccess],
+    result: TileAccess,
     config: MachineConfig,
     multiple: int,
     name: str,

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
-from sw.graph.expression import Expression, Operand, walk
+from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
-from sw.kernels.access import Access
-from sw.kernels.body import Body, bytes_as_unsigned, numbers
+from sw.kernels.access import TileAccess
+from sw.kernels.body import LoopText, bytes_as_unsigned, numbers
 from sw.kernels.configuration import fits
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import MOST_SCALARS, GridKernel
@@ -37,12 +37,12 @@ class ElementwiseKernel:
     """
 
     kernel: GridKernel
-    operands: tuple[Access, ...]
+    operands: tuple[TileAccess, ...]
     indices: Indices
     numbers: Mapping[str, int]
 
     @property
-    def result(self) -> Access:
+    def result(self) -> TileAccess:
         """Where the result goes."""
         return self.indices.result
 
@@ -110,8 +110,8 @@ class ElementwiseKernel:
 
 def make(
     value: Expression,
-    operands: Sequence[Access],
-    result: Access,
+    operands: Sequence[TileAccess],
+    result: TileAccess,
     *,
     mask: int = 0,
     name: str = "elementwise",
@@ -125,7 +125,7 @@ def make(
         raise InputError(f"kernel {name}: the result must be full, in the output buffer, not {result}")
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
-    used = frozenset(e.index for e in walk(value) if isinstance(e, Operand))
+    used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
     if used and max(used) >= len(operands):
         raise InputError(f"kernel {name}: operand {max(used)} must be given, there are {len(operands)}")
     indices = Indices(name, read, result, Unrolling(mask), used)
@@ -144,7 +144,7 @@ def make(
 
 def _kernel(name: str, value: Expression, indices: Indices, given: Mapping[int, str]) -> GridKernel:
     """The text, with those numbers as scalars."""
-    body = Body(given)
+    body = LoopText(given)
     for copy in range(indices.unrolling.copies):
         found = body.value(value, [indices.load(k, copy) for k in range(len(indices.operands))])
         body.lines.append(f"{indices.store(copy)} = {found}")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hw.errors import InputError
 from sw.ir.expression import Expr, Op, fold
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.kernel import MOST_ARRAYS, Stream
 
 #: An operand's number, or `result`, `rows`, `columns`.
@@ -62,7 +62,7 @@ class Unrolling:
         return tuple(first + offset for first in firsts for offset in self.offsets)
 
 
-def record_operands(operands: Sequence[Access], follows: str) -> list[int]:
+def record_operands(operands: Sequence[TileAccess], follows: str) -> list[int]:
     """The numbers of the operands in the records of rows, or of columns, in the order in which they lie."""
     return [k for k, access in enumerate(operands) if access.record and access.follows == follows]
 
@@ -76,15 +76,15 @@ class Indices:
     """
 
     name: str
-    operands: tuple[Access, ...]
-    result: Access
+    operands: tuple[TileAccess, ...]
+    result: TileAccess
     unrolling: Unrolling
     used: frozenset[int]
 
     @cached_property
-    def accesses(self) -> dict[Key, Access]:
+    def accesses(self) -> dict[Key, TileAccess]:
         """Operands that occur, and the result."""
-        found: dict[Key, Access] = {k: self.operands[k] for k in sorted(self.used)}
+        found: dict[Key, TileAccess] = {k: self.operands[k] for k in sorted(self.used)}
         return found | {"result": self.result}
 
     def _record(self, follows: str) -> list[int]:

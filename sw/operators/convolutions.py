@@ -16,12 +16,12 @@ from sw.compile.images import follows_of, joined, plain, spread
 from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, pixels, two
 from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
-from sw.graph.expression import Operand
+from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Epilogue, ImageConvolution, Network, Tensor, View, dense
 from sw.graph.requantise import LIMITS, apply
 from sw.graph.views import broadcast, reshaped
@@ -34,7 +34,7 @@ from sw.operators.shapes import viewed
 
 
 def _convolved(
-    importer: Importer, node: Node, x: Stored, w: Stored, zero_x: int, zero_w: Zeros
+    importer: Importer, node: OnnxNode, x: Stored, w: Stored, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
     """The convolution of images with weights, int32, and the greatest magnitude that a sum can have."""
     sizes = pixels(node, x)
@@ -67,7 +67,7 @@ def _convolved(
         ones = importer.constant(np.ones((groups, *weights.shape[1:]), np.int8), f"{hint}.ones")
         windows = sums(ones, 0, f"{hint}.windows")
         result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
-        value = apply("sub", Operand(0), apply("mul", Operand(1), Operand(2)))
+        value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
         more = broadcast(zero_w.more, total.shape)
         operands = (total, more, _each_channel(windows, total.shape[1] // groups))
         importer.operators.append(Elementwise(node.name, node.op, (node.name,), result, value, operands))
@@ -101,7 +101,7 @@ def _limit(importer: Importer, w: Stored, zero_w: int, type_x: str, zero_x: int)
 
 
 def _deepened(
-    importer: Importer, node: Node, x: Stored, w: Stored, zero: Zeros
+    importer: Importer, node: OnnxNode, x: Stored, w: Stored, zero: Zeros
 ) -> tuple[Stored, Stored, Zeros]:
     """Images and weights of one zero point, with more channels where zero points differ, at the edges."""
     held = importer.array(zero.more) if zero.more is not None else None
@@ -115,7 +115,7 @@ def _deepened(
 
 
 @imports("ConvInteger")
-def _conv_integer(importer: Importer, node: Node) -> Value:
+def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
     x, w = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
     zero_x = importer.fixed(node, 2, "the zero point of the images")
     if zero_x is not None and (zero_x.size != 1 or str(zero_x.dtype) != x.element):
@@ -128,7 +128,7 @@ def _conv_integer(importer: Importer, node: Node) -> Value:
 
 
 @imports("Conv")
-def _conv(importer: Importer, node: Node) -> Value:
+def _conv(importer: Importer, node: OnnxNode) -> Value:
     x, w = (
         dequantised_operand(importer, node, importer.value(node, i), what)
         for i, what in ((0, "the images"), (1, "the weights"))
@@ -155,7 +155,7 @@ def _conv(importer: Importer, node: Node) -> Value:
     return combined(importer, node, "Add", [result, bias])
 
 
-def _channels(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _channels(node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
     """Parameters of weights as one number or one per output channel."""
     if values.size == 1:
         return values.reshape(())

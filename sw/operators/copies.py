@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.graph.expression import Operand
+from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Network, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, transposed
 
@@ -56,7 +56,7 @@ class Copies:
         return tensor
 
     def _moved(self, o: Operator, target: View, source: View) -> None:
-        self.operators.append(Elementwise(f"{o.name}, copy", "Copy", o.nodes, target, Operand(0), (source,)))
+        self.operators.append(Elementwise(f"{o.name}, copy", "Copy", o.nodes, target, Argument(0), (source,)))
 
 
 def rows_contiguous(view: View) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
-from sw.frontend.values import Constant, Dequantised, Grid, Stored, Value
+from sw.frontend.node import OnnxNode
+from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
 from sw.graph.host import HostOperator
 from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
@@ -35,7 +35,7 @@ def opset_of(opset: int, op: str) -> int:
 
 def host_operator(
     importer: Importer,
-    node: Node,
+    node: OnnxNode,
     operands: Sequence[View | None],
     output: View,
     result: int = 0,
@@ -66,7 +66,7 @@ def host_operator(
     return output
 
 
-def quantised_input(importer: Importer, node: Node, value: Stored, grid: Grid) -> Stored:
+def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Quantisation) -> Stored:
     """QuantizeLinear of a float tensor: for inputs of the model part of handing them in."""
     edge = value.view.tensor in importer.model.inputs
     if not edge and not importer.allow_host:
@@ -80,7 +80,7 @@ def quantised_input(importer: Importer, node: Node, value: Stored, grid: Grid) -
     return Stored(output, grid.element)
 
 
-def _parameters(importer: Importer, node: Node) -> list[View | None]:
+def _parameters(importer: Importer, node: OnnxNode) -> list[View | None]:
     found: list[View | None] = []
     for index, what in ((1, "the scale"), (2, "the zero point")):
         array = importer.fixed(node, index, what)
@@ -101,7 +101,7 @@ def outputs(importer: Importer) -> None:
 
 
 def _output(importer: Importer, name: str, value: Value) -> None:
-    node = importer.producers.get(name, Node(name, "Output", (), (name,)))
+    node = importer.producers.get(name, OnnxNode(name, "Output", (), (name,)))
     match value:
         case Stored(view, element) if element in ELEMENTS:
             if view.tensor == name and view == whole(importer.tensors[name]):
@@ -109,7 +109,7 @@ def _output(importer: Importer, name: str, value: Value) -> None:
             importer.copy(node, view, _named(importer, name, view.shape, element))
         case Stored(view, element):
             if view.tensor != name:
-                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
                 host_operator(importer, hosted, [view], _named(importer, name, view.shape, element))
         case Dequantised():
             output = _named(importer, name, value.shape, "float32")
@@ -120,18 +120,18 @@ def _output(importer: Importer, name: str, value: Value) -> None:
                 importer.copy(node, view, _named(importer, name, array.shape, str(array.dtype)))
             else:
                 _needs_host(importer, name, node)
-                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
                 view = importer.constant(array, f"{name}.constant")
                 host_operator(importer, hosted, [view], _named(importer, name, array.shape, str(array.dtype)))
         case _:
             _needs_host(importer, name, node)
             view = hosted_value(importer, name)
             if view.tensor != name:
-                hosted = Node(f"{name}.output", "Identity", (name,), (name,))
+                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
                 host_operator(importer, hosted, [view], _named(importer, name, value.shape, "float32"))
 
 
-def _needs_host(importer: Importer, name: str, node: Node) -> None:
+def _needs_host(importer: Importer, name: str, node: OnnxNode) -> None:
     if not importer.allow_host:
         raise InputError(
             f"output {name!r}: {node.place} computes it in float32; it needs QuantizeLinear and "
@@ -147,7 +147,7 @@ def _named(importer: Importer, name: str, shape: Sequence[int], element: str) ->
     return view
 
 
-def dequantised(importer: Importer, node: Node, value: Dequantised, output: View, edge: bool) -> View:
+def dequantised(importer: Importer, node: OnnxNode, value: Dequantised, output: View, edge: bool) -> View:
     """The real numbers of a tensor, by the host."""
     axis, scale, zero = _axis(node, value)
     operands: list[View | None] = [value.view, importer.constant(scale, f"{output.tensor}.scale")]
@@ -155,13 +155,13 @@ def dequantised(importer: Importer, node: Node, value: Dequantised, output: View
         held = zero.astype(value.element)
         operands.append(importer.constant(held, f"{output.tensor}.zero"))
     attributes = {"axis": axis} if scale.size > 1 else {}
-    made = Node(
+    made = OnnxNode(
         f"{node.name}", "DequantizeLinear", ("", "", "")[: len(operands)], (output.tensor,), attributes
     )
     return host_operator(importer, made, operands, output, edge=edge)
 
 
-def _axis(node: Node, value: Dequantised) -> tuple[int, np.ndarray, np.ndarray]:
+def _axis(node: OnnxNode, value: Dequantised) -> tuple[int, np.ndarray, np.ndarray]:
     """The axis along which scale and zero point differ, and both as vectors or as one number."""
     if value.uniform:
         return 0, value.scale.reshape(()), value.zero.reshape(())
@@ -201,7 +201,7 @@ def hosted_value(importer: Importer, name: str) -> View:
     return found
 
 
-def on_host(importer: Importer, node: Node) -> list[Value]:
+def on_host(importer: Importer, node: OnnxNode) -> list[Value]:
     """A node executed by the host: one operator for each of its outputs."""
     operands = [hosted_value(importer, name) if name else None for name in node.inputs]
     kinds = _inferred(importer, node, operands)
@@ -216,7 +216,7 @@ def on_host(importer: Importer, node: Node) -> list[Value]:
 
 
 def _inferred(
-    importer: Importer, node: Node, operands: Sequence[View | None]
+    importer: Importer, node: OnnxNode, operands: Sequence[View | None]
 ) -> list[tuple[tuple[int, ...], str]]:
     """Shape and type of every output of a node, by the shape inference of ONNX."""
     from onnx import helper, numpy_helper, shape_inference
@@ -247,7 +247,7 @@ def _inferred(
     return [_kind(node, value) for value in inferred.graph.output]
 
 
-def _kind(node: Node, value: object) -> tuple[tuple[int, ...], str]:
+def _kind(node: OnnxNode, value: object) -> tuple[tuple[int, ...], str]:
     from onnx import helper
 
     tensor = value.type.tensor_type  # type: ignore[attr-defined]

@@ -15,11 +15,11 @@ import numpy as np
 from sw.compile.parts import product_part
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, settled
 from sw.frontend.values import Constant, Dequantised, Real, Stored, Structured, Value
 from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
-from sw.graph.expression import Expression, Operand
+from sw.graph.expression import Argument, Expression
 from sw.graph.network import Elementwise, MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
 from sw.graph.views import broadcast, reshaped, transposed
@@ -54,7 +54,7 @@ def zeros(
 
 
 def product(
-    importer: Importer, node: Node, a: Stored, b: Stored, zero_a: Zeros, zero_b: Zeros, hint: str
+    importer: Importer, node: OnnxNode, a: Stored, b: Stored, zero_a: Zeros, zero_b: Zeros, hint: str
 ) -> tuple[Stored, int]:
     """The product of two operands, int32, and the greatest magnitude that a sum can have."""
     view_a, view_b = a.view, b.view
@@ -74,7 +74,7 @@ def product(
     return Stored(importer.reshaped(node, corrected, shape), "int32"), limit
 
 
-def _sums(importer: Importer, node: Node, a: View, b: View, zero_a: int, zero_b: int, hint: str) -> View:
+def _sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero_b: int, hint: str) -> View:
     """Sums of products of two stacks of matrices; stacks that share B are one matrix."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -119,7 +119,14 @@ def _limit(importer: Importer, a: View, type_a: str, zero_a: int, b: View, type_
 
 
 def _corrected(
-    importer: Importer, node: Node, total: View, a: View, b: View, zero_a: Zeros, zero_b: Zeros, hint: str
+    importer: Importer,
+    node: OnnxNode,
+    total: View,
+    a: View,
+    b: View,
+    zero_a: Zeros,
+    zero_b: Zeros,
+    hint: str,
 ) -> View:
     """Sums for zero points that differ.
 
@@ -133,9 +140,9 @@ def _corrected(
 
     def operand(view: View) -> Expression:
         operands.append(view)
-        return Operand(len(operands) - 1)
+        return Argument(len(operands) - 1)
 
-    value: Expression = Operand(0)
+    value: Expression = Argument(0)
     if zero_a.more is not None:
         more = operand(zero_a.more)
         ones = importer.constant(np.ones((1, k), np.int8), f"{hint}.ones")
@@ -156,7 +163,7 @@ def _corrected(
 
 
 def _row_sums(
-    importer: Importer, node: Node, ones: View, other: View, zero: int, hint: str, rows: bool
+    importer: Importer, node: OnnxNode, ones: View, other: View, zero: int, hint: str, rows: bool
 ) -> View:
     """Sums of the rows (or columns) of an operand less its zero point: a constant, or a product with ones."""
     held = importer.array(other)
@@ -170,7 +177,7 @@ def _row_sums(
 
 def zero_points(
     importer: Importer,
-    node: Node,
+    node: OnnxNode,
     index: int,
     operand: Stored,
     shape: tuple[int, ...],
@@ -197,7 +204,7 @@ def zero_points(
 
 
 def _deepened(
-    importer: Importer, node: Node, x: Stored, own: Zeros, other: Stored, depth: int
+    importer: Importer, node: OnnxNode, x: Stored, own: Zeros, other: Stored, depth: int
 ) -> tuple[Stored, Zeros, Stored]:
     """An operand of one zero point, deeper where zero points differ, and the other operand as deep as it."""
     held = importer.array(own.more) if own.more is not None else None
@@ -211,7 +218,7 @@ def _deepened(
 
 
 @imports("MatMulInteger")
-def _mat_mul_integer(importer: Importer, node: Node) -> Value:
+def _mat_mul_integer(importer: Importer, node: OnnxNode) -> Value:
     a, b = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
     rows = (*a.shape[:-2], a.shape[-2], 1) if len(a.shape) > 1 else (1,)
     columns = (*b.shape[:-2], 1, b.shape[-1]) if len(b.shape) > 1 else (1,)
@@ -226,7 +233,7 @@ def _mat_mul_integer(importer: Importer, node: Node) -> Value:
     return total
 
 
-def dequantised_operand(importer: Importer, node: Node, value: Value, what: str) -> Dequantised:
+def dequantised_operand(importer: Importer, node: OnnxNode, value: Value, what: str) -> Dequantised:
     """An operand of 8 bits; raises `InputError` for real numbers that are not dequantised ones."""
     value = settled(importer, node, value)
     if not isinstance(value, Dequantised) or value.element not in BYTES:
@@ -235,7 +242,7 @@ def dequantised_operand(importer: Importer, node: Node, value: Value, what: str)
     return value
 
 
-def _along(values: np.ndarray, shape: tuple[int, ...], depth: int, node: Node, what: str) -> np.ndarray:
+def _along(values: np.ndarray, shape: tuple[int, ...], depth: int, node: OnnxNode, what: str) -> np.ndarray:
     """Scales or zero points as they broadcast to the result; they must not differ along the depth."""
     if values.size == 1:
         return values.reshape(())
@@ -246,7 +253,7 @@ def _along(values: np.ndarray, shape: tuple[int, ...], depth: int, node: Node, w
     return first
 
 
-def real_product(importer: Importer, node: Node, a: Value, b: Value) -> Dequantised:
+def real_product(importer: Importer, node: OnnxNode, a: Value, b: Value) -> Dequantised:
     """The product of two dequantised operands: sums of whole numbers with the product of the scales."""
     left, right = (dequantised_operand(importer, node, value, what) for value, what in ((a, "A"), (b, "B")))
     vectors = len(left.shape) == 1 or len(right.shape) == 1
@@ -273,12 +280,12 @@ def real_product(importer: Importer, node: Node, a: Value, b: Value) -> Dequanti
 
 
 @imports("MatMul")
-def _mat_mul(importer: Importer, node: Node) -> Value:
+def _mat_mul(importer: Importer, node: OnnxNode) -> Value:
     return real_product(importer, node, importer.value(node, 0), importer.value(node, 1))
 
 
 @imports("Gemm")
-def _gemm(importer: Importer, node: Node) -> Value:
+def _gemm(importer: Importer, node: OnnxNode) -> Value:
     def operand(index: int, attribute: str) -> Value:
         value = importer.value(node, index)
         if not node.attributes.get(attribute, 0):

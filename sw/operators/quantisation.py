@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
-from sw.frontend.values import Dequantised, Grid, Stored, Value, is_real
-from sw.graph.expression import Operand
+from sw.frontend.values import Dequantised, Quantisation, Stored, Value, is_real
+from sw.graph.expression import Argument
 from sw.graph.requantise import LIMITS, wrapped
 from sw.operators.host import quantised_input
 from sw.operators.registry import imports
@@ -16,16 +16,16 @@ from sw.operators.registry import imports
 _WORD = (1 << 31) - 1
 
 
-def grid_of(importer: Importer, node: Node, shape: tuple[int, ...]) -> Grid:
+def grid_of(importer: Importer, node: OnnxNode, shape: tuple[int, ...]) -> Quantisation:
     """The grid of a QuantizeLinear whose input has that shape."""
     scale, zero, element = parameters(importer, node, shape)
     if element not in BYTES:
         raise node.error(f"the result must be int8 or uint8, not {element}")
-    return Grid(element, scale, zero, node)
+    return Quantisation(element, scale, zero, node)
 
 
 def parameters(
-    importer: Importer, node: Node, shape: tuple[int, ...], element: str | None = None
+    importer: Importer, node: OnnxNode, shape: tuple[int, ...], element: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """Scale (float32), zero point (int64) and type of a QuantizeLinear or DequantizeLinear."""
     scale, zero = importer.fixed(node, 1, "the scale"), importer.fixed(node, 2, "the zero point")
@@ -54,7 +54,7 @@ def parameters(
     )
 
 
-def along_axis(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
+def along_axis(node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
     """Parameters of an axis repeated to a shape; one number stays one."""
     if values.size == 1:
         return values.reshape(())
@@ -67,7 +67,7 @@ def along_axis(node: Node, values: np.ndarray, shape: tuple[int, ...], what: str
 
 
 @imports("DequantizeLinear")
-def _dequantize(importer: Importer, node: Node) -> Value:
+def _dequantize(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     stored = importer.stored(node, 0, (*BYTES, "int32"))
     scale, zero, element = parameters(importer, node, value.shape, stored.element)
@@ -77,7 +77,7 @@ def _dequantize(importer: Importer, node: Node) -> Value:
 
 
 @imports("QuantizeLinear")
-def _quantize(importer: Importer, node: Node) -> Value:
+def _quantize(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     grid = grid_of(importer, node, value.shape)
     if isinstance(value, Stored) and value.element == "float32":
@@ -88,7 +88,7 @@ def _quantize(importer: Importer, node: Node) -> Value:
 
 
 @imports("Cast")
-def _cast(importer: Importer, node: Node) -> Value:
+def _cast(importer: Importer, node: OnnxNode) -> Value:
     """Whole numbers become real ones as they are; between types of whole numbers, values wrap."""
     from onnx import helper
 
@@ -106,4 +106,4 @@ def _cast(importer: Importer, node: Node) -> Value:
         return Dequantised(value.view, value.element, one, none, max(reach, LIMITS[value.element][1]))
     if value.element not in LIMITS or to not in LIMITS:
         raise node.error(f"a cast from {value.element} to {to} is not supported")
-    return importer.elementwise(node, wrapped(Operand(0), to), [value.view], value.shape, to)
+    return importer.elementwise(node, wrapped(Argument(0), to), [value.view], value.shape, to)

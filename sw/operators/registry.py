@@ -25,7 +25,7 @@ from sw.compile.memory import Home
 from sw.compile.tiled import Choices
 from sw.compile.writer import Writer
 from sw.frontend.importer import Handler
-from sw.frontend.model import Model
+from sw.frontend.model import OnnxModel
 from sw.graph.network import Operator, Tensor, View
 from sw.ir.program import Statement
 from sw.kernels.configuration import Configured
@@ -36,7 +36,7 @@ HANDLERS: dict[str, Handler] = {}
 REAL_HANDLERS: dict[str, Handler] = {}
 WHOLE_HANDLERS: dict[str, Handler] = {}
 #: Rewritings of a model before its nodes are read.
-REWRITES: list[Callable[[Model], Model]] = []
+REWRITES: list[Callable[[OnnxModel], OnnxModel]] = []
 
 
 def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handler], Handler]:
@@ -49,7 +49,7 @@ def imports(*names: str, into: dict[str, Handler] = HANDLERS) -> Callable[[Handl
     return register
 
 
-def rewrites(rewrite: Callable[[Model], Model]) -> Callable[[Model], Model]:
+def rewrites(rewrite: Callable[[OnnxModel], OnnxModel]) -> Callable[[OnnxModel], OnnxModel]:
     """Register a rewriting of models."""
     REWRITES.append(rewrite)
     return rewrite

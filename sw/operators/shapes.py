@@ -8,8 +8,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
-from sw.frontend.values import Constant, Dequantised, Grid, Real, Reals, Stored, Structured, Value, is_real
+from sw.frontend.node import OnnxNode
+from sw.frontend.values import (
+    Constant,
+    Dequantised,
+    Quantisation,
+    Real,
+    Reals,
+    Stored,
+    Structured,
+    Value,
+    is_real,
+)
 from sw.graph.network import ELEMENTS, View
 from sw.graph.views import broadcast, sliced, transposed
 from sw.operators.registry import imports
@@ -53,7 +63,7 @@ def spread(value: Reals, shape: tuple[int, ...]) -> Reals:
     return _real(value, lambda v: broadcast(v, shape), lambda a: np.broadcast_to(a, shape))
 
 
-def _ints(importer: Importer, node: Node, index: int, attribute: str, what: str = "") -> list[int] | None:
+def _ints(importer: Importer, node: OnnxNode, index: int, attribute: str, what: str = "") -> list[int] | None:
     """Whole numbers that are an attribute or, in newer versions, an input."""
     given = node.attributes.get(attribute)
     if given is not None:
@@ -62,12 +72,12 @@ def _ints(importer: Importer, node: Node, index: int, attribute: str, what: str 
     return None if array is None else [int(v) for v in array.reshape(-1)]
 
 
-def _axis(node: Node, axis: int, rank: int) -> int:
+def _axis(node: OnnxNode, axis: int, rank: int) -> int:
     """An axis counted from 0; a single number has axis 0 too."""
     return node.axis(axis, rank) if rank or axis else 0
 
 
-def _to_shape(importer: Importer, node: Node, value: Value, shape: Sequence[int]) -> Value:
+def _to_shape(importer: Importer, node: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
     wanted = tuple(int(s) for s in shape)
     if math.prod(wanted) != math.prod(value.shape):
         raise node.error(f"{list(value.shape)} cannot become {list(wanted)}")
@@ -75,7 +85,7 @@ def _to_shape(importer: Importer, node: Node, value: Value, shape: Sequence[int]
 
 
 @imports("Reshape")
-def _reshape(importer: Importer, node: Node) -> Value:
+def _reshape(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     shape = _ints(importer, node, 1, "shape")
     if shape is None:
@@ -91,7 +101,7 @@ def _reshape(importer: Importer, node: Node) -> Value:
 
 
 @imports("Flatten")
-def _flatten(importer: Importer, node: Node) -> Value:
+def _flatten(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     axis = int(node.attributes.get("axis", 1))
     axis = axis + len(value.shape) if axis < 0 else axis
@@ -99,7 +109,7 @@ def _flatten(importer: Importer, node: Node) -> Value:
 
 
 @imports("Squeeze")
-def _squeeze(importer: Importer, node: Node) -> Value:
+def _squeeze(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     given = _ints(importer, node, 1, "axes")
     rank = len(value.shape)
@@ -110,7 +120,7 @@ def _squeeze(importer: Importer, node: Node) -> Value:
 
 
 @imports("Unsqueeze")
-def _unsqueeze(importer: Importer, node: Node) -> Value:
+def _unsqueeze(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     axes = _ints(importer, node, 1, "axes") or []
     rank = len(value.shape) + len(axes)
@@ -120,14 +130,14 @@ def _unsqueeze(importer: Importer, node: Node) -> Value:
 
 
 @imports("Transpose")
-def _transpose(importer: Importer, node: Node) -> Value:
+def _transpose(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     order = [int(a) for a in node.attributes.get("perm", range(len(value.shape))[::-1])]
     return viewed(value, lambda v: transposed(v, order), lambda a: a.transpose(order))
 
 
 @imports("Expand")
-def _expand(importer: Importer, node: Node) -> Value:
+def _expand(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     given = _ints(importer, node, 1, "shape") or []
     shape = np.broadcast_shapes(value.shape, tuple(given))
@@ -140,7 +150,7 @@ def _part(value: Value, axis: int, start: int, count: int, step: int = 1) -> Val
 
 
 @imports("Slice")
-def _slice(importer: Importer, node: Node) -> Value:
+def _slice(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     starts, ends = _ints(importer, node, 1, "starts"), _ints(importer, node, 2, "ends")
     if starts is None or ends is None:
@@ -157,7 +167,7 @@ def _slice(importer: Importer, node: Node) -> Value:
 
 
 @imports("Split")
-def _split(importer: Importer, node: Node) -> list[Value]:
+def _split(importer: Importer, node: OnnxNode) -> list[Value]:
     value = importer.value(node, 0)
     axis = _axis(node, int(node.attributes.get("axis", 0)), len(value.shape))
     size, count = value.shape[axis], len(node.outputs)
@@ -170,7 +180,7 @@ def _split(importer: Importer, node: Node) -> list[Value]:
 
 
 @imports("Gather")
-def _gather(importer: Importer, node: Node) -> Value:
+def _gather(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     indices = importer.fixed(node, 1, "indices")
     if indices is None:
@@ -191,7 +201,7 @@ def _gather(importer: Importer, node: Node) -> Value:
 
 
 @imports("Concat")
-def _concat(importer: Importer, node: Node) -> Value:
+def _concat(importer: Importer, node: OnnxNode) -> Value:
     parts = [importer.value(node, i) for i in range(len(node.inputs))]
     axis = _axis(node, int(node.attributes["axis"]), len(parts[0].shape))
     shape = list(parts[0].shape)
@@ -206,7 +216,7 @@ def _concat(importer: Importer, node: Node) -> Value:
             importer.copy(node, part.view, sliced(output, axis, start, part.shape[axis]))
         return Stored(output, stored[0].element)
 
-    def make(name: str, grid: Grid) -> View:
+    def make(name: str, grid: Quantisation) -> View:
         from sw.frontend.quantised import on_grid
 
         if not grid.uniform:
@@ -220,7 +230,7 @@ def _concat(importer: Importer, node: Node) -> Value:
     first = parts[0]
     if all(same_grid(first, part) for part in parts):
         assert isinstance(first, Dequantised)
-        grid = Grid(first.element, first.scale, first.zero, node)
+        grid = Quantisation(first.element, first.scale, first.zero, node)
         return Dequantised(
             make(f"{node.outputs[0]}.whole", grid), first.element, first.scale, first.zero, first.reach
         )
@@ -240,7 +250,7 @@ def same_grid(a: Value, b: Value) -> bool:
 
 
 @imports("Pad")
-def _pad(importer: Importer, node: Node) -> Value:
+def _pad(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     rank = len(value.shape)
     pads = _ints(importer, node, 1, "pads") or []
@@ -275,7 +285,7 @@ def _pad(importer: Importer, node: Node) -> Value:
     return Stored(output, value.element)
 
 
-def _fill_value(importer: Importer, node: Node) -> float:
+def _fill_value(importer: Importer, node: OnnxNode) -> float:
     if "value" in node.attributes:
         return float(node.attributes["value"])
     if not node.optional(2):
@@ -291,7 +301,7 @@ def _fill_value(importer: Importer, node: Node) -> float:
 
 
 @imports("Identity", "Dropout")
-def _same(importer: Importer, node: Node) -> list[Value]:
+def _same(importer: Importer, node: OnnxNode) -> list[Value]:
     if len(node.outputs) > 1 and any(node.outputs[1:]):
         raise node.error("the mask is not supported as an output")
     if node.optional(2) and bool(np.any(importer.fixed(node, 2, "training_mode"))):
@@ -300,7 +310,7 @@ def _same(importer: Importer, node: Node) -> list[Value]:
 
 
 @imports("SpaceToDepth", "DepthToSpace")
-def _space(importer: Importer, node: Node) -> Value:
+def _space(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     n, c, h, w = value.shape
     b = int(node.attributes["blocksize"])
@@ -318,7 +328,7 @@ def _space(importer: Importer, node: Node) -> Value:
 
 
 @imports("Shape", "Size")
-def _shape(importer: Importer, node: Node) -> Value:
+def _shape(importer: Importer, node: OnnxNode) -> Value:
     shape = np.asarray(importer.value(node, 0).shape, np.int64)
     if node.op == "Size":
         return Constant(np.asarray(shape.prod(), np.int64))

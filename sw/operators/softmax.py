@@ -13,9 +13,9 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
-from sw.frontend.values import Grid, Structured, Value
+from sw.frontend.values import Quantisation, Structured, Value
 from sw.graph.expression import Integers, operate
 from sw.graph.network import View
 from sw.graph.requantise import LIMITS
@@ -329,7 +329,7 @@ def results(table: tuple[int, ...], gap: bool = False) -> GridKernel:
 
 
 @imports("Softmax")
-def _import(importer: Importer, node: Node) -> Value:
+def _import(importer: Importer, node: OnnxNode) -> Value:
     value = row_operand(importer, node)
     rank = len(value.shape)
     old = int(node.attributes.get("opset", importer.model.opset)) < 13
@@ -340,7 +340,7 @@ def _import(importer: Importer, node: Node) -> Value:
     last = [a for a in range(rank) if a != axis] + [axis]
     view = transposed(value.view, last)
 
-    def make(name: str, grid: Grid) -> View:
+    def make(name: str, grid: Quantisation) -> View:
         output = importer.tensor(name, value.shape, grid.element)
         rows = transposed(output, last)
         scales = grid.scales(value)

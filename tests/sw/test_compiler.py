@@ -12,7 +12,7 @@ from hw.errors import InputError
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference
-from sw.graph.expression import Apply, Number, Operand
+from sw.graph.expression import Apply, Argument, Number
 from sw.graph.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
 from sw.ir.walk import instructions
 from tests.sw.compile.sequential import results, steps_of
@@ -29,7 +29,7 @@ def chain(length: int) -> Network:
     halves = [View("joined", shape, (33, 1), start) for start in (0, 6 * 33)]
 
     def copy(name: str, y: View, x: View, least: int) -> Elementwise:
-        return Elementwise(name, "Max", (name,), y, Apply("max", (Operand(0), Number(least))), (x,))
+        return Elementwise(name, "Max", (name,), y, Apply("max", (Argument(0), Number(least))), (x,))
 
     operators = [copy("first half", halves[0], whole(made["x0"]), -50)]
     for i in range(length):

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored, Value
-from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.requantise import apply, wrapped
 from sw.operators.registry import WHOLE_HANDLERS, imports
 
@@ -39,7 +39,7 @@ _UNARY: dict[str, Callable[[Expression], Expression]] = {
 _WITHIN = ("Max", "Min", "Relu", "Clip", "Sign", "BitwiseAnd", "BitwiseOr", "BitwiseXor")
 
 
-def _operands(importer: Importer, node: Node) -> list[Stored]:
+def _operands(importer: Importer, node: OnnxNode) -> list[Stored]:
     found = [importer.stored(node, i) for i in range(len(node.inputs))]
     if len({x.element for x in found}) > 1:
         raise node.error(f"operands must have one type, not {', '.join(x.element for x in found)}")
@@ -47,20 +47,20 @@ def _operands(importer: Importer, node: Node) -> list[Stored]:
 
 
 @imports(*_FOLDED, into=WHOLE_HANDLERS)
-def _folded(importer: Importer, node: Node) -> Value:
+def _folded(importer: Importer, node: OnnxNode) -> Value:
     operands = _operands(importer, node)
-    value: Expression = Operand(0)
+    value: Expression = Argument(0)
     for index in range(1, len(operands)):
-        value = _FOLDED[node.op](value, Operand(index))
+        value = _FOLDED[node.op](value, Argument(index))
     return _result(importer, node, value, operands)
 
 
 @imports(*_UNARY, into=WHOLE_HANDLERS)
-def _unary(importer: Importer, node: Node) -> Value:
-    return _result(importer, node, _UNARY[node.op](Operand(0)), _operands(importer, node))
+def _unary(importer: Importer, node: OnnxNode) -> Value:
+    return _result(importer, node, _UNARY[node.op](Argument(0)), _operands(importer, node))
 
 
-def _result(importer: Importer, node: Node, value: Expression, operands: list[Stored]) -> Stored:
+def _result(importer: Importer, node: OnnxNode, value: Expression, operands: list[Stored]) -> Stored:
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     element = operands[0].element
     value = value if node.op in _WITHIN else wrapped(value, element)
@@ -68,9 +68,9 @@ def _result(importer: Importer, node: Node, value: Expression, operands: list[St
 
 
 @imports("Clip", into=WHOLE_HANDLERS)
-def _clip(importer: Importer, node: Node) -> Value:
+def _clip(importer: Importer, node: OnnxNode) -> Value:
     operand = importer.stored(node, 0)
-    value: Expression = Operand(0)
+    value: Expression = Argument(0)
     for index, operation, what in ((1, "max", "min"), (2, "min", "max")):
         limit = importer.fixed(node, index, what)
         if limit is not None:
@@ -79,7 +79,7 @@ def _clip(importer: Importer, node: Node) -> Value:
 
 
 @imports("BitShift", into=WHOLE_HANDLERS)
-def _shift(importer: Importer, node: Node) -> Value:
+def _shift(importer: Importer, node: OnnxNode) -> Value:
     """Shifts by constants; amounts of the type's bits and more give 0."""
     operand = importer.stored(node, 0, ("uint8",))
     by = importer.fixed(node, 1, "the amount")
@@ -87,12 +87,12 @@ def _shift(importer: Importer, node: Node) -> Value:
         raise node.error("the amount must be one number")
     amount = min(int(by.item()), 31)
     operation = "shl" if node.attributes["direction"] == "LEFT" else "shr"
-    value: Expression = Number(0) if amount > 7 else apply(operation, Operand(0), amount)
+    value: Expression = Number(0) if amount > 7 else apply(operation, Argument(0), amount)
     return _result(importer, node, value, [operand])
 
 
 @imports("Where", into=WHOLE_HANDLERS)
-def _where(importer: Importer, node: Node) -> Value:
+def _where(importer: Importer, node: OnnxNode) -> Value:
     condition = importer.fixed(node, 0, "the condition")
     if condition is None:
         raise node.error("a condition is needed")
@@ -101,5 +101,5 @@ def _where(importer: Importer, node: Node) -> Value:
         raise node.error(f"operands must have one type, not {x.element} and {y.element}")
     shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
     held = importer.constant((condition != 0).astype(np.int8), f"{node.outputs[0]}.condition")
-    value = Apply("select", (Operand(0), Operand(1), Operand(2)))
+    value = Apply("select", (Argument(0), Argument(1), Argument(2)))
     return importer.elementwise(node, value, [held, x.view, y.view], shape, x.element)

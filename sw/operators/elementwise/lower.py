@@ -18,7 +18,7 @@ from sw.compile.writer import Writer, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
 from sw.ir.program import Statement
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
@@ -147,7 +147,7 @@ def _(operator: Elementwise, context: LoweringContext) -> LoweredElementwise:
     sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(operands)}
     size_out = homes[output.tensor].itemsize
     unit = max(16, config.store_bytes // size_out)
-    result = Access("out", homes[output.tensor].tensor.element)
+    result = TileAccess("out", homes[output.tensor].tensor.element)
     width, tile_columns, tile_rows = _tile(
         rows, columns, unit, sources, homes, config, context.room, size_out
     )

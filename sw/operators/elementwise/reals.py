@@ -8,9 +8,9 @@ import numpy as np
 
 from sw.frontend.floats import FUNCTIONS, apply_function
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
-from sw.graph.expression import Apply, Operand
+from sw.graph.expression import Apply, Argument
 from sw.graph.network import Elementwise
 from sw.graph.views import broadcast
 from sw.operators.registry import REAL_HANDLERS, imports
@@ -20,7 +20,7 @@ from sw.operators.shapes import spread
 _SAME_SCALE = 2.0**-20
 
 
-def real(node: Node, value: Value, what: str) -> Reals:
+def real(node: OnnxNode, value: Value, what: str) -> Reals:
     """A value as real numbers; raises `InputError` for what has to be quantised first."""
     if isinstance(value, Constant):
         return value
@@ -45,7 +45,7 @@ def held(importer: Importer, value: Value) -> np.ndarray | None:
     return None
 
 
-def combined(importer: Importer, node: Node, op: str, values: Sequence[Value]) -> Value:
+def combined(importer: Importer, node: OnnxNode, op: str, values: Sequence[Value]) -> Value:
     """An operator on real operands that broadcast; a bias in the unit of sums is added to them at once."""
     if op == "Add" and len(values) == 2:
         for total, bias in (values, values[::-1]):
@@ -67,7 +67,7 @@ def combined(importer: Importer, node: Node, op: str, values: Sequence[Value]) -
     return Real(op, inputs, shape, node, attributes)
 
 
-def _biased(importer: Importer, node: Node, total: Value, bias: Value) -> Dequantised | None:
+def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> Dequantised | None:
     """Sums of products plus a constant of 32 bits in their unit."""
     if not (isinstance(total, Dequantised) and isinstance(bias, Dequantised)):
         return None
@@ -81,14 +81,14 @@ def _biased(importer: Importer, node: Node, total: Value, bias: Value) -> Dequan
         return None
     output = importer.tensor(f"{node.outputs[0]}.biased", total.shape, "int32")
     views = (total.view, broadcast(bias.view, total.shape))
-    value = Apply("add", (Operand(0), Operand(1)))
+    value = Apply("add", (Argument(0), Argument(1)))
     importer.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
     reach = min(total.reach + int(np.abs(array.astype(np.int64)).max()), (1 << 31) - 1)
     return Dequantised(output, "int32", total.scale, total.zero, reach)
 
 
 @imports(*FUNCTIONS, "Clip", into=REAL_HANDLERS)
-def _elementwise(importer: Importer, node: Node) -> Value:
+def _elementwise(importer: Importer, node: OnnxNode) -> Value:
     values = [importer.value(node, i) for i, name in enumerate(node.inputs) if name]
     if node.op == "Clip":
         limits = [
@@ -104,7 +104,7 @@ def _elementwise(importer: Importer, node: Node) -> Value:
 
 
 @imports("BatchNormalization", into=REAL_HANDLERS)
-def _batch_normalization(importer: Importer, node: Node) -> Value:
+def _batch_normalization(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     parameters = [held(importer, importer.value(node, i)) for i in range(1, 5)]
     if any(p is None for p in parameters) or node.attributes.get("training_mode", 0):

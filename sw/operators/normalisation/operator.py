@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
-from sw.frontend.values import Grid, Structured, Value
+from sw.frontend.values import Quantisation, Structured, Value
 from sw.graph.expression import Integers, operate
 from sw.graph.network import View
 from sw.graph.requantise import LIMITS
@@ -247,7 +247,7 @@ def _variance(columns: int, total: Integers, squares: Integers) -> tuple[Integer
 
 
 @imports("LayerNormalization", "RMSNormalization")
-def _import(importer: Importer, node: Node) -> Value:
+def _import(importer: Importer, node: OnnxNode) -> Value:
     value = row_operand(importer, node)
     if any(node.outputs[1:]):
         raise node.error("mean and deviation as outputs are not supported")
@@ -264,7 +264,7 @@ def _import(importer: Importer, node: Node) -> Value:
     flat = (*value.shape[:axis], math.prod(shape))
     view = importer.reshaped(node, value.view, flat)
 
-    def make(name: str, grid: Grid) -> View:
+    def make(name: str, grid: Quantisation) -> View:
         output = importer.tensor(name, value.shape, grid.element)
         rows = reshaped(output, flat)
         assert rows is not None

@@ -7,13 +7,13 @@ from collections import Counter
 
 import numpy as np
 
-from sw.frontend.model import Model
-from sw.frontend.node import Node
+from sw.frontend.model import OnnxModel
+from sw.frontend.node import OnnxNode
 from sw.operators.registry import rewrites
 
 
 @rewrites
-def recognised(model: Model) -> Model:
+def recognised(model: OnnxModel) -> OnnxModel:
     """The model with normalisations as one node each.
 
     ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add are LayerNormalization; without the first two
@@ -22,7 +22,7 @@ def recognised(model: Model) -> Model:
     makers = {name: node for node in model.nodes for name in node.outputs}
     uses = Counter(name for node in model.nodes for name in node.inputs)
     uses.update(model.outputs)
-    replaced: dict[str, Node] = {}
+    replaced: dict[str, OnnxNode] = {}
     gone: set[str] = set()
     for node in model.nodes:
         found = _normalization(node, model, makers, uses)
@@ -41,8 +41,8 @@ def recognised(model: Model) -> Model:
 
 
 def _normalization(
-    node: Node, model: Model, makers: dict[str, Node], uses: Counter[str]
-) -> tuple[Node, list[Node]] | None:
+    node: OnnxNode, model: OnnxModel, makers: dict[str, OnnxNode], uses: Counter[str]
+) -> tuple[OnnxNode, list[OnnxNode]] | None:
     """A normalisation whose division is `node`, and its nodes; None where it is none."""
     found = _divided(node, makers)
     if found is None:
@@ -79,10 +79,12 @@ def _normalization(
         model.constants.setdefault(f"{node.outputs[0]}.one", np.ones((), np.float32))
         given.append(f"{node.outputs[0]}.one")
     attributes = {"axis": -1, "epsilon": float(epsilon.item())}
-    return Node(last.name, op, tuple(given), last.outputs, attributes), parts
+    return OnnxNode(last.name, op, tuple(given), last.outputs, attributes), parts
 
 
-def _divided(node: Node, makers: dict[str, Node]) -> tuple[str, Node | None, list[Node]] | None:
+def _divided(
+    node: OnnxNode, makers: dict[str, OnnxNode]
+) -> tuple[str, OnnxNode | None, list[OnnxNode]] | None:
     """What is divided, who makes the divisor, and the nodes of the division; None where there is none."""
     if node.op == "Div":
         return node.inputs[0], makers.get(node.inputs[1]), [node]
@@ -94,14 +96,14 @@ def _divided(node: Node, makers: dict[str, Node]) -> tuple[str, Node | None, lis
     return None
 
 
-def _made(node: Node | None, op: str, makers: dict[str, Node], index: int) -> Node | None:
+def _made(node: OnnxNode | None, op: str, makers: dict[str, OnnxNode], index: int) -> OnnxNode | None:
     """Who makes an input of a node of that operator."""
     return makers.get(node.inputs[index]) if node is not None and node.op == op else None
 
 
 def _with_constant(
-    node: Node, model: Model, makers: dict[str, Node]
-) -> tuple[Node | None, np.ndarray | None]:
+    node: OnnxNode, model: OnnxModel, makers: dict[str, OnnxNode]
+) -> tuple[OnnxNode | None, np.ndarray | None]:
     """Who makes one operand, and the other, a constant."""
     for one, other in (node.inputs, node.inputs[::-1]):
         if other in model.constants:
@@ -109,7 +111,7 @@ def _with_constant(
     return None, None
 
 
-def _means(node: Node, name: str, model: Model) -> bool:
+def _means(node: OnnxNode, name: str, model: OnnxModel) -> bool:
     """Whether a node is the mean of a tensor over its last axis, which stays."""
     if node.op != "ReduceMean" or node.inputs[0] != name or not node.attributes.get("keepdims", 1):
         return False
@@ -118,7 +120,7 @@ def _means(node: Node, name: str, model: Model) -> bool:
     return axes is not None and axes.reshape(-1).tolist() == [-1]
 
 
-def _squares(node: Node, name: str, model: Model) -> bool:
+def _squares(node: OnnxNode, name: str, model: OnnxModel) -> bool:
     """Whether a node is the square of a tensor."""
     if node.op == "Mul":
         return node.inputs == (name, name)
@@ -126,7 +128,7 @@ def _squares(node: Node, name: str, model: Model) -> bool:
     return node.op == "Pow" and node.inputs[0] == name and power is not None and bool(np.all(power == 2))
 
 
-def _reader(node: Node, model: Model, uses: Counter[str], op: str) -> Node | None:
+def _reader(node: OnnxNode, model: OnnxModel, uses: Counter[str], op: str) -> OnnxNode | None:
     """The only reader of a node's result, if it is of that operator."""
     name = node.outputs[0]
     if uses[name] != 1:
@@ -134,11 +136,11 @@ def _reader(node: Node, model: Model, uses: Counter[str], op: str) -> Node | Non
     return next((n for n in model.nodes if name in n.inputs and n.op == op), None)
 
 
-def _other(node: Node, name: str) -> str | None:
+def _other(node: OnnxNode, name: str) -> str | None:
     return next((x for x in node.inputs if x != name), None)
 
 
-def _constant(name: str, model: Model, makers: dict[str, Node]) -> bool:
+def _constant(name: str, model: OnnxModel, makers: dict[str, OnnxNode]) -> bool:
     """Whether a tensor is held by the model, quantised or not."""
     maker = makers.get(name)
     dequantised = maker is not None and maker.op == "DequantizeLinear" and maker.inputs[0] in model.constants

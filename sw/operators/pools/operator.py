@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.frontend.importer import Importer
-from sw.frontend.node import Node
+from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid, row_operand
-from sw.frontend.values import Dequantised, Grid, Stored, Structured, Value, is_real
+from sw.frontend.values import Dequantised, Quantisation, Stored, Structured, Value, is_real
 from sw.frontend.windows import axes, images, pixels, two
 from sw.graph.expression import Integers, operate
 from sw.graph.network import Operator, View
@@ -190,7 +190,7 @@ def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
 
 
 @imports("MaxPool")
-def _max_pool(importer: Importer, node: Node) -> Value:
+def _max_pool(importer: Importer, node: OnnxNode) -> Value:
     """The maximum of windows; of real numbers it is that of what they are on the grid."""
     if any(node.outputs[1:]):
         raise node.error("indices as an output are not supported")
@@ -213,7 +213,7 @@ def _max_pool(importer: Importer, node: Node) -> Value:
         view = pooled(value.view, value.element, f"{node.outputs[0]}.whole", (node.name,))
         return Dequantised(view, value.element, value.scale, value.zero, value.reach)
 
-    def make(name: str, grid: Grid) -> View:
+    def make(name: str, grid: Quantisation) -> View:
         view = on_grid(importer, grid.node, value, grid, f"{name}.pixels")
         return pooled(view, grid.element, name, grid.nodes(node))
 
@@ -221,7 +221,7 @@ def _max_pool(importer: Importer, node: Node) -> Value:
 
 
 @imports("AveragePool")
-def _average_pool(importer: Importer, node: Node) -> Value:
+def _average_pool(importer: Importer, node: OnnxNode) -> Value:
     value = row_operand(importer, node)
     found, more = axes(node, pixels(node, value), tuple(node.attributes["kernel_shape"]))
     include = bool(node.attributes.get("count_include_pad", 0))
@@ -233,7 +233,7 @@ def _average_pool(importer: Importer, node: Node) -> Value:
 
 def _averaged(
     importer: Importer,
-    node: Node,
+    node: OnnxNode,
     value: Dequantised,
     image: View,
     window: tuple[Axis, Axis],
@@ -244,7 +244,7 @@ def _averaged(
     """The averages of windows of images, whose result is seen as `shape`."""
     inner = (*image.shape[:2], window[0].outputs, window[1].outputs)
 
-    def make(name: str, grid: Grid) -> View:
+    def make(name: str, grid: Quantisation) -> View:
         output = importer.tensor(name, shape, grid.element)
         four = reshaped(output, inner)
         assert four is not None
@@ -262,7 +262,7 @@ def _averaged(
 
 
 @imports("GlobalAveragePool", "ReduceMean")
-def _mean(importer: Importer, node: Node) -> Value:
+def _mean(importer: Importer, node: OnnxNode) -> Value:
     """The mean over axes, as the average of a window as large as the image."""
     value = row_operand(importer, node)
     rank = len(value.shape)
@@ -281,7 +281,7 @@ def _mean(importer: Importer, node: Node) -> Value:
 
 
 def _meant(
-    importer: Importer, node: Node, value: Dequantised, chosen: Sequence[int], keep: bool
+    importer: Importer, node: OnnxNode, value: Dequantised, chosen: Sequence[int], keep: bool
 ) -> Structured:
     rest = [a for a in range(len(value.shape)) if a not in chosen]
     order = [*rest, *chosen]
@@ -293,7 +293,7 @@ def _meant(
     return _averaged(importer, node, value, image, (rows, cols), shape)
 
 
-def _four(importer: Importer, node: Node, view: View, kept: tuple[int, ...], count: int) -> View:
+def _four(importer: Importer, node: OnnxNode, view: View, kept: tuple[int, ...], count: int) -> View:
     """Images with one window each: what is kept, then the window as rows and columns if strides say so."""
     first = kept[:1] or (1,)
     before = (*first, math.prod(kept[1:]))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -84,20 +84,20 @@ class Builder:
         return y
 
     def _epilogue(self, shape: tuple[int, ...], element: str, residual: Tensor | None) -> Epilogue:
-        value: Expression = Apply("add", (Operand(0), Operand(1)))
+        value: Expression = Apply("add", (Argument(0), Argument(1)))
         zero = 0 if element == "int8" else 128
         value = requantised(value, int(self.rng.integers(1 << 22, 1 << 24)), 31, zero, element)
         operands = [channel_wise(self.constant(shape[1:2], "int32"), shape)]
         if residual is not None:
             operands.append(whole(residual))
-            value = Apply("add", (value, Operand(2)))
+            value = Apply("add", (value, Argument(2)))
             value = Apply("max", (Apply("min", (value, Number(LIMITS[element][1]))), Number(zero)))
         return Epilogue(value, tuple(operands))
 
     def doubled(self, x: Tensor) -> Tensor:
         """Every element times 1.5, rounded, as an operator of its own."""
         y = self.tensor(x.shape, x.element)
-        value = requantised(Operand(0), 3 << 22, 23, 0, x.element)
+        value = requantised(Argument(0), 3 << 22, 23, 0, x.element)
         name = f"scale{len(self.operators)}"
         self.operators.append(Elementwise(name, "Scale", (name,), whole(y), value, (whole(x),)))
         return y

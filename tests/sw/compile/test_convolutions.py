@@ -15,7 +15,7 @@ from sw.compile.memory import Lines, plan_memory
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference
-from sw.graph.expression import Operand
+from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, ImageConvolution, MatrixProduct, Network, View, whole
 from sw.operators.convolutions import lines
 from sw.patches import Axis
@@ -98,7 +98,7 @@ def test_who_cannot_do_with_padding_gets_images_without() -> None:
 
 
 def copy_of(target: View, source: View) -> Elementwise:
-    return Elementwise("copy", "Copy", ("copy",), target, Operand(0), (source,))
+    return Elementwise("copy", "Copy", ("copy",), target, Argument(0), (source,))
 
 
 def test_weights_that_do_not_lie_in_rows_are_laid_anew() -> None:

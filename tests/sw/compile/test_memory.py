@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.memory import ALIGNMENT, Home, Kind, Lines, MemoryPlan, plan_memory
-from sw.graph.expression import Operand
+from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Network, Tensor, whole
 
 TEST = load("test", {"cgra": "torus4x4"})
@@ -34,7 +34,7 @@ def networks(draw: st.DrawFn) -> tuple[Network, dict[str, Lines]]:
             target = draw(st.sampled_from(computed))
         tensors.setdefault(target, Tensor(target, shape, "int8"))
         views = whole(tensors[target]), whole(tensors[source])
-        operators.append(Elementwise(f"o{number}", "Copy", (), views[0], Operand(0), (views[1],)))
+        operators.append(Elementwise(f"o{number}", "Copy", (), views[0], Argument(0), (views[1],)))
     computed = [name for name in tensors if name.startswith("t")]
     outputs = draw(st.lists(st.sampled_from(computed), unique=True))
     row = shape[-1] if shape else 1
@@ -109,7 +109,7 @@ def test_windows_hold_all_tensors_and_only_what_is_computed_can_be_written(
 
 def test_memory_and_windows_that_do_not_suffice_are_refused() -> None:
     x, y = Tensor("x", (100, 100), "int8"), Tensor("y", (100, 100), "int8")
-    copy = Elementwise("o", "Copy", (), whole(y), Operand(0), (whole(x),))
+    copy = Elementwise("o", "Copy", (), whole(y), Argument(0), (whole(x),))
     network = Network("large", {"x": x, "y": y}, (copy,), ("x",), ("y",))
     with pytest.raises(
         InputError, match=r"the tensors of 'large' must fit 16384 bytes of memory, .* are needed"

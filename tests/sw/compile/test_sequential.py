@@ -14,7 +14,7 @@ from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.network import import_model
 from sw.graph import reference
-from sw.graph.expression import Apply, Expression, Number, Operand
+from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.host import HostOperator
 from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
 from tests.budget import cases
@@ -62,7 +62,7 @@ def constant(name: str, shape: tuple[int, ...], element: str, most: int = 100) -
 
 
 def least(name: str, y: View, x: View) -> Elementwise:
-    return Elementwise(name, "Max", (name,), y, Apply("max", (Operand(0), Number(-5))), (x,))
+    return Elementwise(name, "Max", (name,), y, Apply("max", (Argument(0), Number(-5))), (x,))
 
 
 def hosted(name: str, y: View, x: View) -> HostOperator:
@@ -71,7 +71,7 @@ def hosted(name: str, y: View, x: View) -> HostOperator:
 
 
 def biased(name: str, y: Tensor, a: Tensor, w: Tensor, b: Tensor) -> MatrixProduct:
-    value: Expression = Apply("add", (Operand(0), Operand(1)))
+    value: Expression = Apply("add", (Argument(0), Argument(1)))
     after = Epilogue(requantised(value, 1 << 23, 35, 0, "int8"), (View(b.name, y.shape, (0, 1)),))
     return MatrixProduct(name, "MatMul", (name,), whole(y), whole(a), whole(w), 0, 0, after)
 
@@ -124,7 +124,7 @@ def test_products_of_odd_sizes(m: int, k: int, n: int) -> None:
 def test_rows_are_no_longer_than_operations_can_count() -> None:
     config = load("test", {"scratch_bytes": 1 << 20, "out_bytes": 1 << 20})
     x, y = Tensor("x", (1, 250_000), "int32"), Tensor("y", (1, 250_000), "int8")
-    value = requantised(Operand(0), 1 << 23, 30, 0, "int8")
+    value = requantised(Argument(0), 1 << 23, 30, 0, "int8")
     network = Network(
         "long", tensors(x, y), (Elementwise("e", "Q", (), whole(y), value, (whole(x),)),), ("x",), ("y",)
     )

@@ -13,7 +13,7 @@ from sw.compile.limits import check_operands
 from sw.compile.memory import Lines, plan_memory
 from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.compile.writer import given as operands_of
-from sw.graph.expression import Operand
+from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Network, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction
@@ -49,7 +49,7 @@ def test_regions_hold_what_is_touched(
     assume(padding == 0 or row_compatible(view, tensor.shape[-1]))
     assume(padding == 0 or tensor.shape[-1] > 1)
     target = Tensor("y", tensor.shape, "int8")
-    copy = Elementwise("o", "Copy", (), whole(target), Operand(0), (whole(tensor),))
+    copy = Elementwise("o", "Copy", (), whole(target), Argument(0), (whole(tensor),))
     network = Network("views", {"x": tensor, "y": target}, (copy,), ("x",), ("y",))
     lines = {name: Lines(tensor.shape[-1] + padding) for name in network.tensors}
     memory = plan_memory(network, network.operators, lines, TEST)
@@ -81,7 +81,7 @@ def test_operands_wider_than_their_fields_are_refused() -> None:
 def test_labels_of_an_operator_differ_and_tell_its_number() -> None:
     x = Tensor("x", (4,), "int8")
     y = Tensor("y", (4,), "int8")
-    copy = Elementwise("o", "Copy", (), whole(y), Operand(0), (whole(x),))
+    copy = Elementwise("o", "Copy", (), whole(y), Argument(0), (whole(x),))
     network = Network("labels", {"x": x, "y": y}, (copy,), ("x",), ("y",))
     writer = Writer(TEST, plan_memory(network, network.operators, {}, TEST))
     writer.number = 3

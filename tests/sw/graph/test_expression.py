@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hw.errors import InputError
 from sw.dfg.operations import OPERATIONS
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, walk
 from tests.sw.kernels.random_elementwise import expression
 
 COMPUTED = {name: o for name, o in OPERATIONS.items() if o.meaning is not None}
@@ -49,7 +49,7 @@ WORDS = st.one_of(st.sampled_from(EDGES), st.integers(LOW, HIGH))
 def meaning(e: Expression, operands: list[int]) -> int:
     """The value of an expression for numbers."""
     match e:
-        case Operand(index):
+        case Argument(index):
             return operands[index]
         case Number(value):
             return value
@@ -67,7 +67,7 @@ def meaning(e: Expression, operands: list[int]) -> int:
 def test_an_operation_on_arrays_is_that_on_numbers(name: str, data: st.DataObject) -> None:
     count = COMPUTED[name].operands
     columns = [data.draw(st.lists(WORDS, min_size=8, max_size=8)) for _ in range(count)]
-    value = Apply(name, tuple(Operand(k) for k in range(count)))
+    value = Apply(name, tuple(Argument(k) for k in range(count)))
     found = evaluate(value, [np.array(c, np.int32) for c in columns])
     assert found.dtype == np.int32
     assert found.tolist() == [meaning(value, list(row)) for row in zip(*columns, strict=True)]
@@ -77,7 +77,7 @@ def test_an_operation_on_arrays_is_that_on_numbers(name: str, data: st.DataObjec
 def test_an_operation_is_right_at_all_edges(name: str) -> None:
     count = COMPUTED[name].operands
     grids = [g.reshape(-1) for g in np.meshgrid(*[np.array(EDGES, np.int32)] * count)]
-    value = Apply(name, tuple(Operand(k) for k in range(count)))
+    value = Apply(name, tuple(Argument(k) for k in range(count)))
     found = evaluate(value, grids).tolist()
     assert found == [meaning(value, [int(x) for x in row]) for row in zip(*grids, strict=True)]
 
@@ -95,26 +95,26 @@ def test_expressions_on_arrays_are_those_on_numbers(seed: int, operands: int, si
 
 
 def test_operands_broadcast_and_bytes_are_extended() -> None:
-    value = Apply("add", (Operand(0), Operand(1)))
+    value = Apply("add", (Argument(0), Argument(1)))
     rows, columns = np.array([[-128], [127]], np.int8), np.array([255, 1], np.uint8)
     assert evaluate(value, [rows, columns]).tolist() == [[127, -127], [382, 128]]
 
 
 def test_a_part_that_occurs_often_is_computed_once() -> None:
-    value: Expression = Operand(0)
+    value: Expression = Argument(0)
     for _ in range(14):
         value = Apply("add", (value, value))
     assert evaluate(value, [np.array([3], np.int32)]).tolist() == [3 << 14]
-    assert sum(isinstance(e, Operand) for e in walk(value)) == 1 << 14
+    assert sum(isinstance(e, Argument) for e in walk(value)) == 1 << 14
 
 
 def test_what_is_no_expression_is_one_message() -> None:
     for attempt, message in (
         (lambda: Number(1 << 31), "a number must have 32 bits, not be 2147483648"),
-        (lambda: Apply("load", (Operand(0),)), "'load' is no operation on numbers"),
-        (lambda: Apply("add", (Operand(0),)), "add takes 2 operands, not 1"),
-        (lambda: evaluate(Lookup((5, 6), Operand(0)), [[0, 2]]), "index of a table must be 0 to 1, not 2"),
-        (lambda: evaluate(Lookup((5, 6), Operand(0)), [-1]), "index of a table must be 0 to 1, not -1"),
+        (lambda: Apply("load", (Argument(0),)), "'load' is no operation on numbers"),
+        (lambda: Apply("add", (Argument(0),)), "add takes 2 operands, not 1"),
+        (lambda: evaluate(Lookup((5, 6), Argument(0)), [[0, 2]]), "index of a table must be 0 to 1, not 2"),
+        (lambda: evaluate(Lookup((5, 6), Argument(0)), [-1]), "index of a table must be 0 to 1, not -1"),
     ):
         with pytest.raises(InputError, match=message):
             attempt()

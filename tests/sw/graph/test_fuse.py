@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.graph.expression import Apply, Lookup, Number, Operand
+from sw.graph.expression import Apply, Argument, Lookup, Number
 from sw.graph.fuse import fused
 from sw.graph.network import (
     Elementwise,
@@ -25,7 +25,7 @@ from sw.graph.requantise import clamped
 from sw.graph.text import formula, text
 from sw.graph.views import reshaped, sliced, transposed
 
-SMALL = clamped(Apply("mul_shift_round_even", (Operand(0), Number(77), Number(14))), -128, 127)
+SMALL = clamped(Apply("mul_shift_round_even", (Argument(0), Number(77), Number(14))), -128, 127)
 
 
 def network(
@@ -65,13 +65,13 @@ def attention() -> Network:
     moved = reshaped(view("moved", 5, 6), (5, 2, 3))
     assert moved is not None
     table = Lookup(
-        tuple(int(x) for x in np.arange(256) * 7 % 200 - 100), Apply("and", (Operand(0), Number(255)))
+        tuple(int(x) for x in np.arange(256) * 7 % 200 - 100), Apply("and", (Argument(0), Number(255)))
     )
-    total = clamped(Apply("add", (Operand(0), Operand(1))), -128, 127)
+    total = clamped(Apply("add", (Argument(0), Argument(1))), -128, 127)
     operators: list[Operator] = [
         MatrixProduct("p", "p", ("p",), view("sum", 2, 5, 3), view("a", 2, 5, 7), view("b", 2, 7, 3), 1, 2),
         elementwise("q", view("small", 2, 5, 3), SMALL, view("sum", 2, 5, 3)),
-        elementwise("t", moved, Operand(0), transposed(view("small", 2, 5, 3), (1, 0, 2))),
+        elementwise("t", moved, Argument(0), transposed(view("small", 2, 5, 3), (1, 0, 2))),
         elementwise("r", view("total", 5, 6), total, view("moved", 5, 6), view("more", 5, 6)),
         elementwise("f", view("result", 5, 6), table, view("total", 5, 6)),
     ]
@@ -99,12 +99,12 @@ def test_what_somebody_else_reads_is_kept(wanted: str) -> None:
 
 def test_a_zero_point_is_not_added_to_be_subtracted() -> None:
     tensors = {"x": ((600,), "int32"), "q": ((600,), "int8"), "y": ((600,), "int32")}
-    scaled = Apply("mul_shift_round_even", (Operand(0), Number(77), Number(14)))
+    scaled = Apply("mul_shift_round_even", (Argument(0), Number(77), Number(14)))
     operators: list[Operator] = [
         elementwise(
             "q", view("q", 600), clamped(Apply("add", (scaled, Number(5))), -128, 127), view("x", 600)
         ),
-        elementwise("y", view("y", 600), Apply("sub", (Operand(0), Number(5))), view("q", 600)),
+        elementwise("y", view("y", 600), Apply("sub", (Argument(0), Number(5))), view("q", 600)),
     ]
     after = same(network(tensors, operators, ("x",), ("y",)), 1)
     only = after.operators[0]
@@ -119,8 +119,8 @@ def test_parts_of_a_concatenation_are_written_in_place() -> None:
     operators: list[Operator] = [
         elementwise("qx", view("qx", 4, 3), SMALL, view("x", 4, 3)),
         elementwise("qy", view("qy", 4, 5), SMALL, view("y", 4, 5)),
-        elementwise("c", sliced(both, 1, 0, 3), Operand(0), view("qx", 4, 3)),
-        elementwise("c", sliced(both, 1, 3, 5), Operand(0), view("qy", 4, 5)),
+        elementwise("c", sliced(both, 1, 0, 3), Argument(0), view("qx", 4, 3)),
+        elementwise("c", sliced(both, 1, 3, 5), Argument(0), view("qy", 4, 5)),
     ]
     after = same(network(tensors, operators, ("x", "y"), ("both",)), 2)
     assert [o.output.strides for o in after.operators] == [(8, 1), (8, 1)]
@@ -131,7 +131,7 @@ def test_a_tensor_that_is_repeated_is_not_fused() -> None:
     repeated = View("q", (4, 5), (1, 0))
     operators: list[Operator] = [
         elementwise("q", view("q", 4, 1), SMALL, view("x", 4, 1)),
-        elementwise("n", view("y", 4, 5), Apply("xor", (Operand(0), Number(-1))), repeated),
+        elementwise("n", view("y", 4, 5), Apply("xor", (Argument(0), Number(-1))), repeated),
     ]
     assert len(same(network(tensors, operators, ("x",), ("y",)), 2).operators) == 2
 
@@ -140,7 +140,7 @@ def test_what_nobody_reads_is_left_out() -> None:
     tensors = {"x": ((4,), "int32"), "q": ((4,), "int8"), "y": ((4,), "int32")}
     operators: list[Operator] = [
         elementwise("q", view("q", 4), SMALL, view("x", 4)),
-        elementwise("y", view("y", 4), Apply("abs", (Operand(0),)), view("x", 4)),
+        elementwise("y", view("y", 4), Apply("abs", (Argument(0),)), view("x", 4)),
     ]
     after = fused(network(tensors, operators, ("x",), ("y",)))
     assert [o.name for o in after.operators] == ["y"]
@@ -149,9 +149,9 @@ def test_what_nobody_reads_is_left_out() -> None:
 def test_networks_are_checked() -> None:
     tensors = {"x": ((4,), "int32"), "y": ((4,), "int32")}
     with pytest.raises(InputError, match="'y' is read before anything wrote it"):
-        network(tensors, [elementwise("e", view("x", 4), Operand(0), view("y", 4))], ("x",), ())
+        network(tensors, [elementwise("e", view("x", 4), Argument(0), view("y", 4))], ("x",), ())
     with pytest.raises(InputError, match="reaches from 0 to 4, the tensor has 4 elements"):
-        network(tensors, [elementwise("e", view("y", 5), Operand(0), view("x", 4))], ("x",), ("y",))
+        network(tensors, [elementwise("e", view("y", 5), Argument(0), view("x", 4))], ("x",), ("y",))
     with pytest.raises(InputError, match="output 'y' is written by no operator"):
         network(tensors, [], ("x",), ("y",))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sw.graph.expression import Apply, Lookup, Number, Operand, evaluate
+from sw.graph.expression import Apply, Argument, Lookup, Number, evaluate
 from sw.graph.fixed_point import Term, exact_product, exact_sum
 from sw.graph.requantise import apply, clamped, common_limit, multiplier, requantised, wrapped
 
@@ -34,7 +34,7 @@ def test_the_product_with_a_scale_is_exact(scale: np.float32, sums: list[int], z
     found = multiplier(np.asarray(scale), 1 << 31)
     limit = common_limit(found)
     assert limit is not None
-    value = clamped(Operand(0), -limit, limit) if limit < (1 << 31) - 1 else Operand(0)
+    value = clamped(Argument(0), -limit, limit) if limit < (1 << 31) - 1 else Argument(0)
     expression = requantised(
         value, Number(int(found.mantissa)), Number(int(found.shift)), Number(zero), -128, 127
     )
@@ -51,7 +51,7 @@ def test_scales_of_channels_are_exact(scales: list[np.float32], greatest: int, s
     common = common_limit(found)
     if common is not None:
         limited = np.clip(sums, -common, common)
-    expression = requantised(Operand(0), Operand(1), Operand(2), Number(3), -128, 127)
+    expression = requantised(Argument(0), Argument(1), Argument(2), Number(3), -128, 127)
     result = evaluate(expression, [limited, found.mantissa, found.shift])
     for place in np.ndindex(sums.shape):
         exact = int(sums[place]) * Fraction(float(scales[place[1]]))
@@ -79,7 +79,7 @@ PAIRS = [
 def test_sums_of_two_are_exact(factors: tuple[Fraction, Fraction], constant: Fraction) -> None:
     zeros = (-7, 20)
     terms = [
-        Term(apply("sub", Operand(i), z), -128 - z, 127 - z, f)
+        Term(apply("sub", Argument(i), z), -128 - z, 127 - z, f)
         for i, (z, f) in enumerate(zip(zeros, factors, strict=True))
     ]
     found = exact_sum(terms, constant, 3, -128, 127)
@@ -93,8 +93,8 @@ def test_sums_of_two_are_exact(factors: tuple[Fraction, Fraction], constant: Fra
 
 @pytest.mark.parametrize("scale", [ratio(0.0123, 0.77), Fraction(1, 90), ratio(0.1, 9), Fraction(3, 128)])
 def test_products_of_two_are_exact(scale: Fraction) -> None:
-    a = Term(apply("sub", Operand(0), 5), -133, 122, scale)
-    b = Term(Operand(1), 0, 255, Fraction(1))
+    a = Term(apply("sub", Argument(0), 5), -133, 122, scale)
+    b = Term(Argument(1), 0, 255, Fraction(1))
     found = exact_product(a, b, -9, -128, 127)
     assert found is not None
     x, y = np.meshgrid(np.arange(-128, 128, 3), np.arange(256), indexing="ij")
@@ -105,17 +105,17 @@ def test_products_of_two_are_exact(scale: Fraction) -> None:
 
 
 def test_limits_of_limits_are_one() -> None:
-    twice = clamped(clamped(Operand(0), -128, 127), 0, 200)
-    assert twice == Apply("max", (Apply("min", (Operand(0), Number(127))), Number(0)))
+    twice = clamped(clamped(Argument(0), -128, 127), 0, 200)
+    assert twice == Apply("max", (Apply("min", (Argument(0), Number(127))), Number(0)))
     values = np.arange(-300, 300)
     for low, high in ((-5, 5), (130, 140), (-200, -150)):
-        again = evaluate(clamped(clamped(Operand(0), -128, 127), low, high), [values])
+        again = evaluate(clamped(clamped(Argument(0), -128, 127), low, high), [values])
         assert np.array_equal(again, np.clip(np.clip(values, -128, 127), low, high))
 
 
 @pytest.mark.parametrize("element", ["int8", "uint8", "int32"])
 def test_wrapping_is_that_of_a_store(element: str) -> None:
     values = np.array([-(1 << 31), -129, -128, -1, 0, 127, 128, 255, 256, (1 << 31) - 1])
-    assert np.array_equal(evaluate(wrapped(Operand(0), element), [values]), values.astype(element))
-    assert wrapped(Operand(0), "int32") == Operand(0)
-    assert evaluate(Lookup((4, 5, 6), Operand(0)), [[2, 0]]).tolist() == [6, 4]
+    assert np.array_equal(evaluate(wrapped(Argument(0), element), [values]), values.astype(element))
+    assert wrapped(Argument(0), "int32") == Argument(0)
+    assert evaluate(Lookup((4, 5, 6), Argument(0)), [[2, 0]]).tolist() == [6, 4]

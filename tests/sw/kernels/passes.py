@@ -14,9 +14,9 @@ from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
 from sw.ir.expression import Expr, evaluate
 from sw.kernels.configuration import configure
-from sw.kernels.meaning import launch
 from sw.kernels.passes import Pass, Span, Value
 from sw.operators.rows import RowTile
+from tests.sw.kernels.meaning import launch
 
 #: Bytes of the spaces that tiles are in; configurations lie behind them.
 SIZE = 1 << 15

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.dfg.operations import OPERATIONS
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand, evaluate
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
 from sw.ir.expression import evaluate as number_of
-from sw.kernels.access import Access
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import MASKS
 from sw.kernels.elementwise import ElementwiseKernel, make
 from sw.kernels.indices import Key
@@ -29,7 +29,7 @@ def number(rng: random.Random) -> Number:
 
 def expression(rng: random.Random, operands: int, size: int) -> Expression:
     """An expression of about `size` operations; parts may be used several times."""
-    parts: list[Expression] = [Operand(k) for k in range(operands)]
+    parts: list[Expression] = [Argument(k) for k in range(operands)]
     table = tuple(rng.randrange(-(1 << 31), 1 << 31) for _ in range(_ENTRIES))
 
     def part() -> Expression:
@@ -44,7 +44,7 @@ def expression(rng: random.Random, operands: int, size: int) -> Expression:
     return parts[-1]
 
 
-def accesses(rng: random.Random, count: int) -> list[Access]:
+def accesses(rng: random.Random, count: int) -> list[TileAccess]:
     """Operands of all kinds."""
     found = []
     for _ in range(count):
@@ -56,7 +56,7 @@ def accesses(rng: random.Random, count: int) -> list[Access]:
         else:
             element = rng.choice(("int32", "int8", "uint8")) if space != "acc" else "int32"
         gaps = [follows == "full" and rng.random() < 0.25 for _ in range(2)]
-        found.append(Access(space, element, follows, *gaps, record))
+        found.append(TileAccess(space, element, follows, *gaps, record))
     return found
 
 
@@ -74,7 +74,7 @@ class Tile:
 class _Drawing:
     """A tile of `rows` x `width` elements for a kernel."""
 
-    def __init__(self, rng: random.Random, made: ElementwiseKernel, given: list[Access]):
+    def __init__(self, rng: random.Random, made: ElementwiseKernel, given: list[TileAccess]):
         self.rng, self.given = rng, given
         data = np.random.default_rng(rng.randrange(1 << 32))
         self.spaces = {name: data.integers(0, 256, size, np.uint8) for name, size in SIZES.items()}
@@ -85,7 +85,7 @@ class _Drawing:
         self.row_gaps: dict[Key, int] = {}
         self.segment_gaps: dict[Key, int] = {}
 
-    def indices(self, key: Key, access: Access) -> np.ndarray:
+    def indices(self, key: Key, access: TileAccess) -> np.ndarray:
         """The elements of an access, rows x width, from its base on."""
         row, column = np.mgrid[0 : self.rows, 0 : self.width]
         if access.follows != "full":
@@ -99,7 +99,7 @@ class _Drawing:
             found = found + (row * self.segments + column // self.segment) * self.segment_gaps[key]
         return found
 
-    def elements(self, key: Key, access: Access, low: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def elements(self, key: Key, access: TileAccess, low: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The elements of a space, and the indices of an operand there."""
         held = self.spaces[access.space].view(access.element)
         high = len(held) // 2 if access.space == "out" and low == 0 else len(held)
@@ -124,12 +124,12 @@ class _Drawing:
         return arrays
 
 
-def tile(rng: random.Random, value: Expression | None = None, given: list[Access] | None = None) -> Tile:
+def tile(rng: random.Random, value: Expression | None = None, given: list[TileAccess] | None = None) -> Tile:
     """A launch of a random kernel, or of a given one, on a random tile."""
     given = accesses(rng, rng.randint(1, 3)) if given is None else given
     value = expression(rng, len(given), rng.randint(1, 8)) if value is None else value
     gaps = [rng.random() < 0.2 for _ in range(2)]
-    result = Access("out", rng.choice(("int8", "uint8", "int32")), "full", *gaps)
+    result = TileAccess("out", rng.choice(("int8", "uint8", "int32")), "full", *gaps)
     made = make(value, given, result, mask=rng.choice(MASKS))
     drawing = _Drawing(rng, made, given)
     # Records are written over what lies there, so they come first.

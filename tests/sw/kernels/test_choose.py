@@ -7,8 +7,8 @@ import pytest
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
-from sw.graph.expression import Operand
-from sw.kernels.access import Access
+from sw.graph.expression import Argument
+from sw.kernels.access import TileAccess
 from sw.kernels.choose import MASKS, NEIGHBOURS, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
@@ -50,7 +50,7 @@ def test_no_other_mask_is_much_better(machine: MachineConfig) -> None:
 
 
 def test_words_need_no_spreading() -> None:
-    found = choose(Operand(0), [ACC], Access("out", "int32"), DEFAULT, multiple=64)
+    found = choose(Argument(0), [ACC], TileAccess("out", "int32"), DEFAULT, multiple=64)
     assert found.elementwise.unrolling.mask in NEIGHBOURS
     assert found.cycles_per_element == 0.5
 

@@ -15,17 +15,17 @@ from hw.errors import InputError
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
-from sw.graph.expression import Apply, Expression, Lookup, Number, Operand
-from sw.kernels.access import Access
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
+from sw.kernels.access import TileAccess
 from sw.kernels.configuration import configure
 from sw.kernels.elementwise import make
 from sw.kernels.indices import Unrolling
-from sw.kernels.meaning import launch
+from tests.sw.kernels.meaning import launch
 from tests.sw.kernels.random_elementwise import SIZES, Tile, tile
 
-ACC, BYTE, OUT = Access("acc", "int32"), Access("scratch", "int8"), Access("out", "int8")
-ROW, COLUMN = (Access("scratch", "int32", follows, record=True) for follows in ("row", "column"))
-SUM = Operand(0)
+ACC, BYTE, OUT = TileAccess("acc", "int32"), TileAccess("scratch", "int8"), TileAccess("out", "int8")
+ROW, COLUMN = (TileAccess("scratch", "int32", follows, record=True) for follows in ("row", "column"))
+SUM = Argument(0)
 
 
 def machine(fabric: str = "torus4x4") -> MachineConfig:
@@ -42,13 +42,13 @@ def requantise(value: Expression, mantissa: Expression, shift: Expression) -> Ex
 
 
 TABLE = tuple((i * 37) % 256 - 128 for i in range(256))
-BIASED = requantise(Apply("add", (SUM, Operand(1))), Number(12_345_678), Number(39))
-PACKED = requantise(SUM, Apply("shr", (Operand(1), Number(6))), Operand(1))
-CASES: dict[str, tuple[Expression, list[Access]]] = {
+BIASED = requantise(Apply("add", (SUM, Argument(1))), Number(12_345_678), Number(39))
+PACKED = requantise(SUM, Apply("shr", (Argument(1), Number(6))), Argument(1))
+CASES: dict[str, tuple[Expression, list[TileAccess]]] = {
     "requantise": (requantise(SUM, Number(12_345_678), Number(39)), [ACC]),
     "bias per column": (BIASED, [ACC, COLUMN]),
     "scale per row": (PACKED, [ACC, ROW]),
-    "residual": (Apply("add", (BIASED, Operand(2))), [ACC, COLUMN, BYTE]),
+    "residual": (Apply("add", (BIASED, Argument(2))), [ACC, COLUMN, BYTE]),
     "table": (Lookup(TABLE, Apply("add", (SUM, Number(128)))), [BYTE]),
 }
 
@@ -139,12 +139,12 @@ def test_the_index_of_a_table_is_read_as_unsigned() -> None:
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: Access("buffer", "int8"), "space must be one of acc, scratch, out, not 'buffer'"),
-        (lambda: Access("out", "int16"), "element must be one of int32, int8, uint8, not 'int16'"),
-        (lambda: Access("out", "int8", "row", row_gap=True), "only full operands can have gaps"),
-        (lambda: Access("scratch", "int8", "row", record=True), "a record must be int32"),
+        (lambda: TileAccess("buffer", "int8"), "space must be one of acc, scratch, out, not 'buffer'"),
+        (lambda: TileAccess("out", "int16"), "element must be one of int32, int8, uint8, not 'int16'"),
+        (lambda: TileAccess("out", "int8", "row", row_gap=True), "only full operands can have gaps"),
+        (lambda: TileAccess("scratch", "int8", "row", record=True), "a record must be int32"),
         (lambda: make(SUM, [ACC], BYTE), "the result must be full, in the output buffer"),
-        (lambda: make(Operand(1), [ACC], OUT), "operand 1 must be given, there are 1"),
+        (lambda: make(Argument(1), [ACC], OUT), "operand 1 must be given, there are 1"),
         (lambda: make(SUM, [ACC], OUT).scalars({0: 0}), "the base of result must be given"),
         (lambda: make(SUM, [ACC], OUT).scalars({"result": 0}), "the base of operand 0 must be given"),
         (
