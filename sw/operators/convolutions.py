@@ -68,23 +68,26 @@ def _convolved(
         windows = sums(ones, 0, f"{hint}.windows")
         result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
         value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
-        more = broadcast(zero_w.more, total.shape)
-        operands = (total, more, _each_channel(windows, total.shape[1] // groups))
-        importer.operators.append(Elementwise(node.name, node.op, (node.name,), result, value, operands))
+        views = _by_group(result, total, broadcast(zero_w.more, total.shape), windows)
+        importer.operators.append(Elementwise(node.name, node.op, (node.name,), views[0], value, views[1:]))
         total, limit = result, (1 << 31) - 1
     shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
     return Stored(importer.reshaped(node, total, shape), "int32"), limit
 
 
-def _each_channel(windows: View, times: int) -> View:
-    """The sums of the windows of each group, repeated for its output channels."""
+def _by_group(result: View, total: View, zeros: View, windows: View) -> tuple[View, ...]:
+    """The views with the sums of the windows of each group repeated for its output channels.
+
+    That takes an axis for groups where there are several channels in each of several groups.
+    """
     n, groups, rows, cols = windows.shape
-    apart = reshaped(windows, (n, groups, 1, rows, cols))
-    assert apart is not None
-    together = reshaped(broadcast(apart, (n, groups, times, rows, cols)), (n, groups * times, rows, cols))
-    if together is None:
-        raise ValueError("zero points of output channels that differ need one group, or one channel in each")
-    return together
+    times = total.shape[1] // groups
+    if groups > 1 and times > 1:
+        shape = (n, groups, times, rows, cols)
+        found = [reshaped(view, shape) for view in (result, total, zeros)]
+        found.append(reshaped(windows, (n, groups, 1, rows, cols)))
+        return tuple(broadcast(view, shape) for view in found if view is not None)
+    return result, total, zeros, broadcast(windows, total.shape)
 
 
 def _limit(importer: Importer, w: Stored, zero_w: int, type_x: str, zero_x: int) -> int:

@@ -103,7 +103,7 @@ def executed(step: Sequential, arrays: Arrays, rng: np.random.Generator) -> Left
     state = Memories(step.config, memory.copy())
     for held in (state.a, state.b, state.acc, state.scratch, state.out):
         held.view(np.uint8)[...] = rng.integers(0, 256, held.view(np.uint8).shape)
-    stated = Launches(step.source, _places(step.source, step.config), step.config)
+    stated = Launches(_places(step.source, step.config), step.config)
     execute(step.source, state, stated=stated.stated)
     return Left(step, memory, state.memory)
 

@@ -16,7 +16,7 @@ from sw.ir.expression import Expr, evaluate
 from sw.kernels.configuration import configure
 from sw.kernels.passes import Pass, Span, Value
 from sw.operators.rows import RowTile
-from tests.sw.kernels.meaning import launch
+from tests.sw.kernels.launching import launch
 
 #: Bytes of the spaces that tiles are in; configurations lie behind them.
 SIZE = 1 << 15

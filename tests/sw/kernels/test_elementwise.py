@@ -20,7 +20,7 @@ from sw.kernels.access import TileAccess
 from sw.kernels.configuration import configure
 from sw.kernels.elementwise import make
 from sw.kernels.indices import Unrolling
-from tests.sw.kernels.meaning import launch
+from tests.sw.kernels.launching import launch
 from tests.sw.kernels.random_elementwise import SIZES, Tile, tile
 
 ACC, BYTE, OUT = TileAccess("acc", "int32"), TileAccess("scratch", "int8"), TileAccess("out", "int8")
