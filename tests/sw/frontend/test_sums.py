@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.frontend.network import import_model
 from sw.graph import reference
 from sw.graph.host import HostOperator
 from sw.graph.network import ImageConvolution, MatrixProduct
-from tests.sw.models import conv_integer, matmul_integer, save
+from sw.patches import Axis
+from tests.sw.models import conv_integer, matmul_integer, model, save, value
 
 ROWS, COLUMNS = [0, 255, 7, 128], [-128, 127, 3, 0, -1, 5]
 ZERO = {"x0": np.array(130, np.uint8), "w0": np.array(-3, np.int8)}
@@ -127,6 +130,21 @@ def test_zero_points_per_output_channel(groups: int, zeros: list[int]) -> None:
     want = reference.run(plain, inputs)["y"] - np.array(zeros).reshape(1, -1, 1, 1) * sums
     assert np.array_equal(found["y"], want)
     assert {type(o) for o in import_model(proto).operators} == {HostOperator, ImageConvolution}
+
+
+def test_zero_points_per_output_channel_of_groups_inside_of_a_model() -> None:
+    zeros = np.array([5, -6, 7, 8, 0, 3], np.int8)
+    weights = np.random.default_rng(4).integers(-128, 128, (6, 2, 3, 2)).astype(np.int8)
+    nodes = [
+        helper.make_node("ConvInteger", ["x", "w", "x0", "w0"], ["sums"], group=2, pads=[1, 0, 1, 2]),
+        helper.make_node("Abs", ["sums"], ["y"]),
+    ]
+    given, output = [value("x", "uint8", (2, 4, 5, 6))], [value("y", "int32", (2, 6, 5, 7))]
+    inputs, found = results(model(nodes, given, output, {**ZERO, "w": weights, "w0": zeros}))
+    wide = Convolution(2, 4, Axis(5, 3, 1, 1, 1), Axis(6, 2, 1, 0, 2), 6, "int8", "uint8", 0, 130, 2)
+    sums = wide.reference(np.ones_like(weights), inputs["x"])
+    want = wide.reference(weights, inputs["x"]) - zeros.reshape(1, -1, 1, 1) * sums
+    assert np.array_equal(found["y"], np.abs(want))
 
 
 @pytest.mark.parametrize(
