@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
-from hw.errors import InputError
 from sw.convolution import Convolution
-from sw.ir.roles import GEMM_WARPS
-from sw.layout import MEMORY_BYTES, Placement, coalesce, place, place_convolution
+from sw.layout import Placement
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent, Resident, pitch
-from sw.tiling.machine import choose
 
 #: Name of the loop over inner tiles.
 INNER = "inner"
@@ -85,24 +80,6 @@ class Nest:
         return -(-min(self.blocking.partition_n, self.extent.n) // self.config.cols)
 
 
-def make_nest(
-    problem: Product | Convolution,
-    config: MachineConfig,
-    bandwidth: Mapping[str, int] | None = None,
-    memory_bytes: int = MEMORY_BYTES,
-    blocking: Blocking | None = None,
-) -> Nest:
-    """Tiles, loops and addresses of a problem."""
-    for field, needed in (("warps", len(GEMM_WARPS)), ("windows", 3)):
-        if getattr(config, field) < needed:
-            raise InputError(f"{field} must be at least {needed}, not {getattr(config, field)}")
-    product = problem.product if isinstance(problem, Convolution) else problem
-    if product is not None:
-        return _product_nest(problem, product, config, bandwidth, memory_bytes, blocking)
-    assert isinstance(problem, Convolution)
-    return _convolution_nest(problem, config, bandwidth, memory_bytes, blocking)
-
-
 def extent_of(problem: Product | Convolution) -> Extent:
     """What is tiled of a problem."""
     product = problem.product if isinstance(problem, Convolution) else problem
@@ -120,84 +97,3 @@ def _folds(problem: Product) -> bool:
     """Whether all products share B: their rows follow each other in memory and make one tall product."""
     shared = math.prod(problem.batch_b) == 1
     return not problem.transposed_a and problem.batch_a == problem.batch and shared
-
-
-def _product_nest(
-    problem: Product | Convolution,
-    product: Product,
-    config: MachineConfig,
-    bandwidth: Mapping[str, int] | None,
-    memory_bytes: int,
-    blocking: Blocking | None,
-) -> Nest:
-    a, b, c = place(product, config, memory_bytes)
-    extent = extent_of(product)
-    t = blocking or choose(extent, config, bandwidth)
-    batch = () if _folds(product) else product.batch
-    m, n, k = t.partition_m, t.partition_n, t.partition_k
-    steps = {
-        "a": {
-            "m": m * (1 if product.transposed_a else a.pitch),
-            "k": k * (a.pitch if product.transposed_a else 1),
-        },
-        "b": {
-            "n": n * (b.pitch if product.transposed_b else 1),
-            "k": k * (1 if product.transposed_b else b.pitch),
-        },
-        "c": {"m": m * c.pitch, "n": 4 * n},
-    }
-    loops = []
-    axes = coalesce(batch, tuple(x.batch_steps(batch) for x in (a, b, c)))
-    for i, (count, moves) in enumerate(axes):
-        loops.append(Loop(f"batch{i}", count))
-        for tensor, move in zip("abc", moves, strict=True):
-            steps[tensor][f"batch{i}"] = move
-    for axis in "mnk" if t.m_outermost else "nmk":
-        count = -(-getattr(extent, axis) // getattr(t, f"partition_{axis}"))
-        if count > 1:
-            loops.append(Loop(axis, count))
-    return Nest(config, problem, extent, t, tuple(loops), steps, {"a": a, "b": b, "c": c})
-
-
-def _convolution_nest(
-    p: Convolution,
-    config: MachineConfig,
-    bandwidth: Mapping[str, int] | None,
-    memory_bytes: int,
-    blocking: Blocking | None,
-) -> Nest:
-    a, b, c = place_convolution(p, config, memory_bytes)
-    extent = extent_of(p)
-    t = blocking or choose(extent, config, bandwidth)
-    channels = t.partition_k // p.patches.kernel
-    channel = b.matrix_bytes
-    steps = {
-        "a": {"group": p.m * a.pitch, "m": t.partition_m * a.pitch, "k": t.partition_k},
-        # Rows and columns of outputs move on by pixels, not bytes: the loader keeps count of them itself.
-        "b": {
-            "group": p.patches.channels * channel,
-            "image": p.channels * channel,
-            "row": 1,
-            "n": 1,
-            "k": channels * channel,
-        },
-        "c": {
-            "group": p.m * c.pitch,
-            "image": p.out_channels * c.pitch,
-            "row": 4 * p.cols.outputs,
-            "n": 4 * t.partition_n,
-            "m": t.partition_m * c.pitch,
-        },
-    }
-    pieces = t.out_cols < p.cols.outputs
-    across = [("image", p.images)]
-    if pieces:
-        across += [("row", p.rows.outputs), ("n", -(-p.cols.outputs // t.out_cols))]
-        extent = dataclasses.replace(extent, n=p.cols.outputs)
-    else:
-        across += [("n", -(-p.n // t.partition_n))]
-    down = [("m", -(-p.m // t.partition_m))]
-    counts = [("group", p.groups), *(down + across if t.m_outermost else across + down)]
-    counts += [("k", -(-p.k // t.partition_k))]
-    loops = tuple(Loop(name, count) for name, count in counts if count > 1)
-    return Nest(config, p, extent, t, loops, steps, {"a": a, "b": b, "c": c})

@@ -16,12 +16,13 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import INNER, Loop, Nest
+from sw.arrangement import HALVES, INNER, Loop, Nest
 from sw.compile.images import follows_of, joined, plain, spread
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
 from sw.compile.operands import Segments, Source, Tiles, fetches, records, room
-from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
+from sw.compile.product_emitter import Operands, ProductEmitter
+from sw.compile.products import Shape, shape_of, tiles_of
 from sw.compile.tile_launches import Launches
 from sw.compile.tiled import Choices, tiled
 from sw.compile.writer import Writer
@@ -33,7 +34,6 @@ from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.layout import Placement, round_up
-from sw.tiled.emit import Operands
 from sw.tiled.forms import part, size
 from sw.tiling.blocking import Blocking, Extent
 

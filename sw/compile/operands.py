@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sw.arrangement import Loop
+from sw.arrangement import HALVES, Loop
 from sw.compile.launches import Area
 from sw.compile.memory import Home
 from sw.compile.writer import Walk, Writer, loop
@@ -21,9 +21,6 @@ from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.tiled.forms import both, index
-
-#: Places in the scratchpad that take turns.
-HALVES = 2
 
 
 @dataclass(frozen=True)

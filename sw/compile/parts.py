@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
-from sw.arrangement import Nest, extent_of
+from sw.arrangement import HALVES, Nest, extent_of
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.matrices import batches, matrices, nest, problem_of
 from sw.compile.memory import Home
 from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
-from sw.compile.products import HALVES, ProductEmitter, Shape, shape_of, tiles_of
+from sw.compile.product_emitter import ProductEmitter
+from sw.compile.products import Shape, shape_of, tiles_of
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.tiled import Choices, tiled
 from sw.compile.writer import Writer

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.arrangement import HALVES, Loop
 from sw.cgra.launcher import UNIT
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
-from sw.compile.operands import HALVES, Tiles
+from sw.compile.operands import Tiles
 from sw.compile.writer import Walk, Writer, loop, row_compatible
 from sw.graph.network import Operator, Tensor, View, whole
 from sw.ir.expression import Const, Expr

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.arrangement import HALVES, Loop
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
-from sw.compile.operands import HALVES, Source, Tiles, fetches, longest, records, room, source
+from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
 from sw.compile.tile_launches import Batches, Launches
 from sw.compile.writer import Writer, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.arrangement import HALVES, Loop
 from sw.compile.images import joined
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
@@ -27,7 +27,7 @@ from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.elementwise.lower import merged_axes
 from sw.operators.pools.operator import Pool
 from sw.operators.pools.passes import PoolTile, factor_words, passes, row_passes, varying, way
-from sw.operators.pools.tiles import ACROSS, DOWN, HALVES, PLANES, Cut, Piece, Results, cut_of, piece
+from sw.operators.pools.tiles import ACROSS, DOWN, PLANES, Cut, Piece, Results, cut_of, piece
 from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
 from sw.operators.rows import LoweredRows, launches, lower_rows
 from sw.tiled.forms import count, linear, size

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.arrangement import HALVES, Loop
 from sw.ir.expression import Const, Expr
 from sw.layout import round_up
 from sw.operators.pools.operator import Pool
@@ -17,8 +17,6 @@ from sw.tiled.forms import index, larger, size, smaller
 
 #: Names of the loops over tiles.
 PLANES, DOWN, ACROSS = "planes", "rows", "columns"
-#: Places that take turns, where there is more than one tile.
-HALVES = 2
 #: Tiles that an operator is cut into, so that its steps overlap, and iterations of one at least.
 PIECES, LEAST = 6, 1024
 #: Most bytes of a row that is loaded or stored, and rows.

@@ -7,7 +7,6 @@ import random
 import pytest
 
 from hw.config import MachineConfig, load
-from sw.arrangement import make_nest
 from sw.canonical.count import count
 from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
@@ -17,6 +16,7 @@ from sw.canonical.search import WORK, Chosen, Search
 from sw.codegen import generate
 from sw.codegen.loops import simplify
 from sw.convolution import Convolution
+from sw.graph.problems import network_of
 from sw.ir import parse_expr, parse_program
 from sw.ir.check import check
 from sw.ir.program import Assign, For, If, Program
@@ -25,9 +25,9 @@ from sw.ir.walk import statements
 from sw.passes import run
 from sw.patches import Axis
 from sw.problem import Product
-from sw.tiled.emit import emit
 from sw.tiled.split import share, warps
 from tests.sw.codegen.trace import program_trace, words_trace
+from tests.sw.compile.sequential import Sequential, emitted
 
 LOADER = """@program
 def p():
@@ -85,7 +85,9 @@ PROBLEMS = [
 
 @pytest.mark.parametrize(("preset", "problem"), PROBLEMS, ids=str)
 def test_never_more_cycles_than_the_other_strategies(preset: str, problem: Product | Convolution) -> None:
-    program = retype(emit(make_nest(problem, load(preset))))
+    (step,) = emitted(network_of(problem), load(preset))
+    assert isinstance(step, Sequential)
+    program = step.source
     for warp in warps(program):
         own = retype(share(program, warp))
         for registers in (10, 16):

@@ -1,72 +1,56 @@
-"""The sequential tile program of a product or convolution.
+"""Emits matrix products and convolutions.
 
-Loads stand where their tile changes, the product in the innermost loop, the store behind the loop over K.
-Every operand is a closed form of the loop variables; making cheap code of it is the business of the
-passes. What warps must wait for follows from the regions (`sw.warps`).
+Loads stand where their tile changes, the product in the innermost loop, launch or store behind the loop
+over K.
+Every operand is a closed form of the loop variables; making cheap code of it is the business of the passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from sw.arrangement import HALVES, INNER, Loop, Nest
+from sw.compile.memory import Home
+from sw.compile.products import Shape, tiles_of
+from sw.compile.tile_launches import Batches, Launches
+from sw.compile.writer import Walk, Writer, given, interval, loop
 from sw.convolution import Convolution
+from sw.graph.network import View
 from sw.ir.expression import Const, Expr, Op, apply
-from sw.ir.program import Buffer, For, Instruction, Interval, Program, Region, Statement
+from sw.ir.program import Instruction, Interval, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.tiled.forms import both, count, index, linear, part, present, size, turns
 from sw.tiled.patches import cut, patch_load
 from sw.tiling.blocking import Resident
 
 Operands = dict[str, Expr]
+_AXIS = {"a": "m", "b": "n"}
 
 
-def emit(plan: Nest, name: str = "kernel") -> Program:
-    """The tile program of an arranged problem."""
-    return Emitter(plan).program(name)
+class ProductEmitter:
+    """Emits a product as part of a program; what a convolution does otherwise are methods."""
 
-
-def _interval(start: Expr, length: Expr | int) -> Interval:
-    return Interval(start, start + length)
-
-
-class Emitter:
-    """What the operations of one problem have in common; what a whole model does otherwise are methods."""
-
-    def __init__(self, plan: Nest):
-        self.plan = plan
+    def __init__(
+        self,
+        plan: Nest,
+        writer: Writer,
+        views: Mapping[str, View],
+        batches: Batches,
+        shape: Shape,
+        launches: Launches | None = None,
+    ):
+        self.plan, self.writer, self.views, self.batches, self.shape = plan, writer, views, batches, shape
+        self.launches = launches
+        self.tiles = tiles_of(plan, shape)
         self.t, self.loops = plan.blocking, plan.loops
         self.depths = {tensor: plan.depth(tensor) for tensor in "abc"}
-        inner = (Loop(INNER, self.t.parts),) if self.t.parts > 1 else ()
-        self.all = (*plan.loops, *inner)
-        self.stored = (*plan.loops[: self.depths["c"]], *inner)
-        self.inner = inner
+        self.inner = (Loop(INNER, self.t.parts),) if self.t.parts > 1 else ()
+        self.all = (*plan.loops, *self.inner)
+        self.stored = (*plan.loops[: self.depths["c"]], *self.inner)
 
-    # Buffers
-
-    def program(self, name: str) -> Program:
+    def body(self) -> list[Statement]:
         """All of it."""
-        return Program(name, (), self.buffers(), tuple(self.step(0)))
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Tensors in memory, a row of elements per row of memory, and what they pass through."""
-        p, d, t = self.plan.problem, self.plan.config.derived, self.t
-        a, b, c = (self.plan.places[x] for x in "abc")
-        tensors: list[tuple[str, tuple[int, ...], str]] = [("tensor_a", (a.rows, a.shape[-1]), p.type_a)]
-        if self.plan.extent.patches is None:
-            tensors.append(("tensor_b", (b.rows, b.shape[-1]), p.type_b))
-        else:
-            tensors.append(("tensor_b", (b.rows // b.shape[-2], *b.shape[-2:]), p.type_b))
-        tensors.append(("tensor_c", (c.rows, c.shape[-1]), "int32"))
-        made = [Buffer(n, _shape(shape), kind, "memory") for n, shape, kind in tensors]
-        for x, shape in (("a", d.buffer_a), ("b", d.buffer_b)):
-            made.append(Buffer(f"buffer_{x}", _shape((shape.columns, shape.lanes)), "int8", x.upper()))
-        rows, words = min(t.partition_m, self.plan.extent.m), self.plan.c_pitch
-        acc = (1 if t.single_c else HALVES, rows, words * self.plan.config.cols)
-        made.append(Buffer("accumulator", _shape(acc), "int32", "acc"))
-        return tuple(made)
-
-    # Order
+        return self.step(0)
 
     def step(self, depth: int) -> list[Statement]:
         """What one step inside `depth` loops does."""
@@ -75,22 +59,14 @@ class Emitter:
             if self.depths[x] == depth:
                 body.append(self.load(x))
         if depth < len(self.loops):
-            body.append(_loop(self.loops[depth], self.step(depth + 1)))
+            body.append(loop(self.loops[depth], self.step(depth + 1)))
         elif self.inner:
-            body.append(_loop(self.inner[0], self.multiply()))
+            body.append(loop(self.inner[0], self.multiply()))
         else:
             body += self.multiply()
         if self.depths["c"] == depth:
-            body += [_loop(self.inner[0], self.finish())] if self.inner else self.finish()
+            body += [loop(self.inner[0], self.finish())] if self.inner else self.finish()
         return body
-
-    def finish(self) -> list[Statement]:
-        """What becomes of an inner tile that is complete."""
-        return [self.store()]
-
-    def label(self, stem: str) -> str:
-        """The label of an operation."""
-        return stem
 
     # Loads
 
@@ -104,13 +80,13 @@ class Emitter:
         place = Region(
             f"buffer_{x}",
             (
-                _interval(target, self.blocks(x, self.plan.tile(x, _AXIS[x])) * self.plan.pitch(x)),
-                _interval(Const(0), buffer.lanes),
+                interval(target, self.blocks(x, self.plan.tile(x, _AXIS[x])) * self.plan.pitch(x)),
+                interval(Const(0), buffer.lanes),
             ),
         )
         operands |= {"target": target, "load_pitch": Const(self.plan.pitch(x))}
         return Instruction(
-            self.label("LA" if x == "a" else "LB"),
+            self.writer.label("LA" if x == "a" else "LB"),
             name,
             (box,),
             (place,),
@@ -144,16 +120,12 @@ class Emitter:
         return name, operands, self.rows_of(x, loops, outer, inner)
 
     def rows_of(self, x: str, loops: tuple[Loop, ...], outer: Expr, inner: Expr) -> Region:
-        """The region of so many rows of a tensor."""
-        row, column = self.coordinates(x, loops)
-        return Region(f"tensor_{x}", (_interval(row, outer), _interval(column, inner)))
-
-    def coordinates(self, x: str, loops: tuple[Loop, ...]) -> tuple[Expr, Expr]:
-        """Row and column of a tensor's first element, from the bytes that it moves on."""
-        place, steps = self.plan.places[x], self.plan.steps[x]
-        rows = {n: step // place.pitch for n, step in steps.items()}
-        columns = {n: step % place.pitch // place.dtype.itemsize for n, step in steps.items()}
-        return linear(loops, rows), linear(loops, columns)
+        """Rows of an operand's tensor."""
+        view = self.views[x]
+        home = self.writer.home(view.tensor)
+        steps = {n: _elements(home, step) for n, step in self.plan.steps[x].items()}
+        step = _elements(home, self.plan.places[x].pitch)
+        return self.writer.region(view, Walk(loops, steps, view.offset), outer, step, inner)
 
     def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
         """A load of the patches of a tile of outputs."""
@@ -174,14 +146,10 @@ class Emitter:
         return "load_b_conv", operands, self.pixels(first, depth, load.pixels)
 
     def pixels(self, first: Expr, channels: Expr, box: tuple[Interval, Interval]) -> Region:
-        """The region of the images that a load of patches reads."""
-        return Region("tensor_b", (_interval(first, channels), *box))
+        """Images count as read whole: what a tile reads of all channels is no box of rows."""
+        return self.writer.whole(self.views["b"].tensor)
 
     # The product
-
-    def pitch_of(self, columns: Expr) -> Expr:
-        """Accumulator words between the rows of what the array writes."""
-        return Const(self.plan.c_pitch)
 
     def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
         """Rows and columns of the present inner tile, and whether it is there."""
@@ -200,19 +168,21 @@ class Emitter:
 
     def accumulator(self, loops: tuple[Loop, ...], rows: Expr, columns: Expr) -> tuple[Expr, Region]:
         """First word of the present inner tile, and its region."""
-        t, c = self.t, self.plan.config
-        half = 0 if t.single_c else c.derived.acc_words // HALVES
-        turn = Const(0) if t.single_c else self.turn("c")
-        move = {}
-        corner: list[Expr] = [Const(0), Const(0)]
-        if self.inner and t.tile_n < t.partition_n:
-            move = {INNER: t.tile_n // c.cols}
-            corner[1] = linear(loops, {INNER: t.tile_n})
-        elif self.inner:
-            move = {INNER: t.tile_m * self.plan.c_pitch}
-            corner[0] = linear(loops, {INNER: t.tile_m})
-        box = (_interval(turn, 1), _interval(corner[0], rows), _interval(corner[1], columns))
-        return turn * half + linear(loops, move), Region("accumulator", box)
+        half = self.plan.config.derived.acc_words // HALVES
+        inner = index(loops, INNER)
+        if not self.t.single_c:
+            word = self.turn("c") * half + linear(loops, {INNER: self.shape.words} if self.inner else {})
+        elif inner is not None and -(-self.t.parts // HALVES) * self.shape.words <= half:
+            # Neighbours lie in different banks, so that storer and array are not in each other's way.
+            word = inner % HALVES * half + inner // HALVES * self.shape.words
+        else:
+            word = linear(loops, {INNER: self.shape.words} if self.inner else {})
+        return word, self.writer.accumulator(word, rows * self.pitch_of(columns))
+
+    def pitch_of(self, columns: Expr) -> Expr:
+        """Words between the rows of the present inner tile."""
+        cols = self.plan.config.cols
+        return (columns + (cols - 1)) // cols if self.shape.tight else Const(self.shape.pitch)
 
     def operand(self, x: str, lanes: Expr, k: Expr) -> tuple[Expr, Region]:
         """First column of the present tile of A or B, and its region."""
@@ -227,8 +197,8 @@ class Emitter:
         moves = {loop.name: moves.get(loop.name, 0) for loop in self.all[depth:]}
         first = self.turn(x) * (buffer.columns // HALVES) + linear(self.all, moves)
         blocks = (lanes + (buffer.lanes - 1)) // buffer.lanes
-        columns = _interval(first, (blocks - 1) * pitch + k)
-        return first, Region(f"buffer_{x}", (columns, _interval(Const(0), buffer.lanes)))
+        columns = interval(first, (blocks - 1) * pitch + k)
+        return first, Region(f"buffer_{x}", (columns, interval(Const(0), buffer.lanes)))
 
     def multiply(self) -> list[Statement]:
         """One inner tile: a product with the first step of K, added to with later ones."""
@@ -255,50 +225,75 @@ class Emitter:
         rest = tuple(operands.items())
         reads, writes = (region_a, region_b), (region_c,)
         made: list[Statement] = [
-            Instruction(self.label("G"), "gemm", reads, writes, WarpRole.GEMM, both(first, there), rest)
+            Instruction(
+                self.writer.label("G"), "gemm", reads, writes, WarpRole.GEMM, both(first, there), rest
+            )
         ]
         if later is not None:
             when = both(later, there)
             made.append(
                 Instruction(
-                    self.label("GA"), "gemm_acc", (*reads, region_c), writes, WarpRole.GEMM, when, rest
+                    self.writer.label("GA"), "gemm_acc", (*reads, region_c), writes, WarpRole.GEMM, when, rest
                 )
             )
         return made
 
-    # The store
+    # Results
 
-    def store(self) -> Instruction:
-        """Storing one inner tile."""
-        loops, place, t = self.stored, self.plan.places["c"], self.t
-        rows, columns, there = self.parted(loops)
-        move = dict(self.plan.steps["c"])
-        corner = list(self.coordinates("c", loops))
-        if self.inner and t.tile_n < t.partition_n:
-            move[INNER] = 4 * t.tile_n
-            corner[1] = corner[1] + linear(loops, {INNER: t.tile_n})
-        elif self.inner:
-            move[INNER] = t.tile_m * place.pitch
-            corner[0] = corner[0] + linear(loops, {INNER: t.tile_m})
-        word, region = self.accumulator(loops, rows, columns)
-        operands: Operands = {
-            "memory": linear(loops, move, place.address),
+    def walk(self, key: int | str, view: View) -> Walk:
+        """Where the present inner tile starts in a view [..., m, n]."""
+        return self.tiles.walk(view, self.batches.get(key, {}))
+
+    def moves(self, view: View) -> dict[str, int]:
+        """Elements of the result that every loop moves on."""
+        t, (row, column) = self.t, view.strides[-2:]
+        moved = dict(self.batches.get("c", {}))
+        own = {"m": t.partition_m * row, "n": t.partition_n * column}
+        own[INNER] = t.tile_n * column if t.tile_n < t.partition_n else t.tile_m * row
+        for name, step in own.items():
+            moved[name] = moved.get(name, 0) + step
+        return moved
+
+    def across(self, columns: Expr) -> Expr:
+        """What launches count the columns of the present inner tile in."""
+        return columns
+
+    def finish(self) -> list[Statement]:
+        """A launch and its store, or a store of the sums."""
+        rows, columns, there = self.parted(self.stored)
+        word, region = self.accumulator(self.stored, rows, columns)
+        if self.launches is not None:
+            sums = (word * self.plan.config.cols, region)
+            return self.launches.statements(
+                self.tiles,
+                self.batches,
+                self.views["c"],
+                (rows, self.across(columns)),
+                count(self.stored) % HALVES,
+                there,
+                sums,
+            )
+        view = self.views["c"]
+        home = self.writer.home(view.tensor)
+        walk = Walk(self.stored, self.moves(view), view.offset)
+        target = self.writer.region(view, walk, rows, view.strides[-2], columns)
+        operands: dict[str, Expr | int] = {
+            "memory": self.writer.address(view.tensor, walk),
             "source": word,
             "rows": rows,
-            "bytes": columns * 4,
-            "store_stride": Const(place.pitch),
-            "store_pitch": Const(self.plan.c_pitch),
+            "bytes": columns * home.itemsize,
+            "store_stride": home.offset(view.strides[-2]),
+            "store_pitch": self.pitch_of(columns),
         }
-        target = Region("tensor_c", (_interval(corner[0], rows), _interval(corner[1], columns)))
-        return Instruction("S", "store", (region,), (target,), WarpRole.STORE, there, tuple(operands.items()))
+        writes = self.writer.stored(view.tensor, target)
+        return [
+            Instruction(
+                self.writer.label("S"), "store", (region,), writes, WarpRole.STORE, there, given(operands)
+            )
+        ]
 
 
-_AXIS = {"a": "m", "b": "n"}
-
-
-def _shape(sizes: Iterable[int]) -> tuple[Expr, ...]:
-    return tuple(Const(size) for size in sizes)
-
-
-def _loop(loop: Loop, body: list[Statement]) -> For:
-    return For(loop.name, Const(0), Const(loop.count), Const(1), tuple(body))
+def _elements(home: Home, step: int) -> int:
+    """Elements that so many bytes are."""
+    rows, rest = divmod(step, home.pitch)
+    return rows * home.row + rest // home.itemsize
