@@ -10,8 +10,7 @@ import functools
 from collections.abc import Mapping
 
 from hw.semantics import BITS, wrap
-from sw.codegen.names import names
-from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold
+from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold, names
 from sw.ir.linear import linear
 
 ZERO, ONE = Const(0), Const(1)

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from hw.semantics import BITS
 from sw.canonical.affine import factor, folded, minus, replaced, sorted_sum, times
 from sw.codegen.loops import trip_count
-from sw.codegen.names import names
 from sw.codegen.virtual import fits
-from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, const
+from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, const, names
 from sw.ir.linear import linear
 from sw.ir.program import For
 from sw.ir.ranges import bounds

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sw.canonical.affine import sorted_sum
-from sw.codegen.names import names
 from sw.codegen.operands import evaluated, modified
-from sw.codegen.select import may_trap
-from sw.ir.expression import Apply, Expr, Op, Var, substitute
+from sw.ir.expression import Apply, Expr, Op, Var, names, substitute
 from sw.ir.program import Assign, For, Instruction, Program, Statement, nesting
+from sw.ir.ranges import may_trap
 from sw.ir.syntax import DEEPEST
 from sw.ir.walk import (
     assigned,

@@ -14,11 +14,8 @@ from dataclasses import dataclass, field
 
 from sw.canonical.immediates import in_register
 from sw.canonical.induction import SELF, Induction, induction
-from sw.codegen.names import depth as loop_depth
-from sw.codegen.names import names
 from sw.codegen.operands import IN_MEMORY, modified, operands, parameters
-from sw.codegen.select import may_trap
-from sw.ir.expression import Apply, Const, Expr, Op, Var, substitute
+from sw.ir.expression import Apply, Const, Expr, Op, Var, names, substitute
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.parse import RESERVED
 from sw.ir.program import (
@@ -32,7 +29,8 @@ from sw.ir.program import (
     Statement,
     While,
 )
-from sw.ir.ranges import bounds
+from sw.ir.ranges import bounds, may_trap
+from sw.ir.scope import loop_depth
 from sw.ir.types import BOOL, INT, LOW, Kind, Type
 from sw.ir.walk import instructions, used_names
 

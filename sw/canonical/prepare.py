@@ -12,15 +12,14 @@ import functools
 from sw.canonical.affine import plus, sorted_sum, times
 from sw.canonical.inline import inline
 from sw.codegen.loops import mapped, simplify
-from sw.codegen.names import depth, names
 from sw.codegen.operands import parameters, unbounded
 from sw.codegen.parameters import safe
-from sw.ir.expression import Apply, Const, Expr, Op, apply, const
+from sw.ir.expression import Apply, Const, Expr, Op, apply, const, names
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.linear import linear
 from sw.ir.program import Instruction, Interval, Program, Region, Statement
 from sw.ir.ranges import bounds
-from sw.ir.scope import retype
+from sw.ir.scope import loop_depth, retype
 from sw.ir.types import HIGH, LOW, Kind
 from sw.ir.walk import map_accesses, rewrite
 
@@ -115,7 +114,7 @@ def _tests(expr: Expr) -> Expr:
     if expr.op is Op.NE:
         # One form of what predicates test in two senses.
         return _tests(apply(Op.NOT, Apply(Op.EQ, args)))
-    if expr.op is Op.EQ and args[0].kind is Kind.INT and depth(expr) is not None:
+    if expr.op is Op.EQ and args[0].kind is Kind.INT and loop_depth(expr) is not None:
         difference = sorted_sum(apply(Op.SUB, *args))
         if bounds(difference) == (-1, 0):
             return apply(Op.NOT, apply(Op.EQ, sorted_sum(plus(difference, const(1))), 0))

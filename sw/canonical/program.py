@@ -11,10 +11,9 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from sw.canonical.simplify import canonicalize
-from sw.codegen.names import names
 from sw.ir.check import problems
 from sw.ir.errors import Location
-from sw.ir.expression import Op, apply
+from sw.ir.expression import Op, apply, names
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement
 from sw.ir.scope import retype
 from sw.ir.walk import expressions, map_accesses, map_expressions, rewrite, statements, walk

@@ -8,8 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from hw import isa
-from sw.codegen.names import names
-from sw.ir.expression import Const, Expr
+from sw.ir.expression import Const, Expr, names
 from sw.ir.intrinsics import INTRINSICS
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement
 from sw.ir.walk import Body, assigned, bodies, scalar_expressions, statements

@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 from hw import isa
 from hw.errors import InputError
 from sw.codegen.loops import trip_count
-from sw.codegen.names import names as names_of
 from sw.codegen.operands import UNSTATED, modified, parameters
 from sw.ir.expression import Const, Expr, Op, apply
+from sw.ir.expression import names as names_of
 from sw.ir.program import Assign, For, If, Instruction, Statement, While
 from sw.ir.ranges import bounds
 

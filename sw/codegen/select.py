@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -11,7 +10,7 @@ from hw.semantics import BITS
 from sw.codegen.operands import Growth
 from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, load_cycles
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply
-from sw.ir.ranges import bounds
+from sw.ir.ranges import bounds, divides_by_zero, may_trap
 from sw.ir.types import HIGH, Kind
 
 _NAMES = {
@@ -362,7 +361,7 @@ def guarded(expr: Expr, guard: Expr | None = None) -> Expr:
         inner = args[0] if expr.op is Op.AND else _negation(args[0])
         return Apply(expr.op, (guarded(args[0], guard), guarded(args[1], _and(guard, inner))))
     made = tuple(guarded(a, guard) for a in args)
-    if guard is not None and _divides_by_zero(expr):
+    if guard is not None and divides_by_zero(expr):
         made = (made[0], apply(Op.SELECT, guarded(guard), made[1], 1))
     return Apply(expr.op, made)
 
@@ -373,19 +372,6 @@ def _negation(condition: Expr) -> Expr:
 
 def _and(left: Expr | None, right: Expr) -> Expr:
     return right if left is None or left == TRUE else apply(Op.AND, left, right)
-
-
-def _divides_by_zero(expr: Apply) -> bool:
-    if expr.op not in (Op.DIV, Op.MOD):
-        return False
-    low, high = bounds(expr.args[1])
-    return low <= 0 <= high
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def may_trap(expr: Expr) -> bool:
-    """Whether evaluating the expression may divide by zero."""
-    return any(isinstance(e, Apply) and _divides_by_zero(e) for e in expr.walk())
 
 
 def known(condition: Expr) -> bool | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -282,6 +283,14 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
         return expr
     args = tuple(substitute(a, values) for a in expr.args)
     return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def names(expr: Expr) -> frozenset[str]:
+    """The names of an expression's variables."""
+    if isinstance(expr, Var):
+        return frozenset((expr.name,))
+    return frozenset().union(*map(names, expr.arguments))
 
 
 def _text(expr: Expr, outside: int) -> str:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hw.semantics import BITS
-from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
+from sw.ir.expression import COMPARISONS, FALSE, TRUE, Apply, Const, Expr, Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
     Access,
@@ -28,7 +28,7 @@ from sw.ir.program import (
     Statement,
     While,
 )
-from sw.ir.ranges import bounds
+from sw.ir.ranges import bounds, may_trap
 from sw.ir.types import LOW, Kind
 from sw.ir.walk import bodies, expressions, statements, uses
 
@@ -149,12 +149,10 @@ class _MlirWriter:
         assert isinstance(e, Apply)
         if e.op is Op.SELECT:
             return self.select(e)
-        if e.op in (Op.AND, Op.OR) and _traps(e.args[1]):
-            decided = self.constant(int(e.op is Op.OR), "i1")
-            first = self.expr(e.args[0])
-            if e.op is Op.AND:
-                return self.lazy(first, "i1", lambda: self.expr(e.args[1]), lambda: decided)
-            return self.lazy(first, "i1", lambda: decided, lambda: self.expr(e.args[1]))
+        if e.op in (Op.AND, Op.OR) and may_trap(e.args[1]):
+            first, second = e.args
+            sides = (second, FALSE) if e.op is Op.AND else (TRUE, second)
+            return self.select(Apply(Op.SELECT, (first, *sides)))
         if e.op in (Op.DIV, Op.MOD):
             return self.division(e)
         args = [self.expr(a) for a in e.args]
@@ -181,7 +179,7 @@ class _MlirWriter:
         condition, then, other = e.args
         type_ = _TYPES[e.kind]
         chosen = self.expr(condition)
-        if _traps(then) or _traps(other):
+        if may_trap(then) or may_trap(other):
             return self.lazy(chosen, type_, lambda: self.expr(then), lambda: self.expr(other))
         left, right = self.expr(then), self.expr(other)
         return self.emit(f"arith.select {chosen}, {left}, {right} : {type_}")
@@ -436,16 +434,6 @@ def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
         elif isinstance(s, If):
             assigned |= after[0] & after[1]
     return found
-
-
-def _traps(e: Expr) -> bool:
-    """Whether evaluating an expression can divide by zero."""
-    for node in e.walk():
-        if isinstance(node, Apply) and node.op in (Op.DIV, Op.MOD):
-            low, high = bounds(node.args[1])
-            if low <= 0 <= high:
-                return True
-    return False
 
 
 def _literal(value: int, type_: str) -> str:

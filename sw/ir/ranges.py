@@ -57,6 +57,20 @@ def may_wrap(expr: Expr) -> bool:
     return low < LOW or high >= HIGH
 
 
+def divides_by_zero(expr: Expr) -> bool:
+    """Whether the outermost operator of an expression may be a division by zero."""
+    if not isinstance(expr, Apply) or expr.op not in (Op.DIV, Op.MOD):
+        return False
+    low, high = bounds(expr.args[1])
+    return low <= 0 <= high
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def may_trap(expr: Expr) -> bool:
+    """Whether evaluating an expression may divide by zero."""
+    return any(divides_by_zero(e) for e in expr.walk())
+
+
 def _exact(op: Op, a: Bounds, b: Bounds) -> Bounds:
     if op is Op.ADD:
         return a[0] + b[0], a[1] + b[1]

@@ -7,6 +7,7 @@ them. `retype` brings them up to date after a program was changed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from sw.ir.expression import Apply, Expr, Var
@@ -29,7 +30,8 @@ def with_types(expr: Expr, types: Types) -> Expr:
     return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
 
 
-def depth_of(expr: Expr) -> int | None:
+@functools.lru_cache(maxsize=1 << 16)
+def loop_depth(expr: Expr) -> int | None:
     """The depth of the deepest loop that an expression depends on; None where it depends on none."""
     return max((v.type.loop for v in expr.variables() if v.type.loop is not None), default=None)
 
@@ -107,6 +109,6 @@ class _Scope:
             kind = BOOL if value.kind is Kind.BOOL else INT
             return dataclasses.replace(kind, loop=None if depth < 0 else depth)
         if value.kind is Kind.BOOL:
-            return dataclasses.replace(BOOL, loop=depth_of(value))
+            return dataclasses.replace(BOOL, loop=loop_depth(value))
         low, high = bounds(value)
-        return Type(Kind.INT, low, high + 1, depth_of(value))
+        return Type(Kind.INT, low, high + 1, loop_depth(value))

@@ -11,11 +11,10 @@ import numpy as np
 
 from hw.config import MachineConfig
 from sw.canonical.program import canonicalize_program
-from sw.codegen.select import may_trap
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr, Var
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
-from sw.ir.ranges import bounds
+from sw.ir.ranges import bounds, may_trap
 from sw.ir.scope import retype
 from sw.ir.walk import (
     Body,
