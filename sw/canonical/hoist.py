@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from hw.errors import InputError
-from sw.canonical.placement import Plan
+from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare
 from sw.canonical.search import Result, Search
 from sw.ir.check import problems
@@ -40,7 +40,7 @@ def optimise(
     """
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
-    search = Search(Plan(prepare(program), uniform=uniform), registers)
+    search = Search(Placement(prepare(program), uniform=uniform), registers)
     match strategy:
         case Strategy.NOTHING:
             chosen = search.nothing()
@@ -66,7 +66,7 @@ def reduce_strength(program: Program) -> Program:
     """The program with every induction variable that saves cycles, whatever registers that takes."""
     if any(isinstance(s, While) for s in statements(program.body)):
         return program
-    search = Search(Plan(prepare(program), keep=False), UNLIMITED)
+    search = Search(Placement(prepare(program), keep=False), UNLIMITED)
     return _readable(retype(search.result(search.climb({})).program), program)
 
 

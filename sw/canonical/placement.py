@@ -111,7 +111,7 @@ class Spot:
         return self.index if self.body.top is None else self.body.top
 
 
-class Plan:
+class Placement:
     """A program prepared for choices: every expression of it that is evaluated may be kept or not.
 
     With `uniform` so is every distance that is added to an address.
@@ -150,13 +150,13 @@ class Plan:
                 made.children[i, which] = self._body(nested, made, i, s, deeper)
         return made
 
-    def part(self, tops: frozenset[int]) -> Plan:
-        """A plan for nothing but these statements of the program and the waits before them."""
+    def part(self, tops: frozenset[int]) -> Placement:
+        """A placement for nothing but these statements of the program and the waits before them."""
         first = self.root.first
         kept = {i for top in tops for i in range(first[top], top + 1)}
         body = tuple(s for i, s in enumerate(self.program.body) if i in kept)
         program = dataclasses.replace(self.program, body=body)
-        return Plan(program, carry=self.carry, keep=self.keep, uniform=self.uniform)
+        return Placement(program, carry=self.carry, keep=self.keep, uniform=self.uniform)
 
     # Options
 
@@ -254,17 +254,17 @@ class Plan:
 class _Builder:
     """One choice on its way to a program."""
 
-    def __init__(self, plan: Plan, choice: Choice):
-        self.plan, self.choice = plan, choice
+    def __init__(self, placement: Placement, choice: Choice):
+        self.placement, self.choice = placement, choice
         self.asked: dict[Expr, Asked] = {}
-        self.used = set(plan.taken)
-        for body in plan.bodies:
+        self.used = set(placement.taken)
+        for body in placement.bodies:
             body.clear()
 
     def program(self) -> tuple[Program, dict[Expr, Asked]]:
         """The whole."""
-        body = self.body(self.plan.root, self.plan.program.body)
-        return dataclasses.replace(self.plan.program, body=body), self.asked
+        body = self.body(self.placement.root, self.placement.program.body)
+        return dataclasses.replace(self.placement.program, body=body), self.asked
 
     def name(self, hint: str) -> str:
         """A name that is not in use."""
@@ -317,7 +317,7 @@ class _Builder:
     def instruction(self, s: Instruction, spot: Spot) -> Instruction:
         """An instruction with what it evaluates resolved; regions that only describe stay as they are."""
         registers, values = operands(s), parameters(s)
-        apart = IN_MEMORY if self.plan.uniform else frozenset()
+        apart = IN_MEMORY if self.placement.uniform else frozenset()
         found: list[tuple[str, Expr | Region]] = []
         for name, value in s.operands:
             if isinstance(value, Region):
@@ -377,10 +377,10 @@ class _Builder:
 
     def option(self, expr: Expr, spot: Spot) -> Option:
         """What is chosen for an expression, as far as it is possible here."""
-        if not names(expr) <= self.plan.taken:
+        if not names(expr) <= self.placement.taken:
             # An update, of a scalar that the choice itself introduces.
             return COMPUTE
-        options = self.plan.options(expr, spot)
+        options = self.placement.options(expr, spot)
         if len(options) > 1:
             self.asked.setdefault(expr, Asked(options)).tops.add(spot.top)
         chosen = self.choice.get(expr, options[0])
@@ -417,7 +417,7 @@ class _Builder:
 
     def keep(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
         """The scalar that keeps the expression, assigned inside so many loops."""
-        home = next(s for s in self.plan._homes(expr, spot) if s.body.depth == depth)
+        home = next(s for s in self.placement._homes(expr, spot) if s.body.depth == depth)
         version = sum(not names(expr).isdisjoint(c) for c in home.body.changes[: home.index])
         known = home.body.values.get((expr, version, in_memory))
         if known is not None:
@@ -434,13 +434,13 @@ class _Builder:
 
     def carry(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
         """The scalar that the loops inside of so many loops move on."""
-        nest = self.plan.nest(expr, spot)
+        nest = self.placement.nest(expr, spot)
         outermost = next(b for b in nest if b.parent is not None and b.parent.depth == depth)
         assert outermost.parent is not None
         known = outermost.values.get((expr, -1, in_memory))
         if known is not None:
             return known
-        how = self.plan.induction(expr, spot, outermost)
+        how = self.placement.induction(expr, spot, outermost)
         assert how is not None
         loop = loop_depth(expr)
         kind = _kept(INT if expr.kind is Kind.INT else BOOL, loop)

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from hw import isa
 from sw.canonical.count import is_scalar
-from sw.canonical.placement import COMPUTE, Asked, Carry, Keep, Option, Plan
+from sw.canonical.placement import COMPUTE, Asked, Carry, Keep, Option, Placement
 from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
@@ -79,7 +79,7 @@ class Result:
 class Search:
     """Evaluates choices for a program and a number of registers, r0 included."""
 
-    plan: Plan
+    placement: Placement
     registers: int
     #: Measures of the better one of the other strategies, which the best must not exceed.
     limits: tuple[float, ...] = (inf, inf, inf, inf)
@@ -101,13 +101,13 @@ class Search:
         return self._known[key]
 
     def _evaluate(self, chosen: Chosen) -> Result:
-        return self.measured(*self.plan.build(chosen))
+        return self.measured(*self.placement.build(chosen))
 
     def measured(self, program: Program, asked: dict[Expr, Asked]) -> Result:
         """What a program comes to."""
         # Branches that have lost their operands may be small enough for predicates.
         simple = not any(isinstance(s, If) for s in statements(program.body))
-        code = lower(program, simple=simple, uniform=self.plan.uniform)
+        code = lower(program, simple=simple, uniform=self.placement.uniform)
         live = live_out(code)
         needs = pressure(code, live)
         excess = sum(max(0, n + 1 - self.registers) for n in needs)
@@ -317,18 +317,18 @@ class Search:
     def part(self, concerned: frozenset[int]) -> Search | None:
         """A search on these statements alone; None: they are most of it, or scalars join them."""
         if concerned not in self._parts:
-            body = self.plan.program.body
+            body = self.placement.program.body
             size = sum(1 for i in concerned for _ in statements((body[i],)))
             whole = list(statements(body))
             small = 2 * size <= len(whole) and not any(isinstance(s, Assign) for s in whole)
             begun = min(concerned) > self._start()
-            made = Search(self.plan.part(concerned), self.registers, begun=begun) if small else None
+            made = Search(self.placement.part(concerned), self.registers, begun=begun) if small else None
             self._parts[concerned] = made
         return self._parts[concerned]
 
     def _start(self) -> int:
         """The first statement of the program that is no wait or signal: an engine may do something there."""
-        return next((i for i, s in enumerate(self.plan.program.body) if not _synchronises(s)), 0)
+        return next((i for i, s in enumerate(self.placement.program.body) if not _synchronises(s)), 0)
 
 
 def _synchronises(statement: Statement) -> bool:

@@ -10,7 +10,7 @@ from hw.config import MachineConfig, load
 from sw.canonical.count import count
 from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
-from sw.canonical.placement import Plan
+from sw.canonical.placement import Placement
 from sw.canonical.prepare import prepare, prepared
 from sw.canonical.search import WORK, Chosen, Search
 from sw.codegen import generate
@@ -116,7 +116,7 @@ def drawn(search: Search, r: random.Random) -> Chosen:
 
 @pytest.mark.parametrize("registers", [6, 7, 9])
 def test_no_choice_that_was_drawn_is_better(registers: int) -> None:
-    search = Search(Plan(prepare(parse_program(SMALL))), registers)
+    search = Search(Placement(prepare(parse_program(SMALL))), registers)
     ours = search.result(search.budget())
     assert not ours.excess
     r = random.Random(registers)
@@ -139,17 +139,17 @@ def several() -> Program:
 
 
 def test_changes_are_tried_on_the_statements_that_they_concern(monkeypatch: pytest.MonkeyPatch) -> None:
-    search = Search(Plan(several()), 32)
+    search = Search(Placement(several()), 32)
     found = search.result(search.climb({}))
     monkeypatch.setattr(Search, "part", lambda self, concerned: None)
-    whole = Search(Plan(several()), 32)
+    whole = Search(Placement(several()), 32)
     assert found.cost <= whole.result(whole.climb({})).cost
     assert search.evaluated < whole.evaluated / 2
 
 
 def test_what_a_part_becomes_the_program_becomes() -> None:
     """Moves in a loop change the program as they change the loop, but for registers that loops share."""
-    search = Search(Plan(several()), 32)
+    search = Search(Placement(several()), 32)
     now, compared = search.result({}), 0
     for move in search.moves({}):
         concerned = search.concerned({}, move)
@@ -270,7 +270,7 @@ def test_chains_of_scalars_that_are_used_twice_stay_small(link: str) -> None:
     lines = ["u0 = x", *(link.format(i, i - 1) for i in range(1, 41)), STORE.format("", "u40 + i")]
     text = "@program\ndef p(x: int, n: int[1, 9]):\n    for i in range(3):\n"
     program = parse_program(text + "".join(f"        {line}\n" for line in lines))
-    search = Search(Plan(prepare(program)), 16)
+    search = Search(Placement(prepare(program)), 16)
     best = search.result(search.budget())
     # Once, outside of the loop.
     assert best.static <= count(program).scalar_static + 3
@@ -284,7 +284,7 @@ def test_chains_of_scalars_that_are_used_twice_stay_small(link: str) -> None:
 def test_the_search_in_a_large_program_is_bounded() -> None:
     text = "@program\ndef p(x: int, n: int[1, 9]):\n    for i in range(9):\n"
     text += "".join(f"        {STORE.format(k, f'x*{k} + n')}\n" for k in range(11, 311))
-    search = Search(Plan(prepare(parse_program(text))), 16)
+    search = Search(Placement(prepare(parse_program(text))), 16)
     best = search.result(search.budget())
     assert search.work < 1.2 * WORK
     # Values are kept all the same.
