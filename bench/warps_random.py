@@ -29,7 +29,7 @@ from jacquard.program_run import Prepared, prepare, run_prepared
 from jacquard.warps import Warped, converted
 from sw.check import Limits, compile_all
 from sw.check.streams import run
-from sw.check.trace import trace
+from sw.check.trace import TooLongError, trace
 from sw.ir.program import Program
 from sw.warps.reduce import Reduction
 from sw.warps.unique import Channels
@@ -124,7 +124,12 @@ def proved(
 
 def fits(program: Program, made: Warped, all_: Values) -> bool:
     """Whether all schedules of changed warps may be gone through."""
-    if len(all_) > _VALUES or any(trace(program, v, _EVENTS).count > _EVENTS // 2 for v in all_):
+    if len(all_) > _VALUES:
+        return False
+    try:
+        for v in all_:
+            trace(program, v, _EVENTS // 2)
+    except TooLongError:
         return False
     warps = compile_all(program, made.texts, Limits(DEFAULT.channels, DEFAULT.channel_depth))
     return all(sum(run(code, v).events.size for code in warps.values()) <= _EVENTS for v in all_)

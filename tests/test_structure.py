@@ -71,7 +71,6 @@ LONG_FUNCTIONS = {
 COMMON_NAMES = {
     "Grid",
     "Loader",
-    "Model",
     "Plan",
     "Program",
     "Run",

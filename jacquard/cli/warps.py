@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from jacquard.files import check_writable, write_text
 from jacquard.warps import Warped, converted
-from sw.check.trace import Trace, trace
+from sw.check.trace import TooLongError, Trace, trace
 from sw.check.unfed import unfed
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments
@@ -104,11 +103,15 @@ def _check(program: Program, config: MachineConfig) -> None:
     values, complete = assignments(program, MOST_RUNS)
     traces: list[Trace] = []
     for given in values:
-        # Values for which the program fails feed nothing.
-        with contextlib.suppress(IRError):
+        try:
             traces.append(trace(program, given, INSTANCES))
-    # What was not followed to its end might feed more.
-    if complete and all(t.complete for t in traces) and (error := unfed(traces)) is not None:
+        except TooLongError:
+            # What is not followed to its end might feed more.
+            return
+        except IRError:
+            # Values for which the program fails feed nothing.
+            continue
+    if complete and (error := unfed(traces)) is not None:
         raise error
 
 

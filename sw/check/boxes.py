@@ -261,7 +261,7 @@ class Walk:
                     np.array([row[4] for row in rows], np.int64).reshape(len(rows), count).T,
                 )
             )
-        return Trace(program, dict(self.around.values), tuple(made), self.count, True)
+        return Trace(program, dict(self.around.values), tuple(made), self.count)
 
     # Warps
 

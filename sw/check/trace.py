@@ -24,7 +24,7 @@ from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region,
 from sw.ir.vector import Array, Column, evaluate_rows
 from sw.ir.walk import assigned, statements
 
-#: Instances that a trace may have where no limit is given.
+#: Instances that a trace may have by default.
 LARGEST = 50_000_000
 
 
@@ -62,7 +62,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Trace:
-    """A run: `rows` by instruction in the order of the text, `count` instances; `complete` unless cut off.
+    """A run: `rows` by instruction in the order of the text, `count` instances.
 
     An instance is named by its time.
     """
@@ -71,7 +71,6 @@ class Trace:
     values: Mapping[str, int]
     rows: tuple[Rows, ...]
     count: int
-    complete: bool
 
     @cached_property
     def row(self) -> npt.NDArray[np.int32]:
@@ -107,18 +106,17 @@ class TooLongError(IRError):
     """A run of more instances than a trace may have, which says nothing of the program itself."""
 
 
-def trace(program: Program, values: Mapping[str, int] | None = None, limit: int | None = None) -> Trace:
+def trace(program: Program, values: Mapping[str, int] | None = None, most: int = LARGEST) -> Trace:
     """The trace of a program without `while` for values of its parameters.
 
-    With a `limit` the run is cut off after about so many instances: what is returned is an exact beginning.
-    Raises `IRError` for what fails at run time, for a missing parameter, and without a limit for more than
-    `LARGEST` instances (`TooLongError`).
+    Raises `IRError` for what fails at run time, for a missing parameter, and for more than `most` instances
+    (`TooLongError`).
     """
     given = dict(values or {})
     for p in program.parameters:
         if p.name not in given:
             raise IRError(p.where, f"no value of the parameter {p.name}", "a number for every parameter")
-    return _Tracer(program, given, limit).run()
+    return _Tracer(program, given, most).run()
 
 
 def columns_of(name: str) -> list[str]:
@@ -232,14 +230,13 @@ class _Tracer:
 
     program: Program
     values: Mapping[str, int]
-    limit: int | None
+    most: int
     parts: dict[int, list[_Part]] = field(default_factory=dict)
     loops: dict[int, tuple[int, ...]] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     effects: dict[int, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
     #: Instances so far.
     count: int = 0
-    full: bool = False
     #: One iteration after the other, since scalars are handed on.
     single: bool = False
 
@@ -252,14 +249,14 @@ class _Tracer:
             self._all()
         except _CarriedError:
             self.parts.clear()
-            self.count, self.full, self.single = 0, False, True
+            self.count, self.single = 0, True
             self._all()
         rows = [
             self._rows(s, self.parts.get(id(s), []))
             for s in statements(self.program.body)
             if isinstance(s, Instruction)
         ]
-        return Trace(self.program, self.values, tuple(rows), self.count, not self.full)
+        return Trace(self.program, self.values, tuple(rows), self.count)
 
     def _all(self) -> None:
         self.body(self.program.body, _Rows(1, dict(self.values))).place(np.zeros(1, np.int64))
@@ -290,8 +287,6 @@ class _Tracer:
         children: list[_Node] = []
         counts = np.zeros(rows.size, np.int64)
         for s in body:
-            if self.full:
-                break
             match s:
                 case Assign(target, value):
                     rows.values[target] = self.value(value, rows, s.where)
@@ -328,33 +323,20 @@ class _Tracer:
         return _Sequence(counts, parts)
 
     def loop(self, s: For, rows: _Rows) -> _Node:
-        """All iterations of all rows at once, or of one row in pieces that grow."""
+        """All iterations of all rows at once, or of one row one after the other."""
         start, stop, step = (
             self.rows_of(self.value(e, rows, s.where), rows) for e in (s.start, s.stop, s.step)
         )
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
         trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
-        if rows.size != 1 or (self.limit is None and not self.single):
-            if self.limit is None and int(trips.sum()) + self.count > LARGEST:
-                raise TooLongError(s.where, f"a program of more than {LARGEST:,} instances", "a shorter one")
+        if int(trips.sum()) + self.count > self.most:
+            raise TooLongError(s.where, f"a program of more than {self.most:,} instances", "a shorter one")
+        if rows.size != 1 or not self.single:
             return self.iterations(s, rows, trips, start, step, 0)
-        children: list[_Node] = []
-        first, size = 0, 1
-        total = int(trips[0])
-        while first < total and not self.full:
-            before = self.count
-            part = np.minimum(trips - first, size)
-            children.append(self.iterations(s, rows, part, start, step, first))
-            first += int(part[0])
-            if self.single:
-                room = None if self.limit is None else self.limit - self.count
-            else:
-                room = (self.limit or 0) - self.count
-                each = max(1, (self.count - before) // size)
-                size = max(1, min(2 * size, room // each))
-            self.full = self.full or (room is not None and room <= 0)
-        return _Sequence(sum((c.counts for c in children), np.zeros(1, np.int64)), children)
+        one = np.ones(1, np.int64)
+        children = [self.iterations(s, rows, one, start, step, n) for n in range(int(trips[0]))]
+        return _Sequence(sum((c.counts for c in children), np.zeros(1, np.int64)), list(children))
 
     def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> _Node:
         """The iterations from `first` on, so many for each row."""
