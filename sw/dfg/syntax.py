@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sw.ir.errors import IRError, Location
@@ -94,11 +94,6 @@ def indexed(function: ast.FunctionDef) -> set[str]:
         for node in ast.walk(function)
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
     }
-
-
-def targets(statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> Sequence[ast.expr]:
-    """What an assignment sets."""
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
 
 
 def loops(statements: Iterable[ast.AST]) -> Iterator[ast.For]:
