@@ -8,7 +8,7 @@ import click
 
 from hw.errors import InputError
 from jacquard.cli.options import as_json, hardware, host, machine, note, print_json
-from jacquard.cli.programs import print_after
+from jacquard.cli.programs import printer, printing
 
 
 @click.command("compile")
@@ -23,7 +23,7 @@ from jacquard.cli.programs import print_after
     metavar="DIR",
     help="The directory, which is made; one of an earlier compilation is replaced.",
 )
-@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@printing
 @as_json
 def command(
     model: Path,
@@ -31,6 +31,7 @@ def command(
     settings: tuple[str, ...],
     allow_host: bool,
     output: Path,
+    print_after: str | None,
     print_after_all: bool,
     json_: bool,
 ) -> int:
@@ -48,7 +49,7 @@ def command(
     bundle.check_target(output)
     try:
         network = import_model(model, allow_host=allow_host)
-        made = compile_model(network, config, print_after if print_after_all else None, note)
+        made = compile_model(network, config, printer(print_after, print_after_all), note)
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith(str(model)) else f"{model}: {text}") from None

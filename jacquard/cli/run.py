@@ -29,7 +29,7 @@ from jacquard.cli.options import (
     refinement,
     sizes,
 )
-from jacquard.cli.programs import print_after, read
+from jacquard.cli.programs import printer, printing, read
 from jacquard.cli.run_files import Files, read_inputs, wave_file, write
 from jacquard.program_run import run_program
 from jacquard.report.table import print_report
@@ -78,7 +78,7 @@ class _Run:
 
     def common(self) -> dict[str, Any]:
         """Arguments that all ways of running take."""
-        after = print_after if self.options["print_after_all"] else None
+        after = printer(self.options["print_after"], self.options["print_after_all"])
         return {"sim": self.sim, "after": after, "progress": note}
 
     def refuse(self, option: str, belongs: str, found: str) -> None:
@@ -113,7 +113,7 @@ class _Run:
 @click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--report", type=_PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
 @click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
-@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@printing
 @click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
 @click.pass_context
@@ -185,6 +185,7 @@ def _way(asked: _Run) -> Way:
         return _graph
     if asked.source.is_dir():
         asked.refuse("allow_host", "a model", "a compiled one")
+        asked.refuse("print_after", "what is compiled", "a directory")
         asked.refuse("print_after_all", "what is compiled", "a directory")
         return _compiled
     if asked.source.suffix == ".py":

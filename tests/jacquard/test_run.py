@@ -164,6 +164,16 @@ def test_outputs_have_the_models_names_and_shapes(jacquard: Any, quick: Any, tmp
 SHAPE = ("run", "--matmul", "4x4x4", "--hw", "test")
 
 
+def test_a_stage_can_be_printed(jacquard: Any, quick: Any) -> None:
+    ended = jacquard(*SHAPE, "--print-after", "emit")
+    assert ended.code == 0
+    assert ended.err.count("----- after ") == ended.err.count("----- after emit -----") == 1
+    assert "load_a(" in ended.err
+    everything = jacquard(*SHAPE, "--print-after-all").err
+    for stage in ("legalise", "emit", "dead-store", "warps", "canonicalize", "hoist, warp gemm"):
+        assert f"----- after {stage} -----" in everything
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -194,6 +204,7 @@ SHAPE = ("run", "--matmul", "4x4x4", "--hw", "test")
         ((*SHAPE, "--outputs", "no/such/dir/x.npz"), "directory no/such/dir does not exist"),
         ((*SHAPE, "--trace", "/"), "must be a file, not a directory"),
         ((*SHAPE, "--frobnicate"), "--frobnicate"),
+        ((*SHAPE, "--print-after", "emitt"), "--print-after must be one of legalise, tile, emit, "),
         (("frobnicate",), "frobnicate"),
     ],
 )
