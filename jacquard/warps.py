@@ -1,7 +1,7 @@
 """A sequential tile program as warps with the checker's answer, which tells where to convert again.
 
-Places of waits and signals are derived from some runs of a program, and from the beginning of long ones. The
-checker looks at all of them. Where it finds values of the parameters, or a later instance, for which
+Places of waits and signals are chosen on bounded runs with some values of the parameters. The
+checker looks at all of the program. Where it finds values, or an iteration in between, for which
 something is missing, the conversion is repeated with more.
 """
 

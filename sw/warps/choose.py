@@ -1,7 +1,6 @@
-"""The places where tokens are given and taken, for everything that must be ordered.
+"""Choose where to signal and where to wait so that every dependence edge is enforced.
 
-What must be ordered is found on runs of the program, instance by instance. From that follow the places and
-how many tokens are there in advance; the same places serve however long loops run.
+The choice is made on bounded runs (`sw.warps.sample`); the same places serve however long loops run.
 """
 
 from __future__ import annotations

@@ -50,10 +50,10 @@ def convert(
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
 
-    Places are derived from runs with all values of the parameters, or some where there are many, those of
-    `also` among them, and from the first instances of each, so what comes out is to be checked
-    (`sw.check`). `early`: who gives places back does not set the pace, and may be disturbed by work in
-    the next place. Raises `IRError` for a program that fails for all values, `InputError` where the machine
+    Places are chosen on bounded runs with all values of the parameters, or some where there are many, those
+    of `also` among them; a larger `reach` follows so many times as many iterations. What comes out is to be
+    checked (`sw.check`). `early`: release buffers as soon as possible; choose it when the consumer is not the
+    bottleneck. Raises `IRError` for a program that fails for all values, `InputError` where the machine
     has too few channels, or channels that hold too few tokens.
     """
     graph = make_graph(program, reduction, reach=reach, also=also)

@@ -16,7 +16,7 @@ _NONE: Array = np.empty(0, np.int64)
 
 
 @dataclass
-class Channel:
+class ChannelTokens:
     """The tokens of a sync: when they are given and taken, what each wait takes, and which event it is."""
 
     sync: Sync
@@ -27,7 +27,7 @@ class Channel:
     events: Array
 
     @classmethod
-    def of(cls, world: World, known: Knowledge, number: int) -> Channel:
+    def of(cls, world: World, known: Knowledge, number: int) -> ChannelTokens:
         """Those of a sync by its number."""
         sync = known.syncs[number]
         given, taken = world.times(sync.signals), world.times(sync.waits)
@@ -72,7 +72,7 @@ def _cut(times: Array, gone: Array, count: int) -> Array:
     return found if count == 1 else (found[:, None] + np.arange(count)).ravel()
 
 
-def without(world: World, channel: Channel, signal: Site | None, wait: Site | None) -> Smaller | int:
+def without(world: World, channel: ChannelTokens, signal: Site | None, wait: Site | None) -> Smaller | int:
     """A channel without some tokens; up to when it was looked at where that cannot be.
 
     It cannot where it could hold more tokens than its depth, where a wait would take the token of a later
@@ -103,7 +103,7 @@ def without(world: World, channel: Channel, signal: Site | None, wait: Site | No
     return Smaller(False, Change(tokens, channel.number, spans), tuple(parts), parts[0].since)
 
 
-def _nothing(channel: Channel) -> Smaller:
+def _nothing(channel: ChannelTokens) -> Smaller:
     """Without its last wait a channel has no use."""
     ends = [int(t[n]) for t in (channel.given, channel.taken) if t.size for n in (0, -1)]
     span = min(ends, default=0), max(ends, default=0)
@@ -112,7 +112,7 @@ def _nothing(channel: Channel) -> Smaller:
 
 
 def _part(
-    world: World, channel: Channel, run: int, signal: Site | None, wait: Site | None
+    world: World, channel: ChannelTokens, run: int, signal: Site | None, wait: Site | None
 ) -> _Part | int | None:
     """What changes in a run: None for nothing, up to when it was looked at where it cannot be."""
     start = int(world.starts[run])
@@ -185,7 +185,7 @@ def _within(times: Array, start: int, end: int) -> Array:
     return times[slice(*np.searchsorted(times, (start, end)))]
 
 
-def _stricter(world: World, channel: Channel, run: int, part: _Part) -> int:
+def _stricter(world: World, channel: ChannelTokens, run: int, part: _Part) -> int:
     """How many more operations those of the waiting warp await, summed up."""
     signaller, waiter = (world.of_warp_times(w) for w in channel.sync.warps)
     start = int(world.starts[run])
@@ -208,7 +208,7 @@ def _stricter(world: World, channel: Channel, run: int, part: _Part) -> int:
     return awaited(channel.taken[part.kept], part.tokens) - old
 
 
-def needs(world: World, known: Knowledge, channel: Channel, smaller: Smaller) -> list[Need]:
+def needs(world: World, known: Knowledge, channel: ChannelTokens, smaller: Smaller) -> list[Need]:
     """What the smaller channel needs for room, where that is not as before."""
     if smaller.empty:
         return []
@@ -226,7 +226,7 @@ def _needs(known: Knowledge, signaller: int, waiter: int, part: _Part, room: int
         yield Need(known.last(signaller, time), time, waiter, taken)
 
 
-def shrink(channel: Channel, world: World, smaller: Smaller, sync: Sync) -> None:
+def shrink(channel: ChannelTokens, world: World, smaller: Smaller, sync: Sync) -> None:
     """Leave out for good what a smaller channel does not have, so that it is that of the sync."""
     for part in smaller.parts:
         channel.tokens[part.kept] = part.tokens

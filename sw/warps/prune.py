@@ -17,7 +17,7 @@ from dataclasses import replace
 from sw.ir.expression import Const
 from sw.ir.program import For, If, Program, Statement
 from sw.ir.walk import instructions
-from sw.warps.fewer import Channel, needs, shrink, without
+from sw.warps.fewer import ChannelTokens, needs, shrink, without
 from sw.warps.knowledge import Knowledge
 from sw.warps.sites import Gap, Site
 from sw.warps.tokens import Demand, Sync, World
@@ -111,7 +111,9 @@ class _Pruner:
 
     def __init__(self, world: World, known: Knowledge):
         self.world, self.known = world, known
-        self.channels: list[Channel | None] = [Channel.of(world, known, n) for n in range(len(known.syncs))]
+        self.channels: list[ChannelTokens | None] = [
+            ChannelTokens.of(world, known, n) for n in range(len(known.syncs))
+        ]
         self.signals = [list[Site | None](s.signals) for s in known.syncs]
         self.waits = [list[Site | None](s.waits) for s in known.syncs]
         self.keys = [list(self._keys(n)) for n in range(len(known.syncs))]

@@ -27,7 +27,7 @@ class DepthError(InputError):
 
 
 @dataclass
-class Run:
+class TokenRun:
     """One run of the warps: where in its warp every sync's signal and wait come, and what is known there.
 
     `known` is, by sync, how many operations of each warp happen before its signal for certain, and likewise
@@ -58,12 +58,12 @@ class Run:
         return self.after[earlier].get(self.warps[later][0], 0) > self.signal[later]
 
 
-def follow(program: Program, syncs: Sequence[Sync], values: Mapping[str, int]) -> Run | None:
+def follow(program: Program, syncs: Sequence[Sync], values: Mapping[str, int]) -> TokenRun | None:
     """A run of the warps with the syncs; None where they block each other."""
     streams: defaultdict[int, list[tuple[bool, int]]] = defaultdict(list)
     given: defaultdict[Pair, list[int]] = defaultdict(list)
     taken: defaultdict[Pair, list[int]] = defaultdict(list)
-    run = Run([], warps={n: s.warps for n, s in enumerate(syncs)})
+    run = TokenRun([], warps={n: s.warps for n, s in enumerate(syncs)})
     for is_wait, n in _passed(program, syncs, values):
         warp = syncs[n].warps[is_wait]
         (run.wait if is_wait else run.signal)[n] = len(streams[warp])
@@ -177,7 +177,7 @@ def throttled(
         runs = _checked(program, made, values, depth)
 
 
-def _superfluous(syncs: Sequence[Sync], early: int, late: int, runs: Sequence[Run]) -> set[int]:
+def _superfluous(syncs: Sequence[Sync], early: int, late: int, runs: Sequence[TokenRun]) -> set[int]:
     """Which of two tokens that are under way together another implies."""
     first, last = syncs[early], syncs[late]
     if (first.block, first.sink) == (last.block, last.sink):
@@ -188,14 +188,16 @@ def _superfluous(syncs: Sequence[Sync], early: int, late: int, runs: Sequence[Ru
     return {late} if all(r.happens(early) and r.awaits(early, late) for r in here) else set()
 
 
-def runs_of(program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str, int]]) -> list[Run]:
+def runs_of(program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str, int]]) -> list[TokenRun]:
     """All runs with syncs that go on in the text, which never block."""
     runs = _runs(program, syncs, values)
     assert runs is not None
     return runs
 
 
-def _runs(program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str, int]]) -> list[Run] | None:
+def _runs(
+    program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str, int]]
+) -> list[TokenRun] | None:
     """All runs; None where warps block each other in one of them."""
     runs = [follow(program, syncs, v) for v in values]
     return None if None in runs else [r for r in runs if r is not None]
@@ -203,7 +205,7 @@ def _runs(program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str,
 
 def _checked(
     program: Program, syncs: Sequence[Sync], values: Sequence[Mapping[str, int]], depth: int
-) -> list[Run]:
+) -> list[TokenRun]:
     """All runs; raises `DepthError` where warps block each other, or tokens of one channel would cross."""
     runs = _runs(program, syncs, values)
     if runs is None or not all(r.ordered for r in runs):
@@ -213,7 +215,7 @@ def _checked(
     return runs
 
 
-def _idle(syncs: Sequence[Sync], runs: Sequence[Run]) -> set[int]:
+def _idle(syncs: Sequence[Sync], runs: Sequence[TokenRun]) -> set[int]:
     """The syncs whose waits never tell anything new."""
     return {n for n in range(len(syncs)) if all(n in r.idle for r in runs if r.happens(n))}
 
