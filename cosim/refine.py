@@ -13,10 +13,10 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.convolutions import ConvolutionPart
 from sw.compile.layouts import stores_sums
-from sw.compile.parts import ProductPart
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph.network import Network, Operator
+from sw.operators.products import LoweredProduct
 from sw.tiling.blocking import Blocking
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.machine import best
@@ -27,7 +27,7 @@ class Candidate:
     """A program of one product, what was estimated of its blocking, and the cycles that it takes."""
 
     program: Compiled
-    part: ProductPart | ConvolutionPart
+    part: LoweredProduct | ConvolutionPart
     estimate: Estimate
     cycles: int
 
@@ -37,10 +37,10 @@ class Candidate:
         return self.part.nest.blocking
 
 
-def part_of(program: Compiled) -> ProductPart | ConvolutionPart:
+def part_of(program: Compiled) -> LoweredProduct | ConvolutionPart:
     """The only product of a program, whose sums are stored."""
     (found,) = program.parts
-    assert isinstance(found, ProductPart | ConvolutionPart)
+    assert isinstance(found, LoweredProduct | ConvolutionPart)
     return found
 
 
