@@ -143,21 +143,8 @@ def average_pool(
         tuple(round(ratio / int(c) * Fraction(2) ** bits) if c else 0 for c in row) for row in counts
     )
     return Pool(
-        name,
-        op,
-        nodes,
-        output,
-        x,
-        rows,
-        cols,
-        "average",
-        element,
-        x_zero,
-        factors,
-        bits - rounding,
-        rounding,
-        y_zero,
-        result,
+        *(name, op, nodes, output, x, rows, cols, "average", element, x_zero),
+        *(factors, bits - rounding, rounding, y_zero, result),
     )
 
 
