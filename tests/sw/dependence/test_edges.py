@@ -17,6 +17,8 @@ from sw.ir.program import Program
 from sw.ir.scope import retype
 from sw.problem import Product
 from sw.tiled.emit import emit
+from tests.sw.compile.convolution_networks import drawn
+from tests.sw.compile.sequential import Sequential, emitted
 from tests.sw.dependence.brute_edges import compared
 from tests.sw.warps import random_programs
 from tests.sw.warps.samples import WORKED, program_of
@@ -110,3 +112,10 @@ def test_nothing_is_missing_in_random_programs(kind: Callable[[random.Random], P
     for seed in range(12):
         program = kind(random.Random(f"{kind.__name__} {seed}"))
         assert compared(program, assignments(program, 24)[0]).missing == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_convolutions_of_networks_have_the_edges_of_their_instances(seed: int) -> None:
+    for step in emitted(drawn(seed), load("test", {"cgra": "torus4x4"})):
+        if isinstance(step, Sequential):
+            exact(retype(step.source))
