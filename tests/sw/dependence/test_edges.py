@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import pytest
 
-from hw.config import load
-from sw.arrangement import make_nest
+from hw.config import MachineConfig, load
 from sw.dependence.edges import Edge, edges
+from sw.graph.network import Network
+from sw.graph.problems import network_of
 from sw.ir.parameters import assignments
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.scope import retype
 from sw.problem import Product
-from sw.tiled.emit import emit
 from tests.sw.compile.convolution_networks import drawn
 from tests.sw.compile.sequential import Sequential, emitted
 from tests.sw.dependence.brute_edges import compared
@@ -35,6 +35,12 @@ def found(text: str) -> dict[str, set[tuple[int | str, ...]]]:
 def exact(program: Program) -> None:
     result = compared(program, [{}])
     assert (result.missing, result.extra) == ([], [])
+
+
+def exact_everywhere(network: Network, config: MachineConfig) -> None:
+    for step in emitted(network, config):
+        if isinstance(step, Sequential):
+            exact(retype(step.source))
 
 
 def test_the_worked_example() -> None:
@@ -104,7 +110,7 @@ def test_tiles_of_one_loop_meet_larger_ones_of_another() -> None:
 @pytest.mark.parametrize("hw", ["default", "tiny"])
 @pytest.mark.parametrize("shape", [(64, 64, 64), (100, 70, 90)])
 def test_products_have_the_edges_of_their_instances(hw: str, shape: tuple[int, int, int]) -> None:
-    exact(retype(emit(make_nest(Product(*shape), load(hw)))))
+    exact_everywhere(network_of(Product(*shape)), load(hw))
 
 
 @pytest.mark.parametrize("kind", [random_programs.nests, random_programs.control, random_programs.everything])
@@ -116,6 +122,4 @@ def test_nothing_is_missing_in_random_programs(kind: Callable[[random.Random], P
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_convolutions_of_networks_have_the_edges_of_their_instances(seed: int) -> None:
-    for step in emitted(drawn(seed), load("test", {"cgra": "torus4x4"})):
-        if isinstance(step, Sequential):
-            exact(retype(step.source))
+    exact_everywhere(drawn(seed), load("test", {"cgra": "torus4x4"}))
