@@ -34,7 +34,7 @@ def _checks(report: NetworkReport) -> tuple[Check, ...]:
     )
     cycles, warps = runs_checks(report.results)
     bad = [f"{k.name}: {difference}" for k in report.unverified for difference in k.differences]
-    return (
+    found = [
         Check(
             "results",
             f"tensors that the RTL left in memory, and the outputs, against {report.reference}, bit for bit",
@@ -45,15 +45,19 @@ def _checks(report: NetworkReport) -> tuple[Check, ...]:
         ),
         cycles,
         warps,
-        Check(
-            "configurations",
-            "the bitstreams of the grid, decoded again, against the loops that they were made from",
-            not bad,
-            len(report.kernels),
-            "configurations",
-            "\n".join(bad),
-        ),
-    )
+    ]
+    if report.kernels:
+        found.append(
+            Check(
+                "configurations",
+                "the bitstreams of the grid, decoded again, against the loops that they were made from",
+                not bad,
+                len(report.kernels),
+                "configurations",
+                "\n".join(bad),
+            )
+        )
+    return tuple(found)
 
 
 def _row(operator: OperatorResult) -> OperatorRow:
