@@ -80,16 +80,20 @@ class ProblemProgram:
         """The result, int32, out of the bytes of `output`."""
         return self.compiled.outputs["C"].extract(data)
 
-    def bound_cycles(self, bandwidth: Mapping[str, int] | None = None) -> int:
-        """No machine of this array and these ports can be quicker; of images, pixels that are used count."""
+    def bounds(self, bandwidth: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Least cycles by what limits them: the array (`gemm`) and every port; of images, used pixels."""
         homes = self.compiled.memory.homes
         moved = {port: homes[n].rows * homes[n].row * homes[n].itemsize for port, n in _PORTS.items()}
         if isinstance(self.problem, Convolution):
             c = self.problem
             moved["load_b"] = c.images * c.channels * c.rows.used * c.cols.used
         rate = {port: (bandwidth or {}).get(port, self.config.port_bytes(port)) for port in moved}
-        least = [-(-count // rate[port]) for port, count in moved.items()]
-        return max(-(-self.problem.macs // self.config.macs_per_cycle), *least)
+        ports = {port: -(-count // rate[port]) for port, count in moved.items()}
+        return {"gemm": -(-self.problem.macs // self.config.macs_per_cycle)} | ports
+
+    def bound_cycles(self, bandwidth: Mapping[str, int] | None = None) -> int:
+        """No machine of this array and these ports can be quicker."""
+        return max(self.bounds(bandwidth).values())
 
 
 #: The tensor that each port moves.

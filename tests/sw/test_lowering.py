@@ -146,7 +146,8 @@ def test_bound_is_the_slowest_of_array_and_ports() -> None:
 
 def test_broadcast_operands_count_once_in_the_bound() -> None:
     kernel = compile_problem(Product(4, 8, 4, batch_a=(5,), transposed_a=True), TEST)
-    assert kernel.bytes_moved() == {"load_a": 160, "load_b": 32, "store": 320}
+    slow = kernel.bounds(dict.fromkeys(("load_a", "load_b", "store"), 1))
+    assert {p: slow[p] for p in ("load_a", "load_b", "store")} == {"load_a": 160, "load_b": 32, "store": 320}
 
 
 def test_an_operand_that_stays_is_loaded_once() -> None:
@@ -158,7 +159,7 @@ def test_an_operand_that_stays_is_loaded_once() -> None:
 LACKING = [
     ({"warps": 3}, "warps must be at least 4, not 3"),
     ({"channels": 5}, "channels must be at least 6, not 5"),
-    ({"windows": 2}, "windows must be at least 3, not 2"),
+    ({"windows": 1}, "windows must be at least 2, not 1"),
     ({"loop_depth": 1}, "loop_depth must be at least"),
     ({"imem_words": 32}, "imem_words must be at least"),
 ]
