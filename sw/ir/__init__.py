@@ -1,8 +1,7 @@
 """The tile program: the one text form for everything between tiling and warps (docs/ir.md).
 
 `parse_program` and `parse_expr` read it, `str` writes it; both directions are inverse to each other.
-`load_program` reads and checks a file. `sw.ir.interpret` says what a program means, `sw.ir.builder` makes
-programs from Python, `sw.ir.mlir` exports them.
+`load_program` reads and checks a file, `sw.ir.builder` makes programs from Python, `sw.ir.mlir` exports them.
 """
 
 from sw.ir.check import check, problems

@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr, evaluate
@@ -32,6 +32,20 @@ Body = tuple[Statement, ...]
 S = TypeVar("S", bound=Statement)
 #: What a rewrite makes of a statement: another one, several, or none.
 Rewritten = Statement | Sequence[Statement]
+
+
+class Instance(NamedTuple):
+    """One execution of an instruction: its label and the numbers of the iterations, outermost first.
+
+    Iterations count from 0, whatever the values of the loop's variable.
+    """
+
+    label: str
+    iteration: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.label}[{', '.join(map(str, self.iteration))}]" if self.iteration else self.label
+
 
 #: An instruction that happens, with the numbers of its iterations.
 Happening = tuple[Instruction, tuple[int, ...]]
@@ -77,19 +91,6 @@ def instructions(program: Program | Iterable[Statement]) -> list[Instruction]:
     """The instructions of a program or body in the order of the text."""
     body = program.body if isinstance(program, Program) else program
     return [s for s in statements(body) if isinstance(s, Instruction)]
-
-
-def loops_around(program: Program) -> dict[str, tuple[int, ...]]:
-    """The loops around each label, outermost first, as numbers from 1 on in the order of the text."""
-    numbers: dict[int, int] = {}
-    count = itertools.count(1)
-    found: dict[str, tuple[int, ...]] = {}
-    for s, around in walk(program.body):
-        if isinstance(s, For | While):
-            numbers[id(s)] = next(count)
-        elif isinstance(s, Instruction):
-            found[s.label] = tuple(numbers[id(x)] for x in around if isinstance(x, For | While))
-    return found
 
 
 # Names
@@ -240,18 +241,18 @@ def executions(
     values: dict[str, int],
     wanted: Callable[[Instruction], bool] | None = None,
     *,
-    value: Callable[[Expr, Location | None], int] | None = None,
     step: Callable[[Location | None], None] | None = None,
 ) -> Iterator[Happening]:
     """The instructions that happen, in order, each with the numbers of its iterations, outermost loop first.
 
     While one is looked at, `values` holds the values of all variables there. With `wanted` only such
-    instructions are given, and loops without any are skipped. `value` evaluates expressions (by default
-    `value_of`), `step` is called for every iteration; only then may there be a `while`. Raises `IRError` for
-    what fails.
+    instructions are given, and loops without any are skipped. `step` is called for every iteration. Raises
+    `IRError` for what fails.
     """
-    number = value or (lambda expr, where: value_of(expr, values, where))
     matters: dict[int, bool] = {}
+
+    def number(expr: Expr, where: Location | None) -> int:
+        return value_of(expr, values, where)
 
     def idle(s: Statement) -> bool:
         if wanted is None:
@@ -269,8 +270,6 @@ def executions(
                 yield n
             values.pop(s.variable, None)
             return
-        if step is None:
-            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
         for n in itertools.count():
             if not number(s.condition, s.where):
                 return
@@ -306,12 +305,7 @@ def value_of(expr: Expr, values: Mapping[str, int], where: Location | None) -> i
     """The value of an expression; raises `IRError` for a division by zero and a variable without value."""
     try:
         return evaluate(expr, values)
-    except (ZeroDivisionError, KeyError) as error:
-        raise fault(error, expr, where) from None
-
-
-def fault(error: ZeroDivisionError | KeyError, expr: Expr, where: Location | None) -> IRError:
-    """The error of a program for one of the evaluation of an expression."""
-    if isinstance(error, KeyError):
-        return IRError(where, f"{error.args[0]!r} before it has a value", "an assignment before")
-    return IRError(where, f"a division by zero in {expr}", "a divisor other than zero")
+    except KeyError as error:
+        raise IRError(where, f"{error.args[0]!r} before it has a value", "an assignment before") from None
+    except ZeroDivisionError:
+        raise IRError(where, f"a division by zero in {expr}", "a divisor other than zero") from None

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 
 from sw.ir.errors import IRError
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, fold
-from sw.ir.interpret import Instance
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement
 from sw.ir.ranges import bounds, may_wrap
 from sw.ir.scope import retype
 from sw.ir.types import Kind, Type
-from sw.ir.walk import expressions, instructions, map_expressions, statements
+from sw.ir.walk import Instance, expressions, instructions, map_expressions, statements
 from sw.warps.tree import refuse
 
 #: Instructions that an unrolled program may have.

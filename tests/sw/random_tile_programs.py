@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from hw.semantics import wrap
 from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply
-from sw.ir.interpret import Execution, run, seeded_choice
 from sw.ir.program import (
     ANY,
     Access,
@@ -27,6 +26,7 @@ from sw.ir.program import (
 from sw.ir.ranges import bounds
 from sw.ir.scope import loop_type, retype
 from sw.ir.types import BOOL, HIGH, INT, LOW, Kind, Type
+from tests.sw.ir.interpret import Execution, run, seeded_choice
 
 
 @dataclass(frozen=True)

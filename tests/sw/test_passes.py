@@ -11,9 +11,9 @@ from hw.errors import InputError
 from sw.canonical.passes import Hoist
 from sw.dependence.passes import LASTING, DeadStore
 from sw.ir import Program, parse_program, problems
-from sw.ir.interpret import difference, run, seeded_choice
 from sw.passes import PASSES, named
 from sw.passes import run as apply
+from tests.sw.ir.interpret import difference, run, seeded_choice
 from tests.sw.random_tile_programs import random_program, sample_run
 
 ALL = tuple(PASSES)

@@ -12,13 +12,13 @@ from sw.ir import parse_program
 from sw.ir.check import check, problems
 from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply
-from sw.ir.interpret import difference, run, seeded_choice
 from sw.ir.program import For, If, Parameter, Program, Statement, While
 from sw.ir.scope import retype
 from sw.ir.types import INT, Kind
 from sw.ir.walk import map_expressions
 from sw.passes import PASSES, named
 from sw.passes import run as run_passes
+from tests.sw.ir.interpret import difference, run, seeded_choice
 from tests.sw.random_tile_programs import random_program, sample_parameters
 
 #: Zeros that the checker does not see through.

@@ -15,10 +15,10 @@ import numpy as np
 from hw.errors import InputError
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.ir.expression import Const, Expr, evaluate
-from sw.ir.interpret import Choice, Execution, Unknown
-from sw.ir.interpret import run as interpret
 from sw.ir.program import Instruction, Program
 from sw.ir.walk import executions, map_expressions
+from tests.sw.ir.interpret import Choice, Execution, Unknown
+from tests.sw.ir.interpret import run as interpret
 
 
 class StuckError(InputError):
@@ -78,8 +78,8 @@ def execute(
 ) -> Execution:
     """Run the operations of a schedule: operation k of a warp is its k-th instance.
 
-    `seed` and `choice` are those of `sw.ir.interpret.run`, whose result for the sequential program this can
-    be compared with. Raises what it raises.
+    `seed` and `choice` are those of `tests.sw.ir.interpret.run`, whose result for the sequential program this
+    can be compared with. Raises what it raises.
     """
     all_ = list(flatten(program, values))
     own = {w: [n for n, (i, _) in enumerate(all_) if i.warp == w] for w in streams}

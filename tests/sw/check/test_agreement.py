@@ -12,10 +12,10 @@ from sw.check.binding import Limits
 from sw.check.dependences import TooLargeError
 from sw.check.streams import run
 from sw.ir import parse_program
-from sw.ir.interpret import difference, seeded_choice
-from sw.ir.interpret import run as interpret
 from tests.sw.check.cases import oracle, random_case, replay
 from tests.sw.check.execute import FullError, StuckError, execute, flatten, random_schedule, run_in_order
+from tests.sw.ir.interpret import difference, seeded_choice
+from tests.sw.ir.interpret import run as interpret
 
 
 @pytest.mark.parametrize("block", range(10))

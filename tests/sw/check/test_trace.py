@@ -10,12 +10,11 @@ from sw.check.trace import TooLongError, Trace, trace
 from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
-from sw.ir.interpret import ENTRY, run
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.ir.types import Kind
 from sw.ir.vector import evaluate_rows
-from sw.ir.walk import loops_around
+from tests.sw.ir.interpret import ENTRY, loops_around, run
 from tests.sw.random_expressions import expression, values, variables
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 

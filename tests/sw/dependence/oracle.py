@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from sw.dependence import ANY_DISTANCE, Dependences, analyse
 from sw.ir.errors import IRError
-from sw.ir.interpret import Execution, run, seeded_choice
 from sw.ir.program import Program
+from tests.sw.ir.interpret import Execution, run, seeded_choice
 from tests.sw.random_tile_programs import sample_run
 
 

@@ -10,10 +10,10 @@ import pytest
 from sw.dependence.passes import LASTING, DeadStore, RedundantLoad
 from sw.ir import parse_program
 from sw.ir.errors import IRError
-from sw.ir.interpret import run, seeded_choice
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.passes import run as run_passes
+from tests.sw.ir.interpret import run, seeded_choice
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ast
 import random
-from collections import Counter
 
 import numpy as np
 import pytest
 
 from hw.errors import InputError
 from hw.semantics import wrap
-from sw.ir import IRError, Op, Program, parse_expr, parse_program
+from sw.ir import IRError, Program, parse_expr, parse_program
 from sw.ir.expression import Expr, evaluate
-from sw.ir.interpret import (
+from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.walk import expressions, statements
+from tests.sw.ir.interpret import (
     ENTRY,
     EndlessError,
     Execution,
@@ -23,8 +24,6 @@ from sw.ir.interpret import (
     run,
     seeded_choice,
 )
-from sw.ir.types import HIGH, LOW, Kind
-from sw.ir.walk import expressions, statements
 from tests.sw.random_tile_programs import random_expr, random_program, sample_run
 
 
@@ -106,33 +105,6 @@ def test_expressions_mean_what_python_computes_on_words() -> None:
 )
 def test_expressions_by_hand(text: str, value: int) -> None:
     assert evaluate(parse_expr(text, {"p": "bool"}), {"p": 1}) == value
-
-
-def test_scalar_operations_are_counted_as_they_are_executed() -> None:
-    found = ran("for i in range(4):\n    s = i * 3 + x if i < 2 else i\n    t(read=a[s:s + 1])").operations
-    assert found == Counter(
-        {Op.LT: 4, Op.SELECT: 4, Op.MUL: 2, Op.ADD: 2 + 4},
-    )
-    assert ran("t(read=a[x:x + 1], when=not p)").operations == {Op.NOT: 1}
-    assert ran("if p or x // x == 1: pass").operations == {Op.OR: 1}
-
-
-def test_a_run_evaluates_as_evaluate_does() -> None:
-    for seed in range(300):
-        rng = random.Random(seed)
-        expr = random_expr(
-            rng, list(parse_expr("p and x < 0", {"p": "bool", "x": "int[0,61]"}).variables()), 4
-        )
-        values = {"p": rng.randrange(2), "x": rng.randrange(61)}
-        text = f"s = {expr}\nt(write=a[0:1], k=s)\nu(write=a[1:2], k={expr})"
-        try:
-            known = evaluate(expr, values)
-        except ZeroDivisionError:
-            with pytest.raises(IRError, match="by zero"):
-                run(program(text), values)
-            continue
-        other = f"s = {known}\nt(write=a[0:1], k=s)\nu(write=a[1:2], k={known})"
-        assert difference(run(program(text), values), run(program(other), values)) is None
 
 
 # Memory and where its bytes come from

@@ -13,8 +13,6 @@ from sw.check import Limits, compile_all
 from sw.check.streams import run
 from sw.check.trace import trace
 from sw.ir.errors import IRError
-from sw.ir.interpret import difference, seeded_choice
-from sw.ir.interpret import run as interpret
 from sw.ir.parameters import assignments
 from sw.ir.parse import parse_program
 from sw.ir.program import Parameter, Program
@@ -23,6 +21,8 @@ from sw.ir.types import HIGH, LOW, Kind, Type
 from sw.ir.walk import instructions
 from tests.sw.check.execute import execute, random_schedule
 from tests.sw.generic_programs import generic
+from tests.sw.ir.interpret import difference, seeded_choice
+from tests.sw.ir.interpret import run as interpret
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program
 from tests.sw.warps.samples import with_warps
 

@@ -9,7 +9,6 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.check.trace import Trace, trace
 from sw.ir.errors import IRError
-from sw.ir.interpret import difference, run
 from sw.ir.program import Program
 from sw.warps import instances
 from sw.warps.instances import Conversion, convert_instances
@@ -19,6 +18,7 @@ from sw.warps.straight import reduced, syncs_of, with_syncs
 from sw.warps.throttle import throttled
 from sw.warps.unique import Channels, fifo_channels
 from sw.warps.unroll import unrolled
+from tests.sw.ir.interpret import difference, run
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program, sample_run
 from tests.sw.warps.instance_edges import edges
 from tests.sw.warps.samples import ordered, program_of, streams, with_warps

@@ -8,28 +8,23 @@ So two programs mean the same if and only if their final memories are equal for 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
 from sw.ir.errors import IRError, Location
-from sw.ir.expression import Apply, Const, Expr, Op, Var
+from sw.ir.expression import Expr
 from sw.ir.intrinsics import effects
-from sw.ir.program import (
-    Access,
-    Instruction,
-    Program,
-    Region,
-)
-from sw.ir.walk import executions, fault, loops_around
+from sw.ir.program import Access, For, Instruction, Program, Region, While
+from sw.ir.walk import Instance, executions, value_of, walk
 
 #: Bytes of all buffers together that a run may take.
 LARGEST = 1 << 28
@@ -49,20 +44,7 @@ class EndlessError(IRError):
     """A program that took more iterations than allowed."""
 
 
-class Instance(NamedTuple):
-    """One execution of an instruction: its label and the numbers of the iterations, outermost first.
-
-    Iterations count from 0, whatever the values of the loop's variable. `ENTRY` stands for what a buffer held
-    before the program.
-    """
-
-    label: str
-    iteration: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.label}[{', '.join(map(str, self.iteration))}]" if self.iteration else self.label
-
-
+#: What a buffer held before the program, as the source of bytes.
 ENTRY = Instance("entry")
 
 
@@ -111,14 +93,12 @@ class Execution:
 
     `memory` holds the final contents by buffer, as 64-bit numbers of shape [*sizes, bytes of an element]: a
     byte is modelled with 64 bits, so that different bytes do not agree by chance. `reads` holds for every
-    executed instance the sources of the bytes that it read, with their number. `operations` counts the
-    operators that were applied to scalars.
+    executed instance the sources of the bytes that it read, with their number.
     """
 
     program: Program
     memory: dict[str, Tokens]
     reads: dict[Instance, Counter[Instance]]
-    operations: Counter[Op]
 
     @cached_property
     def use_def(self) -> dict[str, set[str]]:
@@ -165,6 +145,19 @@ class Execution:
         return loops_around(self.program)
 
 
+def loops_around(program: Program) -> dict[str, tuple[int, ...]]:
+    """The loops around each label, outermost first, as numbers from 1 on in the order of the text."""
+    numbers: dict[int, int] = {}
+    count = itertools.count(1)
+    found: dict[str, tuple[int, ...]] = {}
+    for s, around in walk(program.body):
+        if isinstance(s, For | While):
+            numbers[id(s)] = next(count)
+        elif isinstance(s, Instruction):
+            found[s.label] = tuple(numbers[id(x)] for x in around if isinstance(x, For | While))
+    return found
+
+
 def common_loops(first: tuple[int, ...], second: tuple[int, ...]) -> int:
     """How many loops two instructions have in common, counted from the outermost."""
     pairs = zip(first, second, strict=False)
@@ -192,10 +185,9 @@ def run(
     values = _bind(program, parameters or {})
     machine = _Machine(program, values, choice, steps, trace)
     machine.allocate(seed)
-    for i, iteration in executions(program.body, values, value=machine.value, step=machine.step):
+    for i, iteration in executions(program.body, values, step=machine.step):
         machine.instruction(i, iteration)
-    counted = Counter({op: n for op, n in zip(Op, machine.counts, strict=True) if n})
-    return Execution(program, machine.memory, machine.reads, counted)
+    return Execution(program, machine.memory, machine.reads)
 
 
 def difference(
@@ -236,7 +228,6 @@ def _bind(program: Program, given: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-_OPS = list(Op)
 _MASK = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -263,9 +254,6 @@ def _digest(*parts: bytes) -> int:
     return int.from_bytes(state.digest(), "little")
 
 
-_Value = Callable[[dict[str, int]], int]
-
-
 @dataclass
 class _Machine:
     """The state of a run."""
@@ -280,8 +268,6 @@ class _Machine:
     writers: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     instances: list[Instance] = field(default_factory=lambda: [ENTRY])
     reads: dict[Instance, Counter[Instance]] = field(default_factory=dict)
-    counts: list[int] = field(default_factory=lambda: [0] * len(_OPS))
-    compiled: dict[Expr, _Value] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     occurrences: Counter[str] = field(default_factory=Counter)
     known_effects: dict[str, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
@@ -290,8 +276,7 @@ class _Machine:
         """Make all buffers."""
         total = 0
         for b in self.program.buffers:
-            # What declarations compute is done before the program and not counted.
-            shape = tuple(self.value(size, b.where) for size in b.shape)
+            shape = tuple(value_of(size, self.values, b.where) for size in b.shape)
             for size, text in zip(shape, b.shape, strict=True):
                 if size <= 0:
                     raise IRError(b.where, f"size {text} = {size} of {b.name!r}", "a positive size")
@@ -303,20 +288,6 @@ class _Machine:
             key = _digest(b"entry", str(seed).encode(), b.name.encode())
             self.memory[b.name] = _tokens(key, size).reshape(*shape, b.element_bytes)
             self.writers[b.name] = np.zeros(shape, np.int64)
-        self.counts = [0] * len(_OPS)
-        self.compiled.clear()
-
-    # Scalars
-
-    def value(self, expr: Expr, where: Location | None) -> int:
-        """The value of an expression now."""
-        function = self.compiled.get(expr)
-        if function is None:
-            function = self.compiled[expr] = _compile(expr, self.counts)
-        try:
-            return function(self.values)
-        except (ZeroDivisionError, KeyError) as error:
-            raise fault(error, expr, where) from None
 
     # Statements
 
@@ -338,7 +309,7 @@ class _Machine:
             if isinstance(operand, Region):
                 given = "" if id(operand) in moved else str((operand.buffer, self.box(operand)))
             else:
-                given = str(self.value(operand, i.where))
+                given = str(value_of(operand, self.values, i.where))
             parts.append(f"{name}={given}".encode())
         sources: Counter[Instance] = Counter()
         for number, access in enumerate(read):
@@ -406,51 +377,9 @@ class _Machine:
 
     def box(self, region: Region) -> Box:
         """The ends of a region now."""
-        value, where = self.value, region.where
-        return tuple((value(i.start, where), value(i.stop, where)) for i in region.box)
+        ends = ((i.start, i.stop) for i in region.box)
+        return tuple((self.end(start, region), self.end(stop, region)) for start, stop in ends)
 
-
-def _compile(expr: Expr, counts: list[int]) -> _Value:
-    """The expression as a function of the values of its variables, which counts the operators applied."""
-    if isinstance(expr, Const):
-        constant = expr.value
-        return lambda values: constant
-    if isinstance(expr, Var):
-        name = expr.name
-        return lambda values: values[name]
-    assert isinstance(expr, Apply)
-    index, meaning = _OPS.index(expr.op), expr.op.meaning
-    functions = [_compile(a, counts) for a in expr.args]
-    first = functions[0]
-    if expr.op is Op.SELECT:
-        then, other = functions[1:]
-
-        def select(values: dict[str, int]) -> int:
-            counts[index] += 1
-            return then(values) if first(values) else other(values)
-
-        return select
-    if len(functions) == 1:
-
-        def unary(values: dict[str, int]) -> int:
-            counts[index] += 1
-            result: int = meaning(first(values))
-            return result
-
-        return unary
-    second = functions[1]
-    if expr.op in (Op.AND, Op.OR):
-        decided = int(expr.op is Op.OR)
-
-        def connective(values: dict[str, int]) -> int:
-            counts[index] += 1
-            return decided if first(values) == decided else second(values)
-
-        return connective
-
-    def binary(values: dict[str, int]) -> int:
-        counts[index] += 1
-        result: int = meaning(first(values), second(values))
-        return result
-
-    return binary
+    def end(self, expr: Expr, region: Region) -> int:
+        """An end of a region now."""
+        return value_of(expr, self.values, region.where)
