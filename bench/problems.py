@@ -45,6 +45,11 @@ class ProblemProgram:
         return self.compiled.programs
 
     @property
+    def instructions(self) -> dict[int, int]:
+        """Number of instruction words by warp."""
+        return {warp: len(words) for warp, words in self.programs.items()}
+
+    @property
     def source(self) -> Program:
         """The sequential tile program."""
         return self.compiled.source

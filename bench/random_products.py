@@ -159,7 +159,7 @@ def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:
     observed = simulator(config, sim).run([job for *_, job in work])
     for (case, kernel, a, b, job), outcome in zip(work, observed, strict=True):
         tally.products += 1
-        tally.macs += kernel.macs
+        tally.macs += kernel.problem.macs
         tally.cycles += outcome.cycles
         tally.events += len(outcome.events)
         divergence = compare(config, job, predict(config, job), outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -253,7 +254,9 @@ def _imported(
     try:
         return import_model(asked.source, allow_host=asked.options["allow_host"]), arrays
     except InputError as error:
-        found = import_bound(asked.source, arrays, asked.seed)
+        found = None
+        with contextlib.suppress(InputError):  # the first message names the reason
+            found = import_bound(asked.source, arrays, asked.seed)
         if found is None:
             raise _at(asked.source, error) from None
         return found

@@ -12,9 +12,10 @@ from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
+from cosim.refine import part_of
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.tiling import plan_of_kernel
+from jacquard.tiling import plan_of
 from sw.convolution import Convolution
 from sw.patches import Axis
 
@@ -40,7 +41,7 @@ def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> 
         if problem.product is not None:
             continue
         # Words of a row: as many as its pixels and padding fill, once per tile and load.
-        plan = plan_of_kernel(kernel, settings.bandwidth).plan
+        plan = plan_of(part_of(kernel.compiled), settings.bandwidth).plan
         blocking, width = kernel.blocking, TINY.load_b_bytes
         assert blocking.out_cols == problem.cols.outputs
         words = -(-problem.cols.span(blocking.out_cols) // width)

@@ -55,7 +55,7 @@ def test_a_small_bert_layer_is_proven(jacquard: Any, tmp_path: Path) -> None:
         "feed_forward_1",
         "feed_forward_2",
     ]
-    assert run["operators"][3]["shape"] == "4·(8x8x8)"
+    assert run["operators"][3]["shape"] == [4, 8, 8]
 
 
 def test_the_bert_layer_of_the_demo_has_the_shapes_of_bert_large(jacquard: Any, quick: Any) -> None:
@@ -125,7 +125,7 @@ def test_the_convolutions_of_example_5_are_proven(jacquard: Any, tmp_path: Path)
     assert run["correct"]
     assert run["first_divergence"] is None
     assert [o["op"] for o in run["operators"]] == ["ConvInteger"] * 6
-    assert all(o["memory_words"]["load_b"] > 0 for o in run["operators"])
+    assert sum(p["memory_words"]["load_b"] for p in run["programs"]) > 0
 
 
 def test_the_program_of_example_3() -> None:
