@@ -13,9 +13,15 @@ from cosim.jobs import job_of
 from cosim.refine import part_of
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from sw.compile.images import convolution_problem
+from sw.compile.layouts import layouts
+from sw.compile.legal import legal
+from sw.compile.matrices import product_problem
+from sw.compile.memory import plan_memory
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.convolution import Convolution
+from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
 from sw.ir.program import Program
 from sw.problem import Product
@@ -99,6 +105,17 @@ class ProblemProgram:
     def bound_cycles(self, bandwidth: Mapping[str, int] | None = None) -> int:
         """No machine of this array and these ports can be quicker."""
         return max(self.bounds(bandwidth).values())
+
+
+def extent_of(problem: Product | Convolution, config: MachineConfig) -> Extent:
+    """What is tiled of a problem."""
+    network = legal(network_of(problem), config)
+    homes = plan_memory(network, network.operators, layouts(network, config), config).homes
+    operator = next(o for o in network.operators if o.output.tensor == "C")
+    if isinstance(operator, ImageConvolution):
+        return convolution_problem(operator, homes, config).extent
+    assert isinstance(operator, MatrixProduct)
+    return product_problem(operator, homes, config).extent
 
 
 #: The tensor that each port moves.

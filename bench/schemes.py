@@ -10,14 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.arrangement import HALVES, INNER, Loop
+from sw.compile.forms import HALVES, INNER, Loop, both, count, index
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import For, Instruction, Program
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
+from sw.ir.split import replaced
 from sw.ir.walk import instructions
-from sw.tiled.forms import both, count, index
-from sw.tiled.split import replaced
 from sw.warps.candidates import behind, meeting
 from sw.warps.choose import world_of
 from sw.warps.listing import make_graph

@@ -11,12 +11,11 @@ from cosim.jobs import exact_cycles
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.compile.convolutions import ConvolutionPart
+from sw.compile.array_tiles import LoweredProduct
 from sw.compile.layouts import stores_sums
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph.network import Network, Operator
-from sw.operators.products import LoweredProduct
 from sw.tiling.blocking import Blocking
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.machine import best
@@ -27,7 +26,7 @@ class Candidate:
     """A program of one product, what was estimated of its blocking, and the cycles that it takes."""
 
     program: Compiled
-    part: LoweredProduct | ConvolutionPart
+    part: LoweredProduct
     estimate: Estimate
     cycles: int
 
@@ -37,10 +36,10 @@ class Candidate:
         return self.part.nest.blocking
 
 
-def part_of(program: Compiled) -> LoweredProduct | ConvolutionPart:
+def part_of(program: Compiled) -> LoweredProduct:
     """The only product of a program, whose sums are stored."""
     (found,) = program.parts
-    assert isinstance(found, LoweredProduct | ConvolutionPart)
+    assert isinstance(found, LoweredProduct)
     return found
 
 

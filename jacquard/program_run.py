@@ -28,11 +28,11 @@ from sw.check import Verdict
 from sw.compiler import Observer
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
+from sw.ir.split import warps, without_syncs
 from sw.ir.walk import instructions
 from sw.layout import PAGE, Placement
 from sw.tile_programs import Bound, bind
 from sw.tile_programs.stated import Launches
-from sw.tiled.split import warps, without_syncs
 from sw.warps.text import warp_assembly
 
 Arrays = Mapping[str, np.ndarray]

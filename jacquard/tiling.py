@@ -9,12 +9,11 @@ from typing import Any
 from cosim.refine import Candidate, part_of, refine
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
-from sw.compile.convolutions import ConvolutionPart
+from sw.compile.array_tiles import LoweredProduct
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
-from sw.operators.products import LoweredProduct
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling import problem as page
@@ -131,7 +130,7 @@ def plan_for_machine(
 
 
 def plan_of(
-    part: LoweredProduct | ConvolutionPart, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
+    part: LoweredProduct, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
 ) -> MachinePlan:
     """The plan of a product, on ports of that many bytes per cycle."""
     extent, config, blocking = part.extent, part.nest.config, part.nest.blocking

@@ -15,8 +15,8 @@ from hw.config import MachineConfig
 from jacquard.checking import verdict_on
 from sw.check import Verdict
 from sw.ir.program import Program
+from sw.ir.split import warps
 from sw.ir.walk import instructions
-from sw.tiled.split import warps
 from sw.warps.convert import convert
 from sw.warps.instances import convert_instances
 from sw.warps.listing import Entry, Graph, by_kind

@@ -1,12 +1,25 @@
-"""Views of images [image, channel, row, column] as the tiles of convolutions see them."""
+"""Convolutions as problems of the array: weights times patches of images, or times pixels as they lie.
+
+Rows of a tile are output channels, columns pixels of one image: a band of whole rows of outputs, or part of
+one row. Where rows of images have padding behind them in memory, they have it in the buffers of the CGRA too,
+so that a channel of a tile is one row of a load or store; the loop of the epilogue skips it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
 
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.compile.array import ArrayProblem, Homes, Key
+from sw.compile.forms import Loop
+from sw.compile.memory import Home
+from sw.compile.operands import Source
 from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View
-from sw.kernels.access import Follows
+from sw.kernels.access import Follows, TileAccess
+from sw.patches import Patches
+from sw.tiling.blocking import Extent
 
 
 def spread(view: View) -> tuple[int, int, int]:
@@ -72,3 +85,67 @@ def _grouped(view: View, groups: int) -> View:
     return dataclasses.replace(
         view, shape=shape, strides=(image, channels // groups * channel, channel, pixel)
     )
+
+
+def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig) -> ArrayProblem:
+    """The convolution as the array executes it.
+
+    Raises `InputError` for views that no load or store can follow.
+    """
+    images, (out, depth, *_) = o.x.shape[0], o.w.shape
+    patches, rows = Patches(o.rows, o.cols, depth), out // o.groups
+    extent = Extent(
+        rows, patches.outputs, depth * patches.kernel, batch=o.groups * images, images=images, patches=patches
+    )
+    direct = plain(o) and homes[o.x.tensor].dense
+    image, row, channel = spread(o.x)
+    weights = View(o.w.tensor, (rows, extent.k), (extent.k, 1), o.w.offset)
+    views: dict[Key, View] = {"a": weights}
+    if direct:
+        views["b"] = View(o.x.tensor, (depth, extent.n), (channel or extent.n, 1), o.x.offset)
+    else:
+        views["b"] = View(o.x.tensor, (depth, *o.x.shape[2:]), (channel, row, 1), o.x.offset)
+    moves: dict[Key, dict[str, int]] = {
+        "a": {"group": rows * extent.k},
+        "b": {"group": depth * channel, "image": image} | ({"row": o.cols.outputs} if direct else {}),
+        # Records are of all groups.
+        "rows": {"group": rows},
+    }
+    operands = dict(enumerate(o.epilogue.operands if o.epilogue else (), 1))
+    results: list[tuple[Key, View]] = [("c", o.output), *operands.items()]
+    for key, view in results:
+        flat = joined(view)
+        if flat is None:
+            raise InputError(f"{o.name}: rows of images in {view.tensor!r} must follow each other")
+        image, channel, pixel = flat.strides
+        views[key] = View(view.tensor, (rows, extent.n), (channel, pixel), view.offset)
+        moves[key] = {"group": rows * channel, "image": image, "row": o.cols.outputs * pixel}
+    sources = {k: _source(o, v, views[k], homes[v.tensor]) for k, v in operands.items()}
+    return ArrayProblem(
+        *(o, config, homes, extent, views, moves, (Loop("group", o.groups),), sources),
+        *((o.zero_w, o.zero_x), direct, _row_steps(o, homes, sources)),
+    )
+
+
+def _source(o: ImageConvolution, whole: View, view: View, home: Home) -> Source:
+    """An operand of the epilogue; constants that follow channels are records."""
+    how = follows_of(whole)
+    if how is None:
+        raise InputError(f"{o.name}: an operand in {view.tensor!r} must be contiguous, or follow channels")
+    if how == "row" and home.tensor.constant is not None and not (spread(whole)[0]):
+        channels = View(view.tensor, (whole.shape[1], 1), (whole.strides[1], 0), view.offset)
+        return Source(channels, TileAccess("scratch", "int32", "row", record=True))
+    return Source(view, TileAccess("scratch", home.tensor.element, how))
+
+
+def _row_steps(o: ImageConvolution, homes: Homes, sources: dict[int, Source]) -> dict[Key, int]:
+    """Elements from one row of outputs to the next, of the result and operands; empty without any gaps."""
+    length, pixels = o.cols.outputs, o.rows.outputs * o.cols.outputs
+    found: dict[Key, int] = {}
+    images: list[tuple[Key, str]] = [("result", o.output.tensor)]
+    images += [(k, s.view.tensor) for k, s in sources.items() if s.access.follows == "full"]
+    for key, tensor in images:
+        home = homes[tensor]
+        gapped = not home.dense and home.row % pixels != 0
+        found[key] = home.pitch // home.itemsize if gapped else length
+    return found if o.rows.outputs > 1 and any(step != length for step in found.values()) else {}

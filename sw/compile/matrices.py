@@ -1,23 +1,20 @@
-"""Products of a network as the tiler sees them: which axes of the views are m, n, k and which are batches."""
+"""Matrix products as problems of the array: which axes of their views are m, n, k and which are batches."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import Loop, Nest, extent_of
-from sw.compile.memory import Home
+from sw.compile.array import ArrayProblem, Homes, Key
+from sw.compile.forms import Loop
+from sw.compile.operands import source
 from sw.graph.network import MatrixProduct, View
-from sw.layout import Placement, coalesce
-from sw.problem import Product
-from sw.tiling.blocking import Blocking
-
-Homes = Mapping[str, Home]
+from sw.layout import coalesce
+from sw.tiling.blocking import Extent
 
 
 @dataclass(frozen=True)
@@ -29,10 +26,9 @@ class Matrices:
     c: View
     rest: tuple[View, ...]
 
-    @property
-    def views(self) -> tuple[View, ...]:
-        """All of them."""
-        return (self.a, self.b, self.c, *self.rest)
+    def changed(self, change: Callable[[View], View]) -> Matrices:
+        """All of them changed alike."""
+        return Matrices(change(self.a), change(self.b), change(self.c), tuple(map(change, self.rest)))
 
 
 def matrices(operator: MatrixProduct) -> Matrices:
@@ -41,14 +37,9 @@ def matrices(operator: MatrixProduct) -> Matrices:
     made = Matrices(operator.a, operator.b, operator.output, rest)
     for axis in range(len(operator.output.shape) - 3, -1, -1):
         if made.c.shape[axis] == 1:
-            made = _changed(made, lambda v, axis=axis: _without(v, axis))  # type: ignore[misc]
+            made = made.changed(lambda v, axis=axis: _without(v, axis))  # type: ignore[misc]
     while len(made.c.shape) > 2 and _joins(made):
-        made = Matrices(
-            _joined(made.a),
-            _without(made.b, len(made.b.shape) - 3),
-            _joined(made.c),
-            tuple(_joined(v) for v in made.rest),
-        )
+        made = dataclasses.replace(made.changed(_joined), b=_without(made.b, len(made.b.shape) - 3))
     a, b, c = (_without_idle_strides(v) for v in (made.a, made.b, made.c))
     return Matrices(a, b, c, made.rest)
 
@@ -57,10 +48,6 @@ def _without_idle_strides(view: View) -> View:
     """Strides of axes of one element mean nothing: 0."""
     strides = tuple(s if n > 1 else 0 for n, s in zip(view.shape, view.strides, strict=True))
     return dataclasses.replace(view, strides=strides)
-
-
-def _changed(m: Matrices, change: Callable[[View], View]) -> Matrices:
-    return Matrices(change(m.a), change(m.b), change(m.c), tuple(change(v) for v in m.rest))
 
 
 def _without(view: View, axis: int) -> View:
@@ -82,28 +69,30 @@ def _joined(view: View) -> View:
     return dataclasses.replace(view, shape=(*batch, outer * rows, columns), strides=strides)
 
 
-def problem_of(operator: MatrixProduct, m: Matrices, homes: Homes) -> Product:
-    """The product as a problem of the tiler; raises `InputError` for views that are not contiguous."""
-    rows, depth = m.a.shape[-2:]
-    batch = m.c.shape[:-2]
+def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig) -> ArrayProblem:
+    """The product as the array executes it; raises `InputError` for views that are not contiguous."""
+    m = matrices(operator)
+    views: dict[Key, View] = {"a": m.a, "b": m.b, "c": m.c} | dict(enumerate(m.rest, 1))
     if m.c.shape[-1] > 1 and m.c.strides[-1] != 1:
         raise InputError(
             f"{operator.name}: the result must be contiguous along its last axis, "
             f"the stride is {m.c.strides[-1]}"
         )
-    return Product(
-        rows,
-        depth,
-        m.c.shape[-1],
-        homes[m.a.tensor].tensor.element,
-        homes[m.b.tensor].tensor.element,
-        operator.zero_a,
-        operator.zero_b,
-        _transposed(operator.name, "A", m.a),
-        _transposed(operator.name, "B", m.b),
-        batch,
-        batch,
-    )
+    *batch, rows, columns = m.c.shape
+    turned_a, turned_b = (_transposed(operator.name, x.upper(), views[x]) for x in "ab")
+    extent = Extent(rows, columns, m.a.shape[-1], turned_a, turned_b, math.prod(batch))
+    # Batches that follow each other in elements and in bytes are one loop.
+    elements = tuple(v.strides[:-2] for v in views.values())
+    moved = tuple(tuple(homes[v.tensor].offset(s) for s in v.strides[:-2]) for v in views.values())
+    axes = coalesce(tuple(batch), (*elements, *moved))
+    outer = tuple(Loop(f"batch{i}", count) for i, (count, _) in enumerate(axes))
+    moves = {
+        key: {loop.name: steps[i] for loop, (_, steps) in zip(outer, axes, strict=True)}
+        for i, key in enumerate(views)
+    }
+    sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(m.rest, 1)}
+    zeros = operator.zero_a, operator.zero_b
+    return ArrayProblem(operator, config, homes, extent, views, moves, outer, sources, zeros)
 
 
 def _transposed(name: str, what: str, view: View) -> bool:
@@ -119,60 +108,3 @@ def _transposed(name: str, what: str, view: View) -> bool:
     raise InputError(
         f"{name}: operand {what} must be contiguous along one of its axes, strides are {row} and {column}"
     )
-
-
-def line(view: View, transposed: bool) -> int:
-    """Elements from one contiguous row of a matrix to the next."""
-    return view.strides[-1] if transposed else view.strides[-2]
-
-
-def placement(name: str, view: View, home: Home, step: int) -> Placement:
-    """A view as the emitter of products knows operands: an address and a pitch."""
-    address = home.address + home.offset(view.offset)
-    return Placement(name, address, view.shape, np.dtype(home.tensor.element), home.offset(step))
-
-
-def nest(
-    operator: MatrixProduct, m: Matrices, problem: Product, t: Blocking, homes: Homes, config: MachineConfig
-) -> Nest:
-    """Loops, and bytes that operands move on."""
-    steps_a, steps_b, steps_c = (
-        line(m.a, problem.transposed_a),
-        line(m.b, problem.transposed_b),
-        m.c.strides[-2],
-    )
-    a = placement("A", m.a, homes[m.a.tensor], steps_a)
-    b = placement("B", m.b, homes[m.b.tensor], steps_b)
-    c = placement("C", m.c, homes[m.c.tensor], steps_c)
-    size = homes[m.c.tensor].itemsize
-    steps = {
-        "a": {
-            "m": t.partition_m * (1 if problem.transposed_a else a.pitch),
-            "k": t.partition_k * (a.pitch if problem.transposed_a else 1),
-        },
-        "b": {
-            "n": t.partition_n * (b.pitch if problem.transposed_b else 1),
-            "k": t.partition_k * (1 if problem.transposed_b else b.pitch),
-        },
-        "c": {"m": t.partition_m * c.pitch, "n": size * t.partition_n},
-    }
-    extent = extent_of(problem)
-    loops = []
-    for i, (count, _, own) in enumerate(batches(m, homes)):
-        loops.append(Loop(f"batch{i}", count))
-        for tensor, step in zip("abc", own, strict=False):
-            steps[tensor][f"batch{i}"] = step
-    for axis in "mnk" if t.m_outermost else "nmk":
-        count = -(-getattr(extent, axis) // getattr(t, f"partition_{axis}"))
-        if count > 1:
-            loops.append(Loop(axis, count))
-    return Nest(config, problem, extent, t, tuple(loops), steps, {"a": a, "b": b, "c": c})
-
-
-def batches(m: Matrices, homes: Homes) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    """Loops over batches: how often, and for every view the elements and the bytes that it moves on."""
-    elements = tuple(v.strides[:-2] for v in m.views)
-    moved = tuple(tuple(homes[v.tensor].offset(s) for s in v.strides[:-2]) for v in m.views)
-    views = len(m.views)
-    axes = coalesce(m.c.shape[:-2], (*elements, *moved))
-    return [(count, steps[:views], steps[views:]) for count, steps in axes]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sw.arrangement import HALVES, Loop
+from sw.compile.forms import HALVES, Loop, both, index
 from sw.compile.launches import Area
 from sw.compile.memory import Home
 from sw.compile.writer import Walk, Writer, loop
@@ -20,7 +20,6 @@ from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
-from sw.tiled.forms import both, index
 
 
 @dataclass(frozen=True)

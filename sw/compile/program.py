@@ -11,17 +11,15 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.compile.convolutions import ConvolutionPart
+from sw.compile.array_tiles import Choices, LoweredProduct
 from sw.compile.launches import Area, Grid
 from sw.compile.layouts import layouts, stores_sums
 from sw.compile.limits import check_operands
 from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
-from sw.compile.tiled import Choices
 from sw.compile.writer import Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
 from sw.layout import MEMORY_BYTES, PAGE, round_up
-from sw.operators.products import LoweredProduct
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
@@ -64,9 +62,9 @@ def tile(
     return Tiled(parts, memory, {words: t.name for words, t in configurations.items()}, early)
 
 
-def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct | ConvolutionPart]:
+def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
     """Whether a part is a product whose sums are stored."""
-    return isinstance(own, LoweredProduct | ConvolutionPart) and own.chosen is None
+    return isinstance(own, LoweredProduct) and own.chosen is None
 
 
 def emit(tiled: Tiled, config: MachineConfig) -> tuple[Program, dict[str, int]]:

@@ -19,19 +19,19 @@ from sw.canonical.hoist import Strategy, optimise
 from sw.canonical.passes import Canonicalize
 from sw.codegen.generate import compiled, instructions
 from sw.compile import legal
+from sw.compile.array_tiles import Choices
 from sw.compile.memory import Home, Kind, MemoryPlan
 from sw.compile.program import Tiled, emit, tile
-from sw.compile.tiled import Choices
 from sw.dependence.passes import DeadStore
 from sw.graph.network import Network, Operator
 from sw.ir.program import Instruction, Program, Region
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
+from sw.ir.split import share, warps
 from sw.ir.walk import instructions as instructions_of
 from sw.ir.walk import statements
 from sw.layout import MEMORY_BYTES
 from sw.operators.registry import LoweredOperator
-from sw.tiled.split import share, warps
 from sw.tiling.blocking import Blocking
 from sw.warps.convert import convert
 

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
-from sw.arrangement import Loop
+from sw.compile.forms import Loop, linear
 from sw.compile.memory import Home, MemoryPlan
 from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.ir.walk import statements
-from sw.tiled.forms import linear
 
 #: The chip's memories as buffers of the program.
 BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
@@ -51,9 +50,9 @@ class Walk:
         """The same inside more loops."""
         return dataclasses.replace(self, loops=(*self.loops, *loops), steps={**self.steps, **steps})
 
-    def counted(self, unit: Callable[[int], int]) -> Expr:
-        """The place, where so many elements count as `unit` of them."""
-        found = linear(self.loops, {n: unit(s) for n, s in self.steps.items()}, unit(self.start))
+    def counted(self, unit: Callable[[int], int], base: int = 0) -> Expr:
+        """The place, where so many elements count as `unit` of them; `base` is where the tensor starts."""
+        found = linear(self.loops, {n: unit(s) for n, s in self.steps.items()}, base + unit(self.start))
         for number, elements in self.further:
             found = found + number * unit(elements)
         return found
@@ -92,7 +91,7 @@ class Writer:
     def address(self, name: str, walk: Walk) -> Expr:
         """The address of an element."""
         home = self.home(name)
-        return walk.counted(home.offset) + home.address
+        return walk.counted(home.offset, home.address)
 
     def region(self, view: View, walk: Walk, rows: Expr | int, row_step: int, columns: Expr | int) -> Region:
         """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
@@ -203,7 +202,27 @@ class Writer:
         region: Region | None = None,
     ) -> Instruction:
         """Rows of the output buffer, `pitch` bytes apart there, to rows of a view."""
+        size = (rows - 1) * pitch + columns * self.home(view.tensor).itemsize
+        held = self.out(source, size)
+        return self.store("store_out", held, view, walk, rows, columns, source, pitch, when, row_step, region)
+
+    def store(
+        self,
+        name: str,
+        held: Region,
+        view: View,
+        walk: Walk,
+        rows: Expr | int,
+        columns: Expr | int,
+        source: Expr | int,
+        pitch: Expr | int,
+        when: Expr | None = None,
+        row_step: int | None = None,
+        region: Region | None = None,
+    ) -> Instruction:
+        """Rows of results on the chip, of the region `held`, to rows of a view."""
         home = self.home(view.tensor)
+        row_step = view.strides[-2] if row_step is None else row_step
         target = region or self.region(view, walk, rows, row_step, columns)
         operands = {
             "memory": self.address(view.tensor, walk),
@@ -213,16 +232,8 @@ class Writer:
             "store_stride": home.offset(row_step),
             "store_pitch": pitch,
         }
-        size = (rows - 1) * pitch + columns * home.itemsize
-        return Instruction(
-            self.label("S"),
-            "store_out",
-            (self.out(source, size),),
-            self.stored(view.tensor, target),
-            WarpRole.STORE,
-            when,
-            given(operands),
-        )
+        writes = self.stored(view.tensor, target)
+        return Instruction(self.label("S"), name, (held,), writes, WarpRole.STORE, when, given(operands))
 
     def buffers(self) -> tuple[Buffer, ...]:
         """All buffers of the program."""

@@ -11,8 +11,8 @@ import dataclasses
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.compile.convolutions import convolution_part
-from sw.compile.images import follows_of, joined, plain, spread
+from sw.compile.array_tiles import lowered
+from sw.compile.images import convolution_problem, follows_of, joined, plain, spread
 from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
@@ -242,4 +242,6 @@ def _contiguous(view: View) -> bool:
 
 @lower.register
 def _(operator: ImageConvolution, context: LoweringContext) -> LoweredOperator:
-    return convolution_part(operator, context.homes, context.config, context.room, context.allowed)
+    """Raises `InputError` for views that no load or store can follow, and where no tile fits."""
+    problem = convolution_problem(operator, context.homes, context.config)
+    return lowered(problem, context.room, context.allowed)

@@ -20,9 +20,9 @@ from typing import Protocol
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.compile.array_tiles import Choices
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
-from sw.compile.tiled import Choices
 from sw.compile.writer import Writer
 from sw.frontend.importer import Handler
 from sw.frontend.model import OnnxModel

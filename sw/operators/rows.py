@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import HALVES, Loop
 from sw.cgra.launcher import UNIT
+from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
@@ -32,7 +32,6 @@ from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.elementwise.lower import DOWN, merged_axes
 from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
-from sw.tiled.forms import count, size
 
 Array = npt.NDArray[np.generic]
 #: Elements of which a reference keeps arrays at a time.

@@ -16,6 +16,7 @@ from sw.ir.expression import Expr, Var
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
 from sw.ir.ranges import bounds, may_trap
 from sw.ir.scope import retype
+from sw.ir.split import replaced
 from sw.ir.walk import (
     Body,
     executions,
@@ -35,7 +36,6 @@ from sw.tile_programs.parameters import with_values
 from sw.tile_programs.places import Place, memory_place, place_buffers, place_memory, space_of
 from sw.tile_programs.uses import Uses, is_generic, uses_of
 from sw.tile_programs.warps import with_warps
-from sw.tiled.split import replaced
 
 
 @dataclass(frozen=True)

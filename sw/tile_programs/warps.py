@@ -7,8 +7,8 @@ import dataclasses
 from hw.config import MachineConfig
 from sw.ir.errors import IRError
 from sw.ir.program import Instruction, Program, Statement
+from sw.ir.split import replaced, without_syncs
 from sw.ir.walk import instructions
-from sw.tiled.split import replaced, without_syncs
 from sw.warps.tree import assign_warps
 
 

@@ -62,6 +62,11 @@ class Blocking:
         """Inner tiles of a partition."""
         return -(-self.partition_m // self.tile_m) * -(-self.partition_n // self.tile_n)
 
+    @property
+    def even(self) -> bool:
+        """Whether all inner tiles are of one size but at edges."""
+        return self.partition_m % self.tile_m == 0 and self.partition_n % self.tile_n == 0
+
 
 def pitch(shape: BufferShape, lanes_first: bool, blocks: int, depth: int) -> int:
     """Columns from one block of lanes to the next.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.program import If, Instruction, Program, Statement
+from sw.ir.split import warps
 from sw.ir.walk import instructions
-from sw.tiled.split import warps
 from sw.warps.listing import Entry, Graph, instance_edges, make_graph
 from sw.warps.reduce import Reduction
 from sw.warps.straight import Sync, reduced, syncs_of, with_syncs

@@ -19,7 +19,7 @@ from sw.codegen.operands import is_engine
 from sw.codegen.virtual import VirtualInstruction
 from sw.ir.program import Instruction, Program, Region, Statement
 from sw.ir.scope import retype
-from sw.tiled.split import replaced, share
+from sw.ir.split import replaced, share
 
 _PSEUDO = re.compile(r"^\s*(@!?r\d+\s+)?(op|arg)\s", re.MULTILINE)
 

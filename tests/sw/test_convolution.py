@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem
+from bench.problems import compile_problem, extent_of
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from sw.arrangement import extent_of
 from sw.convolution import Convolution
 from sw.patches import Axis
 from sw.tiling.candidates import candidates, inner_cuts
@@ -122,7 +121,7 @@ def test_any_blocking_of_any_convolution(
     rows: Axis, cols: Axis, images: int, channels: int, out: int, seed: int
 ) -> None:
     problem = Convolution(images, channels, rows, cols, out, zero_b=11)
-    every = list(candidates(extent_of(problem), TEST))
+    every = list(candidates(extent_of(problem, TEST), TEST))
     r = random.Random(seed)
     kinds = {(t.resident_a, t.resident_b, t.m_outermost, t.out_cols == cols.outputs) for t in every}
     kind = r.choice(sorted(kinds, key=str))

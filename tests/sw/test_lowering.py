@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem
+from bench.problems import compile_problem, extent_of
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from sw.arrangement import extent_of
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
@@ -101,7 +100,7 @@ def test_any_product_on_any_machine(problem: Product, config: MachineConfig, see
 @given(products(), machines(), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
     config = config.replace(channel_depth=8)
-    every = list(candidates(extent_of(problem), config))
+    every = list(candidates(extent_of(problem, config), config))
     r = random.Random(seed)
     kinds = {(t.resident_a, t.resident_b, t.m_outermost, t.single_c) for t in every}
     kind = r.choice(sorted(kinds, key=str))
@@ -169,7 +168,7 @@ LACKING = [
 def test_a_machine_that_lacks_something_is_refused_by_name(change: dict[str, int], text: str) -> None:
     config, problem = TEST.replace(**change), Product(33, 301, 41)
     with pytest.raises(InputError, match=text):
-        compile_problem(problem, config, blocking=best(extent_of(problem), TEST)[0].blocking)
+        compile_problem(problem, config, blocking=best(extent_of(problem, TEST), TEST)[0].blocking)
 
 
 @pytest.mark.parametrize("lacking", sweep(LACKING, kept=LACKING[:3]))

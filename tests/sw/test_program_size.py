@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from bench.problems import ProblemProgram, compile_problem
+from bench.problems import ProblemProgram, compile_problem, extent_of
 from hw.assembly import decode
 from hw.config import MachineConfig, load
-from sw.arrangement import extent_of
 from sw.convolution import Convolution
 from sw.patches import Axis
 from sw.problem import Product
@@ -74,7 +73,7 @@ def test_sides_need_not_be_equal_nor_powers_of_two(hw: str) -> None:
 
 def estimate(problem: Product, config: MachineConfig) -> tuple[float, float]:
     """Estimated cycles of the tiles that are taken, and the least of the best others."""
-    extent = extent_of(problem)
+    extent = extent_of(problem, config)
     found = best(extent, config, count=7)
     shared = uniform(extent, config)
     others = [c.estimate.cycles for c in found if c.blocking != shared]

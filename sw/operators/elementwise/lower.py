@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import HALVES, Loop
+from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import Area, Grid
 from sw.compile.limits import LONGEST
 from sw.compile.memory import Home
@@ -23,7 +23,6 @@ from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
 from sw.layout import round_up
 from sw.operators.registry import LoweringContext, lower, takes_padding
-from sw.tiled.forms import count, size
 
 #: Names of the loops over tiles.
 DOWN, ACROSS = "rows", "columns"

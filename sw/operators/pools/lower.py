@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import HALVES, Loop
+from sw.compile.forms import HALVES, Loop, count, linear, size
 from sw.compile.images import joined
 from sw.compile.launches import Area, Grid
 from sw.compile.memory import Home
@@ -30,7 +30,6 @@ from sw.operators.pools.passes import PoolTile, factor_words, passes, row_passes
 from sw.operators.pools.tiles import ACROSS, DOWN, PLANES, Cut, Piece, Results, cut_of, piece
 from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
 from sw.operators.rows import LoweredRows, launches, lower_rows
-from sw.tiled.forms import count, linear, size
 
 #: Name of the loop over the loads of a tile.
 CHANNEL = "channel"

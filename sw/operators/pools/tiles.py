@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.arrangement import HALVES, Loop
+from sw.compile.forms import HALVES, Loop, index, larger, size, smaller
 from sw.ir.expression import Const, Expr
 from sw.layout import round_up
 from sw.operators.pools.operator import Pool
 from sw.operators.pools.passes import varying, way
 from sw.patches import Axis
-from sw.tiled.forms import index, larger, size, smaller
 
 #: Names of the loops over tiles.
 PLANES, DOWN, ACROSS = "planes", "rows", "columns"

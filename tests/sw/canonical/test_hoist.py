@@ -21,11 +21,11 @@ from sw.ir import parse_expr, parse_program
 from sw.ir.check import check
 from sw.ir.program import Assign, For, If, Program
 from sw.ir.scope import retype
+from sw.ir.split import share, warps
 from sw.ir.walk import statements
 from sw.passes import run
 from sw.patches import Axis
 from sw.problem import Product
-from sw.tiled.split import share, warps
 from tests.sw.codegen.trace import program_trace, words_trace
 from tests.sw.compile.sequential import Sequential, emitted
 

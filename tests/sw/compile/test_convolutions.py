@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hw.config import load
-from sw.compile.convolutions import ConvolutionPart, convolution_part
-from sw.compile.images import follows_of, joined, product_of
+from sw.compile.array_tiles import LoweredProduct, lowered
+from sw.compile.images import convolution_problem, follows_of, joined, product_of
 from sw.compile.legal import legal
 from sw.compile.memory import Lines, plan_memory
 from sw.compile.stages import Compiled
@@ -75,8 +75,8 @@ def test_bands_with_padding_are_stored_channel_by_channel() -> None:
     y = b.convolution(b.input((1, 4, 6, 6)), 4, same(6, 3), same(6, 3))
     z = b.convolution(y, 4, same(6, 3), same(6, 3))
     first, second = parts_of(b.network(z))
-    assert isinstance(first, ConvolutionPart)
-    assert isinstance(second, ConvolutionPart)
+    assert isinstance(first, LoweredProduct)
+    assert isinstance(second, LoweredProduct)
     assert first.tiles.segments is not None
     assert (first.tiles.segments.length, first.tiles.segments.apart["result"]) == (6, 8)
     assert second.tiles.segments is None
@@ -145,7 +145,7 @@ def test_every_output_is_in_one_tile() -> None:
     memory = plan_memory(network, network.operators, lines(network, TEST), TEST)
     for o in network.operators:
         assert isinstance(o, ImageConvolution)
-        part = convolution_part(o, memory.homes, TEST, 8192)
+        part = lowered(convolution_problem(o, memory.homes, TEST), 8192)
         counts = {loop.name: loop.count for loop in part.tiles.loops}
         down = -(-part.tiles.whole_rows // part.tiles.rows)
         assert counts.get("image", 1) == 2

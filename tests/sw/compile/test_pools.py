@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hw.config import load
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.compile.forms import Loop
 from sw.compile.memory import Home, Kind
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network

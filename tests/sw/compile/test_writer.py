@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hw.config import load
 from hw.errors import InputError
-from sw.arrangement import Loop
+from sw.compile.forms import Loop, size
 from sw.compile.limits import check_operands
 from sw.compile.memory import Lines, plan_memory
 from sw.compile.writer import Walk, Writer, loop, row_compatible
@@ -18,7 +18,6 @@ from sw.graph.network import Elementwise, Network, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction
 from sw.ir.scope import retype
-from sw.tiled.forms import size
 from tests.sw.compile.footprints import Footprints
 
 TEST = load("test", {"cgra": "torus4x4"})

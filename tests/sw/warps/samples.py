@@ -13,7 +13,7 @@ from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, evaluate
 from sw.ir.program import Assign, If, Instruction, Program, Statement
-from sw.tiled.split import share, warps
+from sw.ir.split import share, warps
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
 #: The example of the source: three phases, triple buffering.

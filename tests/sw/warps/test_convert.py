@@ -9,7 +9,7 @@ import pytest
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.warps import Warped, converted
-from sw.tiled.split import warps
+from sw.ir.split import warps
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
 from sw.warps.text import warp_assembly

@@ -11,8 +11,8 @@ from hw.errors import InputError
 from sw.codegen import generate
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
+from sw.ir.split import warps
 from sw.problem import Product
-from sw.tiled.split import warps
 from sw.warps.text import assembly, has_pseudo, warp_assembly
 
 TEST = load("test")

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from bench.problems import extent_of
 from hw.config import load
 from hw.errors import InputError
-from sw.arrangement import Nest, extent_of
+from sw.compile.array_tiles import LoweredProduct
 from sw.compile.legal import legal
 from sw.compile.memory import Home
 from sw.compile.stages import Emit, Group, Tile, TileProgram
@@ -20,9 +21,9 @@ from sw.ir import Expr, For, Instruction, Program, Region, parse_program
 from sw.ir.expression import evaluate
 from sw.ir.program import Statement
 from sw.ir.roles import WarpRole
+from sw.ir.split import share, warps
 from sw.patches import Axis
 from sw.problem import Product
-from sw.tiled.split import share, warps
 from sw.tiling.candidates import candidates, inner_cuts
 
 Box = tuple[tuple[int, int], ...]
@@ -49,7 +50,7 @@ def draw(r: random.Random) -> TileProgram | None:
         ]
         g = r.choice([1, 2])
         problem = Convolution(r.randint(1, 2), g * r.randint(1, 5), *axes, g * r.randint(1, 9), groups=g)
-    t = r.choice(list(candidates(extent_of(problem), config)))
+    t = r.choice(list(candidates(extent_of(problem, config), config)))
     t = r.choice([t, *inner_cuts(config, t)])
     network = legal(network_of(problem), config)
     try:
@@ -96,11 +97,12 @@ def homes_of(plan: TileProgram) -> dict[str, Home]:
 
 def check_operands(plan: TileProgram, s: Instruction, o: dict[str, int], boxes: dict[str, Box]) -> None:
     """Registers and regions must tell of the same bytes."""
-    nest: Nest = plan.tiled.parts[0].nest  # type: ignore[attr-defined]
+    part = plan.tiled.parts[0]
+    assert isinstance(part, LoweredProduct)
     homes = homes_of(plan)
     (tensor,) = boxes.keys() & homes.keys() or {""}
     # What is loaded for a convolution, or of a transposed operand, counts as read whole: nothing writes it.
-    exact = s.name == "store" or not (nest.extent.patches or s.name in ("load_a_t", "load_b"))
+    exact = s.name == "store" or not (part.extent.patches or s.name in ("load_a_t", "load_b"))
     if tensor and exact:
         home = homes[tensor]
         (row, _), (column, _) = boxes[tensor]

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sw.arrangement import Loop
 from sw.ir.expression import Const, Expr, Op, Var, apply, fold
 from sw.ir.types import Kind, Type
+
+#: Name of the loop over inner tiles.
+INNER = "inner"
+#: Places in each operand's buffer, and, where a partition does not fill it, in the accumulator.
+HALVES = 2
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One level of a nest: its name, and how often it runs."""
+
+    name: str
+    count: int
+
 
 Loops = Sequence[Loop]
 

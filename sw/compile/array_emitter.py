@@ -1,0 +1,322 @@
+"""Emits matrix products and convolutions.
+
+Loads stand where their tile changes, the product in the innermost loop, launch or store behind the loop
+over K. Every operand is a closed form of the loop variables; making cheap code of it is the business of the
+passes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sw.compile.array import AXIS, Nest
+from sw.compile.forms import (
+    HALVES,
+    INNER,
+    Loop,
+    both,
+    count,
+    index,
+    larger,
+    linear,
+    part,
+    present,
+    size,
+    smaller,
+    turns,
+)
+from sw.compile.operands import Tiles
+from sw.compile.tile_launches import Launches
+from sw.compile.writer import Walk, Writer, given, interval, loop
+from sw.ir.expression import Const, Expr, Op, apply
+from sw.ir.program import Instruction, Region, Statement
+from sw.ir.roles import WarpRole
+from sw.layout import round_up
+from sw.patches import Axis
+from sw.tiling.blocking import Resident
+
+Operands = dict[str, Expr | int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Inner tiles in the accumulator: rows of `pitch` words, one tile after the other.
+
+    `width` elements of a row are computed, those beyond `columns` being padding. Where tiles are `tight`,
+    rows of one that has fewer columns lie closer together.
+    """
+
+    rows: int
+    columns: int
+    pitch: int
+    width: int
+    tight: bool = False
+
+    @classmethod
+    def of(cls, nest: Nest, unit: int) -> Shape:
+        """The inner tiles of a nest; rows take a multiple of `unit` elements."""
+        rows = min(nest.blocking.tile_m, nest.extent.m)
+        columns = min(nest.blocking.tile_n, nest.extent.n)
+        width = round_up(columns, math.lcm(unit, nest.config.cols))
+        return cls(rows, columns, width // nest.config.cols, width)
+
+    @property
+    def words(self) -> int:
+        """Words of a tile."""
+        return self.rows * self.pitch
+
+    def fits(self, nest: Nest) -> bool:
+        """Whether the inner tiles of a nest fit the accumulator one after the other."""
+        t = nest.blocking
+        rows, columns = min(t.partition_m, nest.extent.m), min(t.partition_n, nest.extent.n)
+        if t.tile_n < t.partition_n and self.tight:
+            words = rows * -(-columns // nest.config.cols)
+        elif t.tile_n < t.partition_n:
+            words = -(-columns // t.tile_n) * self.words
+        else:
+            words = rows * self.pitch
+        return words <= nest.config.derived.acc_words // (1 if t.single_c else HALVES)
+
+    def tiles(self, nest: Nest) -> Tiles:
+        """How the result is cut into inner tiles."""
+        t, e = nest.blocking, nest.extent
+        loops = (*nest.loops[: nest.depth("c")], *nest.inner)
+        down, across = {"m": -(-t.partition_m // t.tile_m)}, {"n": -(-t.partition_n // t.tile_n)}
+        if nest.inner:
+            (across if t.tile_n < t.partition_n else down)[INNER] = 1
+        return Tiles(loops, self.rows, self.columns, self.width, e.m, e.n, down, across)
+
+
+class ArrayEmitter:
+    """Emits a product or convolution as part of a program."""
+
+    def __init__(self, nest: Nest, shape: Shape, tiles: Tiles, writer: Writer, launches: Launches | None):
+        self.nest, self.shape, self.tiles, self.writer, self.launches = nest, shape, tiles, writer, launches
+        self.problem, self.t, self.loops = nest.problem, nest.blocking, nest.loops
+        self.depths = {tensor: nest.depth(tensor) for tensor in "abc"}
+        self.all = (*nest.loops, *nest.inner)
+        self.stored = (*nest.loops[: self.depths["c"]], *nest.inner)
+
+    def body(self, depth: int = 0) -> list[Statement]:
+        """What one step inside `depth` loops does."""
+        body: list[Statement] = [self.load(x) for x in "ab" if self.depths[x] == depth]
+        if depth < len(self.loops):
+            body.append(loop(self.loops[depth], self.body(depth + 1)))
+        else:
+            body += self.each_inner(self.multiply())
+        if self.depths["c"] == depth:
+            body += self.each_inner(self.finish())
+        return body
+
+    def each_inner(self, body: list[Statement]) -> list[Statement]:
+        """Statements for every inner tile."""
+        return [loop(self.nest.inner[0], body)] if self.nest.inner else body
+
+    # Loads
+
+    def load(self, x: str) -> Instruction:
+        """Loading the tile into the half of the buffer that has its turn."""
+        nest, loops = self.nest, self.loops[: self.depths[x]]
+        patches = x == "b" and not self.problem.direct
+        name, operands, source = self.load_patches(loops) if patches else self.load_rows(x, loops)
+        buffer, pitch = nest.buffer(x), nest.pitch(x)
+        target = turns(loops, HALVES, buffer.columns // HALVES)
+        columns = interval(target, nest.blocks(x) * pitch)
+        return Instruction(
+            self.writer.label("LA" if x == "a" else "LB"),
+            name,
+            (source,),
+            (Region(f"buffer_{x}", (columns, interval(0, buffer.lanes))),),
+            WarpRole.LOAD_A if x == "a" else WarpRole.LOAD_B,
+            operands=given(operands | {"target": target, "load_pitch": pitch}),
+        )
+
+    def size(self, x: str, axis: str, loops: tuple[Loop, ...]) -> Expr:
+        """Size along an axis of what is loaded of a tensor."""
+        return size(loops, axis, getattr(self.nest.extent, axis), self.nest.tile(x, axis))
+
+    def load_rows(self, x: str, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
+        """A load of rows of a matrix."""
+        view, lanes_first = self.problem.views[x], self.nest.lanes_first(x)
+        lanes, depth = self.size(x, AXIS[x], loops), self.size(x, "k", loops)
+        outer, inner = (depth, lanes) if lanes_first else (lanes, depth)
+        step = view.strides[-2 if lanes_first == (x == "b") else -1]
+        walk = Walk(loops, self.nest.steps(x), view.offset)
+        operands: Operands = {
+            "memory": self.writer.address(view.tensor, walk),
+            "outer": outer,
+            "inner": inner,
+            "load_stride": self.writer.home(view.tensor).offset(step),
+        }
+        source = self.writer.region(view, walk, outer, step, inner)
+        return f"load_{x}_t" if lanes_first else f"load_{x}", operands, source
+
+    def load_patches(self, loops: tuple[Loop, ...]) -> tuple[str, Operands, Region]:
+        """A load of the patches of a tile of outputs, of which some pixels lie outside of the image.
+
+        A load reads one pixel of a row at least; a tile without pixels reads no rows. Images count as read
+        whole: what a tile reads of all channels is no box of rows.
+        """
+        patches, t, view = self.nest.extent.patches, self.t, self.problem.views["b"]
+        assert patches is not None
+        pieces = t.out_cols < patches.cols.outputs
+        all_rows = patches.rows.outputs if t.resident_b is Resident.WHOLE else t.out_rows
+        rows = TileSpan.of(patches.rows, loops, "row" if pieces else "n", all_rows)
+        cols = TileSpan.of(patches.cols, loops, "n" if pieces else "", t.out_cols)
+        channel, line, _ = view.strides
+        first = ((rows.first, line), (cols.first, 1))
+        home = self.writer.home(view.tensor)
+        operands: Operands = {
+            "memory": self.writer.address(view.tensor, Walk(loops, self.nest.steps("b"), view.offset, first)),
+            "inner": larger(cols.pixels, 1),
+            "load_fill": self.problem.zeros[1] & 0xFF,
+            "conv_line": home.offset(line),
+            "conv_rows": apply(Op.SELECT, apply(Op.GT, cols.pixels, 0), rows.pixels, 0),
+            "conv_height": rows.span,
+            "conv_width": cols.span,
+            "conv_top": rows.padding,
+            "conv_left": cols.padding,
+            "conv_out_rows": rows.outputs,
+            "conv_out_cols": cols.outputs,
+        }
+        for name, axis in (("h", patches.rows), ("w", patches.cols)):
+            operands[f"conv_kernel_{name}"] = axis.kernel
+            operands[f"conv_stride_{name}"] = axis.stride
+            operands[f"conv_dilation_{name}"] = axis.dilation
+        channels = self.nest.tile("b", "k") // patches.kernel
+        operands["outer"] = size(loops, "k", patches.channels, channels)
+        operands["load_stride"] = home.offset(channel)
+        return "load_b_conv", operands, self.writer.whole(view.tensor)
+
+    # The product
+
+    def parted(self, loops: tuple[Loop, ...]) -> tuple[Expr, Expr, Expr | None]:
+        """Rows and columns of the present inner tile, and whether it is there."""
+        t, e = self.t, self.nest.extent
+        m = size(self.loops, "m", e.m, t.partition_m)
+        n = size(self.loops, "n", e.n, t.partition_n)
+        if t.tile_n < t.partition_n:
+            return m, part(loops, INNER, n, t.tile_n), present(loops, INNER, n, t.tile_n)
+        if t.tile_m < t.partition_m:
+            return part(loops, INNER, m, t.tile_m), n, present(loops, INNER, m, t.tile_m)
+        return m, n, None
+
+    def turn(self, x: str) -> Expr:
+        """Which place of a buffer or of the accumulator has its turn."""
+        return count(self.loops[: self.depths[x]]) % HALVES
+
+    def accumulator(self, loops: tuple[Loop, ...], rows: Expr, columns: Expr) -> tuple[Expr, Region]:
+        """First word of the present inner tile, and its region."""
+        half = self.nest.config.derived.acc_words // HALVES
+        inner = index(loops, INNER)
+        if not self.t.single_c:
+            word = self.turn("c") * half + linear(loops, {INNER: self.shape.words})
+        elif inner is not None and -(-self.t.parts // HALVES) * self.shape.words <= half:
+            # Neighbours lie in different banks, so that storer and array are not in each other's way.
+            word = inner % HALVES * half + inner // HALVES * self.shape.words
+        else:
+            word = linear(loops, {INNER: self.shape.words})
+        return word, self.writer.accumulator(word, rows * self.pitch_of(columns))
+
+    def pitch_of(self, columns: Expr) -> Expr:
+        """Words between the rows of the present inner tile."""
+        cols = self.nest.config.cols
+        return (columns + (cols - 1)) // cols if self.shape.tight else Const(self.shape.pitch)
+
+    def operand(self, x: str, lanes: Expr, k: Expr) -> tuple[Expr, Region]:
+        """First column of the present tile of A or B, and its region."""
+        t, buffer, pitch = self.t, self.nest.buffer(x), self.nest.pitch(x)
+        partition, tile = (t.partition_m, t.tile_m) if x == "a" else (t.partition_n, t.tile_n)
+        moves = {AXIS[x]: partition // buffer.lanes * pitch, "k": t.partition_k}
+        if tile < partition:
+            moves[INNER] = tile // buffer.lanes * pitch
+        moves = {loop.name: moves.get(loop.name, 0) for loop in self.all[self.depths[x] :]}
+        first = self.turn(x) * (buffer.columns // HALVES) + linear(self.all, moves)
+        blocks = (lanes + (buffer.lanes - 1)) // buffer.lanes
+        columns = interval(first, (blocks - 1) * pitch + k)
+        return first, Region(f"buffer_{x}", (columns, interval(0, buffer.lanes)))
+
+    def multiply(self) -> list[Statement]:
+        """One inner tile: a product with the first step of K, added to with later ones."""
+        p, t = self.problem, self.t
+        rows, columns, there = self.parted(self.all)
+        k = size(self.loops, "k", self.nest.extent.k, t.partition_k)
+        a, region_a = self.operand("a", rows, k)
+        b, region_b = self.operand("b", columns, k)
+        word, region_c = self.accumulator(self.all, rows, columns)
+        operands = given(
+            {
+                **{"a": a, "b": b, "c": word, "k": k, "gemm_m": rows, "gemm_n": columns},
+                "gemm_a_pitch": self.nest.pitch("a"),
+                "gemm_b_pitch": self.nest.pitch("b"),
+                "gemm_zero_a": p.zeros[0] & 0xFF,
+                "gemm_zero_b": p.zeros[1] & 0xFF,
+                "gemm_signed": p.signed[0] | p.signed[1] << 1,
+                "gemm_c_pitch": self.pitch_of(columns),
+            }
+        )
+        reads, writes = (region_a, region_b), (region_c,)
+
+        def gemm(label: str, name: str, reads: tuple[Region, ...], when: Expr | None) -> Instruction:
+            here = both(when, there)
+            return Instruction(self.writer.label(label), name, reads, writes, WarpRole.GEMM, here, operands)
+
+        step = index(self.loops, "k")
+        if step is None:
+            return [gemm("G", "gemm", reads, None)]
+        first, later = apply(Op.EQ, step, 0), apply(Op.NE, step, 0)
+        return [
+            gemm("G", "gemm", reads, first),
+            gemm("GA", "gemm_acc", (*reads, region_c), later),
+        ]
+
+    # Results
+
+    def finish(self) -> list[Statement]:
+        """A launch and its store, or a store of the sums."""
+        rows, columns, there = self.parted(self.stored)
+        word, region = self.accumulator(self.stored, rows, columns)
+        view, moves = self.problem.views["c"], self.problem.moves
+        if self.launches is None:
+            walk = Walk(self.stored, self.nest.steps("c"), view.offset)
+            held = word, self.pitch_of(columns)
+            return [self.writer.store("store", region, view, walk, rows, columns, *held, there)]
+        sums = (word * self.nest.config.cols, region)
+        turn = count(self.stored) % HALVES
+        return self.launches.statements(
+            self.tiles, moves, view, (rows, self.across(columns)), turn, there, sums
+        )
+
+    def across(self, columns: Expr) -> Expr:
+        """What launches count the columns of a tile in: rows of images where these have gaps behind them."""
+        segments, patches, t = self.tiles.segments, self.nest.extent.patches, self.t
+        if segments is None:
+            return columns
+        assert patches is not None
+        rows = size(self.loops, "n", patches.rows.outputs, t.out_rows)
+        return part(self.stored, INNER, rows, segments.count) if t.tile_n < t.partition_n else rows
+
+
+@dataclass(frozen=True)
+class TileSpan:
+    """An axis of a tile of outputs: outputs, pixels that they span, and those of them in the image.
+
+    `first` is the first pixel in the image, `pixels` how many, `padding` what lies before them.
+    """
+
+    outputs: Expr
+    span: Expr
+    first: Expr
+    pixels: Expr
+    padding: Expr
+
+    @classmethod
+    def of(cls, axis: Axis, loops: tuple[Loop, ...], name: str, tile: int) -> TileSpan:
+        """The tile along an axis that the named loop cuts into tiles of so many outputs."""
+        outputs = size(loops, name, axis.outputs, tile)
+        span = outputs * axis.stride + (axis.reach - axis.stride)
+        start = linear(loops, {name: tile * axis.stride}) - axis.before
+        first = larger(start, 0)
+        pixels = larger(smaller(start + span, axis.size) - first, 0)
+        return cls(outputs, span, first, pixels, padding=first - start)

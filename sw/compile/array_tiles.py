@@ -1,0 +1,254 @@
+"""The tiles of a product or convolution: those of least estimated time that fit the machine.
+
+Results are stored as sums, or go through the loop of an epilogue on the CGRA; then the time of both counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.compile.array import ArrayProblem, Key, Nest
+from sw.compile.array_emitter import ArrayEmitter, Shape
+from sw.compile.forms import HALVES
+from sw.compile.launches import Area, Grid
+from sw.compile.limits import LONGEST
+from sw.compile.operands import Segments, Tiles, fetches, longest, records, room
+from sw.compile.tile_launches import Launches
+from sw.compile.writer import Writer
+from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
+from sw.ir.program import Statement
+from sw.kernels.access import TileAccess
+from sw.kernels.choose import Chosen, choose
+from sw.kernels.configuration import Configured
+from sw.layout import round_up
+from sw.tiling.blocking import Blocking, Extent
+from sw.tiling.machine import Choice, best
+
+#: Blockings that are looked at for each size of the accumulator.
+ALTERNATIVES = 64
+#: Cycles of a launch and its store beyond those of its elements.
+LAUNCH = 90
+#: Halvings of the accumulator that are tried: smaller tiles begin and end sooner.
+HALVINGS = 3
+
+Suits = Callable[[Nest, Shape], bool]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which blockings products may take: the one in `given`, by result, or all but the `skip` best ones.
+
+    `bandwidth` is that of ports that are slower than their width.
+    """
+
+    given: Mapping[str, Blocking] = field(default_factory=dict)
+    skip: int = 0
+    bandwidth: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def rates(self) -> dict[str, int] | None:
+        """Bytes per cycle by port."""
+        return dict(self.bandwidth) or None
+
+
+@dataclass(frozen=True)
+class LoweredProduct:
+    """A product or convolution in tiles; `records` are constants of its epilogue."""
+
+    problem: ArrayProblem
+    nest: Nest
+    shape: Shape
+    tiles: Tiles
+    chosen: Chosen | None
+    records: Mapping[str, Tensor]
+
+    @property
+    def operator(self) -> MatrixProduct | ImageConvolution:
+        """What it computes."""
+        return self.problem.operator
+
+    @property
+    def extent(self) -> Extent:
+        """What was tiled."""
+        return self.problem.extent
+
+    @property
+    def configured(self) -> tuple[Configured, ...]:
+        """That of the epilogue."""
+        return (self.chosen.configured,) if self.chosen else ()
+
+    @property
+    def blobs(self) -> tuple[Tensor, ...]:
+        """Records of constants."""
+        return tuple(self.records.values())
+
+    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+        """Loads, products, launches and stores of all tiles."""
+        launches, p = None, self.problem
+        if self.chosen is not None:
+            found = fetches(p.sources, p.homes, self.records, self.tiles, scratch)
+            base = out.take(HALVES * self.tiles.rows * self.tiles.pitch("result") * p.result.itemsize)
+            launches = Launches(writer, grid, self.chosen, found, base)
+        return ArrayEmitter(self.nest, self.shape, self.tiles, writer, launches).body()
+
+
+def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:
+    """The tiles of a product, and the loop of its epilogue; raises `InputError` where no tile fits."""
+    if p.images:
+        try:
+            return _lowered(p, room_bytes, allowed, segmented=True)
+        except InputError:
+            pass  # Tiles inside of one row of outputs have no gaps.
+    return _lowered(p, room_bytes, allowed, segmented=False)
+
+
+def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices, segmented: bool) -> LoweredProduct:
+    """Tiles that are bands of rows with gaps between them, or tiles without gaps."""
+    chosen = _chosen(p, segmented) if p.operator.epilogue is not None else None
+    across = p.extent.patches.cols.outputs if p.extent.patches is not None else 0
+
+    def suits(nest: Nest, shape: Shape) -> bool:
+        """Whether tiles of results and operands fit the buffers of the CGRA, twice."""
+        if p.images and (shape.columns % across if segmented else shape.columns > across):
+            return False
+        if chosen is None:
+            return True
+        tiles, size = _cut(nest, shape, segmented), p.result.itemsize
+        counted = max(shape.width * size, longest(p.sources, p.homes, tiles)) <= LONGEST
+        held = HALVES * shape.rows * tiles.pitch("result") * size
+        return counted and held <= p.config.out_bytes and room(p.sources, p.homes, tiles) <= room_bytes
+
+    unit = 1 if segmented else p.unit
+    if chosen is None:
+        nest, shape = _plain(p, unit, suits, allowed)
+    else:
+        nest, shape = _balanced(p, unit, suits, chosen.cycles_per_element, allowed)
+    tiles = _cut(nest, shape, segmented)
+    own = records(p.operator.name, chosen.elementwise, p.sources, p.homes, tiles) if chosen else {}
+    return LoweredProduct(p, nest, shape, tiles, chosen, own)
+
+
+def _chosen(p: ArrayProblem, segmented: bool) -> Chosen:
+    """The loop of the epilogue."""
+    assert p.operator.epilogue is not None
+    operands: dict[Key, TileAccess] = {0: TileAccess("acc", "int32")}
+    operands |= {k: p.sources[k].access for k in sorted(p.sources)}
+    operands["result"] = TileAccess("out", p.result.tensor.element)
+    every = math.lcm(p.unit, p.config.cols)
+    if segmented:
+        assert p.extent.patches is not None
+        every = p.extent.patches.cols.outputs
+        for key, access in operands.items():
+            gap = p.images.get(key, every) != every
+            operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=access.follows == "full")
+    result = operands.pop("result")
+    value = p.operator.epilogue.value
+    return choose(value, [*operands.values()], result, p.config, multiple=every, name="epilogue")
+
+
+def _cut(nest: Nest, shape: Shape, segmented: bool) -> Tiles:
+    """How the result is cut into inner tiles, where rows of outputs have gaps between them and where not."""
+    tiles = shape.tiles(nest)
+    if not segmented:
+        return tiles
+    p, patches = nest.problem, nest.extent.patches
+    assert patches is not None
+    length = patches.cols.outputs
+    number = shape.columns // length
+    apart: dict[Key, int] = {0: length, **p.images}
+    pitches = {key: number * step for key, step in apart.items()}
+    pitches[0] = shape.width
+    pitches["result"] = round_up(pitches["result"], p.unit)
+    segments = Segments(length, number, apart, pitches)
+    return dataclasses.replace(tiles, width=max(pitches.values()), segments=segments)
+
+
+def _plain(p: ArrayProblem, unit: int, suits: Suits, allowed: Choices) -> tuple[Nest, Shape]:
+    """The best blocking of a product whose sums are stored, the first `skip` left out."""
+    left = allowed.skip
+    for blocking in _blockings(p, allowed):
+        nest = p.nest(blocking)
+        shape = Shape.of(nest, unit)
+        if not shape.fits(nest):
+            shape = dataclasses.replace(shape, tight=True)
+        if shape.fits(nest) and suits(nest, shape):
+            if left == 0:
+                return nest, shape
+            left -= 1
+    raise InputError(f"{p.operator.name}: no tile fits the accumulator ({p.config.acc_bytes} bytes)")
+
+
+def _blockings(p: ArrayProblem, allowed: Choices) -> Iterator[Blocking]:
+    """The blocking that was asked for, or the best ones: more than the first are seldom needed."""
+    given = allowed.given.get(p.operator.output.tensor)
+    if given is not None:
+        yield given
+        return
+    config = p.config.replace(cgra=None)
+    first = _best(p.extent, config, allowed.bandwidth, 1)[0].blocking
+    yield first
+    for choice in _best(p.extent, config, allowed.bandwidth, ALTERNATIVES):
+        if choice.blocking != first:
+            yield choice.blocking
+
+
+def _balanced(
+    p: ArrayProblem, unit: int, suits: Suits, per_element: float, allowed: Choices
+) -> tuple[Nest, Shape]:
+    """The nest of least time of array and CGRA together; `per_element` are the cycles of the latter."""
+    found: tuple[float, Nest, Shape] | None = None
+    seen: set[Blocking] = set()
+    for halvings, choices in enumerate(_choices(p.extent, p.config, allowed.bandwidth)):
+        for choice in choices:
+            if choice.blocking in seen:
+                continue
+            seen.add(choice.blocking)
+            nest = p.nest(choice.blocking)
+            shape = Shape.of(nest, unit)
+            if not choice.blocking.even or not shape.fits(nest) or not suits(nest, shape):
+                continue
+            score = _time(choice, shape, shape.tiles(nest), per_element)
+            if found is None or score < found[0]:
+                found = score, nest, shape
+        if found is not None and halvings >= HALVINGS:
+            break
+    if found is None:
+        raise InputError(
+            f"{p.operator.name}: no tile fits accumulator ({p.config.acc_bytes} bytes), scratchpad "
+            f"({p.config.scratch_bytes}) and output buffer ({p.config.out_bytes})"
+        )
+    return found[1:]
+
+
+def _choices(
+    extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...]
+) -> Iterator[tuple[Choice, ...]]:
+    """The best blockings, then those for smaller accumulators."""
+    while True:
+        try:
+            # Blockings do not depend on the CGRA: machines with different ones share them.
+            yield _best(extent, config.replace(cgra=None), bandwidth, ALTERNATIVES)
+            config = config.replace(acc_bytes=config.acc_bytes // 2)
+        except InputError:
+            return
+
+
+@functools.lru_cache(maxsize=2048)
+def _best(
+    extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...], count: int
+) -> tuple[Choice, ...]:
+    """The best blockings: operators of equal shapes have the same."""
+    return tuple(best(extent, config, dict(bandwidth) or None, count))
+
+
+def _time(choice: Choice, shape: Shape, tiles: Tiles, per_element: float) -> float:
+    """Cycles by estimate: the slower of array and CGRA, and what of the other one nothing hides."""
+    number = math.prod(loop.count for loop in tiles.loops)
+    array, cgra = choice.score, number * (shape.rows * shape.width * per_element + LAUNCH)
+    return max(array, cgra) + min(array, cgra) / number
