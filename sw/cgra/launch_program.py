@@ -22,7 +22,7 @@ from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop,
 from sw.cgra.launcher import HeldConfiguration, launch_operands
 from sw.cgra.search import SearchEvent
 from sw.dfg.graph import Graph
-from sw.ir.builder import BufferValue, ProgramBuilder, Value
+from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.expression import Const, Expr, const, substitute
 from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.program import Program
@@ -240,11 +240,7 @@ class _ProgramWriter:
         """One step."""
         match step:
             case PlannedScalar(name, value):
-                made = self._expr(value)
-                if name in self.variables:
-                    self.b.assign(Value(self.variables[name]), made)
-                else:
-                    self.variables[name] = self.b.scalar(made, name).expr
+                self.variables[name] = self.b.assign(name, self._expr(value))
             case PlannedLaunch(graph, count, scalars):
                 reads, writes = ([self.held[n] for n in arrays_of(graph, op)] for op in ("load", "store"))
                 given = [self._expr(value) for _, value in scalars]
@@ -262,7 +258,7 @@ class _ProgramWriter:
         else:
             self.there.forget()
         with self.b.loop(self._expr(step.count), name=step.variable) as variable:
-            self.variables[step.variable] = variable.expr
+            self.variables[step.variable] = variable
             for inner in step.body:
                 self._step(inner)
         if len(graphs) > 1:

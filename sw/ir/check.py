@@ -1,6 +1,7 @@
-"""Well-formedness beyond syntax: names, kinds, scalars with a value, regions inside buffers, loops that end.
+"""Well-formedness beyond syntax: scalars with a value, regions inside buffers, loops that end.
 
-What is refused is wrong in every run that gets there; what may be legal for some parameters is not.
+Names and kinds are the parser's (`sw.ir.parse`), which reads what is built in Python as well. What is refused
+here is wrong in every run that gets there; what may be legal for some parameters is not.
 """
 
 from __future__ import annotations
@@ -8,17 +9,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from keyword import iskeyword
 
-from sw.dtypes import ELEMENTS
 from sw.ir import grid
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Apply, Const, Expr, Op, Var, evaluate, substitute
-from sw.ir.intrinsics import INTRINSICS
 from sw.ir.linear import always_holds, difference_bounds
-from sw.ir.parse import ENTRY, RESERVED
 from sw.ir.program import (
-    SPACES,
     Assign,
     Buffer,
     For,
@@ -33,7 +29,7 @@ from sw.ir.program import (
 )
 from sw.ir.ranges import bounds
 from sw.ir.syntax import DEEPEST
-from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.types import HIGH, LOW
 from sw.ir.walk import assigned as assigned_in
 
 #: Loops of a nest whose first and last iterations are both looked at; of those further in, the first.
@@ -55,7 +51,7 @@ def problems(program: Program) -> list[IRError]:
     Types of variables must be up to date (`sw.ir.scope.retype`), as the parser and passes leave them.
     """
     checker = _Checker(program)
-    checker.declarations()
+    checker.buffers()
     checker.body(program.body, set(), _Surely((), {}))
     return [*checker.found, *grid.problems(program)]
 
@@ -74,14 +70,12 @@ class _Surely:
 
 @dataclass
 class _Checker:
-    """The names of a program, and what was found."""
+    """What was found so far."""
 
     program: Program
     found: list[IRError] = field(default_factory=list)
-    buffers: dict[str, Buffer] = field(default_factory=dict)
-    kinds: dict[str, Kind] = field(default_factory=dict)
-    loops: list[str] = field(default_factory=list)
-    labels: set[str] = field(default_factory=set)
+    declared: dict[str, Buffer] = field(default_factory=dict)
+    #: Scalars that one statement assigns.
     once: set[str] = field(default_factory=set)
     #: How many statements, the program itself among them, what is looked at stands in.
     depth: int = 1
@@ -94,72 +88,27 @@ class _Checker:
         """What the parser would refuse to read back."""
         self.say(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
 
-    # Declarations
-
-    def declarations(self) -> None:
-        """Parameters and buffers."""
-        p = self.program
-        self.name(p.name, p.where, "a program")
+    def buffers(self) -> None:
+        """Sizes of buffers."""
+        parameters = {p.name for p in self.program.parameters}
         self.depth += 1
-        for parameter in p.parameters:
-            self.declare(parameter.name, parameter.type.kind, parameter.where)
-        for b in p.buffers:
-            if b.name in self.buffers or b.name in self.kinds:
-                self.say(b.where, f"the name {b.name!r} a second time", "a name that is not in use")
-            self.name(b.name, b.where, "a buffer")
-            self.buffer(b)
-            self.buffers[b.name] = b
-        self.depth -= 1
-        self.once = {name for name, count in assigned_in(p.body).items() if count == 1}
-
-    def name(self, name: str, where: Location | None, what: str) -> None:
-        """A name must be one, and no word of the language."""
-        if not name.isidentifier() or iskeyword(name) or name in RESERVED:
-            self.say(where, f"{name!r} as the name of {what}", "a name that is no word of the language")
-
-    def declare(self, name: str, kind: Kind, where: Location | None) -> None:
-        """A new name for a scalar."""
-        if name in self.kinds or name in self.buffers or name in self.labels:
-            self.say(where, f"the name {name!r} a second time", "a name that is not in use")
-        self.name(name, where, "a scalar")
-        self.kinds[name] = kind
-
-    def buffer(self, b: Buffer) -> None:
-        """Sizes, element type and space."""
-        if not b.shape:
-            self.say(b.where, f"no size of {b.name!r}", "a size for every dimension")
-        for size in b.shape:
-            if any(v.name not in self.kinds for v in size.variables()):
-                self.say(b.where, f"size {size} of {b.name!r}", "a size made of parameters and constants")
-            elif size.kind is not Kind.INT:
-                self.say(b.where, f"size {size} of {b.name!r}", "an integer")
-            else:
-                self.expr(size, set(self.kinds), b.where)
+        for b in self.program.buffers:
+            self.declared[b.name] = b
+            for size in b.shape:
+                self.expr(size, parameters, b.where)
                 if bounds(size)[1] <= 0:
                     self.say(b.where, f"size {size} of {b.name!r}", "a positive size")
-        if b.element not in ELEMENTS:
-            self.say(b.where, f"element type {b.element!r}", f"one of {', '.join(ELEMENTS)}")
-        if b.space is not None and b.space not in SPACES:
-            self.say(b.where, f"space {b.space!r}", f"one of {', '.join(SPACES)}")
+        self.depth -= 1
+        self.once = {name for name, count in assigned_in(self.program.body).items() if count == 1}
 
-    # Scalars
-
-    def expr(self, expr: Expr, assigned: set[str], where: Location | None, kind: Kind | None = None) -> None:
-        """Every variable has a value and the kind it was declared with; nothing is divided by zero."""
-        if kind is not None and expr.kind is not kind:
-            self.say(where, f"{expr} of kind {expr.kind.value}", f"one of kind {kind.value}")
+    def expr(self, expr: Expr, assigned: set[str], where: Location | None) -> None:
+        """Every variable has a value; nothing is divided by zero."""
         if self.depth + nesting(expr) > DEEPEST:
             self.too_deep(where)
         for node in expr.walk():
-            if isinstance(node, Var):
-                if node.name not in self.kinds:
-                    what = "the buffer" if node.name in self.buffers else "unknown name"
-                    self.say(where, f"{what} {node.name!r}", "a parameter, loop variable or scalar")
-                elif node.name not in assigned:
-                    expected = "an assignment on every path that leads here"
-                    self.say(where, f"scalar {node.name!r}, which may have no value", expected)
-                elif node.kind is not self.kinds[node.name]:
-                    self.say(where, f"{node.name!r} of kind {node.kind.value}", self.kinds[node.name].value)
+            if isinstance(node, Var) and node.name not in assigned:
+                expected = "an assignment on every path that leads here"
+                self.say(where, f"scalar {node.name!r}, which may have no value", expected)
             elif isinstance(node, Apply) and node.op in (Op.DIV, Op.MOD) and bounds(node.args[1]) == (0, 0):
                 self.say(where, f"a division by zero, {node}", "a divisor other than zero")
 
@@ -181,20 +130,21 @@ class _Checker:
             case Instruction():
                 self.instruction(s, assigned, surely)
             case Assign(target, value):
-                self.assign(s, assigned)
+                self.expr(value, assigned, s.where)
+                assigned.add(target)
                 if target in self.once:
                     value = substitute(value, surely.values)
                     if sum(1 for _ in itertools.islice(value.walk(), _LARGEST)) < _LARGEST:
                         surely.values[target] = value
             case If(condition, body, orelse):
-                self.expr(condition, assigned, s.where, Kind.BOOL)
-                low, high = bounds(condition) if condition.kind is Kind.BOOL else (0, 1)
+                self.expr(condition, assigned, s.where)
+                low, high = bounds(condition)
                 then, other = set(assigned), set(assigned)
                 self.body(body, then, surely if low else _Surely(None, dict(surely.values)))
                 self.body(orelse, other, surely if not high else _Surely(None, dict(surely.values)))
                 assigned |= then if low else other if not high else then & other
             case While(condition, body):
-                self.expr(condition, assigned, s.where, Kind.BOOL)
+                self.expr(condition, assigned, s.where)
                 if always_holds(condition):
                     found = f"while {condition}, which always holds"
                     self.say(s.where, found, "a loop that can end")
@@ -202,79 +152,39 @@ class _Checker:
             case For():
                 self.loop(s, assigned, surely)
 
-    def assign(self, s: Assign, assigned: set[str]) -> None:
-        """A scalar takes a value of its kind."""
-        self.expr(s.value, assigned, s.where)
-        known = self.kinds.get(s.target)
-        if known is None or s.target in self.buffers or s.target in self.labels:
-            self.declare(s.target, s.value.kind, s.where)
-        elif s.target in self.loops or any(p.name == s.target for p in self.program.parameters):
-            what = "the variable of a loop" if s.target in self.loops else "a parameter"
-            self.say(s.where, f"an assignment to {what}, {s.target!r}", "a scalar of its own")
-        elif known is not s.value.kind:
-            self.say(s.where, f"{s.target!r} of kind {s.value.kind.value}", known.value)
-        assigned.add(s.target)
-
     def loop(self, s: For, assigned: set[str], surely: _Surely) -> None:
         """A loop with a step that leads to its end."""
         for e in (s.start, s.stop, s.step):
-            self.expr(e, assigned, s.where, Kind.INT)
+            self.expr(e, assigned, s.where)
         if bounds(s.step) == (0, 0):
             found = f"step {s.step} of the loop over {s.variable!r}, which is zero"
             self.say(s.where, found, "a loop that can end")
-        self.declare(s.variable, Kind.INT, s.where)
-        self.loops.append(s.variable)
         inside = {*assigned, s.variable}
         start, stop, step = (substitute(e, surely.values) for e in (s.start, s.stop, s.step))
         loops = None if surely.loops is None else (*surely.loops, For(s.variable, start, stop, step, ()))
         self.body(s.body, inside, _Surely(loops, dict(surely.values)))
-        self.loops.pop()
-        self.kinds.pop(s.variable, None)
         if _runs(s):
             assigned |= inside - {s.variable}
 
     def instruction(self, i: Instruction, assigned: set[str], surely: _Surely) -> None:
-        """Names, kinds, and regions."""
-        if i.label in self.labels or i.label in self.kinds or i.label in self.buffers:
-            self.say(i.where, f"the label {i.label!r} of a name that is in use", "a label of its own")
-        elif i.label == ENTRY:
-            self.say(
-                i.where, f"the label {ENTRY!r}, which is what buffers hold at the start", "another label"
-            )
-        self.name(i.label, i.where, "a label")
-        self.name(i.name, i.where, "an instruction")
-        self.labels.add(i.label)
-        if i.warp is not None and i.warp < 0:
-            self.say(i.where, f"warp {i.warp}", "a whole number of at least 0")
+        """Operands and regions."""
         if i.when is not None:
-            self.expr(i.when, assigned, i.where, Kind.BOOL)
+            self.expr(i.when, assigned, i.where)
             surely = _Surely(None, surely.values)
-        intrinsic = INTRINSICS.get(i.name)
-        for name, operand in i.operands:
-            if intrinsic is not None and name not in intrinsic.operands:
-                self.say(i.where, f"{name}= of {i.name}", f"one of {', '.join(intrinsic.operands)}")
-            if isinstance(operand, Region):
-                self.region(operand, i, assigned, surely)
-            else:
-                self.expr(operand, assigned, i.where)
-        for access in (*i.reads, *i.writes):
-            if isinstance(access, Region):
-                self.region(access, i, assigned, surely)
-
-    # Regions
+        for part in (*(operand for _, operand in i.operands), *i.reads, *i.writes):
+            if isinstance(part, Region):
+                self.region(part, i, assigned, surely)
+            elif isinstance(part, Expr):
+                self.expr(part, assigned, i.where)
 
     def region(self, r: Region, i: Instruction, assigned: set[str], surely: _Surely) -> None:
-        """A region has as many dimensions as its buffer, and lies in it."""
+        """A region lies in its buffer."""
         where, before = r.where or i.where, len(self.found)
         for interval in r.box:
-            self.expr(interval.start, assigned, where, Kind.INT)
-            self.expr(interval.stop, assigned, where, Kind.INT)
-        buffer = self.buffers.get(r.buffer)
-        if buffer is None:
-            self.say(where, f"{r.buffer!r}, which is no buffer", "a region of a buffer")
-        elif len(r.box) != len(buffer.shape):
-            self.say(where, f"{len(r.box)} intervals of {r.buffer!r}", f"{len(buffer.shape)}")
-        elif len(self.found) == before:
+            self.expr(interval.start, assigned, where)
+            self.expr(interval.stop, assigned, where)
+        if len(self.found) == before:
+            buffer = self.declared[r.buffer]
             found = _always_outside(r, buffer) or _once_outside(r, buffer, surely)
             if found:
                 self.say(where, found, f"a region inside of {_declared(buffer)}")

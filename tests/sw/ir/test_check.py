@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 
 import pytest
 
-from sw.ir import Const, Expr, Interval, IRError, Kind, Op, Program, Region, Var, parse_program
+from sw.ir import Const, Expr, IRError, Kind, Op, Program, Var, parse_program
 from sw.ir.check import check, problems
 from sw.ir.expression import Apply
 from sw.ir.linear import difference_bounds
 from sw.ir.parse import parse_expr
-from sw.ir.program import Assign, Buffer, For, If, Instruction, Parameter, Statement, nesting
+from sw.ir.program import Assign, For, Instruction, Parameter, Statement, nesting
 from sw.ir.scope import retype
 from sw.ir.types import BOOL, INT
 from tests.sw.random_tile_programs import random_program, sample_run
@@ -112,46 +111,6 @@ def test_sizes_that_are_parameters() -> None:
     check(program("t(read=a[0:n])", "a: Buffer[n]"))
     with pytest.raises(IRError, match=r"which ends at n \+ 1, from 2 to 10"):
         check(program("t(read=a[0:n + 1])", "a: Buffer[n]"))
-
-
-def test_programs_that_were_not_read_from_a_text() -> None:
-    a, x = Buffer("a", (Const(60),)), Var("x", INT)
-    whole = Region("a", (Interval(Const(0), Const(60)),))
-
-    def first(*body: object, buffers: tuple[Buffer, ...] = (a,), **fields: object) -> str:
-        made = Program("f", (Parameter("x", INT), Parameter("p", BOOL)), buffers, tuple(body))  # type: ignore[arg-type]
-        return str(problems(retype(dataclasses.replace(made, **fields)))[0])  # type: ignore[arg-type]
-
-    t = Instruction("t", "t")
-    p = Var("p", BOOL)
-    for found, text in (
-        (first(name="for"), "'for' as the name of a program"),
-        (first(Instruction("min", "t")), "'min' as the name of a label"),
-        (first(Instruction("entry", "t")), "the label 'entry'"),
-        (first(Instruction("u", "a b")), "'a b' as the name of an instruction"),
-        (first(t, t), "the label 't' of a name that is in use"),
-        (first(Instruction("x", "t")), "the label 'x' of a name that is in use"),
-        (first(Instruction("t", "t", warp=-1)), "warp -1, expected a whole number"),
-        (first(Instruction("t", "t", when=x)), "x of kind int, expected one of kind bool"),
-        (first(Instruction("t", "t", reads=(Region("b", ()),))), "'b', which is no buffer"),
-        (first(Instruction("t", "t", reads=(Region("a", ()),))), "0 intervals of 'a', expected 1"),
-        (first(Instruction("t", "load", operands=(("x", whole),))), "x= of load, expected one of memory"),
-        (first(Instruction("t", "t", operands=(("k", Var("y")),))), "unknown name 'y'"),
-        (first(Instruction("t", "t", operands=(("k", Var("a")),))), "the buffer 'a'"),
-        (first(Assign("x", x)), "an assignment to a parameter, 'x'"),
-        (first(Assign("s", x), Assign("s", p)), "'s' of kind bool, expected int"),
-        (first(For("i", x, x, Const(1), (Assign("i", x),))), "an assignment to the variable of a loop, 'i'"),
-        (first(For("x", x, x, Const(1), ())), "the name 'x' a second time"),
-        (first(For("i", p, x, Const(1), ())), "p of kind bool, expected one of kind int"),
-        (first(If(x, ())), "x of kind int, expected one of kind bool"),
-        (first(buffers=(a, a)), "the name 'a' a second time"),
-        (first(buffers=(Buffer("b", ()),)), "no size of 'b'"),
-        (first(buffers=(Buffer("b", (Var("y"),)),)), "size y of 'b', expected a size made of parameters"),
-        (first(buffers=(Buffer("b", (p,)),)), "size p of 'b', expected an integer"),
-        (first(buffers=(dataclasses.replace(a, element="int4"),)), "element type 'int4', expected one of"),
-        (first(buffers=(dataclasses.replace(a, space="disk"),)), "space 'disk', expected one of"),
-    ):
-        assert text in found
 
 
 def test_what_nests_too_deep_to_be_read_again() -> None:
