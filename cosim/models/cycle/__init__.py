@@ -11,9 +11,8 @@ written from docs/machine.md and docs/cgra.md alone, so that agreement with the 
   loads that form patches of a convolution.
 - `storer`: a schedule that is revised when a later product reads the bank a store reads.
 - `grid`: launches, followed as far as nothing can change any more. `grid_loading`: configurations out of the
-  scratchpad. `grid_code`: a configuration as a function of its steps. `grid_steps`: what these access, and
-  how long. `grid_conflicts`: when storer and array read. `data`: contents of memory and buffers, which only
-  programs that use the grid need.
+  scratchpad. `grid_steps`: what their steps access, and how long. `grid_conflicts`: when storer and array
+  read. `data`: contents of memory and buffers, which only programs that use the grid need.
 - `checks`: operands, buffers, windows. `machine`: the heap of events, channels, errors, counters.
 
 Not predicted: `bus` errors (memory answers them), and a watchdog that is shorter than a regular pause;

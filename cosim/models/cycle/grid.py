@@ -17,16 +17,17 @@ import numpy as np
 from cosim.job import Output
 from cosim.models.cycle.checks import NEVER, Fault, engine_fault
 from cosim.models.cycle.gemm import Drains
-from cosim.models.cycle.grid_code import registers
 from cosim.models.cycle.grid_conflicts import SCRATCHPAD, Busy
-from cosim.models.cycle.grid_loading import KEEP, LAST_CYCLES, Loaded, array_fault, load, patched
+from cosim.models.cycle.grid_loading import LAST_CYCLES, load
 from cosim.models.cycle.grid_steps import Numbers, Work, execute, play
 from cosim.models.cycle.sharing import Operation
 from cosim.models.cycle.storer import Storer
 from cosim.models.functional import Memories
+from cosim.models.functional.cgra import Loaded, array_fault, patched
+from cosim.models.functional.cgra_code import registers
 from hw.config import ENGINES, MachineConfig
-from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, TIMING, Cause
+from sw.ir.intrinsics import KEEP
 
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
@@ -100,11 +101,7 @@ class Grid:
         #: Without values launches of equal configurations and scalars do the same.
         self._known: dict[tuple[object, tuple[int, ...], int], Work] = {}
         self._scratch = memories.scratch
-        self._spaces = {
-            ACC: memories.acc.reshape(-1).view(np.uint8).data,
-            SCRATCH: memories.scratch.data,
-            OUT: memories.out.data,
-        }
+        self._spaces = memories.spaces
         storer.observed = True
 
     # Launches

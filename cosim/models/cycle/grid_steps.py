@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cosim.models.cycle.grid_code import Code, Site
+from cosim.models.functional.cgra import Launched, launch
+from cosim.models.functional.cgra_code import Code, Site
 from hw.config import MachineConfig
-from hw.errors import InputError
 from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry, Configuration
-from hw.semantics import MASK, wrap
+from hw.semantics import MASK
 
-#: More steps than this in one launch count as one that does not end.
-STEP_LIMIT = 50_000_000
 #: Bits of spaces, of banks of any of them, and of lines (`hw.config` has the greatest sizes).
 SPACE_BITS, BANK_BITS, LINE_BITS = 2, 5, 20
 
@@ -126,37 +124,9 @@ def execute(
     spaces: Mapping[int, memoryview],
     iterations: int,
 ) -> Work:
-    """Execute a launch of a configuration that is patched: `state` and the output buffer change.
-
-    `spaces` are the bytes of the three spaces by number. Raises `InputError` for a launch of too many steps.
-    """
-    steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
-    if steps > STEP_LIMIT:
-        raise InputError(f"a launch of the grid must have at most {STEP_LIMIT} steps, not {steps}")
-    arrays: list[Any] = []
-    for array in configuration.arrays:
-        view = spaces[array.space]
-        arrays += [
-            (view.cast("i"), view.cast("b"), view)[array.element],
-            array.base // ELEMENT_BYTES[array.element],
-            array.length,
-        ]
-    numbers = [wrap(getattr(configuration.entry(pe, at), which)) for which, pe, at in code.constants]
-    tables = {pe: [wrap(word) for word in words] for pe, words in configuration.tables.items()}
-    indices: list[list[int]] = [[] for _ in code.sites]
-    values: list[list[int]] = [[] for _ in code.sites]
-    failed = code.run(
-        state,
-        steps,
-        iterations,
-        numbers,
-        arrays,
-        tables,
-        [found.append for found in indices],
-        [found.append for found in values],
-    )
-    executed = steps if failed < 0 else failed
-    return _work(config, configuration.arrays, code.sites, executed, failed >= 0, indices, values)
+    """Execute a launch (see `launch`), and find how long its steps take where nobody else reads."""
+    done = launch(configuration, code, state, spaces, iterations)
+    return _work(config, configuration.arrays, code.sites, done)
 
 
 def banks(config: MachineConfig, space: int) -> int:
@@ -169,14 +139,11 @@ def _work(
     config: MachineConfig,
     arrays: Sequence[ArrayEntry],
     sites: Sequence[Site],
-    steps: int,
-    failed: bool,
-    indices: Sequence[Sequence[int]],
-    values: Sequence[Sequence[int]],
+    done: Launched,
 ) -> Work:
     """The accesses that were noted at each site, in order."""
     parts: list[Numbers] = []
-    for site, noted, stored in zip(sites, indices, values, strict=True):
+    for site, noted, stored in zip(sites, done.indices, done.values, strict=True):
         array, found = arrays[site.array], np.array(noted, np.int64)
         address = array.base + (found & MASK) * ELEMENT_BYTES[array.element]
         if array.space == ACC:
@@ -193,9 +160,9 @@ def _work(
     table = table[:, np.lexsort((table[1], table[0]))]
     step, pe, stores, space, bank, line, address, value = table
     made = Work(
-        steps,
-        failed,
-        np.ones(steps, np.int64),
+        done.steps,
+        done.failed is not None,
+        np.ones(done.steps, np.int64),
         step,
         pe,
         stores.astype(np.bool_),

@@ -25,12 +25,12 @@ from cosim.models.cycle.checks import NEVER, Fault
 from cosim.models.cycle.data import Data
 from cosim.models.cycle.gemm import Drains, Gemm
 from cosim.models.cycle.grid import Grid, Launch
-from cosim.models.cycle.grid_code import DataError
 from cosim.models.cycle.loader import Loader
 from cosim.models.cycle.memory_port import port_of
 from cosim.models.cycle.sharing import Channel, Operation, bind
 from cosim.models.cycle.storer import Store, Storer
 from cosim.models.cycle.warp import Log, Stop, Warp
+from cosim.models.functional.cgra_code import DataError
 from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
 from hw.isa import Cause

@@ -1,269 +1,123 @@
-"""The CGRA step by step: what launches of a configuration do to registers and memories (docs/cgra.md).
+"""Launches of the CGRA: what a configuration does to registers and memory (docs/cgra.md).
 
-Nothing here is quick: it is the meaning of a configuration, which quicker models are compared with. It knows
-no cycles; a step takes as long as its accesses need, and that changes no value.
+No cycles are known here: a step takes as long as its accesses need, and that changes no value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from cosim.models.functional.cgra_code import Code, code_of
+from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENT_BYTES, NOTHING, PATCHED, ArrayEntry, Configuration, Entry
-from hw.fabric.fabric import Fabric
-from hw.fabric.layout import Layout, layout
-from hw.fabric.operations import BY_NUMBER, PEOperation
+from hw.fabric import Fabric
+from hw.fabric.bitstream import (
+    ACC,
+    ELEMENT_BYTES,
+    NOTHING,
+    OUT,
+    PATCHED,
+    SCRATCH,
+    ArrayEntry,
+    Configuration,
+    Entry,
+    parse,
+)
 from hw.semantics import MASK, wrap
 
-#: The number of the space of arrays that may be written, and the last.
-OUTPUT = 2
+#: More steps than this in one launch count as one that does not end.
+STEP_LIMIT = 50_000_000
+#: Bits of an array's base.
+BASE = (1 << 24) - 1
 
 
-class Spaces(Protocol):
-    """The three spaces, seen as arrays; elements are signed numbers of 32 bits."""
+class Loaded(NamedTuple):
+    """A configuration and its code."""
 
-    def size(self, space: int) -> int:
-        """Bytes of a space."""
-        ...
-
-    def load(self, array: ArrayEntry, index: int) -> int:
-        """An element, extended to 32 bits."""
-        ...
-
-    def store(self, array: ArrayEntry, index: int, value: int) -> None:
-        """Set an element to the lowest bits of a value."""
-        ...
+    configuration: Configuration
+    code: Code
 
 
-@dataclass(frozen=True)
-class CgraAccess:
-    """One access of memory in a step; `value` is what is stored (0 for loads)."""
+class Launched(NamedTuple):
+    """What a launch did.
 
-    pe: int
-    stores: bool
-    array: int
-    index: int
-    value: int = 0
+    `steps` are executed; `failed` is the PE whose index is wrong in the step after them. By site of the code,
+    `indices` has `step << 32 | element` of every access, `values` what is stored.
+    """
 
-
-class LaunchError(NamedTuple):
-    """Why a launch ended early: the cause by name, the step, and the PE or array."""
-
-    cause: Literal["operand", "grid_range"]
-    step: int
-    where: int
+    steps: int
+    failed: int | None
+    indices: list[list[int]]
+    values: list[list[int]]
 
 
-@dataclass
-class _Registers:
-    """What a PE holds from step to step; `started` is the value of an operation of latency 2."""
-
-    result: int
-    started: int
-    file: list[int]
-    links: list[int]
-
-
-class _Reach(NamedTuple):
-    """What a PE does in a step: the values of its operation, and its access of memory, if any."""
-
-    y: int = 0
-    started: int = 0
-    access: CgraAccess | None = None
-    error: bool = False
-
-
-@dataclass
-class CgraState:
-    """A CGRA with its registers, tables and configuration; registers start as 0."""
-
-    fabric: Fabric
-    configuration: Configuration | None = None
-    registers: list[_Registers] = field(init=False)
-    tables: list[list[int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        kinds, outgoing = self.fabric.kinds, self.fabric.outgoing
-        self.registers = [
-            _Registers(0, 0, [0] * kind.registers, [0] * len(links))
-            for kind, links in zip(kinds, outgoing, strict=True)
-        ]
-        self.tables = [[] for _ in kinds]
-        self._layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
-
-    def load(self, configuration: Configuration) -> None:
-        """Take a configuration; only the words that it gives to a PE can be read from its table."""
-        self.configuration = configuration
-        self.tables = [
-            [wrap(word) for word in configuration.tables.get(pe, ())] for pe in range(self.fabric.size)
-        ]
-
-    def launch(
-        self,
-        iterations: int,
-        scalars: Sequence[int],
-        memory: Spaces,
-        observe: Callable[[int, Sequence[CgraAccess]], None] | None = None,
-    ) -> LaunchError | None:
-        """Run iterations of the configuration; `scalars` are live0, live1, cgra_0 to cgra_11.
-
-        `observe` is called after every step with its number and its accesses in ascending order of PE. Raises
-        `InputError` without a configuration.
-        """
-        if self.configuration is None:
-            raise InputError("a launch of the grid that keeps its configuration must come after another one")
-        configuration = patched(self.configuration, scalars)
-        for number, array in enumerate(configuration.arrays):
-            if not _fits(array, memory):
-                return LaunchError("operand", 0, number)
-        steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
-        for t in range(steps):
-            reached = [self._execute(configuration, pe, t, iterations) for pe in range(self.fabric.size)]
-            for pe, found in enumerate(reached):
-                if found.error:
-                    return LaunchError("grid_range", t, pe)
-            accesses = [found.access for found in reached if found.access is not None]
-            started = [found.started for found in reached]
-            # Loads see what was there before the step.
-            for access in accesses:
-                if not access.stores:
-                    started[access.pe] = memory.load(configuration.arrays[access.array], access.index)
-            for access in accesses:
-                if access.stores:
-                    memory.store(configuration.arrays[access.array], access.index, access.value)
-            self._clock(configuration, t, [found.y for found in reached], started)
-            if observe:
-                observe(t, accesses)
-        return None
-
-    # One step
-
-    def _execute(self, configuration: Configuration, pe: int, t: int, iterations: int) -> _Reach:
-        """What the operation of a PE does in step t."""
-        entry = configuration.entries.get((pe, t % configuration.ii))
-        operation = None if entry is None else BY_NUMBER.get(entry.fields.get("op", 0))
-        if entry is None or operation is None or not self.fabric.kinds[pe].executes(operation):
-            return _Reach()
-        get = entry.fields.get
-        iteration = t // configuration.ii - get("stage", 0)
-        operands = []
-        for bit, name in enumerate(("a", "b", "c", "p")):
-            given = get("initial", 0) >> bit & 1 and iteration < get("first", 0)
-            operands.append(wrap(entry.init) if given else self._source(pe, entry, name))
-        *data, predicate = operands
-        if (predicate != 0) == bool(get("negate", 0)):
-            return _Reach()
-        active = 0 <= iteration < iterations
-        match operation.name:
-            case "load" | "store":
-                return self._access(configuration, pe, entry, operation, data) if active else _Reach()
-            case "table":
-                return self._table(pe, entry, data[0]) if active else _Reach()
-            case "const":
-                value = wrap(entry.const)
-            case "opaque" | "opaque_memory":
-                value = 0
-            case _:
-                assert operation.meaning is not None
-                value = operation.meaning(*data[: operation.operands])
-        return _Reach(y=value) if operation.latency == 1 else _Reach(started=value)
-
-    def _access(
-        self, configuration: Configuration, pe: int, entry: Entry, operation: PEOperation, data: Sequence[int]
-    ) -> _Reach:
-        number, index = entry.fields.get("array", 0), data[0] & MASK
-        stores = operation.name == "store"
-        if number >= len(configuration.arrays):
-            return _Reach(error=True)
-        array = configuration.arrays[number]
-        if index >= array.length or (stores and array.space != OUTPUT):
-            return _Reach(error=True)
-        return _Reach(access=CgraAccess(pe, stores, number, index, data[1] if stores else 0))
-
-    def _table(self, pe: int, entry: Entry, index: int) -> _Reach:
-        first, count = entry.const & 0xFFFF, (entry.const & MASK) >> 16
-        words = self.tables[pe]
-        if index & MASK >= min(count, len(words) - first):
-            return _Reach(error=True)
-        return _Reach(started=words[first + index])
-
-    def _source(self, pe: int, entry: Entry, name: str, y: int = 0) -> int:
-        """What a mux of a PE gives."""
-        sources = self._layouts[pe].sources[name]
-        number = entry.fields.get(name, 0)
-        source = sources[number if number < len(sources) else 0]
-        own = self.registers[pe]
-        match source:
-            case "zero":
-                return 0
-            case "always":
-                return 1
-            case "const":
-                return wrap(entry.const)
-            case "result":
-                return own.result
-            case "register":
-                return own.file[_within(entry.fields.get("read_at", 0), own.file)]
-            case "y":
-                return y
-            case "y2":
-                return own.started
-        link = self.fabric.links[self.fabric.incoming[pe][int(source.removeprefix("in"))]]
-        # The place of a link among those that leave its source.
-        targets = [self.fabric.links[i].target for i in self.fabric.outgoing[link.source]]
-        return self.registers[link.source].links[targets.index(link.target)]
-
-    def _clock(self, configuration: Configuration, t: int, y: Sequence[int], started: Sequence[int]) -> None:
-        """All registers take their next values at once."""
-        following = []
-        for pe, own in enumerate(self.registers):
-            entry = configuration.entry(pe, t % configuration.ii)
-            sources = self._layouts[pe]
-
-            def chosen(name: str, kept: int, pe: int = pe, entry: Entry = entry, of: Layout = sources) -> int:
-                return kept if _idle(of, entry, name) else self._source(pe, entry, name, y[pe])
-
-            file = list(own.file)
-            if file:
-                at = _within(entry.fields.get("write_at", 0), file)
-                file[at] = chosen("write", file[at])
-            links = [chosen(f"out{i}", kept) for i, kept in enumerate(own.links)]
-            following.append(_Registers(chosen("result", own.result), started[pe], file, links))
-        self.registers = following
-
-
-def _idle(of: Layout, entry: Entry, name: str) -> bool:
-    """Whether a register keeps its value: the first source, or a number beyond the last."""
-    return not 0 < entry.fields.get(name, 0) < len(of.sources[name])
-
-
-def _within(number: int, file: Sequence[int]) -> int:
-    return number if number < len(file) else 0
-
-
-def _fits(array: ArrayEntry, memory: Spaces) -> bool:
-    """Whether all elements of an array lie in its space."""
-    if array.element >= len(ELEMENT_BYTES) or array.space > OUTPUT:
-        return False
-    size = ELEMENT_BYTES[array.element]
-    return array.base % size == 0 and array.base + array.length * size <= memory.size(array.space)
+@lru_cache(256)
+def loaded(data: bytes, fabric: Fabric, values: bool = True) -> Loaded:
+    """The configuration that words stand for; `values` as `code_of` has it. Raises `InputError`."""
+    configuration = parse(np.frombuffer(data, "<u4").tolist(), fabric)
+    return Loaded(configuration, code_of(configuration, values))
 
 
 def patched(configuration: Configuration, scalars: Sequence[int]) -> Configuration:
-    """The configuration with its patches done, in their order."""
+    """The configuration with its patches done, in their order; `scalars` are 32 bits each."""
+    if not configuration.patches:
+        return configuration
     entries, arrays = dict(configuration.entries), list(configuration.arrays)
     for patch in configuration.patches:
-        value = scalars[patch.scalar] & MASK
-        key = patch.pe, patch.at
-        match PATCHED[patch.what]:
-            case "const":
-                entries[key] = replace(entries.get(key, NOTHING), const=value)
-            case "init":
-                entries[key] = replace(entries.get(key, NOTHING), init=value)
-            case "base":
-                arrays[patch.at] = replace(arrays[patch.at], base=value & 0xFFFFFF)
-            case _:
-                arrays[patch.at] = replace(arrays[patch.at], length=value)
-    return replace(configuration, entries=entries, arrays=tuple(arrays))
+        name, value, at = PATCHED[patch.what], scalars[patch.scalar], patch.at
+        if name in ("const", "init"):
+            entry = entries.get((patch.pe, at), NOTHING)
+            const, init = (value, entry.init) if name == "const" else (entry.const, value)
+            entries[patch.pe, at] = Entry(entry.fields, const, init)
+        else:
+            arrays[at] = dataclasses.replace(arrays[at], **{name: value & (BASE if name == "base" else MASK)})
+    return dataclasses.replace(configuration, entries=entries, arrays=tuple(arrays))
+
+
+def array_fault(arrays: Sequence[ArrayEntry], config: MachineConfig) -> int | None:
+    """The first array that is not wholly inside a space that there is."""
+    sizes = {ACC: config.acc_bytes, SCRATCH: config.scratch_bytes, OUT: config.out_bytes}
+    for number, array in enumerate(arrays):
+        if array.space not in sizes or array.element >= len(ELEMENT_BYTES):
+            return number
+        size = ELEMENT_BYTES[array.element]
+        if array.base % size or array.base + array.length * size > sizes[array.space]:
+            return number
+    return None
+
+
+def launch(
+    configuration: Configuration,
+    code: Code,
+    state: list[int],
+    spaces: Mapping[int, memoryview],
+    iterations: int,
+) -> Launched:
+    """Execute a launch of a configuration that is patched: `state` and the output buffer change.
+
+    `spaces` are the bytes of the three spaces by number. Raises `InputError` for a launch of too many steps.
+    """
+    steps = (iterations - 1) * configuration.ii + configuration.depth if iterations else 0
+    if steps > STEP_LIMIT:
+        raise InputError(f"a launch of the grid must have at most {STEP_LIMIT} steps, not {steps}")
+    arrays: list[Any] = []
+    for array in configuration.arrays:
+        view = spaces[array.space]
+        arrays += [
+            (view.cast("i"), view.cast("b"), view)[array.element],
+            array.base // ELEMENT_BYTES[array.element],
+            array.length,
+        ]
+    numbers = [wrap(getattr(configuration.entry(pe, at), which)) for which, pe, at in code.constants]
+    tables = {pe: [wrap(word) for word in words] for pe, words in configuration.tables.items()}
+    indices: list[list[int]] = [[] for _ in code.sites]
+    values: list[list[int]] = [[] for _ in code.sites]
+    noted, stored = ([found.append for found in lists] for lists in (indices, values))
+    failed = code.run(state, steps, iterations, numbers, arrays, tables, noted, stored)
+    executed, pe = failed or (steps, None)
+    return Launched(executed, pe, indices, values)

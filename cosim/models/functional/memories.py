@@ -6,17 +6,18 @@ Written from docs/machine.md, with NumPy, a whole operation at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from cosim.models.functional.cgra import CgraState, LaunchError
+from cosim.models.functional.cgra import Launched, Loaded, array_fault, launch, loaded, patched
+from cosim.models.functional.cgra_code import Site, registers
 from hw import isa
 from hw.config import BufferShape, MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENT_BYTES, OUT, ArrayEntry, parse
+from hw.fabric import Fabric
+from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry
 from hw.semantics import MASK
 from sw.ir.intrinsics import KEEP
 from sw.tile_programs.stated import Stated
@@ -24,11 +25,8 @@ from sw.tile_programs.stated import Stated
 Bytes = npt.NDArray[np.uint8]
 Known = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
-#: The spaces of arrays by their numbers, and their elements.
+#: The spaces of arrays by their numbers.
 _SPACES = ("acc", "scratch", "out")
-_TYPES = (np.dtype(np.int32), np.dtype(np.int8), np.dtype(np.uint8))
-#: The word of a bitstream that counts its words.
-_LENGTH = 2
 #: The spaces for people.
 NAMES = {"acc": "the accumulator", "scratch": "the scratchpad", "out": "the output buffer"}
 
@@ -67,7 +65,14 @@ class Memories:
             name: np.zeros(getattr(self, name).shape, np.bool_)
             for name in ("a", "b", "acc", "scratch", "out")
         }
-        self.cgra = None if config.cgra is None else CgraState(config.cgra)
+        #: The three spaces of the CGRA as bytes, by number.
+        self.spaces = {
+            ACC: self.acc.reshape(-1).view(np.uint8).data,
+            SCRATCH: self.scratch.data,
+            OUT: self.out.data,
+        }
+        self._registers = [] if config.cgra is None else [0] * len(registers(config.cgra))
+        self._configuration: Loaded | None = None
         #: What a launch of the grid may access.
         self.stated: Stated | None = None
         self.macs = 0
@@ -80,7 +85,7 @@ class Memories:
         it is written. Windows are not known here: any byte of `memory` may be read and written.
         """
         spec = isa.INSTRUCTIONS[name]
-        if name in isa.NEEDS_GRID and self.cgra is None:
+        if name in isa.NEEDS_GRID and self.config.cgra is None:
             raise OperationError(f"{name}, which needs a CGRA grid", "an operation that the machine has")
         p = {o.name: _fit(o.name, operands[o.name], o.bits) for o in spec.operands}
         p |= {x: _fit(x, operands[x], isa.PARAMETERS[x].bits) for x in spec.parameters}
@@ -101,27 +106,86 @@ class Memories:
 
     def _launch(self, p: dict[str, int]) -> None:
         """Execute one launch."""
-        assert self.cgra is not None
-        spaces = _Spaces(self)
+        fabric = self.config.cgra
+        assert fabric is not None
         if p["bitstream"] != KEEP:
-            self._configure(self.cgra, spaces, p["bitstream"] * 16)
-        elif self.cgra.configuration is None:
+            self._configure(fabric, p["bitstream"] * 16)
+        if self._configuration is None:
             raise OperationError("a launch that keeps a configuration", "an earlier launch with one")
         scalars = [p[name] for name in ("live0", "live1", *(f"cgra_{i}" for i in range(12)))]
-        error = self.cgra.launch(p["iterations"], scalars, spaces)
-        if error is not None:
-            raise _refused(self.cgra, error)
+        configuration, code = patched(self._configuration.configuration, scalars), self._configuration.code
+        wrong = array_fault(configuration.arrays, self.config)
+        if wrong is not None:
+            array = configuration.arrays[wrong]
+            raise OperationError(
+                f"array {wrong} of a launch, {array.length} elements from byte {array.base} on of "
+                f"space {array.space}",
+                "one inside of its space",
+            )
+        done = launch(configuration, code, self._registers, self.spaces, p["iterations"])
+        self._check_accesses(configuration.arrays, code.sites, done)
+        if done.failed is not None:
+            row, column = fabric.at(done.failed)
+            raise OperationError(
+                f"an access outside of its array or table by PE ({row}, {column}) in step {done.steps}",
+                "indices below the length, and stores to the output buffer only",
+            )
 
-    @staticmethod
-    def _configure(cgra: CgraState, spaces: _Spaces, address: int) -> None:
+    def _configure(self, fabric: Fabric, address: int) -> None:
         """Take the bitstream at an address of the scratchpad."""
-        cgra.configuration = None
-        header = spaces.words(address, _LENGTH + 1)
+        self._configuration = None
+        data = self._bitstream(address, 3)
+        data = self._bitstream(address, int.from_bytes(data[8:], "little"))
         try:
-            cgra.load(parse(spaces.words(address, header[_LENGTH]), cgra.fabric))
+            self._configuration = loaded(data, fabric)
         except InputError as error:
             found = f"a bitstream at {address:#x} of the scratchpad that is refused ({error})"
             raise OperationError(found, "one for this grid") from None
+
+    def _bitstream(self, address: int, count: int) -> bytes:
+        """The first words of a bitstream."""
+        held = self.scratch[address : address + 4 * count]
+        if held.size < 4 * count:
+            found = f"a bitstream of {count} words at {address:#x} of the scratchpad"
+            raise OperationError(found, f"one inside of its {self.scratch.size} bytes")
+        if self.strict and not self.known["scratch"][address : address + 4 * count].all():
+            raise OperationError("a bitstream where nothing was written", "a load before")
+        return held.tobytes()
+
+    def _check_accesses(self, arrays: Sequence[ArrayEntry], sites: Sequence[Site], done: Launched) -> None:
+        """Raise `OperationError` for the first access of a launch that it does not state.
+
+        If `strict`, also for a load of what nothing has written before.
+        """
+        found: list[tuple[tuple[int, bool, int], OperationError]] = []
+        written = np.full(self.out.size, done.steps, np.int64)
+        accesses = []
+        for site, noted in zip(sites, done.indices, strict=True):
+            array, index = arrays[site.array], np.array(noted, np.int64)
+            size = ELEMENT_BYTES[array.element]
+            steps, at = index >> 32, array.base + (index & MASK)[:, None] * size + np.arange(size)
+            accesses.append((site, _SPACES[array.space], steps, at))
+            if site.stores:
+                np.minimum.at(written, at, steps[:, None])
+        for site, space, steps, at in accesses:
+            stated = self.stated
+            masks = None if stated is None else stated.writes if site.stores else stated.reads
+            if masks is not None and (wrong := np.flatnonzero(~masks[space][at].all(axis=1))).size:
+                n, what = wrong[0], "write" if site.stores else "read"
+                error = OperationError(
+                    f"a {what} of byte {at[n, 0]} of {NAMES[space]}, which is in no region of {what}=,",
+                    "regions that hold all that a launch accesses: warps are ordered by them",
+                )
+                found.append(((steps[n], site.stores, site.pe), error))
+            if self.strict and not site.stores:
+                # What is known of the accumulator is known by elements.
+                known = self.known[space].reshape(-1)[at // 4 if space == "acc" else at]
+                known = known | (written[at] < steps[:, None]) if space == "out" else known
+                if (wrong := np.flatnonzero(~known.all(axis=1))).size:
+                    found.append(((steps[wrong[0]], False, site.pe), self._unknown(space)))
+        if found:
+            raise min(found, key=lambda one: one[0])[1]
+        self.known["out"] |= written < done.steps
 
     # Memory
 
@@ -244,8 +308,12 @@ class Memories:
     def check_known(self, name: str, known: bool) -> None:
         """Raise `OperationError` for a read of a space where something is not known."""
         if not known:
-            place = NAMES.get(name, f"buffer {name.upper()}")
-            raise OperationError(f"a read of {place} where nothing was written", "a write before")
+            raise self._unknown(name)
+
+    @staticmethod
+    def _unknown(name: str) -> OperationError:
+        place = NAMES.get(name, f"buffer {name.upper()}")
+        return OperationError(f"a read of {place} where nothing was written", "a write before")
 
     # Stores
 
@@ -298,79 +366,3 @@ def _inside(places: Index, size: int, what: str) -> None:
     if places.size:
         last = int(places.max())
         _need(last < size, f"{what} {last}", f"at most {size - 1}")
-
-
-def _refused(cgra: CgraState, error: LaunchError) -> OperationError:
-    """Why a launch ended early."""
-    if error.cause == "operand":
-        assert cgra.configuration is not None
-        array = cgra.configuration.arrays[error.where]
-        return OperationError(
-            f"array {error.where} of a launch, {array.length} elements from byte {array.base} on of "
-            f"space {array.space}",
-            "one inside of its space",
-        )
-    row, column = cgra.fabric.at(error.where)
-    return OperationError(
-        f"an access outside of its array or table by PE ({row}, {column}) in step {error.step}",
-        "indices below the length, and stores to the output buffer only",
-    )
-
-
-@dataclass(frozen=True)
-class _Spaces:
-    """The memories as the grid sees them."""
-
-    memories: Memories
-
-    def _bytes(self, space: int) -> npt.NDArray[np.uint8]:
-        held: npt.NDArray[np.generic] = getattr(self.memories, _SPACES[space])
-        return held.reshape(-1).view(np.uint8)
-
-    def size(self, space: int) -> int:
-        """Bytes of a space."""
-        return self._bytes(space).size
-
-    def words(self, address: int, count: int) -> list[int]:
-        """Words of the scratchpad; raises `OperationError` outside of it."""
-        held = self.memories.scratch[address : address + 4 * count]
-        if held.size < 4 * count:
-            found = f"a bitstream of {count} words at {address:#x} of the scratchpad"
-            raise OperationError(found, f"one inside of its {self.memories.scratch.size} bytes")
-        if self.memories.strict and not self.memories.known["scratch"][address : address + 4 * count].all():
-            raise OperationError("a bitstream where nothing was written", "a load before")
-        found_words: list[int] = held.view("<u4").tolist()
-        return found_words
-
-    def load(self, array: ArrayEntry, index: int) -> int:
-        """An element, extended to 32 bits."""
-        size = ELEMENT_BYTES[array.element]
-        at = array.base + index * size
-        name = _SPACES[array.space]
-        self._check(name, at, size, "read")
-        if self.memories.strict:
-            # What is known of the accumulator is known by elements.
-            known = self.memories.known[name].reshape(-1)
-            first, count = (at // 4, 1) if name == "acc" else (at, size)
-            self.memories.check_known(name, bool(known[first : first + count].all()))
-        return int(self._bytes(array.space)[at : at + size].view(_TYPES[array.element])[0])
-
-    def _check(self, space: str, at: int, size: int, what: str) -> None:
-        """Raise `OperationError` for an access that the launch does not state."""
-        stated = self.memories.stated
-        masks = None if stated is None else stated.reads if what == "read" else stated.writes
-        if masks is not None and not masks[space][at : at + size].all():
-            raise OperationError(
-                f"a {what} of byte {at} of {NAMES[space]}, which is in no region of {what}=,",
-                "regions that hold all that a launch accesses: warps are ordered by them",
-            )
-
-    def store(self, array: ArrayEntry, index: int, value: int) -> None:
-        """Set an element to the lowest bits of a value."""
-        size = ELEMENT_BYTES[array.element]
-        at = array.base + index * size
-        self._check(_SPACES[array.space], at, size, "write")
-        lowest = (value & 0xFFFFFFFF).to_bytes(4, "little")[:size]
-        self._bytes(array.space)[at : at + size] = np.frombuffer(lowest, np.uint8)
-        if array.space == OUT:
-            self.memories.known["out"][at : at + size] = True

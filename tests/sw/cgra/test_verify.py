@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cosim.models.functional.cgra import CgraAccess, CgraState, LaunchError
 from hw.fabric import Fabric, layout, load
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.decode import decode
@@ -22,6 +21,7 @@ from sw.dfg.graph import Edge, Graph, Memory, Node
 from sw.dfg.json import load_graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
+from tests.cosim.models.stepping_cgra import CgraAccess, CgraState, LaunchError
 
 DFG = Path(__file__).parents[2] / "data" / "dfg"
 WORDS = 64

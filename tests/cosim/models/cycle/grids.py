@@ -14,7 +14,6 @@ import numpy as np
 
 from cosim import texts
 from cosim.job import Job, Window
-from cosim.models.cycle.grid_loading import KEEP
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load
 from hw.fabric import OPERATIONS, Fabric, Link, PEKind, Unit, layout
@@ -28,6 +27,7 @@ from hw.fabric.bitstream import (
     encode,
     to_bytes,
 )
+from sw.ir.intrinsics import KEEP
 
 Change = Callable[[random.Random, list[int]], list[int]]
 

@@ -10,12 +10,13 @@ import numpy as np
 from cosim.images import MEMORY_BYTES, segments
 from cosim.job import Job, MachineError, Output
 from cosim.models.functional import Memories
-from cosim.models.functional.cgra import CgraAccess, CgraState, patched
+from cosim.models.functional.cgra import patched
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENT_BYTES, ArrayEntry, parse
 from hw.isa import INSTRUCTIONS, Cause
 from tests.cosim.models.cycle.stepping_loader import Base, Op
+from tests.cosim.models.stepping_cgra import CgraAccess, CgraState
 
 KEEP = 65535
 TYPES = ("<i4", "<i1", "<u1")

@@ -11,14 +11,13 @@ import pytest
 from cosim.job import EventKind, Outcome
 from cosim.models.cycle import predict
 from cosim.models.cycle.gemm import BankReads, Drain, Drains
-from cosim.models.cycle.grid_code import code_of, registers
 from cosim.models.cycle.grid_conflicts import BEYOND, Busy
-from cosim.models.cycle.grid_loading import array_fault, patched
 from cosim.models.cycle.grid_steps import Access, Resource, execute, play
 from cosim.models.cycle.memory_port import AlwaysPort
 from cosim.models.cycle.storer import Storer
 from cosim.models.functional import Memories
-from cosim.models.functional.cgra import CgraState
+from cosim.models.functional.cgra import array_fault, patched
+from cosim.models.functional.cgra_code import code_of, registers
 from hw.errors import InputError
 from hw.fabric import OPERATIONS, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
@@ -34,6 +33,7 @@ from tests.cosim.models.cycle.grids import (
 )
 from tests.cosim.models.cycle.stepping import Stepping
 from tests.cosim.models.cycle.stepping_grid import Spaces
+from tests.cosim.models.stepping_cgra import CgraState
 
 CONFIG = machine_of(MIXED)
 STORE = OPERATIONS["store"].number

@@ -39,14 +39,14 @@ class Code:
     """What `code_of` makes.
 
     `run(state, steps, iterations, numbers, arrays, tables, indices, values)` executes `steps` steps and
-    returns the step that has an error, or -1. `state` are the registers in the order of `registers`, and
-    changes; `numbers` are those of `constants` in their order; `arrays` holds for each array a view of its
-    space, the offset of its first element and its length; `tables` the words of tables by PE. For every
-    access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is stored: both
-    hold an `append` of a list per site.
+    returns the step that has an error and the PE, or None. `state` are the registers in the order of
+    `registers`, and changes; `numbers` are those of `constants` in their order; `arrays` holds for each array
+    a view of its space, the offset of its first element and its length; `tables` the words of tables by PE.
+    For every access, `indices` of its site gets `step << 32 | element` and `values`, of a store, what is
+    stored: both hold an `append` of a list per site.
     """
 
-    run: Callable[..., int]
+    run: Callable[..., tuple[int, int] | None]
     sites: tuple[Site, ...]
     constants: tuple[tuple[str, int, int], ...]
 
@@ -109,7 +109,7 @@ class _CodeWriter:
         body += _unpack([f"h{i}" for i in range(len(self.sites))], "values")
         body += [f"m{stage} = iterations + {stage}" for stage in sorted(self.stages)]
         body += ["t = k = 0", "while True:", *(f"    {line}" for line in steps), "    k += 1"]
-        body += [f"state[:] = [{', '.join(names)}]", "return -1"]
+        body += [f"state[:] = [{', '.join(names)}]", "return None"]
         lines += [f"    {line}" for line in body]
         space: dict[str, Any] = {}
         exec(compile("\n".join(lines), "<configuration>", "exec"), space)
@@ -263,12 +263,12 @@ class _CodeWriter:
         yield f"x{pe} = -1"
         yield f"if {operands.active}:"
         if number >= len(arrays) or (stored and arrays[number].space != OUT):
-            yield "    return t"
+            yield f"    return t, {pe}"
             loads += [] if stored else [f"e{pe} = 0"]
             return
         yield f"    x{pe} = {operands.data[0]}"
         yield f"    if not 0 <= x{pe} < n{number}:"
-        yield "        return t"
+        yield f"        return t, {pe}"
         site = len(self.sites)
         self.sites.append(Site(pe, number, stored))
         if not self.data:
@@ -289,7 +289,7 @@ class _CodeWriter:
         yield f"if {operands.active}:"
         yield f"    x{pe} = {operands.data[0]}"
         yield f"    if not 0 <= x{pe} < min({const} >> 16 & 65535, {words} - ({const} & 65535)):"
-        yield "        return t"
+        yield f"        return t, {pe}"
         yield f"    e{pe} = tables[{pe}][({const} & 65535) + x{pe}]"
 
     def _clock(self, context: int, y: dict[int, str], started: dict[int, str]) -> None:
