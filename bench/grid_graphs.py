@@ -30,9 +30,9 @@ from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.mapping import MappedLoop
 from sw.cgra.attempt import Effort
-from sw.cgra.check import check
-from sw.cgra.launch_map import MappedGraph, arrays_of
+from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
+from sw.cgra.legal import arrays_of
 from sw.cgra.search import Budget, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
@@ -119,7 +119,6 @@ def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
     """What is wrong with a mapping and with the words that are made of it."""
     if outcome.mapping is None:
         return
-    yield from check(outcome.mapping)
     written = arrays_of(graph, "store")
     places = {
         name: ArrayEntry(OUT if name in written else SCRATCH, i % 3, 256 * i, 48 + i)

@@ -26,11 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hw.fabric import Fabric, load
-from hw.fabric.bitstream import encode
-from sw.cgra.check import check
-from sw.cgra.encode import configuration
+from sw.cgra.encode import differences
 from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
-from sw.cgra.verify import verify
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.unroll import unroll
@@ -97,13 +94,8 @@ def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget:
     for attempt, end in zip(outcome.attempts, ends, strict=False):
         if attempt.left == 0:
             reached.setdefault(attempt.ii, end)
-    if outcome.mapping:
-        wrong = check(outcome.mapping)
-        wrong = wrong or verify(
-            outcome.graph, encode(configuration(outcome.mapping)), fabric, outcome.mapping.at
-        )
-        if wrong:
-            raise ValueError(f"{graph.name} on {fabric.name}: {wrong[0]}")
+    if outcome.mapping and (wrong := differences(outcome.mapping)):
+        raise ValueError(f"{graph.name} on {fabric.name}: {wrong[0]}")
     return Run(outcome, wall, processor, reached)
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from hw.errors import InputError
 from hw.fabric import Unit
-from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch
+from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Entry, Patch, encode
 from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
-from sw.cgra.verify import opaque_number
+from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import DATA, PREDICATE, Node, Value
 from sw.dfg.operations import OPERATIONS
 
@@ -50,6 +50,16 @@ def configuration(
         tuple(writer.patches),
         writer.contents,
     )
+
+
+def differences(mapping: Mapping) -> tuple[str, ...]:
+    """What is wrong with a mapping: where its words, decoded again, do not mean the graph."""
+    scalars = {name: i for i, name in enumerate(mapping.graph.scalars)}
+    try:
+        words = encode(configuration(mapping, scalars=scalars))
+    except InputError as error:
+        return (str(error),)
+    return tuple(verify(mapping.graph, words, mapping.fabric, mapping.at, scalars=scalars))
 
 
 def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
@@ -93,12 +103,21 @@ class _EntryWriter:
 
     def set(self, pe: int, step: int, name: str, value: int) -> None:
         """Set a field; a mapping that is right asks for one value only."""
-        key = pe, step % self.mapping.ii
-        assert self.fields[key].setdefault(name, value) == value, f"{name} of {key} has two values"
+        context = step % self.mapping.ii
+        if self.fields[pe, context].setdefault(name, value) != value:
+            raise self.error(pe, step, f"{name} must have one value, not two")
 
     def select(self, pe: int, step: int, name: str, source: str) -> None:
         """Let a mux choose a source."""
-        self.set(pe, step, name, self.layouts[pe].sources[name].index(source))
+        sources = self.layouts[pe].sources.get(name, ())
+        if source not in sources:
+            raise self.error(pe, step, f"{name} cannot select {source}")
+        self.set(pe, step, name, sources.index(source))
+
+    def error(self, pe: int, step: int, what: str) -> InputError:
+        """An error of an entry."""
+        at, context = self.mapping.fabric.at(pe), step % self.mapping.ii
+        return InputError(f"graph {self.mapping.graph.name!r}: PE {at}, context {context}: {what}")
 
     def value(self, place: str, what: str, key: tuple[int, int], value: Value) -> int:
         """A number as it is, or a patch for the name of a scalar."""
@@ -202,7 +221,8 @@ class _EntryWriter:
             before = r
         place = self.mapping.places[edge.target]
         last, step = hops[-1].register, hops[-1].step
-        assert place.pe == (links[last.number].target if last.kind == "link" else last.pe)
+        if place.pe != (links[last.number].target if last.kind == "link" else last.pe):
+            raise self.error(place.pe, step, f"{self.mux(number)} cannot read {last}")
         self.read(last, step)
         self.select(place.pe, step, self.mux(number), self.name(last))
         if edge.negated:

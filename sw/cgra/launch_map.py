@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Patch, encode
-from hw.fabric.layout import ARRAYS
 from sw.cgra.encode import configuration
+from sw.cgra.legal import arrays_of
 from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Edge, Graph, Memory, Node
@@ -54,11 +54,6 @@ class MappedGraph:
         return replace(made, patches=(*made.patches, *self.patches))
 
 
-def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
-    """The arrays that operations of a graph access, in the order of the nodes."""
-    return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
-
-
 def map_graphs(
     graphs: Sequence[Graph],
     fabric: Fabric,
@@ -70,18 +65,12 @@ def map_graphs(
 ) -> dict[Graph, MappedGraph]:
     """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
 
-    Raises `InputError` for a graph of too many arrays, and for one for which no mapping is found.
+    Raises `InputError` for a graph for which no mapping is found.
     """
     found: dict[Graph, MappedGraph] = {}
     for graph in graphs:
         if graph in found:
             continue
-        arrays = arrays_of(graph, "load", "store")
-        if len(arrays) > ARRAYS:
-            listed = ", ".join(arrays)
-            raise InputError(
-                f"graph {graph.name!r}: arrays must be at most {ARRAYS}, not {len(arrays)}: {listed}"
-            )
         if report is None:
             outcome = _outcome(graph, fabric, seed, timeout, budget)
         else:

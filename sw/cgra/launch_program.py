@@ -17,9 +17,10 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry, encode
 from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
-from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, MappedGraph, arrays_of, map_graphs
+from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, MappedGraph, map_graphs
 from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, launches_of
 from sw.cgra.launcher import HeldConfiguration, launch_operands
+from sw.cgra.legal import arrays_of
 from sw.cgra.search import SearchEvent
 from sw.dfg.graph import Graph
 from sw.ir.builder import BufferValue, ProgramBuilder

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.layout import FIRST
+from hw.fabric.layout import ARRAYS, FIRST, PATCHES
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
 
 #: What operands of one entry share: the number of first iterations, the initial value.
@@ -21,7 +21,8 @@ Start = tuple[int, Value]
 def prepare(graph: Graph, fabric: Fabric) -> Graph:
     """A graph of the same meaning whose nodes fit one entry each; opaque graphs stay as they are.
 
-    Raises `InputError` for an edge over more iterations than the fabric has registers to hold values of.
+    Raises `InputError` for an edge over more iterations than the fabric has registers to hold values of, and
+    for more arrays or patches than a configuration has.
     """
     registers = len(fabric.links) + sum(1 + kind.registers for kind in fabric.kinds)
     for edge in graph.edges:
@@ -36,9 +37,25 @@ def prepare(graph: Graph, fabric: Fabric) -> Graph:
     builder = _Builder(graph)
     for node in graph.nodes:
         builder.node(node)
+    arrays = arrays_of(graph, "load", "store")
+    for what, count, most in (("arrays", len(arrays), ARRAYS), ("patches", patches(graph), PATCHES)):
+        if count > most:
+            listed = f": {', '.join(arrays)}" if what == "arrays" else ""
+            raise InputError(f"graph {graph.name!r}: {what} must be at most {most}, not {count}{listed}")
     if not builder.changed:
         return graph
     return replace(graph, nodes=tuple(builder.nodes), edges=tuple(builder.edges))
+
+
+def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
+    """The arrays that operations of a graph access, in the order of the nodes."""
+    return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
+
+
+def patches(graph: Graph) -> int:
+    """How many patches put the scalars of a launch into a configuration of a graph."""
+    immediates = sum(node.scalar is not None for node in graph.nodes)
+    return immediates + len({e.target for e in graph.edges if any(isinstance(v, str) for v in e.initial)})
 
 
 def _check_operands(graph: Graph) -> None:

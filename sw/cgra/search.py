@@ -10,8 +10,8 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.cgra.attempt import Effort, Try, finish, place_flat
 from sw.cgra.bounds import MII, bound
-from sw.cgra.check import check
 from sw.cgra.embed import embed, smaller
+from sw.cgra.encode import differences
 from sw.cgra.exact import INFEASIBLE, decidable, decide
 from sw.cgra.groups import place_in_groups
 from sw.cgra.legal import prepare
@@ -228,7 +228,7 @@ class _Search:
             if self.report:
                 self.report(SearchEvent(ii, "program", 0))
             found = decide(p, None if self.end is None else self.end - time.perf_counter())
-            right = isinstance(found, Mapping) and not check(found)
+            right = isinstance(found, Mapping) and not differences(found)
             why = "" if right else found if isinstance(found, str) else "the mapping is wrong"
             left = 0 if right else p.size
             self.attempts.append(Attempt(ii, "program", 0, 0, left, why, 0, 0))
@@ -285,7 +285,7 @@ class _Search:
             found = finish(p, spots, seed, work, self.late)
         except NoPlaceError as error:
             found = Try(None, p.size, str(error))
-        if found.mapping is not None and (wrong := check(found.mapping)):
+        if found.mapping is not None and (wrong := differences(found.mapping)):
             found = replace(found, mapping=None, left=len(wrong), why=f"the mapping is wrong: {wrong[0]}")
         done = Attempt(ii, stage, effort, number, found.left, found.why, proposals, found.moves)
         self.attempts.append(done)

@@ -76,7 +76,13 @@ def verify(
     own = {node: at[place] for node, place in known.items() if place in at}
     found = [f"PE {fabric.at(pe)}, context {context}: {why}" for (pe, context), why in decoded.idle.items()]
     found += _differences(graph, decoded, own, _Names({"array": numbers, "scalar": scalars}))
-    return [*found, *_order(graph, decoded, own), *_depth(decoded), *_arrays(decoded, arrays)]
+    return [
+        *found,
+        *_order(graph, decoded, own),
+        *_depth(decoded),
+        *_stages(decoded),
+        *_arrays(decoded, arrays),
+    ]
 
 
 @dataclass
@@ -256,6 +262,13 @@ def _depth(decoded: Decoded) -> list[str]:
     if configuration.depth == needed:
         return []
     return [f"the depth must be {needed}, not {configuration.depth}"]
+
+
+def _stages(decoded: Decoded) -> list[str]:
+    """The hardware counts iterations up to the number of stages, those with initial values included."""
+    stages = decoded.configuration.fabric.stages
+    late = [e for e in decoded.operations if e.entry["stage"] + (e.initial and e.entry["first"]) >= stages]
+    return [f"{_text(decoded, e)}: its stage and first iterations must be below {stages}" for e in late]
 
 
 def _arrays(decoded: Decoded, arrays: Mapping[str, ArrayEntry] | None) -> list[str]:

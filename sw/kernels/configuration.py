@@ -16,7 +16,7 @@ from hw.fabric.layout import PATCHES
 from hw.fabric.operations import Unit
 from sw.cgra.bounds import bound
 from sw.cgra.encode import configuration
-from sw.cgra.legal import prepare
+from sw.cgra.legal import patches, prepare
 from sw.cgra.mapping import Mapping
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph, NodeId
@@ -99,12 +99,6 @@ def graph_of(kernel: GridKernel) -> Graph:
     if unknown:
         raise InputError(f"{place}: every name must be a stream or a scalar, not {', '.join(unknown)}")
     return fuse_constants(dead_code(graph))
-
-
-def patches(graph: Graph) -> int:
-    """How many patches put the scalars of a launch into a configuration of a graph."""
-    immediates = sum(node.scalar is not None for node in graph.nodes)
-    return immediates + len({e.target for e in graph.edges if any(isinstance(v, str) for v in e.initial)})
 
 
 def fits(kernel: GridKernel) -> bool:

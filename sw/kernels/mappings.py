@@ -16,7 +16,7 @@ from typing import Any
 from hw.cache import directory, fingerprint, write
 from hw.fabric import Fabric
 from sw.cgra.bounds import bound
-from sw.cgra.check import check
+from sw.cgra.encode import differences
 from sw.cgra.launch_map import map_graphs
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
@@ -139,7 +139,7 @@ def _read(path: Path, graph: Graph, fabric: Fabric) -> Found | None:
             for edge, hops in held["routes"].items()
         }
         mapping = Mapping(graph, fabric, held["ii"], places, routes)
-        if check(mapping):
+        if differences(mapping):
             return None
         return Found(mapping, **{name: held[name] for name in _FIELDS}, cached=True)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError):

@@ -9,8 +9,8 @@ import pytest
 
 from hw.fabric import load
 from sw.cgra.attempt import REPAIR_HEAT, to_mapping
-from sw.cgra.check import check
 from sw.cgra.compiled import generator
+from sw.cgra.encode import differences
 from sw.cgra.place import start
 from sw.cgra.problem import problem
 from sw.cgra.repair import Penalty, before, settle
@@ -45,5 +45,5 @@ def test_every_user_of_a_value_counts(size: int) -> None:
             *REPAIR_HEAT,
         )  # fmt: skip
         ends.append(end >= 0)
-        assert end < 0 or check(to_mapping(p, spots, found)) == []
+        assert end < 0 or differences(to_mapping(p, spots, found)) == ()
     assert {True, False} == set(ends)
