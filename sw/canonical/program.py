@@ -6,60 +6,55 @@ Source: canonical.md, "Rank" and "Conditionals".
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Set
-from dataclasses import dataclass
+from collections.abc import Set
 
 from sw.canonical.simplify import canonicalize
 from sw.ir.check import problems
 from sw.ir.errors import Location
 from sw.ir.expression import Op, apply, names
-from sw.ir.program import Assign, For, If, Instruction, Program, Statement
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
 from sw.ir.scope import retype
-from sw.ir.walk import expressions, map_accesses, map_expressions, rewrite, statements, walk
+from sw.ir.walk import expressions, map_expressions, rewrite, statements, walk
 
 #: How often a program is gone through again because its scalars have got narrower ranges.
 ROUNDS = 8
-
-Where = Location | None
 
 
 def canonicalize_program(program: Program) -> Program:
     """The program with every expression in canonical form and merged branches; types must be up to date.
 
     What surely fails when it is reached can become so short that it shows, `x // (y - y)` as `x // 0`. Such a
-    program would be refused when it is read again: the statements that are concerned stay as they are.
+    program would be refused when it is read again: the statements that are concerned stay as they are, known
+    by their places in the text.
     """
-    found = _settled(program, frozenset())
-    if not problems(found) or problems(program):
-        return found
-    program = _numbered(program)
-    kept: frozenset[int] = frozenset()
+    kept: frozenset[Location] = frozenset()
     while wrong := problems(found := _settled(program, kept)):
-        more = {e.where.number for e in wrong if isinstance(e.where, _Number)} - kept
+        if problems(program):
+            break
+        owners = _owners(program)
+        more = {owners[e.where] for e in wrong if e.where in owners} - kept
         more = more or _behind(program, kept) - kept
         if not more:
-            found = program
-            break
+            return program
         kept |= more
-    return _relocated(found, lambda: lambda where: where.location if isinstance(where, _Number) else where)
+    return found
 
 
-def _settled(program: Program, kept: Set[int]) -> Program:
-    """The program gone through until it stays; the statements of the numbers in `kept` stay as they are.
+def _settled(program: Program, kept: Set[Location]) -> Program:
+    """The program gone through until it stays; the statements and buffers in `kept` stay as they are.
 
     A shorter value can be known to lie in a narrower range, which simplifies what uses it: the program is
     gone through again with the types that follow.
     """
 
     def statement(s: Statement) -> Statement:
-        if _number(s.where) in kept:
+        if s.where in kept:
             return s
         return _branch(s) if isinstance(s, If) else map_expressions(s, canonicalize)
 
     for _ in range(ROUNDS):
         buffers = tuple(
-            b if _number(b.where) in kept else dataclasses.replace(b, shape=tuple(map(canonicalize, b.shape)))
+            b if b.where in kept else dataclasses.replace(b, shape=tuple(map(canonicalize, b.shape)))
             for b in program.buffers
         )
         body = rewrite(program.body, statement)
@@ -82,53 +77,24 @@ def _branch(s: If) -> If:
             return dataclasses.replace(s, condition=canonicalize(condition), body=body, orelse=orelse)
 
 
-# Statements are known again by numbers in their locations after their expressions changed.
+def _owners(program: Program) -> dict[Location | None, Location]:
+    """By places in the text, also of regions: those of the statement or buffer that stands there."""
+    found: dict[Location | None, Location] = {b.where: b.where for b in program.buffers if b.where}
+    for s in statements(program.body):
+        if s.where is not None:
+            accesses = (*s.reads, *s.writes, *dict(s.operands).values()) if isinstance(s, Instruction) else ()
+            places = [a.where for a in accesses if isinstance(a, Region) and a.where]
+            found |= dict.fromkeys((s.where, *places), s.where)
+    return found
 
 
-@dataclass(frozen=True)
-class _Number(Location):
-    """The number of a statement or buffer, with the location itself."""
-
-    number: int
-    location: Where
-
-
-def _number(where: Where) -> int | None:
-    return where.number if isinstance(where, _Number) else None
-
-
-def _numbered(program: Program) -> Program:
-    """The program with numbered locations, of regions too."""
-    numbers = itertools.count()
-
-    def numbered() -> Callable[[Where], Where]:
-        number = next(numbers)
-        return lambda where: _Number("", 1, 1, number, where)
-
-    return _relocated(program, numbered)
-
-
-def _relocated(program: Program, change: Callable[[], Callable[[Where], Where]]) -> Program:
-    """The program with other locations; `change` is asked once for every buffer and statement."""
-
-    def statement(s: Statement) -> Statement:
-        own = change()
-        s = dataclasses.replace(s, where=own(s.where))
-        if not isinstance(s, Instruction):
-            return s
-        return map_accesses(s, lambda region: dataclasses.replace(region, where=own(region.where)))
-
-    buffers = tuple(dataclasses.replace(b, where=change()(b.where)) for b in program.buffers)
-    return dataclasses.replace(program, buffers=buffers, body=rewrite(program.body, statement))
-
-
-def _behind(program: Program, numbers: Set[int]) -> set[int]:
-    """The statements around these, and those that give values to what these use."""
-    around = {a[-1].where for s, a in walk(program.body) if a and _number(s.where) in numbers}
-    used = [e for s in statements(program.body) if _number(s.where) in numbers for e in expressions(s)]
-    used += [e for b in program.buffers if _number(b.where) in numbers for e in b.shape]
+def _behind(program: Program, places: Set[Location]) -> set[Location]:
+    """Statements around those at these places, and those that give values to what these use."""
+    around = {a[-1].where for s, a in walk(program.body) if a and s.where in places}
+    used = [e for s in statements(program.body) if s.where in places for e in expressions(s)]
+    used += [e for b in program.buffers if b.where in places for e in b.shape]
     wanted = frozenset().union(*map(names, used))
     for s in statements(program.body):
         if (isinstance(s, Assign) and s.target in wanted) or (isinstance(s, For) and s.variable in wanted):
             around.add(s.where)
-    return {n for where in around if (n := _number(where)) is not None}
+    return {where for where in around if where is not None}
