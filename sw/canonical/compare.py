@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, span, value_bounds
-from sw.canonical.lattice import DUAL, view_choice
 from sw.canonical.linear import (
     Form,
     Monomial,
@@ -25,8 +24,9 @@ from sw.canonical.linear import (
     to_form,
     without,
 )
+from sw.canonical.operands import DUAL
 from sw.canonical.rank import key, may_raise, opaque, small
-from sw.canonical.settle import settle, settled_exactly
+from sw.canonical.settle import settle, settled_exactly, view_choice
 from sw.canonical.variants import less, with_remainders
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, truth
 from sw.ir.types import Kind

@@ -10,12 +10,10 @@ import math
 from collections.abc import Callable
 
 from sw.canonical.engine import build, builder, rewrite, truth_of
-from sw.canonical.facts import at_most
-from sw.canonical.lattice import DUAL, extreme, turn_choices, view_choice
 from sw.canonical.linear import Monomial, add, atom, divide, exactly, scale, to_expr, to_form
 from sw.canonical.logic import negate
-from sw.canonical.operands import operands
 from sw.canonical.rank import key, may_raise
+from sw.canonical.settle import view_choice
 from sw.ir.expression import Apply, Expr, Op
 from sw.ir.types import Kind
 
@@ -45,7 +43,7 @@ def build_choice(condition: Expr, a: Expr, b: Expr) -> Expr:
         return found if found is not None else Apply(Op.SELECT, (condition, a, b))
     if any(map(may_raise, (condition, a, b))):
         return Apply(Op.SELECT, (condition, a, b))
-    found = _as_extreme(condition, a, b) or _extreme_outside(condition, a, b)
+    found = _as_extreme(condition, a, b)
     return found if found is not None else _take_out(condition, a, b)
 
 
@@ -145,22 +143,6 @@ def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
     return None
 
 
-def _extreme_outside(condition: Expr, a: Expr, b: Expr) -> Expr | None:
-    """A choice with a minimum on one side that the other side can join, as a minimum."""
-    for turned, (plain, other) in enumerate(((a, b), (b, a))):
-        if not isinstance(other, Apply) or other.op not in DUAL or may_raise(other):
-            continue
-        args = operands(other.op, other)
-        for operand in args:
-            pair = (plain, operand) if other.op is Op.MIN else (operand, plain)
-            if not at_most(*map(to_form, pair)):
-                continue
-            rest = extreme(other.op, [x for x in args if x is not operand])
-            sides = (rest, plain) if turned else (plain, rest)
-            return extreme(other.op, [build(Op.SELECT, condition, *sides), operand])
-    return None
-
-
 def _take_out(condition: Expr, a: Expr, b: Expr) -> Expr:
     """Takes out what both sides share: of every product the smaller coefficient, then the common factor."""
     forms = to_form(a), to_form(b)
@@ -172,4 +154,4 @@ def _take_out(condition: Expr, a: Expr, b: Expr) -> Expr:
         return to_expr(add(shift, sides[0]))
     common = math.gcd(*(math.gcd(s.const, s.content()) for s in sides))
     choice = atom(Apply(Op.SELECT, (condition, *(to_expr(divide(s, common)) for s in sides))))
-    return to_expr(turn_choices(add(shift, scale(choice, common))))
+    return to_expr(add(shift, scale(choice, common)))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from hw.semantics import BITS
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, sum_fits
-from sw.canonical.lattice import DUAL
 from sw.canonical.linear import (
     ZERO,
     Form,
@@ -22,7 +21,7 @@ from sw.canonical.linear import (
     to_form,
     without,
 )
-from sw.canonical.operands import chain, operands
+from sw.canonical.operands import DUAL, chain, operands
 from sw.canonical.rank import key, may_raise, small
 from sw.canonical.settle import settle
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from sw.canonical.engine import BUILDERS, build
 from sw.canonical.facts import at_most, fits, whole_sum
 from sw.canonical.linear import (
-    TERMS,
     Form,
     Monomial,
     add,
@@ -21,18 +20,16 @@ from sw.canonical.linear import (
     difference,
     divide,
     exactly,
-    multiply,
     scale,
-    subtract,
     to_expr,
     to_form,
     without,
 )
-from sw.canonical.operands import chain, operands
+from sw.canonical.operands import DUAL, chain, operands
 from sw.canonical.rank import key, may_raise
+from sw.canonical.settle import choose_min_or_max, view_choice
 from sw.ir.expression import Apply, Expr, Op
 
-DUAL = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 #: More operands than this are sorted, and not compared with each other.
 COMPARED = 12
 #: Operands of a minimum inside of a sum are looked at up to this number.
@@ -55,7 +52,7 @@ def extreme(op: Op, args: Sequence[Expr]) -> Expr:
     if len(clauses) > 1 and any(len(c) > 1 for c in clauses):
         return _nested(clauses)
     op, forms = (Op.MIN, [c[0] for c in clauses]) if len(clauses) > 1 else (Op.MAX, list(clauses[0]))
-    choice = _same_choice(op, forms) or _decided_choice(op, forms)
+    choice = _of_choices(op, forms)
     return choice if choice is not None else _take_out(op, forms)
 
 
@@ -149,77 +146,17 @@ def _nested(clauses: list[Clause]) -> Expr:
     return to_expr(add(shift, scale(atom(chain(Op.MAX, found)), factor)))
 
 
-# Choices
-
-
-def view_choice(form: Form) -> tuple[Expr, Form, Form] | None:
-    """A sum with a multiple of one choice in it as a choice of two sums: condition and sides."""
-    found = [
-        (m, m[0], k)
-        for m, k in form.terms
-        if len(m) == 1 and k and isinstance(m[0], Apply) and m[0].op is Op.SELECT
-    ]
-    if len(found) != 1:
-        return None
-    monomial, choice, k = found[0]
-    rest = without(form, monomial)
-    a, b = (add(rest, scale(to_form(x), k)) for x in choice.args[1:])
-    return choice.args[0], a, b
-
-
-def turn_choices(form: Form) -> Form:
-    """Writes a choice as the sum of its sides minus the other one, where that is shorter.
-
-    So a choice and its negative share one atom. Of two ways of the same length the first in the fixed order
-    of sums is taken.
-    """
-    choices = dict.fromkeys(
-        a for m, k in form.terms if k for a in m if isinstance(a, Apply) and a.op is Op.SELECT
-    )
-    if len(choices) > COMPARED:
-        return form
-    for choice in choices:
-        if may_raise(choice):
-            continue
-        held = [(m, k) for m, k in form.terms if choice in m]
-        if any(m.count(choice) > 1 for m, _ in held):
-            continue
-        condition, x, y = choice.args
-        both = add(to_form(x), to_form(y))
-        if both.count * len(held) > TERMS:
-            continue
-        turned = subtract(both, atom(Apply(Op.SELECT, (condition, y, x))))
-        changed = Form(form.const, tuple(t for t in form.terms if choice not in t[0]))
-        for monomial, k in held:
-            left = list(monomial)
-            left.remove(choice)
-            cofactor = Form(0, ((tuple(left), k),)) if left else Form(k)
-            changed = add(changed, multiply(cofactor, turned))
-        form = min(form, changed, key=lambda f: (f.count, f.order()))
-    return form
-
-
-def _same_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """Operands that all choose by the same condition."""
+def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
+    """Operands as one choice: all choose by one condition, or both sides of one are decided by the other."""
     views = [view_choice(f) for f in forms]
-    found = [v for v in views if v is not None]
-    if len(found) != len(forms) or any(v[0] != found[0][0] for v in found):
-        return None
-    sides = [extreme(op, [to_expr(v[i]) for v in found]) for i in (1, 2)]
-    return build(Op.SELECT, found[0][0], *sides)
-
-
-def _decided_choice(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """Two operands, one of which is a choice whose sides are known to win or lose against the other."""
-    if len(forms) != 2:
-        return None
-    for one, other in (forms, forms[::-1]):
-        view = view_choice(one)
-        if view is None or not fits(one):
-            continue
-        condition, *sides = view
-        if all(at_most(s, other) or at_most(other, s) for s in sides):
-            return build(Op.SELECT, condition, *(extreme(op, [to_expr(s), to_expr(other)]) for s in sides))
+    for condition in dict.fromkeys(v[0] for v in views if v is not None):
+        mine = [v if v is not None and v[0] == condition else None for v in views]
+        sides = [[f if v is None else v[i] for f, v in zip(forms, mine, strict=True)] for i in (1, 2)]
+        if None in mine:
+            fitting = all(fits(f) for f, v in zip(forms, mine, strict=True) if v is not None)
+            if len(forms) != 2 or not fitting or not all(at_most(a, b) or at_most(b, a) for a, b in sides):
+                continue
+        return build(Op.SELECT, condition, *(extreme(op, [to_expr(f) for f in s]) for s in sides))
     return None
 
 
@@ -261,48 +198,6 @@ def _lowest(forms: Sequence[Form]) -> Form:
     tables = [dict(f.terms) for f in forms]
     terms = [(m, min(t.get(m, 0) for t in tables)) for m in monomials]
     return exactly(min(f.const for f in forms), [(m, k) for m, k in terms if k])
-
-
-def pair_of(expr: Expr) -> tuple[Expr, Expr] | None:
-    """The two operands of a minimum or maximum of two."""
-    if not isinstance(expr, Apply) or expr.op not in DUAL:
-        return None
-    found = operands(expr.op, expr)
-    return (found[0], found[1]) if len(found) == 2 else None
-
-
-def choose_min_or_max(form: Form) -> Form:
-    """Writes a minimum of two values as sum minus maximum, or the other way, whichever is shorter."""
-    pairs = [p for m, k in form.terms if k and len(m) == 1 and (p := pair_of(m[0])) is not None]
-    for pair in dict.fromkeys(pairs):
-        keys = {op: (chain(op, pair),) for op in DUAL}
-        counts = {op: form.coefficient(keys[op]) for op in DUAL}
-        rest = without(without(form, keys[Op.MIN]), keys[Op.MAX])
-        both = add(to_form(pair[0]), to_form(pair[1]))
-        forms = []
-        for op in DUAL:
-            left = counts[op] - counts[DUAL[op]]
-            forms.append(add(rest, scale(both, counts[DUAL[op]]), scale(atom(keys[op][0]), left)))
-        form = min(forms, key=lambda f: f.count)
-    return form
-
-
-def min_times_max(form: Form) -> Form:
-    """Products of a minimum and the maximum of the same pair are products of the pair."""
-    for monomial, k in form.terms:
-        for atom_ in monomial:
-            pair = pair_of(atom_)
-            if pair is None or not isinstance(atom_, Apply):
-                continue
-            other = chain(DUAL[atom_.op], pair)
-            if other in monomial:
-                left = list(monomial)
-                left.remove(atom_)
-                left.remove(other)
-                product = multiply(to_form(pair[0]), to_form(pair[1]))
-                factors = multiply(Form(0, ((tuple(left), 1),)), product) if left else product
-                return min_times_max(add(without(form, monomial), scale(factors, k)))
-    return form
 
 
 BUILDERS[Op.MIN] = lambda *args: extreme(Op.MIN, args)

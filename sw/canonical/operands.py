@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from sw.ir.expression import Apply, Expr, Op
 
+DUAL = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
+
 
 def operands(op: Op, expr: Expr) -> list[Expr]:
     """What an associative operator is applied to, from left to right, however it is grouped."""

@@ -37,24 +37,23 @@ CLIMB = 5_000
 SLACK = 4
 #: By how much more than another one a cycle before the first operation of an engine counts, and one between a
 #: wait and its operation.
-DELAY, LATE = 2, 1
+START, LATE = 2, 1
 
 
 @dataclass(frozen=True)
 class Result:
     """A choice made into a program: what it costs, and what else could have been chosen.
 
-    `excess` is by how much the registers are exceeded, summed over the instructions where they are; `delay`
-    the cycles before the first wait or operation of an engine, `first` those from there to the first
-    operation, `late` those between any wait and the operation that comes after it.
+    `excess` is by how much the registers are exceeded, summed over the instructions where they are; `start`
+    the cycles before the first operation of an engine, `late` those between any wait and the operation that
+    comes after it.
     """
 
     program: Program
     asked: dict[Expr, Asked]
     excess: int
     cycles: float
-    delay: float
-    first: float
+    start: float
     late: float
     registers: int
     static: int
@@ -62,12 +61,12 @@ class Result:
     @property
     def cost(self) -> float:
         """Cycles; those that an engine surely waits for count several times."""
-        return self.cycles + DELAY * (self.delay + self.first) + LATE * self.late
+        return self.cycles + START * self.start + LATE * self.late
 
     @property
-    def measures(self) -> tuple[float, float, float, float]:
+    def measures(self) -> tuple[float, float, float]:
         """What must not be worse than with another strategy."""
-        return self.cycles, self.delay, self.first, self.late
+        return self.cycles, self.start, self.late
 
     def beyond(self, limits: tuple[float, ...]) -> float:
         """By how much the measures are above these."""
@@ -82,7 +81,7 @@ class Search:
     placement: Placement
     registers: int
     #: Measures of the better one of the other strategies, which the best must not exceed.
-    limits: tuple[float, ...] = (inf, inf, inf, inf)
+    limits: tuple[float, ...] = (inf, inf, inf)
     #: Choices that were evaluated.
     evaluated: int = 0
     #: Operations that were lowered for that.
@@ -182,8 +181,8 @@ class Search:
         results = [self.result(o) for o in others] + ([given] if given else [])
         fitting = [r for r in results if not r.excess]
         if fitting:
-            best = min(fitting, key=lambda r: r.cost).measures
-            self.limits = (min(r.cycles for r in fitting), *best[1:])
+            best = min(fitting, key=lambda r: r.cost)
+            self.limits = (min(r.cycles for r in fitting), min(r.start for r in fitting), best.late)
         mine = self.relieve({})
         for start in others:
             if self.result(mine).excess:
@@ -308,9 +307,9 @@ class Search:
             round(have + new - old, 6)
             for have, new, old in zip(now.measures, after.measures, before.measures, strict=True)
         )
-        cycles, delay, first, late = measures
+        cycles, start, late = measures
         static = now.static + after.static - before.static
-        then = Result(now.program, {}, after.excess, cycles, delay, first, late, now.registers, static)
+        then = Result(now.program, {}, after.excess, cycles, start, late, now.registers, static)
         rank = now.excess, round(now.beyond(self.limits), 6), round(now.cost, 6), now.static, now.registers
         return self.rank(then) < rank
 
@@ -335,29 +334,29 @@ def _synchronises(statement: Statement) -> bool:
     return isinstance(statement, Instruction) and statement.name in ("wait", "signal")
 
 
-def delays(code: Code, begun: bool = False) -> tuple[float, float, float]:
-    """Scalar cycles before the first wait or operation, from there to the first operation, and late ones.
+def delays(code: Code, begun: bool = False) -> tuple[float, float]:
+    """Scalar cycles before the first operation, and late ones.
 
-    Late are those between waits and operations, once per wait: further steps of a loop inside come when the
-    engine has something to do. A predicated operation may not be the one that the wait was for; what comes
-    until the next signal counts. If engines have `begun` before, nothing comes before the first operation.
+    Those before the first operation count once, in loops too: further steps come when the engine has
+    something to do. If engines have `begun` before, there are none. Late are those between waits and
+    operations, once per wait. A predicated operation may not be the one that the wait was for; what comes
+    until the next signal counts.
     """
-    delay = first = late = waiting = 0.0
-    started = issued = begun
+    start = late = waiting = 0.0
+    issued = begun
     for o in code.operations:
         if is_scalar(o):
             cycles = isa.INSTRUCTIONS[o.name].cycles
-            delay += 0 if started else o.weight * cycles
-            first += cycles if started and not issued else 0
+            start += 0 if issued else min(1.0, o.weight) * cycles
             late += min(o.weight, waiting) * cycles
         elif o.name == "wait":
-            started, waiting = True, o.weight
+            waiting = o.weight
         elif o.name == "signal":
             waiting = 0.0
         else:
-            started = issued = True
+            issued = True
             waiting = waiting if o.predicate else 0.0
-    return delay, first, late
+    return start, late
 
 
 def outermost(options: tuple[Option, ...]) -> Option:

@@ -21,12 +21,11 @@ from sw.canonical.linear import (
     to_form,
     without,
 )
-from sw.canonical.operands import chain, operands
+from sw.canonical.operands import DUAL, chain, operands
 from sw.canonical.rank import key, may_raise
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const
 
 Term = tuple[Monomial, int]
-DUAL = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 
 
 def variants(form: Form) -> Iterator[Form]:
