@@ -151,7 +151,7 @@ def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
     views = [view_choice(f) for f in forms]
     for condition in dict.fromkeys(v[0] for v in views if v is not None):
         mine = [v if v is not None and v[0] == condition else None for v in views]
-        sides = [[f if v is None else v[i] for f, v in zip(forms, mine, strict=True)] for i in (1, 2)]
+        sides = [[f if v is None else v[1:][i] for f, v in zip(forms, mine, strict=True)] for i in (0, 1)]
         if None in mine:
             fitting = all(fits(f) for f, v in zip(forms, mine, strict=True) if v is not None)
             if len(forms) != 2 or not fitting or not all(at_most(a, b) or at_most(b, a) for a, b in sides):
