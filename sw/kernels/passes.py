@@ -54,7 +54,7 @@ class Pass:
             raise InputError(f"kernel {self.kernel.name}: the scalars must be {needed}, not {found}")
 
 
-def times(value: Value, factor: int) -> Value:
+def times(value: Value, factor: Value) -> Value:
     """A product, a number if it is known now."""
     return known(fold(Op.MUL, value, factor))
 

@@ -66,7 +66,7 @@ def product(
         raise node.error("operands must have axes")
     if view_a.shape[-1] != view_b.shape[-2]:
         raise node.error(f"depths of A and B must be equal, not {view_a.shape[-1]} and {view_b.shape[-2]}")
-    total = _sums(importer, node, view_a, view_b, zero_a.base, zero_b.base, hint)
+    total = sums(importer, node, view_a, view_b, zero_a.base, zero_b.base, hint)
     limit = _limit(importer, view_a, a.element, zero_a.base, view_b, b.element, zero_b.base)
     corrected = _corrected(importer, node, total, view_a, view_b, zero_a, zero_b, hint)
     limit = limit if corrected is total else (1 << 31) - 1
@@ -75,7 +75,7 @@ def product(
     return Stored(importer.reshaped(node, corrected, shape), "int32"), limit
 
 
-def _sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero_b: int, hint: str) -> View:
+def sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero_b: int, hint: str) -> View:
     """Sums of products of two stacks of matrices; stacks that share B are one matrix."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
@@ -172,8 +172,8 @@ def _row_sums(
         total = (held.astype(np.int64) - zero).sum(axis=-1 if rows else -2, keepdims=True)
         return importer.constant(total.astype(np.int32), hint)
     if rows:
-        return _sums(importer, node, other, ones, zero, 0, hint)
-    return _sums(importer, node, ones, other, 0, zero, hint)
+        return sums(importer, node, other, ones, zero, 0, hint)
+    return sums(importer, node, ones, other, 0, zero, hint)
 
 
 def zero_points(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,7 @@ from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value, times
 from sw.layout import round_up
 from sw.operators.copies import Copies, rows_contiguous
 from sw.operators.elementwise.lower import DOWN, merged_axes
-from sw.operators.registry import LoweredOperator, LoweringContext, legalise, lower
+from sw.operators.registry import LoweringContext, legalise, lower
 
 Array = npt.NDArray[np.generic]
 #: Elements of which a reference keeps arrays at a time.
@@ -88,18 +88,6 @@ class RowOperator(Operator):
 def _(operator: RowOperator, copies: Copies) -> None:
     x = operator.x if rows_contiguous(operator.x) else copies.copy(operator, operator.x, "operand")
     copies.append(dataclasses.replace(operator, x=x), rows_contiguous(operator.output))
-
-
-@lower.register
-def _(operator: RowOperator, context: LoweringContext) -> LoweredOperator:
-    return lower_rows(
-        operator,
-        (operator.x, operator.output),
-        operator.passes,
-        context,
-        fill=operator.fill,
-        parameters=operator.parameters(),
-    )
 
 
 @dataclass(frozen=True)
@@ -165,22 +153,18 @@ def row_pitch(columns: int) -> int:
 class LoweredRows:
     """An operator on rows.
 
-    `views` are input and output, [..., rows, columns]; results are one byte per row (`narrow`), or rows
-    `apart` bytes apart. `constants` are loaded once. `make` gives the launches of a tile for where they lie.
-    `places` are those of tiles, `slots` those of configurations; 0: all stay in the scratchpad.
+    `views` are input and output, [..., rows, columns]; results are rows `apart` bytes apart. `constants` are
+    loaded once. `places` are those of tiles, `slots` those of configurations; 0: all stay in the scratchpad.
     """
 
-    operator: Operator
+    operator: RowOperator
     views: tuple[View, View]
     batches: tuple[Mapping[str, int], Mapping[str, int]]
     loops: tuple[Loop, ...]
     rows: int
     columns: int
-    narrow: bool
     apart: int
-    fill: int
     constants: Tensor | None
-    make: Callable[[RowTile, int], Sequence[Pass]]
     configured: tuple[Configured, ...]
     places: int
     slots: int
@@ -215,13 +199,13 @@ class LoweredRows:
             self.columns,
             place(scratch, self.rows * width),
             place(out, self.rows * RECORD),
-            place(out, self.rows * (1 if self.narrow else self.apart)),
+            place(out, self.rows * self.apart),
             self.apart,
         )
         if self.loops:
             grid.forget()
         body = [self._load(writer, tiles, rows, tile)]
-        body += launches(writer, grid, self.make(tile, constants), self.configured, slots)
+        body += launches(writer, grid, self.operator.passes(tile, constants), self.configured, slots)
         body.append(self._store(writer, tiles, rows, tile))
         for level in reversed(self.loops):
             body = [loop(level, body)]
@@ -237,16 +221,13 @@ class LoweredRows:
         if width == step == columns and home.dense and self.rows * columns <= LONGEST:
             region = writer.region(source, walk, rows, step, columns)
             return writer.load_c(source, walk, 1, 0, rows * columns, tile.x, width, region=region)
-        fill = (width - columns, self.fill)
+        fill = (width - columns, self.operator.fill)
         return writer.load_c(source, walk, rows, step, columns, tile.x, width, None, fill)
 
     def _store(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
-        """The results: one byte of each row, or rows, all as one where these are no words of the port."""
+        """The results: rows, all as one where these are no words of the port."""
         target, unit = self.views[1], writer.config.store_bytes
         walk, step = tiles.walk(target, self.batches[1]), target.strides[-2]
-        if self.narrow:
-            region = writer.run(target.tensor, walk, rows)
-            return writer.store_out(target, walk, 1, 0, rows, tile.out, unit, region=region)
         if self.apart % unit:
             region = writer.region(target, walk, rows, step, self.columns)
             return writer.store_out(target, walk, 1, 0, rows * step, tile.out, unit, region=region)
@@ -281,34 +262,26 @@ def _region(writer: Writer, span: Span) -> Region:
     )
 
 
-def lower_rows(
-    operator: Operator,
-    views: tuple[View, View],
-    make: Callable[[RowTile, int], Sequence[Pass]],
-    context: LoweringContext,
-    *,
-    narrow: bool = False,
-    fill: int = 0,
-    parameters: npt.NDArray[np.int32] | None = None,
-) -> LoweredRows:
-    """Tiles and configurations for rows of `views`, input and output, which have one shape.
+@lower.register
+def _(operator: RowOperator, context: LoweringContext) -> LoweredRows:
+    """Tiles and configurations.
 
     Raises `InputError` for views whose rows are not contiguous, and where not even one row fits.
     """
     homes, config = context.homes, context.config
-    source, target = merged_axes(views, homes, fixed=1)
+    source, target = merged_axes((operator.x, operator.output), homes, fixed=1)
     total, columns = source.shape[-2:]
-    _check_rows(operator.name, source, target, homes, narrow)
+    _check_rows(operator.name, source, target, homes)
     apart = _apart(columns, target, homes[target.tensor], config)
-    constants = None
+    parameters, constants = operator.parameters(), None
     if parameters is not None:
         constants = Tensor(f"{operator.name}, parameters", parameters.shape, "int32", parameters)
-    configured = tuple(configure(p.kernel, config) for p in make(RowTile(1, columns, 0, 0, 0, apart), 0))
+    passes = operator.passes(RowTile(1, columns, 0, 0, 0, apart), 0)
+    configured = tuple(configure(p.kernel, config) for p in passes)
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-2])]
     own = 0 if constants is None else round_up(4 * constants.elements, 128)
     sizes = [round_up(4 * len(words), 128) for words in {c.words for c in configured}]
-    per_row = 1 if narrow else apart
-    cut = _cut(operator, total, columns, per_row, config, context.room, (own, sizes), bool(loops))
+    cut = _cut(operator, total, columns, apart, config, context.room, (own, sizes), bool(loops))
     moves, results = ({f"batch{i}": s for i, s in enumerate(v.strides[:-2])} for v in (source, target))
     if cut.rows < total:
         loops.append(Loop(DOWN, -(-total // cut.rows)))
@@ -319,25 +292,19 @@ def lower_rows(
         tuple(loops),
         cut.rows,
         columns,
-        narrow,
         apart,
-        fill,
         constants,
-        make,
         configured,
         cut.places,
         cut.slots,
     )
 
 
-def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Home], narrow: bool) -> None:
+def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Home]) -> None:
     """Raise `InputError` for rows that no load or store can follow."""
-    total, columns = source.shape[-2:]
-    if columns > 1 and source.strides[-1] != 1:
-        raise InputError(f"{name}: rows must be contiguous, elements of {source.tensor!r} lie apart")
-    length, step = (total, target.strides[-2]) if narrow else (columns, target.strides[-1])
-    if length > 1 and step != 1:
-        raise InputError(f"{name}: results must be contiguous, elements of {target.tensor!r} lie apart")
+    for what, view in (("rows", source), ("results", target)):
+        if not rows_contiguous(view):
+            raise InputError(f"{name}: {what} must be contiguous, elements of {view.tensor!r} lie apart")
     home = homes[source.tensor]
     if not (home.dense or row_compatible(source, home.row)):
         raise InputError(f"{name}: rows must be parts of rows of {source.tensor!r}, which has padding")

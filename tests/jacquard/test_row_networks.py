@@ -39,25 +39,12 @@ def test_rows_of_any_length(preset: str) -> None:
     assert report.correct
 
 
-def test_windows_steps_columns_and_whole_images() -> None:
+def test_windows_with_dilations_and_results_between_others() -> None:
     builder = Builder()
-    builder.pool("max", (2, 16), Axis(13, 3, 2, 1, 1), Axis(11, 3, 2, 1, 1))
-    builder.pool("average", (1, 5), Axis(9, 2, 1, 1, 1), Axis(7, 5, 1, 2, 2, 1), "uint8")
-    builder.pool("average", (1, 2), Axis(90, 4, 3, 2, 1), Axis(101, 3, 1, 0, 2))
-    builder.pool("max", (1, 2), Axis(20, 8, 2, 3, 3), Axis(12, 7, 1, 3, 3), "uint8")
-    builder.pool("average", (1, 2), Axis(260, 260), Axis(36, 1))
-    builder.pool("average", (2, 33), Axis(7, 7), Axis(7, 7))
-    builder.pool("max", (1, 70), Axis(12, 12), Axis(5, 5), "uint8")
-    report = ran(builder)
-    assert report.proven
-    assert report.correct
-
-
-def test_dilations_exchanged_axes_and_results_between_others() -> None:
-    builder = Builder()
-    builder.pool("max", (1, 6), Axis(12, 3, 1, 2, 2, 2), Axis(9, 2, 2, 0, 0, 3))
-    builder.pool("average", (1, 4), Axis(12, 2, 2), Axis(10, 3, 1, 1, 1), exchanged=True)
-    builder.pool("max", (1, 1), Axis(1, 1), Axis(50, 9, 3, 4, 4), "uint8")
+    builder.pool((2, 16), Axis(13, 3, 2, 1, 1), Axis(11, 3, 2, 1, 1))
+    builder.pool((1, 2), Axis(20, 36, 2, 12, 12), Axis(12, 1), "uint8", padded=3)
+    builder.pool((1, 6), Axis(12, 3, 1, 2, 2, 2), Axis(9, 2, 2, 0, 0, 3))
+    builder.pool((1, 1), Axis(1, 1), Axis(50, 9, 3, 4, 4), "uint8")
     report = ran(builder)
     assert report.proven
     assert report.correct

@@ -38,44 +38,27 @@ def _added(values: list[str]) -> str:
 
 
 @functools.cache
-def sums(element: str, squares: bool = True) -> GridKernel:
-    """The sums of elements and of squares of all rows so far, at the end of every row."""
-    inputs = tuple(Stream(name, "scratch", element, i) for i, name in enumerate(numbered("a", GROUP)))
-    lines = [f"v{i} = a{i}[x]" for i in range(GROUP)]
-    lines += [
-        f"x = x + {GROUP}",
-        f"total = total + {_added([f'v{i}' for i in range(GROUP)])}",
-        "sum[row] = total",
-    ]
-    before = "total = 0\n"
-    streams = (*inputs, _SUM)
-    if squares:
-        lines += [
-            f"square = square + {_added([f'v{i} * v{i}' for i in range(GROUP)])}",
-            "squares[row] = square",
-        ]
-        before += "square = 0\n"
-        streams = (*streams, _SQUARES)
-    name = f"row_sums_{element}" if squares else f"row_totals_{element}"
-    return loop(
-        name, streams, ("row", "x", "left", "last"), "\n".join(lines) + _ROWS, before, per_iteration=GROUP
-    )
+def sums(element: str, mean: bool = True) -> GridKernel:
+    """The sums of elements and of squares of all rows so far, at the end of every row.
 
-
-@functools.cache
-def squares(element: str) -> GridKernel:
-    """The sum of squares of all rows so far, of elements less their zero point, at the end of every row."""
+    Without `mean` the zero point is subtracted, and there are sums of squares only.
+    """
     inputs = tuple(Stream(name, "scratch", element, i) for i, name in enumerate(numbered("a", GROUP)))
-    lines = [f"v{i} = a{i}[x] - zero" for i in range(GROUP)]
+    lines = [f"v{i} = a{i}[x]" if mean else f"v{i} = a{i}[x] - zero" for i in range(GROUP)]
+    lines.append(f"x = x + {GROUP}")
+    if mean:
+        lines += [f"total = total + {_added([f'v{i}' for i in range(GROUP)])}", "sum[row] = total"]
     lines += [
-        f"x = x + {GROUP}",
         f"square = square + {_added([f'v{i} * v{i}' for i in range(GROUP)])}",
         "squares[row] = square",
     ]
-    scalars = ("row", "x", "left", "last", "zero")
-    text = "\n".join(lines) + _ROWS
     return loop(
-        f"row_squares_{element}", (*inputs, _SQUARES), scalars, text, "square = 0", per_iteration=GROUP
+        f"row_sums_{element}" if mean else f"row_squares_{element}",
+        (*inputs, *[_SUM] * mean, _SQUARES),
+        ("row", "x", "left", "last", *(() if mean else ("zero",))),
+        "\n".join(lines) + _ROWS,
+        "total = 0\nsquare = 0" if mean else "square = 0",
+        per_iteration=GROUP,
     )
 
 

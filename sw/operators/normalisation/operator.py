@@ -127,9 +127,8 @@ class Normalisation(RowOperator):
             around["zero"] = self.x_zero
             root["before"] = -self.x_zero
         both, state = (tile.input, tile.state), (tile.state,)
-        sums = loops.sums(self.element) if self.mean else loops.squares(self.element)
         return (
-            Pass(sums, groups, around, (tile.input,), state),
+            Pass(loops.sums(self.element, self.mean), groups, around, (tile.input,), state),
             Pass(loops.variances(self.mean), tile.rows, variance, state, state),
             Pass(loops.roots(self.mean), tile.rows, root, state, state),
             self._results(tile, parameters, both),

@@ -10,8 +10,7 @@ from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, index, larger, size, smaller
 from sw.ir.expression import Const, Expr
 from sw.layout import round_up
-from sw.operators.pools.operator import Pool
-from sw.operators.pools.passes import varying, way
+from sw.operators.pools.operator import MaxPool
 from sw.patches import Axis
 
 #: Names of the loops over tiles.
@@ -66,9 +65,9 @@ class Cut:
     """A tile of `planes` channels, `rows` and `cols` of outputs, and its bytes.
 
     Image rows are `pitch` bytes apart in the scratchpad, channels `depth` rows. `guard` bytes come before the
-    first window, then `before` bytes of padding that no row brings. `results`, `sums` and `factors` are bytes
-    of these. `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of
-    results are `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory.
+    first window, then `before` bytes of padding that no row brings. `results` are the bytes of results.
+    `all_rows`: rows are not cut; `plain`: there is no padding, and columns are not cut. Rows of results are
+    `apart` bytes apart in the output buffer, 0: the results of a channel lie there as in memory.
     """
 
     planes: int
@@ -79,8 +78,6 @@ class Cut:
     guard: int
     before: int
     results: int
-    sums: int
-    factors: int
     all_rows: bool
     plain: bool
     apart: int
@@ -96,15 +93,13 @@ class Cut:
         return self.guard + self.before + self.planes * self.plane
 
 
-def cut(pool: Pool, planes: int, rows: int, cols: int, target: Results, unit: int) -> Cut:
+def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit: int) -> Cut:
     """A tile of so many channels, rows and columns; `unit` are bytes of a word of the port for results."""
     all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
     pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
     depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
-    outputs = rows * cols
     joined = (rows == 1 and planes == 1) or (all_cols and target.dense and target.line == cols)
-    # Only the loop for windows leaves gaps.
-    apart = 0 if joined else round_up(cols, unit if way(pool) == "windows" else 1)
+    apart = 0 if joined else round_up(cols, unit)
     return Cut(
         planes,
         rows,
@@ -114,8 +109,6 @@ def cut(pool: Pool, planes: int, rows: int, cols: int, target: Results, unit: in
         int(pool.rows.before > 0 or pool.cols.before > 0),
         pool.cols.before + (pool.rows.before * pitch if all_rows else 0),
         planes * rows * (apart or cols),
-        4 * outputs if way(pool) == "columns" else 0,
-        4 * outputs if varying(pool) else 0,
         all_rows,
         all_cols and pitch == pool.cols.size and _apart(pool.rows) == pool.rows.size,
         apart,
@@ -132,7 +125,9 @@ def _apart(axis: Axis) -> int:
     return axis.size + max(axis.before, _after(axis))
 
 
-def cut_of(pool: Pool, planes: int, target: Results, config: MachineConfig, room: int, several: bool) -> Cut:
+def cut_of(
+    pool: MaxPool, planes: int, target: Results, config: MachineConfig, room: int, several: bool
+) -> Cut:
     """The tile for so many bytes of the scratchpad; `several`: there are more tiles than one anyway.
 
     Raises `InputError` where not even one output fits.
@@ -151,20 +146,18 @@ def cut_of(pool: Pool, planes: int, target: Results, config: MachineConfig, room
     )
 
 
-def _sizes(pool: Pool, planes: int) -> Iterator[tuple[int, int, int]]:
+def _sizes(pool: MaxPool, planes: int) -> Iterator[tuple[int, int, int]]:
     """Channels, rows and columns of tiles, from what is wanted to the smallest."""
     rows, cols = pool.rows.outputs, pool.cols.outputs
-    if way(pool) == "windows":
-        number = min(planes, max(-(-LEAST // (rows * cols)), planes // PIECES))
-        while number > 1:
-            number = -(-planes // -(-planes // number))
-            yield number, rows, cols
-            number -= max(1, number // 8)
+    number = min(planes, max(-(-LEAST // (rows * cols)), planes // PIECES))
+    while number > 1:
+        number = -(-planes // -(-planes // number))
+        yield number, rows, cols
+        number -= max(1, number // 8)
     for tile in _falling(rows):
         yield 1, tile, cols
     for columns in _falling(cols):
-        # Where windows are parts of columns, these are taken four at a time.
-        yield 1, 1, round_up(columns, 4) if way(pool) == "columns" else columns
+        yield 1, 1, columns
 
 
 def _falling(number: int) -> Iterator[int]:
@@ -175,7 +168,7 @@ def _falling(number: int) -> Iterator[int]:
     yield 1
 
 
-def _suits(pool: Pool, made: Cut, target: Results, unit: int) -> bool:
+def _suits(pool: MaxPool, made: Cut, target: Results, unit: int) -> bool:
     """Whether every tile has pixels, sizes can be told, and stored results start at words of the port."""
     sizes = (made.results, made.before + made.pitch, made.planes * made.depth, 4 * made.cols)
     if max(sizes) > LONGEST or (made.plain and made.image > LONGEST):
@@ -198,6 +191,5 @@ def _has_pixels(axis: Axis, tile: int) -> bool:
 
 def _fits(made: Cut, config: MachineConfig, room: int, places: int) -> bool:
     """Whether places for so many tiles fit scratchpad and output buffer."""
-    inside = round_up(made.image, 128) + round_up(made.factors, 128)
-    results = round_up(made.results, 128) + round_up(made.sums, 128)
+    inside, results = round_up(made.image, 128), round_up(made.results, 128)
     return places * inside <= room and places * results <= config.out_bytes

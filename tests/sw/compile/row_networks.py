@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
 from sw.graph.network import Network, Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
 from sw.operators.normalisation.operator import normalisation
-from sw.operators.pools.operator import average_pool, max_pool
+from sw.operators.pools.operator import MaxPool
 from sw.operators.softmax import softmax
 from sw.patches import Axis
 
@@ -74,50 +73,16 @@ class Builder:
         )
 
     def pool(
-        self,
-        kind: Literal["max", "average"],
-        planes: tuple[int, int],
-        rows: Axis,
-        cols: Axis,
-        element: str = "int8",
-        exchanged: bool = False,
-        padded: int = 0,
+        self, planes: tuple[int, int], rows: Axis, cols: Axis, element: str = "int8", padded: int = 0
     ) -> None:
-        """Pooling of images and channels.
+        """The greatest pixels of windows of images and channels.
 
-        `exchanged`: pixels of a column follow each other in memory, not those of a row. `padded`: elements of
-        a row of the result's tensor behind those that are written.
+        `padded`: elements of a row of the result's tensor behind those that are written.
         """
-        shape = (*planes, rows.size, cols.size)
-        result = (*planes, rows.outputs, cols.outputs)
-        other = element if kind == "max" else ("uint8" if element == "int8" else "int8")
-        held = (*result[:3], result[3] + padded)
-        if exchanged:
-            shape, held = (*planes, cols.size, rows.size), (*planes, cols.outputs, rows.outputs)
-        name, x, y = self._tensors(shape, element, held, other)
-        if exchanged:
-            x, y = _exchanged(x), _exchanged(y)
+        shape, result = (*planes, rows.size, cols.size), (*planes, rows.outputs, cols.outputs)
+        name, x, y = self._tensors(shape, element, (*result[:3], result[3] + padded), element)
         y = View(y.tensor, result, y.strides)
-        if kind == "max":
-            self.operators.append(max_pool(name, "MaxPool", (name,), y, x, rows, cols, element=element))
-            return
-        self.operators.append(
-            average_pool(
-                name,
-                "AveragePool",
-                (name,),
-                y,
-                x,
-                rows,
-                cols,
-                element=element,
-                x_scale=0.07,
-                x_zero=10,
-                y_scale=0.05,
-                y_zero=3,
-                result=other,
-            )
-        )
+        self.operators.append(MaxPool(name, "MaxPool", (name,), y, x, rows, cols, element))
 
     def _tensors(
         self, shape: tuple[int, ...], element: str, out: tuple[int, ...], result: str
@@ -126,8 +91,3 @@ class Builder:
         x, y = Tensor(f"x{number}", shape, element), Tensor(f"y{number}", out, result)
         self.tensors |= {x.name: x, y.name: y}
         return f"operator{number}", whole(x), whole(y)
-
-
-def _exchanged(view: View) -> View:
-    (*shape, a, b), (*strides, c, d) = view.shape, view.strides
-    return View(view.tensor, (*shape, b, a), (*strides, d, c))

@@ -1,0 +1,196 @@
+"""Averages of 8-bit numbers: sums of products with ones, scaled and rounded (docs/operators.md).
+
+Over whole axes these are matrix products, over windows convolutions; what scales them becomes the epilogue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.frontend.importer import Importer
+from sw.frontend.node import OnnxNode
+from sw.frontend.quantised import row_operand
+from sw.frontend.values import Dequantised, Quantisation, Structured, Value
+from sw.frontend.windows import axes, images, pixels, two
+from sw.graph.expression import Argument, Expression, Integers, Number
+from sw.graph.network import Elementwise, ImageConvolution, View
+from sw.graph.requantise import LIMITS, apply, clamped
+from sw.graph.views import broadcast, reshaped, transposed
+from sw.operators.products import sums
+from sw.operators.registry import imports
+from sw.patches import Axis
+
+#: Most elements of an average: their sum is a signed word.
+MOST_ELEMENTS = 1 << 22
+#: Bits behind the point of an average before it is rounded to a whole number.
+_MOST_ROUNDING, _LEAST_ROUNDING = 18, 4
+#: Most channels whose windows are one convolution, and most of their outputs: of small ones there are fewer.
+_CHANNELS, _OUTPUTS = 8, 512
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """How a sum becomes an average: times a factor, shifted right, then `rounding` bits are rounded off.
+
+    A factor is 2^(`shift` + `rounding`) * input scale / (output scale * number of elements), by elements.
+    """
+
+    factors: Integers
+    shift: int
+    rounding: int
+
+    def value(self, total: Expression, factor: Expression, grid: Quantisation) -> Expression:
+        """The average on a grid, rounded half to even."""
+        scaled = apply("mul_shift_round", total, factor, self.shift)
+        rounded = apply("mul_shift_round_even", scaled, 1, self.rounding)
+        return clamped(apply("add", rounded, int(grid.zero.item())), *LIMITS[grid.element])
+
+
+def averaging(name: str, x_scale: float, y_scale: float, counts: Integers) -> Averaging:
+    """The factors for sums of so many elements.
+
+    Raises `InputError` for scales for which the arithmetic does not suffice.
+    """
+    for what, scale in (("input", x_scale), ("output", y_scale)):
+        if not (scale > 0 and math.isfinite(scale)):
+            raise InputError(f"{name}: the {what} scale must be a positive number, not {scale:g}")
+    ratio = Fraction(x_scale) / Fraction(y_scale)
+    rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
+    if rounding < _LEAST_ROUNDING:
+        raise InputError(
+            f"{name}: the input scale must be at most {2.0 ** (22 - _LEAST_ROUNDING):g} times the output "
+            f"scale, not {float(ratio):g} times"
+        )
+    least = int(counts[counts > 0].min(initial=MOST_ELEMENTS))
+    bits = min(31 - math.frexp(float(ratio / least) * (1 + 2.0**-31))[1], 63 + rounding)
+    factors = [round(ratio / int(c) * Fraction(2) ** bits) if c else 0 for c in counts.flat]
+    return Averaging(np.array(factors, np.int64).reshape(counts.shape), bits - rounding, rounding)
+
+
+def _averaged(
+    importer: Importer,
+    node: OnnxNode,
+    value: Dequantised,
+    grid: Quantisation,
+    total: View,
+    counts: Integers,
+    name: str,
+    shape: Sequence[int],
+) -> View:
+    """The averages of sums of so many elements, whose numbers broadcast to the sums, seen as `shape`."""
+    found = averaging(node.name, float(value.scale.item()), float(grid.scale.item()), counts)
+    views, factor = [total], None
+    if counts.size == 1:
+        factor = Number(int(found.factors.item()))
+    else:
+        factors = importer.constant(found.factors.astype(np.int32), f"{name}.factors")
+        views.append(broadcast(factors, total.shape))
+    output = importer.tensor(name, shape, grid.element)
+    expression = found.value(Argument(0), factor or Argument(1), grid)
+    target = reshaped(output, total.shape)
+    assert target is not None
+    importer.operators.append(
+        Elementwise(node.name, node.op, grid.nodes(node), target, expression, tuple(views))
+    )
+    return output
+
+
+@imports("AveragePool")
+def _average_pool(importer: Importer, node: OnnxNode) -> Value:
+    """Averages of windows. Without `count_include_pad` only pixels of the image count."""
+    value = row_operand(importer, node)
+    found, more = axes(node, pixels(node, value), tuple(node.attributes["kernel_shape"]))
+    if all(axis.kernel == axis.size and axis.outputs == 1 and not axis.before for axis in found):
+        return _mean_over(importer, node, value, range(2, len(value.shape)), True)
+    include = bool(node.attributes.get("count_include_pad", 0))
+    counts = _outer([_counts(axis, include, added) for axis, added in zip(found, more, strict=True)])
+    _check(node, math.prod(axis.kernel for axis in found))
+    if np.all(counts == counts.flat[0]):
+        counts = counts.reshape(-1)[:1]
+    elif counts.ndim == 1:
+        counts = counts[None]
+    image, (rows, cols) = images(importer, node, value.view), two(found)
+    channels = image.shape[1]
+    most = min(_CHANNELS, max(1, _OUTPUTS // (rows.outputs * cols.outputs)))
+    together = max(n for n in range(1, most + 1) if channels % n == 0)
+    same = np.arange(channels)[:, None] % together == np.arange(together)
+    weights = np.broadcast_to(same[:, :, None, None], (channels, together, rows.kernel, cols.kernel))
+
+    def make(name: str, grid: Quantisation) -> View:
+        ones = importer.constant(weights.astype(np.int8), f"{name}.ones")
+        total = importer.tensor(f"{name}.sum", (*image.shape[:2], rows.outputs, cols.outputs), "int32")
+        convolution = ImageConvolution(
+            *(node.name, node.op, (node.name,), total, image, ones, rows, cols),
+            *(channels // together, int(value.zero.item())),
+        )
+        importer.operators.append(convolution)
+        return _averaged(importer, node, value, grid, total, counts, name, shape)
+
+    shape = (*value.shape[:2], *(a.outputs for a in found))
+    return Structured(node, shape, shape, make)
+
+
+def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
+    """By place of the window: how many of its rows (columns) count.
+
+    With `include_pad` padding counts, except what rounding up the output's size adds at the end.
+    """
+    place = np.arange(axis.outputs)[:, None] * axis.stride + np.arange(axis.kernel) * axis.dilation
+    low, high = axis.before, axis.before + axis.size
+    if include_pad:
+        low, high = 0, high + axis.after - uncounted
+    counted: Integers = ((place >= low) & (place < high)).sum(axis=1).astype(np.int64)
+    return counted
+
+
+def _outer(counts: Sequence[Integers]) -> Integers:
+    return counts[0] if len(counts) == 1 else np.outer(*counts)
+
+
+def _check(node: OnnxNode, elements: int) -> None:
+    if elements > MOST_ELEMENTS:
+        raise node.error(f"a window must have at most {MOST_ELEMENTS} pixels, not {elements}")
+
+
+@imports("GlobalAveragePool", "ReduceMean")
+def _mean(importer: Importer, node: OnnxNode) -> Value:
+    value = row_operand(importer, node)
+    rank = len(value.shape)
+    if node.op == "GlobalAveragePool":
+        return _mean_over(importer, node, value, range(2, rank), True)
+    given = node.attributes.get("axes")
+    array = None if given is not None else importer.fixed(node, 1, "axes")
+    given = given if given is not None else (array if array is None else array.reshape(-1))
+    if given is None and node.attributes.get("noop_with_empty_axes", 0):
+        return value
+    chosen = sorted(node.axis(int(a), rank) for a in (range(rank) if given is None else given))
+    return _mean_over(importer, node, value, chosen, bool(node.attributes.get("keepdims", 1)))
+
+
+def _mean_over(
+    importer: Importer, node: OnnxNode, value: Dequantised, chosen: Sequence[int], keep: bool
+) -> Structured:
+    """The means over axes: a row of ones times a matrix whose columns are averaged."""
+    rest = [a for a in range(len(value.shape)) if a not in chosen]
+    kept = [value.shape[a] for a in rest]
+    count = math.prod(value.shape[a] for a in chosen)
+    _check(node, count)
+    shape = tuple(1 if a in chosen else s for a, s in enumerate(value.shape)) if keep else tuple(kept)
+    view = transposed(value.view, (*rest, *chosen))
+    rows = reshaped(view, (math.prod(kept), count))
+    if rows is None:
+        rows = importer.reshaped(node, view, (*kept, count) if kept else (1, count))
+    columns = transposed(rows, (*range(len(rows.shape) - 2), -1, -2))
+
+    def make(name: str, grid: Quantisation) -> View:
+        ones = importer.constant(np.ones((1, count), np.int8), f"{name}.ones")
+        total = sums(importer, node, ones, columns, 0, int(value.zero.item()), name)
+        return _averaged(importer, node, value, grid, total, np.array([count]), name, shape)
+
+    return Structured(node, shape, shape, make)
