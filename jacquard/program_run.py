@@ -18,14 +18,15 @@ from cosim.job import Job, Outcome, Region, Simulator, Window
 from cosim.models.cycle import predict
 from cosim.models.functional import Memories, execute
 from cosim.settings import MemorySettings
-from hw.assembly import assemble
+from hw.assembly import assemble, listing
 from hw.config import ENGINES, MachineConfig
 from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
 from jacquard.warps import converted
 from sw.check import Verdict
-from sw.compiler import Observer
+from sw.compile.stages import MachineCode
+from sw.compiler import Observer, compile_tile_program
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.split import warps, without_syncs
@@ -33,24 +34,30 @@ from sw.ir.walk import instructions
 from sw.layout import PAGE, Placement
 from sw.tile_programs import Bound, bind
 from sw.tile_programs.stated import Launches
-from sw.warps.text import warp_assembly
 
 Arrays = Mapping[str, np.ndarray]
 Synchronise = Callable[[Program, MachineConfig], Program]
 
+#: Spaces whose contents are compared at the end.
+LASTING = ("memory", "scratch", None)
 #: Bytes of a row of what fills and empties the scratchpad.
 _ROW = 64
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A program bound, converted and assembled: the text of every warp, its words, the checker's verdict."""
+class CompiledProgram:
+    """A program bound and compiled: its words and their text by warp, and the checker's verdict."""
 
     bound: Bound
-    program: Program
-    texts: dict[int, str]
+    code: MachineCode
     words: dict[int, list[int]]
+    texts: dict[int, str]
     verdict: Verdict
+
+    @property
+    def program(self) -> Program:
+        """The tile program with waits and signals."""
+        return self.code.origin.program
 
     @property
     def uses_scratchpad(self) -> bool:
@@ -72,7 +79,7 @@ class Expected:
 class ProgramResult(Result):
     """What became of a tile program; `memory` and `scratch` are what the RTL left behind."""
 
-    compiled: Compiled
+    compiled: CompiledProgram
     expected: Expected
     memory: np.ndarray
     scratch: np.ndarray | None
@@ -159,25 +166,28 @@ def compile_program(
     seed: int = 0,
     after: Observer | None = None,
     synchronise: Synchronise = synchronised,
-) -> Compiled:
+) -> CompiledProgram:
     """Bind a program and make the programs of its warps.
 
     `synchronise` puts in `wait` and `signal` where there are several warps, unless the program has its own;
     the checker looks at what came of it. Raises `InputError` for what the machine cannot do or does not have.
     """
     bound = bind(program, config, values, seed=seed)
-    look = after or (lambda step, made: None)
-    look("bind", bound.program)
-    made = bound.program
-    if len(warps(made)) > 1 and made == without_syncs(made):
-        made = synchronise(made, config)
-        look("convert", made)
-    texts = {w: warp_assembly(made, w, config, f"{made.name}: warp {w}") for w in warps(made)}
+    if after is not None:
+        after("bind", bound.program)
+
+    def ordered(made: Program, config: MachineConfig) -> Program:
+        by_hand = made != without_syncs(made)
+        return made if by_hand or len(warps(made)) < 2 else synchronise(made, config)
+
+    code = compile_tile_program(
+        bound.program, config, after=after, synchronise=ordered, lasting=LASTING, uniform=False
+    )
     # A program of which nothing happens still runs.
-    texts = texts or {0: "halt\n"}
-    words = {w: assemble(text, f"{made.name}: warp {w}") for w, text in texts.items()}
-    verdict = verdict_on(without_syncs(bound.program), texts, config)
-    return Compiled(bound, made, texts, words, verdict)
+    words = code.programs or {0: assemble("halt\n")}
+    texts = {w: listing(own) for w, own in words.items()}
+    verdict = verdict_on(without_syncs(code.origin.source), texts, config)
+    return CompiledProgram(bound, code, words, texts, verdict)
 
 
 def split_inputs(program: Program, arrays: Arrays) -> tuple[dict[str, int], Arrays]:
@@ -212,19 +222,27 @@ def _random(place: Placement, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(limits.min, limits.max + 1, place.shape).astype(place.dtype)
 
 
-def expect(compiled: Compiled, memory: np.ndarray, scratch: np.ndarray) -> Expected:
-    """What a sequential execution leaves behind; raises `IRError` for what the machine would refuse."""
+def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -> Expected:
+    """What a sequential execution leaves behind, and what of it the machine has to do.
+
+    Raises `IRError` for what the machine would refuse.
+    """
     bound = compiled.bound
-    state = Memories(bound.config, memory.copy(), strict=True)
-    state.scratch[:] = scratch
-    state.known["scratch"][:] = True
-    launches = Launches(bound.places, bound.config)
-    execute(bound.program, state, stated=launches.stated)
-    return Expected(state.memory, state.scratch, state.macs, dict(state.moved))
+
+    def left(program: Program) -> Memories:
+        state = Memories(bound.config, memory.copy(), strict=True)
+        state.scratch[:] = scratch
+        state.known["scratch"][:] = True
+        execute(program, state, stated=Launches(bound.places, bound.config).stated)
+        return state
+
+    state, source = left(bound.program), compiled.code.origin.source
+    done = state if source == bound.program else left(source)
+    return Expected(state.memory, state.scratch, done.macs, dict(done.moved))
 
 
 def jobs_of(
-    compiled: Compiled, memory: np.ndarray, scratch: np.ndarray, settings: MemorySettings
+    compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray, settings: MemorySettings
 ) -> list[Job]:
     """The job of a program; around it, where it uses the scratchpad, those that fill and empty it."""
     bound = compiled.bound
@@ -257,14 +275,14 @@ def _copy(config: MachineConfig, name: str) -> list[int]:
         "store_scratch": "source=0, rows={rows}, bytes={row}, store_stride={row}, store_pitch={row}",
     }[name].format(rows=config.derived.scratch.columns // _ROW, row=_ROW)
     text = f"@program\ndef copy():\n    {name}(memory={PAGE}, {operands}, warp=0)\n"
-    return assemble(warp_assembly(parse_program(text), 0, config, name))
+    return compile_tile_program(parse_program(text), config).programs[0]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """All of a run but the RTL: what to simulate, what is predicted, what must come out."""
 
-    compiled: Compiled
+    compiled: CompiledProgram
     settings: MemorySettings
     jobs: list[Job]
     memory: np.ndarray

@@ -2,52 +2,55 @@
 
 Every input takes the same road. A product, a convolution or a problem file becomes a graph of one operator;
 an ONNX file becomes a graph; operators that follow each other on the machine become one tile program, and
-that the programs of the warps.
+that the programs of the warps. A tile program that was written by hand enters there.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.compile.program import Group
 from sw.compile.stages import (
     AssignWarps,
     Canonicalise,
     Compiled,
     Emit,
     Generate,
-    Group,
     Hoist,
     Legalise,
+    MachineCode,
     RemoveDeadStores,
     Tile,
     TileProgram,
     WarpPrograms,
+    warp_name,
 )
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator
 from sw.graph.text import text
 from sw.ir.program import Program
-from sw.ir.roles import WarpRole
+from sw.passes import Stage, configured, run
 
 #: From a graph to a graph that the machine can execute.
 GRAPH_STAGES = (Legalise(),)
-#: From operators that follow each other to a program of the machine.
-PROGRAM_STAGES = (
+#: From operators that follow each other to a tile program.
+OPERATOR_STAGES = (
     Tile(),  # operators -> tiles, addresses, loops of the CGRA
     Emit(),  # -> one sequential tile program
+)
+#: From a tile program to a program of the machine.
+PROGRAM_STAGES = (
     RemoveDeadStores(),
     AssignWarps(),  # -> the same with waits and signals
     Canonicalise(),
     Hoist(),  # -> one program per warp
     Generate(),  # -> instruction words
 )
-PIPELINE = (*GRAPH_STAGES, *PROGRAM_STAGES)
+PIPELINE = (*GRAPH_STAGES, *OPERATOR_STAGES, *PROGRAM_STAGES)
 #: Blockings of a single product that are tried where the machine cannot hold the program of the best one.
 ALTERNATIVES = 64
 
@@ -65,16 +68,26 @@ def compile_network(
     `memory_bytes`, `strategy`, `synchronise`. Raises `InputError` for what the machine cannot do or does not
     have, with the operator.
     """
-    driver = _Driver(config, after, options)
-    for stage in GRAPH_STAGES:
-        network = driver.graph(stage, network)
+    driver = _Driver(after, options)
+    legal: Group = driver.run(GRAPH_STAGES, Group(network, network.operators, config))
     steps: list[Step] = []
-    for operators in groups(network):
+    for operators in groups(legal.network):
         if isinstance(operators[0], HostOperator):
             steps += [o for o in operators if isinstance(o, HostOperator)]
         else:
-            steps += driver.programs(Group(network, operators, config))
+            steps += driver.programs(Group(legal.network, operators, config))
     return tuple(steps)
+
+
+def compile_tile_program(
+    program: Program, config: MachineConfig, *, after: Observer | None = None, **options: Any
+) -> MachineCode:
+    """The words of a tile program that was written by hand; `after` and `options` as in `compile_network`.
+
+    Raises `InputError` where registers, loops, channels or instruction memory do not suffice.
+    """
+    made: MachineCode = _Driver(after, options).run(PROGRAM_STAGES, TileProgram.of(program, config))
+    return made
 
 
 def groups(network: Network) -> Iterator[tuple[Operator, ...]]:
@@ -91,18 +104,15 @@ def groups(network: Network) -> Iterator[tuple[Operator, ...]]:
 
 @dataclass
 class _Driver:
-    """Runs stages, tells who looks on, and tries again where a program is too much for the machine."""
+    """Runs stages, shows what they make, and tries again where a program is too much for the machine."""
 
-    config: MachineConfig
     after: Observer | None
     options: Mapping[str, Any]
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def graph(self, stage: Legalise, network: Network) -> Network:
-        """The graph after a stage."""
-        made: Network = self._timed(stage.name, lambda: stage(network, self.config))
-        self._told(stage.name, made)
-        return made
+    def run(self, stages: tuple[Any, ...], value: Any, **options: Any) -> Any:
+        """What stages make, with the options that they have."""
+        return run(configured(stages, {**self.options, **options}), value, self._look)
 
     def programs(self, group: Group) -> list[Compiled]:
         """One program, or several where one is too much for the machine: halves, then smaller tiles."""
@@ -123,45 +133,27 @@ class _Driver:
     def _program(self, group: Group, **options: Any) -> Compiled:
         """All stages for operators that become one program."""
         self.seconds = {}
-        made: Any = group
-        for stage in _with(PROGRAM_STAGES, {**self.options, **options}):
-            try:
-                made = self._timed(stage.name, lambda stage=stage, made=made: stage(made))  # type: ignore[misc]
-            except InputError as error:
-                if isinstance(stage, Tile | Emit):
-                    raise
-                raise _TooMuchError(str(error)) from None
-            self._told(stage.name, made)
-        assert isinstance(made, Compiled)
-        return dataclasses.replace(made, seconds=self.seconds)
+        program: TileProgram = self.run(OPERATOR_STAGES, group, **options)
+        try:
+            code: MachineCode = self.run(PROGRAM_STAGES, program)
+        except InputError as error:
+            raise _TooMuchError(str(error)) from None
+        assert program.tiled is not None
+        return Compiled(program.tiled, code, self.seconds)
 
-    def _timed(self, name: str, work: Callable[[], Any]) -> Any:
-        begin = time.perf_counter()
-        made = work()
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
-        return made
-
-    def _told(self, name: str, made: object) -> None:
+    def _look(self, stage: Stage, made: object, seconds: float) -> None:
+        self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds
         if self.after is None:
             return
         match made:
-            case Network():
-                self.after(name, text(made))
+            case Group(network=network):
+                self.after(stage.name, text(network))
             case TileProgram(program=program):
-                self.after(name, program)
+                self.after(stage.name, program)
             case WarpPrograms(programs=programs):
                 for warp, program in programs.items():
-                    self.after(f"{name}, warp {WarpRole(warp).title}", program)
+                    self.after(f"{stage.name}, {warp_name(warp)}", program)
 
 
 class _TooMuchError(InputError):
     """A machine that lacks registers, loops, channels or instruction memory for a program."""
-
-
-def _with(stages: Sequence[Any], options: Mapping[str, Any]) -> list[Any]:
-    """Stages with those of the options that are fields of them."""
-    made = []
-    for stage in stages:
-        own = {f.name for f in dataclasses.fields(stage)}
-        made.append(dataclasses.replace(stage, **{k: v for k, v in options.items() if k in own}))
-    return made

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from hw.errors import InputError
 from sw.canonical.passes import Canonicalize, Hoist, StrengthReduce
@@ -40,6 +40,7 @@ class Pass(Stage, Protocol):
         ...
 
 
+S = TypeVar("S")
 #: Sees a stage, what it has made, and the seconds that it took.
 After = Callable[[Stage, Any, float], None]
 
@@ -73,10 +74,16 @@ def named(names: str | Sequence[str], **options: int) -> list[Pass]:
     """
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")] if names.strip() else []
-    made: list[Pass] = []
     for name in names:
         if name not in PASSES:
             raise InputError(f"pass {name!r} is unknown; there are {', '.join(PASSES)}")
-        fields = {field.name for field in dataclasses.fields(PASSES[name])}  # type: ignore[arg-type]
-        made.append(PASSES[name](**{key: value for key, value in options.items() if key in fields}))
+    return configured([PASSES[name]() for name in names], options)
+
+
+def configured(stages: Sequence[S], options: Mapping[str, Any]) -> list[S]:
+    """Stages with those of the options that are fields of them."""
+    made = []
+    for stage in stages:
+        own = {field.name for field in dataclasses.fields(stage)}  # type: ignore[arg-type]
+        made.append(dataclasses.replace(stage, **{k: v for k, v in options.items() if k in own}))  # type: ignore[type-var]
     return made

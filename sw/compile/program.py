@@ -19,10 +19,26 @@ from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
 from sw.compile.writer import Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
-from sw.layout import MEMORY_BYTES, PAGE, round_up
+from sw.layout import PAGE, round_up
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operators of a network that follow each other on the machine."""
+
+    network: Network
+    operators: tuple[Operator, ...]
+    config: MachineConfig
+
+    @property
+    def halves(self) -> tuple[Group, Group]:
+        """The operators in two groups."""
+        middle = len(self.operators) // 2
+        first, second = self.operators[:middle], self.operators[middle:]
+        return dataclasses.replace(self, operators=first), dataclasses.replace(self, operators=second)
 
 
 @dataclass(frozen=True)
@@ -33,20 +49,16 @@ class Tiled:
     more to do than the storer (`sw.warps.convert`).
     """
 
+    group: Group
     parts: tuple[LoweredOperator, ...]
     memory: MemoryPlan
     configurations: Mapping[tuple[int, ...], str]
     early: bool
 
 
-def tile(
-    network: Network,
-    operators: Sequence[Operator],
-    config: MachineConfig,
-    memory_bytes: int = MEMORY_BYTES,
-    allowed: Choices = Choices(),  # noqa: B008
-) -> Tiled:
+def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
     """Memory, tiles and configurations of operators that run one after the other."""
+    network, operators, config = group.network, group.operators, group.config
     memory = plan_memory(network, operators, layouts(network, config), config, memory_bytes)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
@@ -59,7 +71,7 @@ def tile(
         holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.rates)
         for p in parts
     )
-    return Tiled(parts, memory, {words: t.name for words, t in configurations.items()}, early)
+    return Tiled(group, parts, memory, {words: t.name for words, t in configurations.items()}, early)
 
 
 def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
@@ -67,9 +79,9 @@ def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
     return isinstance(own, LoweredProduct) and own.chosen is None
 
 
-def emit(tiled: Tiled, config: MachineConfig) -> tuple[Program, dict[str, int]]:
+def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
     """The statements of all operators, and the number of each instruction's operator by label."""
-    writer = Writer(config, tiled.memory)
+    writer = Writer(tiled.group.config, tiled.memory)
     grid = Grid(writer, tiled.configurations)
     body: list[Statement] = []
     for number, own in enumerate(tiled.parts):

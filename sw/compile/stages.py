@@ -21,8 +21,8 @@ from sw.codegen.generate import compiled, instructions
 from sw.compile import legal
 from sw.compile.array_tiles import Choices
 from sw.compile.memory import Home, Kind, MemoryPlan
-from sw.compile.program import Tiled, emit, tile
-from sw.dependence.passes import DeadStore
+from sw.compile.program import Group, Tiled, emit, tile
+from sw.dependence.passes import LASTING, DeadStore
 from sw.graph.network import Network, Operator
 from sw.ir.program import Instruction, Program, Region
 from sw.ir.roles import WarpRole
@@ -40,33 +40,22 @@ Synchroniser = Callable[[Program, MachineConfig], Program]
 
 
 @dataclass(frozen=True)
-class Group:
-    """Operators of a network that follow each other on the machine."""
-
-    network: Network
-    operators: tuple[Operator, ...]
-    config: MachineConfig
-
-    @property
-    def halves(self) -> tuple[Group, Group]:
-        """The operators in two groups."""
-        middle = len(self.operators) // 2
-        first, second = self.operators[:middle], self.operators[middle:]
-        return replace(self, operators=first), replace(self, operators=second)
-
-
-@dataclass(frozen=True)
 class TileProgram:
-    """A tile program of a group: `source` is the sequential one, `program` what became of it by now.
+    """A tile program: `source` is the sequential one, `program` what became of it by now.
 
-    `labels` holds the number of the operator of every instruction.
+    Of operators, `tiled` holds their tiles and `labels` the number of the operator of every instruction.
     """
 
-    group: Group
-    tiled: Tiled
-    labels: Mapping[str, int]
+    config: MachineConfig
     source: Program
     program: Program
+    tiled: Tiled | None = None
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program, config: MachineConfig) -> TileProgram:
+        """A program that was written by hand."""
+        return cls(config, program, program)
 
 
 @dataclass(frozen=True)
@@ -78,25 +67,71 @@ class WarpPrograms:
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """Operators as one program of the machine.
+class MachineCode:
+    """Instruction words of the warps, and the operator of every instruction by warp and place."""
 
-    `source` is the sequential tile program, `synchronised` the one with waits and signals. `labels` holds for
-    every label of it the number of its operator, `operator_of` for every warp and instruction. `seconds` are
-    those of the stages.
-    """
-
-    network: Network
-    operators: tuple[Operator, ...]
-    config: MachineConfig
-    memory: MemoryPlan
-    parts: tuple[LoweredOperator, ...]
-    source: Program
-    synchronised: Program
+    origin: TileProgram
     programs: dict[int, list[int]]
-    labels: Mapping[str, int]
     operator_of: Mapping[tuple[int, int], int]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Operators as one program of the machine; `seconds` are those of the stages."""
+
+    tiled: Tiled
+    code: MachineCode
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def network(self) -> Network:
+        """The network that they belong to."""
+        return self.tiled.group.network
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators, in order."""
+        return self.tiled.group.operators
+
+    @property
+    def config(self) -> MachineConfig:
+        """The machine."""
+        return self.tiled.group.config
+
+    @property
+    def memory(self) -> MemoryPlan:
+        """Where everything lies."""
+        return self.tiled.memory
+
+    @property
+    def parts(self) -> tuple[LoweredOperator, ...]:
+        """The operators with their tiles."""
+        return self.tiled.parts
+
+    @property
+    def source(self) -> Program:
+        """The sequential tile program."""
+        return self.code.origin.source
+
+    @property
+    def synchronised(self) -> Program:
+        """The tile program with waits and signals."""
+        return self.code.origin.program
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """The number of the operator of every label."""
+        return self.code.origin.labels
+
+    @property
+    def programs(self) -> dict[int, list[int]]:
+        """Instruction words by warp."""
+        return self.code.programs
+
+    @property
+    def operator_of(self) -> Mapping[tuple[int, int], int]:
+        """The number of the operator of every instruction by warp and place."""
+        return self.code.operator_of
 
     @property
     def constants(self) -> tuple[tuple[int, np.ndarray], ...]:
@@ -121,9 +156,10 @@ class Legalise:
 
     name: ClassVar[str] = "legalise"
 
-    def __call__(self, network: Network, config: MachineConfig) -> Network:
+    def __call__(self, whole: Group) -> Group:
         """A network that the machine can execute."""
-        return legal.legal(network, config)
+        network = legal.legal(whole.network, whole.config)
+        return replace(whole, network=network, operators=network.operators)
 
 
 @dataclass(frozen=True)
@@ -142,10 +178,10 @@ class Tile:
 
     name: ClassVar[str] = "tile"
 
-    def __call__(self, group: Group) -> tuple[Group, Tiled]:
+    def __call__(self, group: Group) -> Tiled:
         """Operators with their tiles; raises `InputError` for what the machine cannot do or does not have."""
         allowed = Choices(self.blockings or {}, self.skip, tuple((self.bandwidth or {}).items()))
-        return group, tile(group.network, group.operators, group.config, self.memory_bytes, allowed)
+        return tile(group, self.memory_bytes, allowed)
 
 
 @dataclass(frozen=True)
@@ -154,27 +190,29 @@ class Emit:
 
     name: ClassVar[str] = "emit"
 
-    def __call__(self, made: tuple[Group, Tiled]) -> TileProgram:
+    def __call__(self, tiled: Tiled) -> TileProgram:
         """The statements of all operators; raises `InputError` for more warps than the machine has."""
-        group, tiled = made
-        program, labels = emit(tiled, group.config)
+        config = tiled.group.config
+        program, labels = emit(tiled)
         program = retype(program)
         needed = max(warps(program), default=0) + 1
-        if needed > group.config.warps:
+        if needed > config.warps:
             role = WarpRole(needed - 1).title
-            raise InputError(f"warps must be at least {needed}, not {group.config.warps} ({role} is one)")
-        return TileProgram(group, tiled, labels, program, program)
+            raise InputError(f"warps must be at least {needed}, not {config.warps} ({role} is one)")
+        return TileProgram(config, program, program, tiled, labels)
 
 
 @dataclass(frozen=True)
 class RemoveDeadStores:
-    """Without instructions whose results nothing reads."""
+    """Without instructions whose results nothing reads; `lasting` spaces are read after the end."""
+
+    lasting: tuple[str | None, ...] = LASTING
 
     name: ClassVar[str] = "dead-store"
 
     def __call__(self, made: TileProgram) -> TileProgram:
         """The program without them."""
-        program = retype(DeadStore()(made.program))
+        program = retype(DeadStore(self.lasting)(made.program))
         left = {i.label for i in instructions_of(program)}
         labels = {label: number for label, number in made.labels.items() if label in left}
         return replace(made, labels=labels, source=program, program=program)
@@ -190,10 +228,10 @@ class AssignWarps:
 
     def __call__(self, made: TileProgram) -> TileProgram:
         """The program of several warps; raises `InputError` where the machine has too few channels."""
-        config = made.group.config
         if self.synchronise is not None:
-            return replace(made, program=self.synchronise(made.program, config))
-        return replace(made, program=convert(made.program, config, early=made.tiled.early).program)
+            return replace(made, program=self.synchronise(made.program, made.config))
+        early = made.tiled is not None and made.tiled.early
+        return replace(made, program=convert(made.program, made.config, early=early).program)
 
 
 @dataclass(frozen=True)
@@ -209,55 +247,54 @@ class Canonicalise:
 
 @dataclass(frozen=True)
 class Hoist:
-    """One program per warp, with what its registers keep."""
+    """One program per warp, with what its registers keep.
+
+    `uniform` programs differ in numbers alone where their problems do (`sw.canonical.hoist`).
+    """
 
     strategy: Strategy = Strategy.BUDGET
+    uniform: bool = True
 
     name: ClassVar[str] = "hoist"
 
     def __call__(self, made: TileProgram) -> WarpPrograms:
         """The programs of the warps by number."""
-        registers = made.group.config.registers
-        program = made.program
+        own = {w: _alone(share(made.program, w)) for w in warps(made.program)}
+        registers = made.config.registers
         return WarpPrograms(
-            made,
-            {w: _hoisted(_alone(share(program, w)), registers, self.strategy) for w in warps(program)},
+            made, {w: _hoisted(p, registers, self.strategy, self.uniform) for w, p in own.items()}
         )
 
 
 @dataclass(frozen=True)
 class Generate:
-    """Instruction words."""
+    """Instruction words; `uniform` as in `Hoist`."""
+
+    uniform: bool = True
 
     name: ClassVar[str] = "generate"
 
-    def __call__(self, made: WarpPrograms) -> Compiled:
+    def __call__(self, made: WarpPrograms) -> MachineCode:
         """The words of every warp, and the operator that each instruction belongs to.
 
         Raises `InputError` where registers, loops or instruction memory do not suffice.
         """
-        origin, config = made.origin, made.origin.group.config
+        origin = made.origin
         words: dict[int, list[int]] = {}
         operator_of: dict[tuple[int, int], int] = {}
         for warp, program in made.programs.items():
-            name = f"warp {WarpRole(warp).title}"
-            code, allocation = compiled(program, config, name, uniform=True)
+            name = warp_name(warp)
+            code, allocation = compiled(program, origin.config, name, uniform=self.uniform)
             words[warp] = [encode(c) for c in instructions(code, allocation, name)]
             for pc, operation in enumerate(code.operations):
                 if operation.label in origin.labels:
                     operator_of[warp, pc] = origin.labels[operation.label]
-        return Compiled(
-            origin.group.network,
-            origin.group.operators,
-            config,
-            origin.tiled.memory,
-            origin.tiled.parts,
-            origin.source,
-            origin.program,
-            words,
-            origin.labels,
-            operator_of,
-        )
+        return MachineCode(origin, words, operator_of)
+
+
+def warp_name(warp: int) -> str:
+    """A warp as messages call it: by the engine that it drives."""
+    return f"warp {WarpRole(warp).title if warp in set(WarpRole) else warp}"
 
 
 def _alone(own: Program) -> Program:
@@ -271,6 +308,6 @@ def _alone(own: Program) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _hoisted(own: Program, registers: int, strategy: Strategy) -> Program:
+def _hoisted(own: Program, registers: int, strategy: Strategy, uniform: bool) -> Program:
     """What registers keep of one warp's program: machines that differ elsewhere have equal programs."""
-    return retype(optimise(own, registers, strategy, uniform=True))
+    return retype(optimise(own, registers, strategy, uniform=uniform))

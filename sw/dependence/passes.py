@@ -33,9 +33,11 @@ LASTING = (None, "memory")
 class DeadStore:
     """Remove instructions all of whose results are never seen.
 
-    Buffers in memory, and those of no stated space, are seen at the end of the program, those on the chip are
-    not. What writes nothing stays, and with it what it reads.
+    Buffers of `lasting` spaces, by default memory and those of no stated space, are seen at the end of the
+    program, others are not. What writes nothing stays, and with it what it reads.
     """
+
+    lasting: tuple[str | None, ...] = LASTING
 
     name: ClassVar[str] = "dead-store"
 
@@ -45,7 +47,7 @@ class DeadStore:
         last = "end"
         while last in used:
             last += "_"
-        reads = tuple(_whole(b) for b in program.buffers if b.space in LASTING)
+        reads = tuple(_whole(b) for b in program.buffers if b.space in self.lasting)
         end = Instruction(last, "end", reads=reads)
         found = analyse(dataclasses.replace(program, body=(*program.body, end)))
         pending = [i.label for i in instructions(program) if not effects(i)[1]]

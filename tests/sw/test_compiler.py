@@ -10,10 +10,11 @@ from hw.assembly import decode
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.stages import Compiled
-from sw.compiler import compile_network
+from sw.compiler import PIPELINE, PROGRAM_STAGES, compile_network, compile_tile_program
 from sw.graph import reference
 from sw.graph.expression import Apply, Argument, Number
 from sw.graph.network import Elementwise, MatrixProduct, Network, Tensor, View, whole
+from sw.ir.parse import parse_program
 from sw.ir.walk import instructions
 from tests.sw.compile.sequential import results, steps_of
 
@@ -58,6 +59,21 @@ def test_every_operation_of_an_engine_belongs_to_an_operator() -> None:
             if isa.INSTRUCTIONS[code.name].format is isa.Format.ENGINE:
                 assert (warp, pc) in made.operator_of
     assert set(made.operator_of.values()) == set(made.labels.values())
+
+
+def test_a_program_written_by_hand_takes_the_stages_of_a_network() -> None:
+    seen: list[str] = []
+    (made,) = compile_network(chain(1), TEST, after=lambda stage, _: seen.append(stage.partition(",")[0]))
+    assert isinstance(made, Compiled)
+    # The last stage makes words, which nobody prints.
+    assert list(dict.fromkeys(seen)) == [
+        stage.name for stage in PIPELINE if stage.name not in ("tile", "generate")
+    ]
+    seen.clear()
+    source = parse_program(str(made.source))
+    by_hand = compile_tile_program(source, TEST, after=lambda stage, _: seen.append(stage.partition(",")[0]))
+    assert list(dict.fromkeys(seen)) == [stage.name for stage in PROGRAM_STAGES if stage.name != "generate"]
+    assert by_hand.programs == made.programs
 
 
 def test_programs_that_are_too_long_are_cut_and_still_right() -> None:

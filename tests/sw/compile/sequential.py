@@ -11,7 +11,8 @@ from cosim.models.functional import Memories, execute
 from hw.config import MachineConfig
 from sw.compile.legal import legal
 from sw.compile.memory import Kind, MemoryPlan
-from sw.compile.stages import Emit, Group, Tile
+from sw.compile.program import Group
+from sw.compile.stages import Emit, Tile
 from sw.compile.writer import ACCUMULATOR, OUT, SCRATCH
 from sw.compiler import Step as CompiledStep
 from sw.compiler import groups

@@ -14,7 +14,8 @@ from hw.errors import InputError
 from sw.compile.array_tiles import LoweredProduct
 from sw.compile.legal import legal
 from sw.compile.memory import Home
-from sw.compile.stages import Emit, Group, Tile, TileProgram
+from sw.compile.program import Group
+from sw.compile.stages import Emit, Tile, TileProgram
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
 from sw.ir import Expr, For, Instruction, Program, Region, parse_program
@@ -115,7 +116,7 @@ def check_operands(plan: TileProgram, s: Instruction, o: dict[str, int], boxes: 
         assert o["a"] == boxes["buffer_a"][0][0]
         assert o["b"] == boxes["buffer_b"][0][0]
         assert count(boxes["accumulator"][0]) == o["gemm_m"] * o["gemm_c_pitch"]
-        assert o["gemm_c_pitch"] * plan.group.config.cols >= o["gemm_n"]
+        assert o["gemm_c_pitch"] * plan.config.cols >= o["gemm_n"]
     if "accumulator" in boxes:
         assert boxes["accumulator"][0][0] == o["source" if s.name == "store" else "c"]
 
