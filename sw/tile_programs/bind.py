@@ -14,22 +14,18 @@ from sw.canonical.program import canonicalize_program
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr, Var
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
-from sw.ir.ranges import bounds, may_trap
 from sw.ir.scope import retype
 from sw.ir.split import replaced
 from sw.ir.walk import (
     Body,
-    executions,
-    expressions,
     fresh_names,
     instructions,
     map_bodies,
     statements,
-    value_of,
     walk,
 )
 from sw.layout import MEMORY_BYTES, PAGE, Placement
-from sw.tile_programs.facts import Facts
+from sw.tile_programs.facts import Facts, Requirement
 from sw.tile_programs.generic import Record, contents, operation_of, record
 from sw.tile_programs.operands import Binder
 from sw.tile_programs.parameters import with_values
@@ -47,6 +43,7 @@ class Bound:
     the source, then the logs and constants of instructions that are none of the machine's. These are in
     `records` by label, with what they hold at the start in `contents`. `places` holds all buffers that
     regions name; `read` and `written` name those that loads read and those that anything writes.
+    `requirements` must hold whenever the instructions of `source` happen.
     """
 
     source: Program
@@ -58,6 +55,7 @@ class Bound:
     contents: Mapping[str, np.ndarray]
     read: frozenset[str]
     written: frozenset[str]
+    requirements: tuple[Requirement, ...]
 
     @property
     def size(self) -> int:
@@ -123,7 +121,9 @@ class _Binding:
 
     def bound(self) -> Bound:
         """All of it."""
-        _check_end(self.source)
+        for s in statements(self.source.body):
+            if isinstance(s, While):
+                raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
         self.taken = {b.name for b in self.source.buffers} | {s.label for s in instructions(self.source)}
         self.variables = fresh_names(self.source, "n")
         source = dataclasses.replace(self.source, body=self.with_starts(self.source.body, ()))
@@ -150,6 +150,7 @@ class _Binding:
             {name: contents(name, self.memory[name], self.seed) for name in names},
             frozenset(name for name, found in uses.ports.items() if found - {"store"}),
             frozenset(a.buffer for s in instructions(program) for a in s.writes if isinstance(a, Region)),
+            tuple(self.facts.requirements),
         )
 
     def with_starts(self, body: Body, around: tuple[str, ...]) -> Body:
@@ -231,21 +232,6 @@ class _Binding:
             )
             for t in moves
         ]
-
-
-def _check_end(program: Program) -> None:
-    """Raise `IRError` for a `while`, and for divisions and steps that fail at run time."""
-    fails = False
-    for s in statements(program.body):
-        if isinstance(s, While):
-            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
-        low, high = bounds(s.step) if isinstance(s, For) else (1, 1)
-        fails = fails or low <= 0 <= high or any(may_trap(e) for e in expressions(s))
-    if fails:
-        values: dict[str, int] = {}
-        for s, _ in executions(program.body, values):
-            for e in expressions(s):
-                value_of(e, values, s.where)
 
 
 __all__ = ["Bound", "IRError", "bind"]

@@ -1,28 +1,26 @@
 """What is known of a program's instructions and of the regions that they name.
 
 Starts and sizes follow from ranges, linear forms and the canonical form, with scalars replaced by what they
-stand for. Where these do not show what must hold, the executions of the instruction are followed one by one,
-as an interpreter would, so that an error names the first iteration that is wrong.
+stand for, and variables of loops by numbers where the instruction happens in one iteration only. Where these
+do not show what must hold, it becomes a requirement, for whoever executes the program to look at.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from sw.canonical.simplify import canonicalize
-from sw.ir.errors import IRError
-from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, evaluate, fold, substitute
+from sw.ir.errors import IRError, Location
+from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, evaluate, fold, substitute
 from sw.ir.linear import always_holds
-from sw.ir.program import Assign, For, Instruction, Program, Region, print_access
-from sw.ir.ranges import bounds
-from sw.ir.walk import Body, assigned, bodies, executions
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, print_access
+from sw.ir.ranges import Bounds, bounds
+from sw.ir.walk import Body, Instance, assigned
 from sw.tile_programs.places import Place
 
 Values = Mapping[str, int]
-#: Executions of one instruction that are followed at most.
-FOLLOWED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,35 +68,105 @@ class Box:
         return result
 
 
+@dataclass(frozen=True)
+class Requirement:
+    """What must hold whenever an instruction happens, and is not known to.
+
+    `found` says by the values of all variables what is there instead, `expected` what was expected.
+    """
+
+    instruction: Instruction
+    condition: Expr
+    where: Location | None
+    found: Callable[[Values], str]
+    expected: str
+
+    def check(self, values: Values, iteration: tuple[int, ...]) -> None:
+        """Raise `IRError` if it does not hold in an execution."""
+        if not evaluate(self.condition, values):
+            at = Instance(self.instruction.label, iteration)
+            raise IRError(self.where, f"{self.found(values)} in {at}", self.expected)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What an instruction stands in.
+
+    `scalars` are those known by the variables of the `loops`; `conditions` are those of branches and of the
+    instruction itself, and `fixed` are expressions by the numbers that they equal there.
+    """
+
+    loops: tuple[For, ...] = ()
+    scalars: Mapping[str, Expr] = field(default_factory=dict)
+    conditions: tuple[Expr, ...] = ()
+    fixed: Mapping[Expr, Expr] = field(default_factory=dict)
+
+    def where(self, condition: Expr) -> _Context:
+        """The same where a condition holds."""
+        known = canonicalize(substitute(condition, self.scalars))
+        fixed = dict(self.fixed)
+        for part in _conjuncts(known):
+            if isinstance(part, Apply) and part.op is Op.EQ and isinstance(part.args[1], Const):
+                fixed |= _equal(part.args[0], part.args[1])
+        return replace(self, conditions=(*self.conditions, known), fixed=fixed)
+
+    def known(self, expr: Expr) -> Expr:
+        """The expression in canonical form, by loop variables as far as possible."""
+        found = canonicalize(substitute(expr, self.scalars))
+        return canonicalize(_replaced(found, self.fixed)) if self.fixed else found
+
+
+def _equal(expr: Expr, value: Const) -> dict[Expr, Expr]:
+    """What is known where an expression has a value: of a remainder also the only number that has it."""
+    found: dict[Expr, Expr] = {expr: value}
+    match expr:
+        case Apply(Op.MOD, (inner, Const(divisor))) if divisor > 0:
+            low, high = bounds(inner)
+            first = low + (value.value - low) % divisor
+            if first + divisor > high:
+                found[inner] = Const(first)
+    return found
+
+
+def _replaced(expr: Expr, fixed: Mapping[Expr, Expr]) -> Expr:
+    if expr in fixed:
+        return fixed[expr]
+    args = [_replaced(a, fixed) for a in expr.arguments]
+    return Apply(expr.op, tuple(args)) if isinstance(expr, Apply) else expr
+
+
 class Facts:
-    """Answers questions about the instructions of a program without parameters."""
+    """Answers questions about the instructions of a program without parameters, and notes `requirements`."""
 
     def __init__(self, program: Program):
         self.program = program
-        self._scalars: dict[str, dict[str, Expr]] = {}
-        self._around: dict[str, tuple[For, ...]] = {}
-        once = {name for name, count in assigned(program.body).items() if count == 1}
-        self._enter(program.body, (), {}, once)
+        self.requirements: list[Requirement] = []
+        self._context: dict[str, _Context] = {}
+        self._once = {name for name, count in assigned(program.body).items() if count == 1}
+        self._enter(program.body, _Context())
 
-    def _enter(self, body: Body, around: tuple[For, ...], values: dict[str, Expr], once: set[str]) -> None:
-        """Scalars by the loop variables that they are computed from, as far as both keep their values."""
-        constant = {loop.variable for loop in around}
+    def _enter(self, body: Body, context: _Context) -> None:
+        """Find the contexts of instructions; scalars are known that stand for what keeps its value."""
+        constant = {loop.variable for loop in context.loops}
         for s in body:
-            if isinstance(s, Instruction):
-                self._scalars[s.label], self._around[s.label] = dict(values), around
-            elif isinstance(s, Assign) and s.target in once:
-                value = substitute(s.value, values)
-                if all(v.name in constant for v in value.variables()):
-                    values[s.target] = value
-            inner = (*around, s) if isinstance(s, For) else around
-            for nested in bodies(s):
-                self._enter(nested, inner, dict(values), once)
+            match s:
+                case Instruction():
+                    self._context[s.label] = context if s.when is None else context.where(s.when)
+                case Assign() if s.target in self._once:
+                    value = substitute(s.value, context.scalars)
+                    if all(v.name in constant for v in value.variables()):
+                        context = replace(context, scalars={**context.scalars, s.target: value})
+                case For():
+                    self._enter(s.body, replace(context, loops=(*context.loops, s)))
+                case If():
+                    self._enter(s.body, context.where(s.condition))
+                    self._enter(s.orelse, context.where(negated(s.condition)))
 
     # Proofs
 
     def known(self, s: Instruction, expr: Expr) -> Expr:
         """The expression in canonical form, by loop variables as far as possible."""
-        return canonicalize(substitute(expr, self._scalars[s.label]))
+        return self._context[s.label].known(expr)
 
     def settled(self, s: Instruction, expr: Expr) -> Expr:
         """The expression in canonical form, or its value where that is always the same."""
@@ -122,62 +190,41 @@ class Facts:
 
     def never(self, s: Instruction) -> bool:
         """Whether an instruction surely never happens."""
-        if s.when is not None and self.holds(s, negated(s.when)):
+        context = self._context[s.label]
+        if any(self.holds(s, negated(c)) for c in context.conditions):
             return True
-        return any(0 in self._counts(loop, s) for loop in self._around[s.label])
+        return any(self._span(loop, s)[1] <= 0 for loop in context.loops)
 
-    # Executions
+    def trips(self, s: Instruction) -> tuple[int, ...]:
+        """The most iterations of each loop around an instruction in which it happens, outermost first."""
+        context = self._context[s.label]
+        once = {e.name for e in context.fixed if isinstance(e, Var)}
+        return tuple(1 if loop.variable in once else self._count(loop, s) for loop in context.loops)
 
-    def followed(self, s: Instruction) -> Iterator[tuple[Values, tuple[int, ...]]]:
-        """The values of all variables at every execution of an instruction, with its iteration numbers."""
-        values: dict[str, int] = {}
-        happening = executions(self.program.body, values, lambda i: i.label == s.label)
-        for count, (_, iteration) in enumerate(happening):
-            if count == FOLLOWED:
-                text = f"more than {FOLLOWED:,} executions of {s.label}"
-                raise IRError(s.where, text, "fewer, or regions that follow from the loops alone")
-            yield values, iteration
+    def _count(self, loop: For, s: Instruction) -> int:
+        """The most iterations of a loop."""
+        slow, fast = bounds(loop.step)
+        if slow <= 0 <= fast:
+            found = f"step {loop.step} of a loop around {s.label}"
+            raise IRError(loop.where, found, "one that is surely positive or surely negative")
+        return max(0, -(-self._span(loop, s)[1] // min(abs(slow), abs(fast))))
 
-    def violation(self, s: Instruction, condition: Expr) -> tuple[Values, tuple[int, ...]] | None:
-        """The first execution in which a condition does not hold, None where it always does."""
-        if self.holds(s, condition):
-            return None
-        return next((found for found in self.followed(s) if not evaluate(condition, found[0])), None)
+    def _span(self, loop: For, s: Instruction) -> Bounds:
+        """Smallest and largest distance from a loop's start to its end, in the direction of its step."""
+        ends = (loop.start, loop.stop) if bounds(loop.step)[0] > 0 else (loop.stop, loop.start)
+        return bounds(self.known(s, fold(Op.SUB, ends[1], ends[0])))
 
     def require(
         self, s: Instruction, region: Region, condition: Expr, found: Callable[[Values], str], expected: str
     ) -> None:
-        """Raise `IRError` for the first execution in which a condition does not hold."""
-        wrong = self.violation(s, condition)
-        if wrong is not None:
-            text = f"{found(wrong[0])} in {s.label}{_numbers(wrong[1])}"
-            raise IRError(region.where or s.where, text, expected)
-
-    def trips(self, s: Instruction) -> tuple[int, ...]:
-        """The most iterations of each loop around an instruction, outermost first."""
-        made = [self._counts(loop, s) for loop in self._around[s.label]]
-        if all(made):
-            return tuple(max(found) for found in made)
-        highest = [0] * len(made)
-        for _, iteration in self.followed(s):
-            highest = [max(a, b + 1) for a, b in zip(highest, iteration, strict=True)]
-        return tuple(highest)
-
-    def _counts(self, loop: For, s: Instruction) -> tuple[int, ...]:
-        """Numbers of which the largest is not exceeded by a loop's iterations; the only one is exact."""
-        if not isinstance(loop.step, Const) or not loop.step.value:
-            return ()
-        step = loop.step.value
-        ends = (loop.start, loop.stop) if step > 0 else (loop.stop, loop.start)
-        low, high = bounds(self.known(s, fold(Op.SUB, ends[1], ends[0])))
-        if high - low >= FOLLOWED:
-            return ()
-        return tuple(dict.fromkeys(max(0, -(-size // abs(step))) for size in (low, high)))
+        """Note that a condition must hold whenever an instruction happens, unless it is known to."""
+        if not self.holds(s, condition):
+            self.requirements.append(Requirement(s, condition, region.where or s.where, found, expected))
 
     # Regions
 
     def box(self, s: Instruction, region: Region, place: Place) -> Box:
-        """What a region is; raises `IRError` where it is outside of its buffer."""
+        """What a region is; that it lies inside of its buffer is required."""
         starts = tuple(self.settled(s, i.start) for i in region.box)
         sizes = tuple(self.settled(s, fold(Op.SUB, i.stop, i.start)) for i in region.box)
         conditions = [apply(Op.LT, i.start, i.stop) for i in region.box[::-1]]
@@ -185,14 +232,14 @@ class Facts:
         inside = []
         for interval, size in zip(region.box, place.shape, strict=True):
             inside += [apply(Op.GE, interval.start, 0), apply(Op.LE, interval.stop, size)]
-        wrong = self.violation(s, any_of(negated(all_of(*unless_empty)), all_of(*inside)))
-        if wrong is not None:
-            values, iteration = wrong
-            ends = ", ".join(f"{evaluate(i.start, values)}:{evaluate(i.stop, values)}" for i in region.box)
-            whole = ", ".join(f"0:{size}" for size in place.shape)
-            at = f" in iteration {s.label}{_numbers(iteration)}" if iteration else ""
-            found = f"the region {region.buffer}[{ends}]{at}"
-            raise IRError(region.where or s.where, found, f"one inside of {region.buffer}[{whole}]")
+        whole = ", ".join(f"0:{size}" for size in place.shape)
+        self.require(
+            s,
+            region,
+            any_of(negated(all_of(*unless_empty)), all_of(*inside)),
+            functools.partial(_text, region),
+            f"one inside of {region.buffer}[{whole}]",
+        )
         if len(starts) == 1:
             starts, sizes = (Const(0), *starts), (Const(1), *sizes)
         return Box(region, place, starts, sizes, unless_empty)
@@ -235,5 +282,15 @@ def negated(condition: Expr) -> Expr:
     return fold(Op.NOT, condition)
 
 
-def _numbers(iteration: tuple[int, ...]) -> str:
-    return f"[{', '.join(map(str, iteration))}]" if iteration else ""
+def _text(region: Region, values: Values) -> str:
+    """A region with its ends as they are."""
+    ends = ", ".join(f"{evaluate(i.start, values)}:{evaluate(i.stop, values)}" for i in region.box)
+    return f"the region {region.buffer}[{ends}]"
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Apply) and condition.op is Op.AND:
+        for part in condition.args:
+            yield from _conjuncts(part)
+    else:
+        yield condition

@@ -37,6 +37,7 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
         if p.space == "scratch"
     }
     records = {name: array.copy() for name, array in bound.contents.items()}
+    used: set[tuple[str, int]] = set()
     made = trace(bound.source)
     order = sorted((int(t), n, row) for n, rows in enumerate(made.rows) for row, t in enumerate(rows.time))
 
@@ -50,7 +51,11 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
         if f"{label}_{kind}" not in records:
             continue
         own = bound.records[label]
-        number = int(np.ravel_multi_index(rows.iteration[:, row], own.trips)) if own.trips else 0
+        # Of a loop in which it happens once only, the iteration does not count.
+        at = [i if trips > 1 else 0 for i, trips in zip(rows.iteration[:, row], own.trips, strict=True)]
+        number = int(np.ravel_multi_index(at, own.trips)) if own.trips else 0
+        assert (label, number) not in used
+        used.add((label, number))
         record = records[f"{label}_{kind}"][number]
         rooms = {(t.kind, t.number): t.largest[-len(t.box.place.shape) :] for t in own.transfers}
         offset = 0

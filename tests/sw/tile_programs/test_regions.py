@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from cosim.models.functional import Memories, execute
+from cosim.models.functional import Memories, check_requirements, execute
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.ir.parse import parse_program
@@ -273,14 +273,14 @@ LOAD = "load(memory=A[0:4, 0:12], target="
             "found A in space memory as read= of the generic f, expected a buffer in the",
         ),
         ("f(read=ANY)", "found read=ANY of f0, expected a region, to run the program"),
-        ("f(read=x[n : n + 60])", "f.py:12:12: found the region x[3:63], expected one inside of x[0:60]"),
+        ("f(read=x[n : n + 60])", "f.py:12:12: found the region x[3:63] in f0, expected one inside of x["),
         ("f(read=x, warp=6)", "f.py:12:5: found warp 6 of f0, expected a warp of 0 to 5, the warps of test"),
         ("wait(3)", "f.py:12:5: found wait without warp=, expected the warp that executes it"),
     ],
 )
 def test_what_cannot_be_done_names_the_place_and_the_reason(line: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        bind(program(line), TEST, {"n": 3})
+        check_requirements(bind(program(line), TEST, {"n": 3}))
     assert message in str(error.value)
     assert str(error.value).startswith("f.py:12:")
 
