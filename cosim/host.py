@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import struct
 import zlib
 from collections.abc import Sequence
@@ -38,6 +39,59 @@ class Entry(NamedTuple):
         return self.op << 48 | self.address << 32 | self.data
 
 
+class Write(NamedTuple):
+    """Words for one register, in order."""
+
+    offset: int
+    words: tuple[int, ...]
+
+    def entries(self) -> list[Entry]:
+        """The entries of the script."""
+        return [Entry(Op.WRITE, self.offset, word) for word in self.words]
+
+
+class LoadProgram(NamedTuple):
+    """The program of a warp: writes that give the same when all are done again from the first on."""
+
+    writes: tuple[Write, ...]
+
+    def entries(self) -> list[Entry]:
+        """The entries of the script."""
+        return [entry for write in self.writes for entry in write.entries()]
+
+
+class Read(NamedTuple):
+    """Successive registers."""
+
+    offset: int
+    number: int
+
+    def entries(self) -> list[Entry]:
+        """The entries of the script."""
+        return [Entry(Op.READ, self.offset + 4 * i) for i in range(self.number)]
+
+
+class Wait(NamedTuple):
+    """Until the machine is done and quiet."""
+
+    def entries(self) -> list[Entry]:
+        """The entries of the script."""
+        return [Entry(Op.WAIT)]
+
+
+class Dump(NamedTuple):
+    """Words of memory: first and number."""
+
+    first: int
+    words: int
+
+    def entries(self) -> list[Entry]:
+        """The entries of the script."""
+        return [Entry(Op.DUMP_FIRST, data=self.first), Entry(Op.DUMP_WORDS, data=self.words)]
+
+
+Step = Write | LoadProgram | Read | Wait | Dump
+
 #: Registers that are read after a run, in order, before the counters.
 RESULTS = ("STATUS", "ERROR", "CYCLES_LOW", "CYCLES_HIGH")
 
@@ -52,37 +106,39 @@ def counter_names(config: MachineConfig) -> list[str]:
     return [r.name for r in csr.registers(config) if csr.WARP_BASE <= r.offset < csr.CAPABILITY_BASE]
 
 
-def script(config: MachineConfig, job: Job) -> list[Entry]:
-    """The accesses of a run, in order; raises `InputError` for a job that the machine cannot take."""
+def steps(config: MachineConfig, job: Job) -> list[Step]:
+    """What the host does in a run, in order; raises `InputError` for a job that the machine cannot take."""
     _check(config, job)
     at = {r.name: r.offset for r in csr.registers(config)}
 
-    def write(name: str, data: int) -> Entry:
-        return Entry(Op.WRITE, at[name], data)
+    def write(name: str, *words: int) -> Write:
+        return Write(at[name], words)
 
-    out = [write("CONTROL", 1 << csr.CLEAR)]
+    out: list[Step] = [write("CONTROL", 1 << csr.CLEAR)]
     for warp, words in sorted(job.programs.items()):
-        out.append(write("PROGRAM_ADDRESS", warp * config.imem_words))
         words = loaded(config, words)
-        out += [write("PROGRAM_DATA", word) for word in words]
-        out.append(write("PROGRAM_CHECK", check_word(words) if job.check_word is None else job.check_word))
+        check = check_word(words) if job.check_word is None else job.check_word
+        place = write("PROGRAM_ADDRESS", warp * config.imem_words)
+        out.append(LoadProgram((place, write("PROGRAM_DATA", *words), write("PROGRAM_CHECK", check))))
     for i in range(config.windows):
         permit = 0
         if i < len(job.windows):
             window = job.windows[i]
-            out.append(write(f"WINDOW{i}_FIRST", window.first))
-            out.append(write(f"WINDOW{i}_LAST", window.last))
+            out += [write(f"WINDOW{i}_FIRST", window.first), write(f"WINDOW{i}_LAST", window.last)]
             permit = window.read << csr.READ | window.write << csr.WRITE
         out.append(write(f"WINDOW{i}_PERMIT", permit))
     out.append(write("ENABLE", sum(1 << warp for warp in job.programs)))
-    out.append(write("WATCHDOG", job.watchdog))
-    out.append(write("CONTROL", 1 << csr.START))
-    out.append(Entry(Op.WAIT))
-    out += [Entry(Op.READ, at[name]) for name in (*RESULTS, *counter_names(config))]
-    for region in job.outputs:
-        first, count = region_words(region)
-        out += [Entry(Op.DUMP_FIRST, data=first), Entry(Op.DUMP_WORDS, data=count)]
-    return [*out, Entry(Op.END)]
+    out += [write("WATCHDOG", job.watchdog), write("CONTROL", 1 << csr.START), Wait()]
+    offsets = [at[name] for name in (*RESULTS, *counter_names(config))]
+    for _, run in itertools.groupby(enumerate(offsets), lambda pair: pair[1] - 4 * pair[0]):
+        first, *others = (offset for _, offset in run)
+        out.append(Read(first, 1 + len(others)))
+    return [*out, *(Dump(*region_words(region)) for region in job.outputs)]
+
+
+def script(config: MachineConfig, job: Job) -> list[Entry]:
+    """The steps of a run as the harness takes them."""
+    return [*(entry for step in steps(config, job) for entry in step.entries()), Entry(Op.END)]
 
 
 def check_word(words: Sequence[int]) -> int:

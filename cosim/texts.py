@@ -26,8 +26,3 @@ def job(config: MachineConfig, texts: Mapping[int, str], **fields: Any) -> Job:
 def run_jobs(config: MachineConfig, jobs: Sequence[Job], sim: str = "cpp") -> list[Outcome]:
     """Run jobs one after the other in one simulation of the machine, built if need be."""
     return simulator(config, sim).run(jobs)
-
-
-def run_text(config: MachineConfig, texts: Mapping[int, str], sim: str = "cpp", **fields: Any) -> Outcome:
-    """Run one job; see `job`."""
-    return run_jobs(config, [job(config, texts, **fields)], sim)[0]

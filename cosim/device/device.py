@@ -11,7 +11,7 @@ import numpy as np
 from cosim import host, images, observe
 from cosim.device import identify
 from cosim.device.bus import Bus, BusError, UncertainError, check_range
-from cosim.device.steps import Dump, Program, Read, Step, Wait, Write, steps
+from cosim.host import Dump, LoadProgram, Read, Wait, Write
 from cosim.job import Job, Outcome, Window
 from hw import csr
 from hw.config import MachineConfig
@@ -110,13 +110,13 @@ class Device:
             self.bus.write_memory(address, data)
 
     def run(self, job: Job, timeout: float | None = 60.0) -> Outcome:
-        """Load, run and read back a job, with the accesses of `cosim.host.script`.
+        """Load, run and read back a job, with the accesses of `cosim.host.steps`.
 
         The outcome has no events: a device does not tell them. `timeout` is in seconds and counts from the
         start. Raises `InputError` for what the machine cannot take, `BusError` when it is at work already,
         does not end in time, or the bus fails.
         """
-        script = host.script(self.config, job)
+        steps = host.steps(self.config, job)
         if (status := self.status).running:
             raise BusError(
                 f"the machine must be at rest before a run, not: {status} (Device.stop, or a reset)"
@@ -125,7 +125,7 @@ class Device:
         results: list[int] = []
         dump: list[bytes] = []
         begin = end = time.monotonic()
-        for step in steps(script):
+        for step in steps:
             match step:
                 case Wait():
                     begin = time.monotonic()
@@ -135,19 +135,17 @@ class Device:
                     results += self.bus.read_csr(offset, count)
                 case Dump(first, words):
                     dump.append(self.bus.read_memory(4 * first, 4 * words))
-                case Write() | Program():
+                case Write() | LoadProgram():
                     self._write(step)
         held = np.frombuffer(b"".join(dump), "<u4")
         nothing = observe.parse_records(b"", self.config.warps)
         return observe.outcome(self.config, job, nothing, results, held, end - begin)
 
-    def _write(self, step: Step) -> None:
+    def _write(self, step: Write | LoadProgram) -> None:
         """Writes of a step, all of them again after one of them was cut off."""
-        writes = step.writes if isinstance(step, Program) else (step,)
         for attempt in range(ATTEMPTS):
             try:
-                for write in writes:
-                    assert isinstance(write, Write)
+                for write in step.writes if isinstance(step, LoadProgram) else (step,):
                     self.bus.write_csr(write.offset, write.words)
                 return
             except UncertainError:

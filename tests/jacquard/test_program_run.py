@@ -13,7 +13,7 @@ import pytest
 from cosim.backends import simulator
 from cosim.job import Outcome
 from cosim.settings import MemorySettings
-from cosim.texts import job, run_jobs, run_text
+from cosim.texts import job, run_jobs
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from jacquard.program_run import prepare, run_prepared, synchronised
@@ -293,6 +293,6 @@ def test_texts_of_warps_run_as_they_are() -> None:
     done, stuck = run_jobs(TEST, jobs)
     assert done.error is None
     assert stuck.error is not None
-    assert run_text(TEST, texts).cycles == done.cycles
+    assert run_jobs(TEST, [job(TEST, texts)])[0].cycles == done.cycles
     with pytest.raises(InputError, match="warp 1:1: loop: there is no label L1"):
         job(TEST, {1: "loop r1, L1"})

@@ -10,7 +10,6 @@ import pytest
 from cosim import host
 from cosim.device import BusError, Device, UncertainError
 from cosim.device.device import zeros
-from cosim.device.steps import Dump, Program, Read, Wait, Write, steps
 from cosim.host import Op
 from cosim.job import Job, Region, Window
 from cosim.settings import MemorySettings
@@ -40,27 +39,6 @@ def test_the_accesses_are_those_of_the_script(small: MachineConfig) -> None:
     names = {r.offset: r.name for r in csr.registers(small)}
     script = host.script(small, job(small))
     assert bus.log == [(names[e.address], e.data) for e in script if e.op is Op.WRITE]
-
-
-def test_steps_say_the_same_as_the_script(small: MachineConfig) -> None:
-    script = host.script(small, job(small))
-    flat: list[tuple[int, int, int]] = []
-    for step in steps(script):
-        match step:
-            case Program(writes):
-                flat += [(Op.WRITE, w.offset, word) for w in writes for word in w.words]
-            case Write(offset, words):
-                flat += [(Op.WRITE, offset, word) for word in words]
-            case Read(offset, count):
-                flat += [(Op.READ, offset + 4 * i, 0) for i in range(count)]
-            case Wait():
-                flat.append((Op.WAIT, 0, 0))
-            case Dump(first, count):
-                flat += [(Op.DUMP_FIRST, 0, first), (Op.DUMP_WORDS, 0, count)]
-    assert flat == [tuple(entry) for entry in script[:-1]]
-    programs = [step for step in steps(script) if isinstance(step, Program)]
-    assert [[len(w.words) for w in p.writes] for p in programs] == [[1, 4, 1], [1, 2, 1]]
-    assert len(list(steps(script))) < len(script) / 2
 
 
 def test_what_windows_hold_besides_the_jobs_arrays_becomes_zero(small: MachineConfig) -> None:
