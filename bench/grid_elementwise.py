@@ -81,7 +81,7 @@ def cases() -> dict[str, Case]:
         "bias per column, residual": (_sum(scaled, Argument(2)), [ACC, COLUMN, BYTE]),
         "int8 add": (_sum(x, y), [BYTE, BYTE]),
         "int8 mul": (_clamp(_scaled(product)), [BYTE, BYTE]),
-        "table": (Lookup(TABLE, _apply("add", x, 128)), [BYTE]),
+        "table": (Lookup(TABLE, _apply("and", x, 255)), [BYTE]),
         "relu": (_apply("max", x, -7), [BYTE]),
         "copy": (x, [BYTE]),
     }

@@ -6,7 +6,6 @@ the grid as it stands.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hw.errors import InputError
+from hw.semantics import SEMANTICS
 from sw.dfg.operations import OPERATIONS
 
 Integers = npt.NDArray[np.int64]
@@ -116,7 +116,10 @@ def evaluate(expression: Expression, operands: Sequence[npt.ArrayLike]) -> npt.N
 
 def operate(operation: str, *operands: npt.ArrayLike) -> Integers:
     """An operation of a processing element on arrays of 32-bit numbers that broadcast, as int64."""
-    return _MEANING[operation](*(np.asarray(x, np.int64) for x in operands))
+    meaning = SEMANTICS[operation]
+    with np.errstate(over="ignore"):
+        found = _ON_ARRAYS.get(operation, meaning.exact)(*(np.asarray(x, np.int64) for x in operands))
+    return np.asarray(found).astype(np.int32 if meaning.wraps else np.int64).astype(np.int64)
 
 
 def _value(e: Expression, value: Callable[[Expression], Integers], arrays: Sequence[Integers]) -> Integers:
@@ -132,53 +135,27 @@ def _value(e: Expression, value: Callable[[Expression], Integers], arrays: Seque
                 raise InputError(f"the index of a table must be 0 to {len(table) - 1}, not {int(wrong[0])}")
             return np.asarray(table, np.int64)[place]
         case Apply(operation, operands):
-            return _MEANING[operation](*(value(x) for x in operands))
+            return operate(operation, *(value(x) for x in operands))
 
 
-def _wrapped(x: Integers) -> Integers:
-    return x.astype(np.int32).astype(np.int64)
+def _rounded(a: Integers, b: Integers, shift: Integers) -> Integers:
+    """The 64-bit product shifted right, halves rounded up, without leaving int64."""
+    product, shift = a * b, shift % 64
+    return (product >> shift) + np.where(shift > 0, product >> np.maximum(shift - 1, 0) & 1, 0)
 
 
-def _shifted(a: Integers, b: Integers, shift: Integers, even: bool) -> Integers:
-    """The 64-bit product shifted right and rounded; NumPy's int64 holds any product of two int32."""
-    shift = shift % 64
-    product = a * b
-    # A shift of 63 leaves the sign; NumPy shifts int64 by up to 63.
-    floor = product >> shift
-    rest = product - (floor << shift)
-    half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 0)
-    up = (rest > half) | ((rest == half) & ((floor & 1) == 1)) if even else rest >= half
-    return _wrapped(floor + ((shift > 0) & up))
-
-
-def _leading_zeros(a: Integers) -> Integers:
-    word = a & 0xFFFFFFFF
-    # frexp is exact here: doubles hold 53 bits.
-    return np.asarray(32 - np.frexp(word.astype(np.float64))[1], np.int64)
-
-
-_MEANING: dict[str, Callable[..., Integers]] = {
-    "add": lambda a, b: _wrapped(a + b),
-    "sub": lambda a, b: _wrapped(a - b),
-    "mul": lambda a, b: _wrapped(a * b),
-    "mul_shift_round": functools.partial(_shifted, even=False),
-    "mul_shift_round_even": functools.partial(_shifted, even=True),
-    "shl": lambda a, b: _wrapped(a << (b % 32)),
-    "shr": lambda a, b: a >> (b % 32),
-    "shr_logical": lambda a, b: _wrapped((a & 0xFFFFFFFF) >> (b % 32)),
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-    "lt": lambda a, b: (a < b).astype(np.int64),
-    "le": lambda a, b: (a <= b).astype(np.int64),
-    "gt": lambda a, b: (a > b).astype(np.int64),
-    "ge": lambda a, b: (a >= b).astype(np.int64),
-    "eq": lambda a, b: (a == b).astype(np.int64),
-    "ne": lambda a, b: (a != b).astype(np.int64),
+#: Operations whose formula chooses, which arrays cannot, or needs more than 64 bits.
+_ON_ARRAYS: dict[str, Callable[..., npt.NDArray[np.generic]]] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
     "min": np.minimum,
     "max": np.maximum,
-    "select": lambda c, a, b: np.asarray(np.where(c != 0, a, b), np.int64),
-    "abs": lambda a: _wrapped(np.abs(a)),
-    "clz": _leading_zeros,
-    "mov": lambda a: a,
+    "select": lambda c, a, b: np.where(c != 0, a, b),
+    # frexp is exact here: doubles hold 53 bits.
+    "clz": lambda a: 32 - np.frexp((a & 0xFFFFFFFF).astype(np.float64))[1],
+    "mul_shift_round": _rounded,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, walk
 
 _CALLS = {
     "mul_shift_round": "mul_shift_round",
@@ -51,48 +51,28 @@ def numbers(value: Expression) -> tuple[int, ...]:
 
 
 def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expression, frozenset[int]]:
-    """An expression without additions of 128 to bytes that are only indices of tables, and their operands.
+    """An expression without masks of bytes of which nothing else is used, and their operands.
 
-    Those operands are to be read as uint8: the tables are rotated instead. `signed` says of each operand
-    whether it is int8.
+    Those operands are to be read as uint8: they are indices of tables. `signed` says of each operand whether
+    it is int8.
     """
-    index = {k: Apply("add", (Argument(k), Number(128))) for k, s in enumerate(signed) if s}
-    elsewhere: set[int] = set()
-    indexed: set[int] = set()
-    seen: set[Expression] = set()
+    masks = {Apply("and", (Argument(k), Number(255))): Argument(k) for k, own in enumerate(signed) if own}
+    elsewhere = set(walk(_replaced(value, dict.fromkeys(masks, Number(0)))))
+    chosen = {mask: byte for mask, byte in masks.items() if byte not in elsewhere}
+    return _replaced(value, chosen), frozenset(byte.index for byte in chosen.values())
 
-    def visit(e: Expression) -> None:
-        if e in seen:
-            return
-        seen.add(e)
-        match e:
-            case Argument(k):
-                elsewhere.add(k)
-            case Lookup(table, Apply("add", (Argument(k), Number(128)))) if k in index and len(table) == 256:
-                indexed.add(k)
-            case Lookup(_, inner):
-                visit(inner)
-            case Apply(_, operands):
-                for operand in operands:
-                    visit(operand)
-            case _:
-                pass
 
-    visit(value)
-    chosen = frozenset(indexed - elsewhere)
-
-    def changed(e: Expression) -> Expression:
-        match e:
-            case Lookup(table, Apply("add", (Argument(k), Number(128)))) if k in chosen:
-                return Lookup(table[128:] + table[:128], Argument(k))
-            case Lookup(table, inner):
-                return Lookup(table, changed(inner))
-            case Apply(operation, operands):
-                return Apply(operation, tuple(changed(x) for x in operands))
-            case _:
-                return e
-
-    return (changed(value), chosen) if chosen else (value, chosen)
+def _replaced(value: Expression, others: Mapping[Apply, Expression]) -> Expression:
+    """An expression with others in the places of parts."""
+    match value:
+        case Apply() if value in others:
+            return others[value]
+        case Apply(operation, operands):
+            return Apply(operation, tuple(_replaced(x, others) for x in operands))
+        case Lookup(table, index):
+            return Lookup(table, _replaced(index, others))
+        case _:
+            return value
 
 
 @dataclass
