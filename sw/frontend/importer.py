@@ -120,19 +120,22 @@ class Importer:
         found = reshaped(view, shape)
         if found is not None:
             return found
+        again = reshaped(self.dense(node, view), shape)
+        assert again is not None
+        return again
+
+    def dense(self, node: OnnxNode, view: View) -> View:
+        """The elements of a view in a tensor of their own."""
         element = self.tensors[view.tensor].element
         held = self.array(view)
         # Only whole numbers of the model have its names; what stands for real numbers has others.
         plain = isinstance(self.values.get(node.inputs[0]), Stored) if node.inputs else True
         hint = node.outputs[0] if plain else f"{node.outputs[0]}.whole"
         if held is not None:
-            return self.constant(held.reshape(tuple(shape)), hint)
+            return self.constant(held, hint)
         if element not in ELEMENTS:
             raise node.error(f"elements must be moved, which the machine cannot do with {element}")
-        moved = self.copy(node, view, self.tensor(hint, view.shape, element))
-        again = reshaped(moved, shape)
-        assert again is not None
-        return again
+        return self.copy(node, view, self.tensor(hint, view.shape, element))
 
 
 Handler = Callable[[Importer, OnnxNode], Value | Sequence[Value]]

@@ -15,7 +15,7 @@ from sw.frontend.model import load
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Stored, Value, is_real
 from sw.graph.fuse import fused, with_tensor
-from sw.graph.host import HostOperator, run_node
+from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator, Tensor, whole
 from sw.operators import host
 from sw.operators.registry import HANDLERS, REAL_HANDLERS, REWRITES, WHOLE_HANDLERS
@@ -114,11 +114,5 @@ def _folded(importer: Importer, node: OnnxNode) -> Sequence[Value] | None:
         value = importer.value(node, index)
         if not isinstance(value, Constant) or value.array.size > _MOST_FOLDED:
             return None
-        arrays[f"i{index}"] = value.array
-    from onnx import helper
-
-    names = [f"i{i}" if name else "" for i, name in enumerate(node.inputs)]
-    attributes = {k: v for k, v in node.attributes.items() if k not in host.OURS}
-    proto = helper.make_node(node.op, names, [f"o{i}" for i in range(len(node.outputs))], **attributes)
-    opset = host.opset_of(importer.model.opset, node.op)
-    return [Constant(np.asarray(x)) for x in run_node(proto, opset, arrays, node.place)]
+        arrays[index] = value.array
+    return [Constant(np.asarray(x)) for x in host.run(importer, node, arrays)]

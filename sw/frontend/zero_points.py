@@ -13,7 +13,7 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored
-from sw.graph.host import HostOperator
+from sw.graph.host import HostOperator, node_of
 from sw.graph.network import View
 
 #: The version of ONNX that says what the host does to operands.
@@ -83,10 +83,7 @@ def _handed_in(
     importer: Importer, node: OnnxNode, op: str, views: list[View], output: View, axis: int
 ) -> Stored:
     """What the host does to an operand before the machine starts."""
-    from onnx import helper
-
-    axis %= len(output.shape)
-    proto = helper.make_node(op, [f"i{i}" for i in range(len(views))], ["o0"], axis=axis)
+    proto = node_of(op, [True] * len(views), axis=axis % len(output.shape))
     importer.operators.append(
         HostOperator(
             *(node.name, op, (node.name,), output, tuple(views), proto.SerializeToString(), OPSET),

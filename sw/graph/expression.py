@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,8 @@ def operate(operation: str, *operands: npt.ArrayLike) -> Integers:
     """An operation of a processing element on arrays of 32-bit numbers that broadcast, as int64."""
     meaning = SEMANTICS[operation]
     with np.errstate(over="ignore"):
-        found = _ON_ARRAYS.get(operation, meaning.exact)(*(np.asarray(x, np.int64) for x in operands))
+        compute = _ON_ARRAYS.get(operation, meaning.exact)
+        found = compute(*(np.asarray(x, np.int64) for x in operands))
     return np.asarray(found).astype(np.int32 if meaning.wraps else np.int64).astype(np.int64)
 
 
@@ -145,7 +147,7 @@ def _rounded(a: Integers, b: Integers, shift: Integers) -> Integers:
 
 
 #: Operations whose formula chooses, which arrays cannot, or needs more than 64 bits.
-_ON_ARRAYS: dict[str, Callable[..., npt.NDArray[np.generic]]] = {
+_ON_ARRAYS: dict[str, Callable[..., Any]] = {
     "lt": np.less,
     "le": np.less_equal,
     "gt": np.greater,
@@ -154,7 +156,7 @@ _ON_ARRAYS: dict[str, Callable[..., npt.NDArray[np.generic]]] = {
     "ne": np.not_equal,
     "min": np.minimum,
     "max": np.maximum,
-    "select": lambda c, a, b: np.where(c != 0, a, b),
+    "select": lambda c, a, b: np.asarray(np.where(c != 0, a, b)),
     # frexp is exact here: doubles hold 53 bits.
     "clz": lambda a: 32 - np.frexp((a & 0xFFFFFFFF).astype(np.float64))[1],
     "mul_shift_round": _rounded,

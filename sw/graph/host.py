@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hw.errors import InputError
 from sw.graph.network import Operator, View
 
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+#: Attributes of ours that ONNX does not know.
+_OURS = ("opset",)
 #: Units from which on every type of 8 bits saturates, whatever its zero point, and int32 does not overflow.
 _SURE = 1 << 29
 
@@ -44,17 +51,28 @@ class HostOperator(Operator):
         )[self.result]
 
 
-def run_node(node: object, opset: int, arrays: dict[str, np.ndarray], name: str) -> list[np.ndarray]:
+def node_of(op: str, present: Sequence[bool], results: int = 1, **attributes: Any) -> NodeProto:
+    """The `NodeProto` of an operator; `present` says which inputs it has."""
+    from onnx import helper
+
+    numbers = itertools.count()
+    names = [f"i{next(numbers)}" if here else "" for here in present]
+    kept = {name: value for name, value in attributes.items() if name not in _OURS}
+    made: NodeProto = helper.make_node(op, names, [f"o{i}" for i in range(results)], **kept)
+    return made
+
+
+def run_node(node: NodeProto, opset: int, arrays: dict[str, np.ndarray], name: str) -> list[np.ndarray]:
     """All results of one `NodeProto` by `onnx.reference`; raises `InputError` where it fails."""
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
-    arrays = _saturating(arrays, name) if node.op_type == "QuantizeLinear" else arrays  # type: ignore[attr-defined]
+    arrays = _saturating(arrays, name) if node.op_type == "QuantizeLinear" else arrays
     inputs = [
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape))
         for n, a in arrays.items()
     ]
-    outputs = [helper.make_empty_tensor_value_info(o) for o in node.output]  # type: ignore[attr-defined]
+    outputs = [helper.make_empty_tensor_value_info(o) for o in node.output]
     try:
         graph = helper.make_graph([node], "node", inputs, outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])

@@ -58,6 +58,14 @@ class View:
         """Number of elements, those that repeat counted each time."""
         return math.prod(self.shape)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers of its elements in the tensor."""
+        found = np.asarray(self.offset)
+        for size, stride in zip(self.shape, self.strides, strict=True):
+            found = found[..., None] + stride * np.arange(size)
+        return found
+
     def of(self, array: np.ndarray) -> np.ndarray:
         """The view of an array that holds the tensor (read only)."""
         flat = np.ascontiguousarray(array).reshape(-1)[self.offset :]

@@ -33,6 +33,17 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
     return View(view.tensor, shape, tuple(strides), view.offset)
 
 
+def strided(tensor: str, numbers: np.ndarray) -> View | None:
+    """The elements of a tensor that have these numbers; None where no strides say that."""
+    strides: list[int] = []
+    for axis in reversed(range(numbers.ndim)):
+        first, second = (np.take(numbers, i, axis).flat[0] for i in (0, min(1, numbers.shape[axis] - 1)))
+        following = strides[0] * numbers.shape[axis + 1] if strides else 1
+        strides.insert(0, int(second - first) if numbers.shape[axis] > 1 else following)
+    found = View(tensor, numbers.shape, tuple(strides), int(numbers.flat[0]))
+    return found if np.array_equal(found.numbers, numbers) else None
+
+
 def _merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """Axes as (size, stride) without those of size 1, neighbours made one where one stride serves both."""
     groups: list[tuple[int, int]] = []

@@ -30,7 +30,7 @@ from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
 from sw.operators.products import Zeros, dequantised_operand, zero_points, zeros
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
-from sw.operators.shapes import viewed
+from sw.operators.shapes import moved, places_of
 
 
 def _convolved(
@@ -150,11 +150,8 @@ def _conv(importer: Importer, node: OnnxNode) -> Value:
     result = Dequantised(total.view, "int32", scale, np.asarray(0), limit)
     if not node.optional(2):
         return result
-    bias = viewed(
-        importer.value(node, 2),
-        lambda v: importer.reshaped(node, v, (v.shape[0], *form[1:])),
-        lambda a: a.reshape(form),
-    )
+    bias = importer.value(node, 2)
+    bias = moved(importer, node, bias, places_of(bias).reshape(form))
     return combined(importer, node, "Add", [result, bias])
 
 

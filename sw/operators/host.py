@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,13 +10,11 @@ from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
-from sw.graph.host import HostOperator
+from sw.graph.host import HostOperator, node_of, run_node
 from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
 from sw.operators.registry import takes_padding
 
-#: Attributes of ours that ONNX does not know.
-OURS = ("opset",)
 #: The oldest opset of an operator that `onnx.reference` has, where models may be older. What these mean for
 #: the types of a network has not changed since.
 OLDEST = {"DequantizeLinear": 19}
@@ -42,28 +40,24 @@ def host_operator(
     edge: bool = False,
 ) -> View:
     """Append a node that the host executes; gives its result."""
-    from onnx import helper
-
-    given = [view for view in operands if view is not None]
-    numbers = iter(range(len(given)))
-    names = ["" if view is None else f"i{next(numbers)}" for view in operands]
-    attributes = {k: v for k, v in node.attributes.items() if k not in OURS}
-    proto = helper.make_node(node.op, names, [f"o{i}" for i in range(len(node.outputs))], **attributes)
+    given = tuple(view for view in operands if view is not None)
+    proto = node_of(node.op, [v is not None for v in operands], len(node.outputs), **node.attributes)
     opset = opset_of(importer.model.opset, node.op)
     importer.operators.append(
         HostOperator(
-            node.name,
-            node.op,
-            (node.name,),
-            output,
-            tuple(given),
-            proto.SerializeToString(),
-            opset,
-            result,
-            edge,
+            *(node.name, node.op, (node.name,), output, given, proto.SerializeToString()),
+            *(opset, result, edge),
         )
     )
     return output
+
+
+def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
+    """What a node makes of inputs, by the reference of ONNX."""
+    present = [i in inputs for i in range(len(node.inputs))]
+    proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+    arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
+    return run_node(proto, opset_of(importer.model.opset, node.op), arrays, node.place)
 
 
 def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Quantisation) -> Stored:
@@ -221,23 +215,17 @@ def _inferred(
     """Shape and type of every output of a node, by the shape inference of ONNX."""
     from onnx import helper, numpy_helper, shape_inference
 
-    graph_inputs, held, names = [], [], []
-    for index, view in enumerate(operands):
-        names.append(f"i{index}" if view is not None else "")
-        if view is None:
-            continue
+    graph_inputs, held = [], []
+    for index, view in enumerate(view for view in operands if view is not None):
         array = importer.array(view)
         if array is not None:
-            held.append(numpy_helper.from_array(np.ascontiguousarray(array), names[-1]))
+            held.append(numpy_helper.from_array(np.ascontiguousarray(array), f"i{index}"))
         else:
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(importer.tensors[view.tensor].element))
-            graph_inputs.append(helper.make_tensor_value_info(names[-1], kind, list(view.shape)))
-    attributes = {k: v for k, v in node.attributes.items() if k not in OURS}
-    results = [f"o{i}" for i in range(len(node.outputs))]
-    proto = helper.make_node(node.op, names, results, **attributes)
-    made = helper.make_graph(
-        [proto], "node", graph_inputs, [helper.make_empty_tensor_value_info(r) for r in results], held
-    )
+            graph_inputs.append(helper.make_tensor_value_info(f"i{index}", kind, list(view.shape)))
+    proto = node_of(node.op, [v is not None for v in operands], len(node.outputs), **node.attributes)
+    results = [helper.make_empty_tensor_value_info(name) for name in proto.output]
+    made = helper.make_graph([proto], "node", graph_inputs, results, held)
     opset = helper.make_opsetid("", opset_of(importer.model.opset, node.op))
     model = helper.make_model(made, opset_imports=[opset])
     try:

@@ -23,11 +23,11 @@ from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
 from sw.graph.expression import Argument, Expression
 from sw.graph.network import Elementwise, MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
-from sw.graph.views import broadcast, reshaped, transposed
+from sw.graph.views import broadcast, reshaped
 from sw.operators.copies import Copies, matrix_contiguous, rows_contiguous
 from sw.operators.elementwise.reals import combined
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
-from sw.operators.shapes import viewed
+from sw.operators.shapes import moved, places_of
 
 
 @dataclass(frozen=True)
@@ -289,9 +289,9 @@ def _mat_mul(importer: Importer, node: OnnxNode) -> Value:
 def _gemm(importer: Importer, node: OnnxNode) -> Value:
     def operand(index: int, attribute: str) -> Value:
         value = importer.value(node, index)
-        if not node.attributes.get(attribute, 0):
-            return value
-        return viewed(value, lambda v: transposed(v, (1, 0)), lambda x: x.T)
+        return (
+            moved(importer, node, value, places_of(value).T) if node.attributes.get(attribute, 0) else value
+        )
 
     result: Value = real_product(importer, node, operand(0, "transA"), operand(1, "transB"))
     alpha, beta = (float(node.attributes.get(name, 1.0)) for name in ("alpha", "beta"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from sw.frontend.values import (
     is_real,
 )
 from sw.graph.network import ELEMENTS, View
-from sw.graph.views import broadcast, sliced, transposed
+from sw.graph.views import broadcast, sliced, strided
+from sw.operators import host
 from sw.operators.registry import imports
 
 OnView = Callable[[View], View]
@@ -77,127 +79,39 @@ def _axis(node: OnnxNode, axis: int, rank: int) -> int:
     return node.axis(axis, rank) if rank or axis else 0
 
 
-def _to_shape(importer: Importer, node: OnnxNode, value: Value, shape: Sequence[int]) -> Value:
-    wanted = tuple(int(s) for s in shape)
-    if math.prod(wanted) != math.prod(value.shape):
-        raise node.error(f"{list(value.shape)} cannot become {list(wanted)}")
-    return viewed(value, lambda v: importer.reshaped(node, v, wanted), lambda a: a.reshape(wanted))
+def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) -> Value:
+    """The elements at these places of a value, counted row by row: a view of them, or a copy."""
+
+    def on_view(view: View) -> View:
+        found = strided(view.tensor, view.numbers.reshape(-1)[places])
+        if found is not None:
+            return found
+        dense = strided("", places)
+        if dense is None:
+            raise node.error("indices must be successive, or have one distance")
+        return dataclasses.replace(dense, tensor=importer.dense(node, view).tensor)
+
+    return viewed(value, on_view, lambda x: np.broadcast_to(x, value.shape).reshape(-1)[places])
 
 
-@imports("Reshape")
-def _reshape(importer: Importer, node: OnnxNode) -> Value:
+def places_of(value: Value) -> np.ndarray:
+    """The numbers of all elements."""
+    return np.arange(math.prod(value.shape)).reshape(value.shape)
+
+
+@imports("Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Slice", "Split", "Gather")
+def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
+    """ONNX's own reference says which elements these operators give."""
+    from onnx import defs
+
     value = importer.value(node, 0)
-    shape = _ints(importer, node, 1, "shape")
-    if shape is None:
-        raise node.error("a shape is needed")
-    if not node.attributes.get("allowzero", 0):
-        if any(size == 0 and axis >= len(value.shape) for axis, size in enumerate(shape)):
-            raise node.error(f"shape {shape} takes axes from {list(value.shape)} that are not there")
-        shape = [value.shape[axis] if size == 0 else size for axis, size in enumerate(shape)]
-    if -1 in shape:
-        rest = math.prod(size for size in shape if size != -1)
-        shape[shape.index(-1)] = math.prod(value.shape) // max(rest, 1)
-    return _to_shape(importer, node, value, shape)
-
-
-@imports("Flatten")
-def _flatten(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    axis = int(node.attributes.get("axis", 1))
-    axis = axis + len(value.shape) if axis < 0 else axis
-    return _to_shape(importer, node, value, (math.prod(value.shape[:axis]), math.prod(value.shape[axis:])))
-
-
-@imports("Squeeze")
-def _squeeze(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    given = _ints(importer, node, 1, "axes")
-    rank = len(value.shape)
-    axes = {_axis(node, a, rank) for a in given} if given is not None else set(range(rank))
-    if given is not None and any(value.shape[a] != 1 for a in axes):
-        raise node.error(f"axes {given} of {list(value.shape)} must have size 1")
-    return _to_shape(importer, node, value, [s for a, s in enumerate(value.shape) if s != 1 or a not in axes])
-
-
-@imports("Unsqueeze")
-def _unsqueeze(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    axes = _ints(importer, node, 1, "axes") or []
-    rank = len(value.shape) + len(axes)
-    places = {_axis(node, a, rank) for a in axes}
-    rest = iter(value.shape)
-    return _to_shape(importer, node, value, [1 if a in places else next(rest) for a in range(rank)])
-
-
-@imports("Transpose")
-def _transpose(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    order = [int(a) for a in node.attributes.get("perm", range(len(value.shape))[::-1])]
-    return viewed(value, lambda v: transposed(v, order), lambda a: a.transpose(order))
-
-
-@imports("Expand")
-def _expand(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    given = _ints(importer, node, 1, "shape") or []
-    shape = np.broadcast_shapes(value.shape, tuple(given))
-    return viewed(value, lambda v: broadcast(v, shape), lambda a: np.broadcast_to(a, shape))
-
-
-def _part(value: Value, axis: int, start: int, count: int, step: int = 1) -> Value:
-    places = start + step * np.arange(count)
-    return viewed(value, lambda v: sliced(v, axis, start, count, step), lambda a: np.take(a, places, axis))
-
-
-@imports("Slice")
-def _slice(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    starts, ends = _ints(importer, node, 1, "starts"), _ints(importer, node, 2, "ends")
-    if starts is None or ends is None:
-        raise node.error("starts and ends are needed")
-    axes = _ints(importer, node, 3, "axes") or list(range(len(starts)))
-    steps = _ints(importer, node, 4, "steps") or [1] * len(starts)
-    for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
-        axis = _axis(node, given, len(value.shape))
-        places = range(*slice(start, end, step).indices(value.shape[axis]))
-        if not places:
-            raise node.error(f"the part of axis {axis} must have elements, [{start}:{end}:{step}] has none")
-        value = _part(value, axis, places.start, len(places), places.step)
-    return value
-
-
-@imports("Split")
-def _split(importer: Importer, node: OnnxNode) -> list[Value]:
-    value = importer.value(node, 0)
-    axis = _axis(node, int(node.attributes.get("axis", 0)), len(value.shape))
-    size, count = value.shape[axis], len(node.outputs)
-    each = -(-size // count)
-    sizes = _ints(importer, node, 1, "split") or [min(each, size - i * each) for i in range(count)]
-    if sum(sizes) != size or min(sizes) < 1 or len(sizes) != count:
-        raise node.error(f"axis {axis} has {size} elements, parts {sizes} must make that up")
-    starts = np.cumsum([0, *sizes[:-1]])
-    return [_part(value, axis, int(s), n) for s, n in zip(starts, sizes, strict=True)]
-
-
-@imports("Gather")
-def _gather(importer: Importer, node: OnnxNode) -> Value:
-    value = importer.value(node, 0)
-    indices = importer.fixed(node, 1, "indices")
-    if indices is None:
-        raise node.error("indices are needed")
-    axis = _axis(node, int(node.attributes.get("axis", 0)), len(value.shape))
-    size = value.shape[axis]
-    if indices.size == 0 or indices.min() < -size or indices.max() >= size:
-        raise node.error(f"indices must be {-size} to {size - 1}")
-    if isinstance(value, Constant):
-        return Constant(np.take(value.array, indices, axis))
-    places = (indices.reshape(-1) % size).astype(np.int64)
-    step = int(places[1] - places[0]) if places.size > 1 else 1
-    if not np.array_equal(places, places[0] + step * np.arange(places.size)):
-        raise node.error("indices must be successive, or have one distance")
-    part = _part(value, axis, int(places[0]), places.size, step)
-    shape = (*value.shape[:axis], *indices.shape, *value.shape[axis + 1 :])
-    return _to_shape(importer, node, part, shape)
+    names = [x.name for x in defs.get_schema(node.op).inputs]
+    given = {i: importer.fixed(node, i, names[i]) for i in range(1, len(node.inputs))}
+    arrays = {0: places_of(value), **{i: x for i, x in given.items() if x is not None}}
+    found = host.run(importer, node, arrays)
+    if any(not places.size for places in found):
+        raise node.error("the result must have elements, it has none")
+    return [moved(importer, node, value, places) for places in found]
 
 
 @imports("Concat")
@@ -322,9 +236,8 @@ def _space(importer: Importer, node: OnnxNode) -> Value:
         six = (n, c // b // b, b, b, h, w) if column else (n, b, b, c // b // b, h, w)
         order = (0, 1, 4, 2, 5, 3) if column else (0, 3, 4, 1, 5, 2)
         shape = (n, c // b // b, h * b, w * b)
-    parts = _to_shape(importer, node, value, six)
-    moved = viewed(parts, lambda v: transposed(v, order), lambda a: a.transpose(order))
-    return _to_shape(importer, node, moved, shape)
+    parts = moved(importer, node, value, places_of(value).reshape(six).transpose(order))
+    return moved(importer, node, parts, places_of(parts).reshape(shape))
 
 
 @imports("Shape", "Size")
