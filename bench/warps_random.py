@@ -32,7 +32,7 @@ from sw.check.streams import run
 from sw.check.trace import TooLongError, trace
 from sw.ir.program import Program
 from sw.warps.reduce import Reduction
-from sw.warps.unique import Channels
+from sw.warps.share import Channels
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
 from tests.sw.warps.random_programs import differs, drawn, runs
 

@@ -18,11 +18,11 @@ from sw.ir.program import Program
 from sw.ir.split import warps
 from sw.ir.walk import instructions
 from sw.warps.convert import convert
-from sw.warps.instances import convert_instances
 from sw.warps.listing import Entry, Graph, by_kind
 from sw.warps.reduce import Reduction
+from sw.warps.share import Channels
 from sw.warps.text import warp_assembly
-from sw.warps.unique import Channels
+from sw.warps.unroll import Unrolled, unrolled
 
 #: How often a conversion is repeated.
 ROUNDS = 16
@@ -100,16 +100,22 @@ def _made(
     reach: int,
 ) -> Warped:
     """One conversion: with the loops kept, or every instance by itself."""
+    source = unrolled(program) if unroll else Unrolled(program, {})
     if unroll:
-        flat = convert_instances(program, config, reduction, channels, also)
-        nodes = [(flat.source.name(s.label), s.warp or 0) for s in instructions(flat.source.program)]
-        texts, made = flat.programs, (flat.program, flat.graph, flat.entries, flat.channels)
-        more = flat.channel_count, flat.throttle
-    else:
-        rolled = convert(program, config, reduction, channels, also=also, reach=reach)
-        nodes = [(s.label, s.warp or 0) for s in instructions(program)]
-        texts = {w: warp_assembly(rolled.program, w, config, f"warp {w}") for w in warps(rolled.program)}
-        made = rolled.program, rolled.graph, rolled.entries, dict(rolled.channels)
-        more = rolled.channel_count, rolled.throttle
+        source.fits(config)
+    made = convert(source.program, config, reduction, channels, also=also, reach=reach, name=source.name)
+    nodes = [(source.name(s.label), s.warp or 0) for s in instructions(source.program)]
+    text = source.labelled(made.program)
+    texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}
     verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
-    return Warped(*made, *more, texts, nodes, verdict)
+    return Warped(
+        made.program,
+        made.graph,
+        made.entries,
+        made.channels,
+        made.channel_count,
+        made.throttle,
+        texts,
+        nodes,
+        verdict,
+    )

@@ -27,8 +27,8 @@ from sw.ir.walk import instructions
 from sw.warps.draw import Figure, figure, to_dot, to_svg
 from sw.warps.listing import MOST_RUNS
 from sw.warps.reduce import Reduction
+from sw.warps.share import Channels
 from sw.warps.tree import assign_warps
-from sw.warps.unique import Channels
 
 #: Instances of each run that edges with distances are listed from.
 INSTANCES = 200_000

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
@@ -16,10 +15,9 @@ from sw.ir.walk import instructions
 from sw.warps.choose import choose, reduced, world_of
 from sw.warps.listing import Entry, Graph, make_graph, rolled_edges
 from sw.warps.reduce import Reduction
-from sw.warps.share import Shared, share_channels
-from sw.warps.sites import Gap, Order, Site, insert
-from sw.warps.tokens import Demand
-from sw.warps.unique import Channels
+from sw.warps.share import Channels, Shared, share_channels
+from sw.warps.sites import Gap, Order, Site, insert, spots
+from sw.warps.tokens import Demand, Room
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,14 @@ def convert(
     also: Sequence[Mapping[str, int]] = (),
     reach: int = 1,
     early: bool = False,
+    name: Callable[[str], str] = str,
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
 
     Places are chosen on bounded runs with all values of the parameters, or some where there are many, those
     of `also` among them; a larger `reach` follows so many times as many iterations. What comes out is to be
     checked (`sw.check`). `early`: release buffers as soon as possible; choose it when the consumer is not the
-    bottleneck. Raises `IRError` for a program that fails for all values, `InputError` where the machine
+    bottleneck. `name` gives the name of an instruction in lists and messages. Raises `IRError` for a program that fails for all values, `InputError` where the machine
     has too few channels, or channels that hold too few tokens.
     """
     graph = make_graph(program, reduction, reach=reach, also=also)
@@ -68,18 +67,20 @@ def convert(
     needed = max(shared.channels, default=-1) + 1
     if needed > config.channels:
         sync = shared.syncs[shared.channels.index(needed - 1)]
-        names = _labels(sync.demands)
+        source, sink = map(name, _labels(sync.demands))
         raise InputError(
-            f"{names[0]} -> {names[1]} needs channel {needed - 1}: channels must be at least {needed}, "
+            f"{source} -> {sink} needs channel {needed - 1}: channels must be at least {needed}, "
             f"not {config.channels}"
         )
-    entries, numbers = _listed(program, rolled_edges(graph), shared)
+    entries, numbers = _listed(program, rolled_edges(graph), shared, name)
     given = dict(zip((s.warps for s in shared.syncs), shared.channels, strict=True))
     throttle: dict[tuple[str, str], None] = {}
+    places = {s.gap: s.instruction.label for s in spots(program)}
     for room in shared.throttle:
-        sink, source = _labels(room.demands)[::-1]
-        throttle[sink, source] = None
-        numbers.setdefault(f"{sink}->{source}", given[room.warps])
+        for edge in _throttle_edges(room, places):
+            first, last = map(name, edge)
+            throttle[first, last] = None
+            numbers.setdefault(f"{first}->{last}", given[room.warps])
     return Conversion(emit(program, shared), graph, entries, numbers, tuple(throttle), count)
 
 
@@ -92,7 +93,7 @@ def _labels(demands: Sequence[object]) -> tuple[str, str]:
 
 
 def _listed(
-    program: Program, entries: Sequence[Entry], shared: Shared
+    program: Program, entries: Sequence[Entry], shared: Shared, name: Callable[[str], str]
 ) -> tuple[tuple[Entry, ...], dict[str, int]]:
     """The edges, kept where a channel serves their warps, and the channels by edge."""
     warp = {s.label: s.warp for s in instructions(program)}
@@ -105,13 +106,23 @@ def _listed(
                 exact[d.source.instruction.label, d.sink.instruction.label] = channel
     made, numbers = [], {}
     for e in entries:
-        sink = e.sink.partition("@")[0]
+        sink, at, distance = e.sink.partition("@")
         found = exact.get((e.source, sink), between.get((warp[e.source], warp[sink])))
         kept = e.kept and found is not None
-        made.append(dataclasses.replace(e, kept=kept))
+        made.append(Entry(name(e.source), name(sink) + at + distance, e.data, kept))
         if kept and found is not None:
-            numbers[e.name] = found
+            numbers[made[-1].name] = found
     return tuple(made), numbers
+
+
+def _throttle_edges(room: Room, places: Mapping[Gap, str]) -> list[tuple[str, str]]:
+    """What a throttle orders: instructions behind waits, and those in front of the signals that are held.
+
+    Where waits or signals are not beside instructions, those that the channel is for first.
+    """
+    sinks, sources = ([places.get(gap) for gap in gaps] for gaps in zip(*room.gaps, strict=True))
+    found = [(a, b) for a, b in zip(sinks, sources, strict=True) if a is not None and b is not None]
+    return found or [_labels(room.demands)[::-1]]
 
 
 def emit(program: Program, shared: Shared) -> Program:

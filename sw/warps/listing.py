@@ -12,7 +12,7 @@ from sw.ir.program import Program
 from sw.warps.demands import Distance, Ordered, ordered
 from sw.warps.reduce import Reduction
 from sw.warps.sample import Sample, follow
-from sw.warps.sites import Spot, spots
+from sw.warps.sites import spots
 
 #: Combinations of parameters that are all followed; of more, the ends of ranges and random ones.
 MOST_RUNS = 64
@@ -39,13 +39,12 @@ class Graph:
 
 @dataclass(frozen=True)
 class Entry:
-    """An edge between printed names; a dropped one is not `kept`. `places` order it and tell it apart."""
+    """An edge between printed names; a dropped one is not `kept`."""
 
     source: str
     sink: str
     data: bool
     kept: bool
-    places: tuple[tuple[int, ...], ...]
 
     @property
     def name(self) -> str:
@@ -84,25 +83,6 @@ def make_graph(
     return Graph(program, tuple(runs), complete)
 
 
-def instance_edges(graph: Graph) -> list[Entry]:
-    """Edges of a program without loops, in sequential order of sources, then of sinks.
-
-    An edge of several runs is dropped only where all of them drop it.
-    """
-    places = {s.instruction.label: _key(s) for s in spots(graph.program)}
-    return [
-        Entry(source, sink, data, kept, (places[source], places[sink]))
-        for (source, sink), distances in sorted(
-            _flags(graph).items(), key=lambda item: tuple(places[label] for label in item[0])
-        )
-        for data, kept in distances.values()
-    ]
-
-
-def _key(spot: Spot) -> tuple[int, ...]:
-    return (*(n for step in spot.gap.block for n in step), spot.gap.position)
-
-
 def rolled_edges(graph: Graph) -> list[Entry]:
     """Edges between labels, the sink with its distance in the common loops: `C@0`, `C@0,1`, `C` without any.
 
@@ -117,10 +97,9 @@ def rolled_edges(graph: Graph) -> list[Entry]:
         if len(distances) > MOST_DISTANCES:
             data, kept = (any(flags[n] for flags in distances.values()) for n in range(2))
             distances = {("*",): (data, kept)}
-        places = (numbers[source],), (numbers[sink],)
         for distance, (data, kept) in sorted(distances.items(), key=lambda item: _order(item[0])):
             apart = f"@{','.join(map(str, distance))}" if distance else ""
-            entries.append(Entry(source, sink + apart, data, kept, places))
+            entries.append(Entry(source, sink + apart, data, kept))
     return entries
 
 

@@ -7,6 +7,7 @@ gives back a token for each one that it took, which the signalling warp waits fo
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,14 @@ from sw.warps.prune import pruned
 from sw.warps.relay import detours, relayed
 from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, unmet
 from sw.warps.trailing import without_last
-from sw.warps.unique import Channels
+
+
+class Channels(enum.Enum):
+    """How channels are given to edges: one for each while it is in use, or one for each ordered pair of warps."""
+
+    UNIQUE = "unique"
+    FIFO = "fifo"
+
 
 #: Rounds of adding what turned out to be missing.
 _ROUNDS = 8
@@ -143,7 +151,8 @@ def _in_step(world: World, warps: Pair, demands: Sequence[Demand]) -> list[Sync]
 def _crowded(world: World, syncs: Sequence[Sync], sync: Sync) -> Room | None:
     """What must be ordered so that a channel does not overflow; None where it cannot."""
     signaller, waiter = sync.warps
-    needed = Room((waiter, signaller), sync.signals, sync.waits, world.depth - sync.lead, sync.demands)
+    signals, waits = (tuple(sorted(s, key=world.first)) for s in (sync.signals, sync.waits))
+    needed = Room((waiter, signaller), signals, waits, world.depth - sync.lead, sync.demands)
     taken, given = needed.times(world)
     if not given.size:
         return None
@@ -152,9 +161,16 @@ def _crowded(world: World, syncs: Sequence[Sync], sync: Sync) -> Room | None:
 
 
 def _throttle(world: World, room: Room) -> Sync | None:
-    """Tokens for the room in a channel: given back behind each wait, taken in front of each signal."""
+    """Tokens for the room in a channel: given back behind each wait, taken in front of each signal.
+
+    Where every site is passed once, only in front of signals that must be held back.
+    """
     signals = tuple(dataclasses.replace(s, order=s.order + 1) for s in room.waits)
     waits = tuple(dataclasses.replace(s, order=s.order - 1) for s in room.signals)
+    if room.straight(world):
+        exact = fit(world, room.warps, signals[: -room.room], waits[room.room :], (room,))
+        if exact is not None:
+            return exact
     return fit(world, room.warps, signals, waits, (room,))
 
 
@@ -182,16 +198,16 @@ def _alone(world: World, syncs: list[Sync], demands: Sequence[Demand]) -> Shared
     numbers: dict[int, int] = {}
     first = 1
     for pool in (True, False):
-        last: dict[int, Sync] = {}
+        users: defaultdict[int, list[Sync]] = defaultdict(list)
         for sync in syncs:
             if sync.data is not pool:
                 continue
             number = first
-            while number in last and not _over(world, syncs, last[number], sync):
+            while not all(_over(world, syncs, earlier, sync) for earlier in users[number]):
                 number += 1
-            last[number] = sync
+            users[number].append(sync)
             numbers[id(sync)] = number
-        first += len(last)
+        first += len(users)
     return Shared(tuple(syncs), tuple(numbers[id(s)] for s in syncs), tuple(rooms))
 
 

@@ -90,6 +90,21 @@ class Room:
     #: What the channel is for.
     demands: tuple[Wanted, ...] = ()
 
+    @property
+    def gaps(self) -> list[tuple[Gap, Gap]]:
+        """Where waits and signals of the channel stand: wait n - `room`, or another one, and signal n."""
+        skipped = self.room if len(self.signals) == len(self.waits) > self.room else 0
+        signals = [Gap(s.gap.block, s.gap.position - 1) for s in self.signals[skipped:]]
+        return list(zip((w.gap for w in self.waits), signals, strict=False))
+
+    def straight(self, world: World) -> bool:
+        """Whether every run passes each of the sites once."""
+        runs = world.starts.size
+        once = all(
+            s.count == 1 and world.each(world.passes[s]) == [1] * runs for s in (*self.signals, *self.waits)
+        )
+        return once and 0 < self.room < len(self.signals)
+
     def times(self, world: World) -> tuple[Array, Array]:
         """Times of the waits and signals that are to be ordered."""
         given, taken = world.times(self.signals), world.times(self.waits)
@@ -164,6 +179,12 @@ class World:
                 visits = sample.gaps[site.gap]
                 found.append(_placed(visits.times if site.when is None else visits.holds(site.when), at))
             self.passes[site] = np.concatenate(found) + (((site.order + _FIRST) << _RANKS) + rank)
+
+    def first(self, site: Site) -> int:
+        """When control passes a site first; sites that it never passes come first."""
+        return (
+            int(self.times((site,)).min(initial=np.iinfo(np.int64).max)) if self.times((site,)).size else -1
+        )
 
     def placed(self, run: int, times: Array) -> Array:
         """Times of a sample on the line of time."""

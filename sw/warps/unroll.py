@@ -7,9 +7,12 @@ of a loop whose bounds they are in, each under a branch.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.ir.errors import IRError
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, fold
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement
@@ -17,6 +20,7 @@ from sw.ir.ranges import bounds, may_wrap
 from sw.ir.scope import retype
 from sw.ir.types import Kind, Type
 from sw.ir.walk import Instance, expressions, instructions, map_expressions, statements
+from sw.tiled.split import replaced
 from sw.warps.tree import refuse
 
 #: Instructions that an unrolled program may have.
@@ -32,7 +36,28 @@ class Unrolled:
 
     def name(self, label: str) -> str:
         """An instance as it is printed: `P` outside of loops, `P[1, 0]` inside."""
-        return str(self.instances[label])
+        return str(self.instances.get(label, label))
+
+    def labelled(self, program: Program) -> Program:
+        """The program with instructions named as in the source, of which texts name the next instance."""
+
+        def named(s: Instruction) -> tuple[Statement, ...]:
+            known = self.instances.get(s.label)
+            return (s if known is None else dataclasses.replace(s, label=known.label),)
+
+        return dataclasses.replace(program, body=replaced(program.body, named))
+
+    def fits(self, config: MachineConfig) -> None:
+        """Raise `InputError` where operations alone need more words than a warp has."""
+        by_warp: defaultdict[int | None, list[str]] = defaultdict(list)
+        for s in instructions(self.program):
+            by_warp[s.warp].append(self.name(s.label))
+        for warp, names in by_warp.items():
+            if len(names) + 1 > config.imem_words:
+                raise InputError(
+                    f"warp {warp}, {names[0]} to {names[-1]}: imem_words must be at least {len(names) + 1}, "
+                    f"not {config.imem_words}"
+                )
 
 
 def unrolled(program: Program, values: Mapping[str, int] | None = None) -> Unrolled:

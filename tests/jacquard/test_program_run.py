@@ -23,7 +23,7 @@ from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.instances import convert_instances
 from sw.warps.reduce import Reduction
-from sw.warps.unique import Channels
+from sw.warps.share import Channels
 from tests.budget import cases
 from tests.jacquard.test_run import KEYS
 from tests.sw.generic_programs import drawn

@@ -12,8 +12,8 @@ from jacquard.warps import Warped, converted
 from sw.ir.split import warps
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
+from sw.warps.share import Channels
 from sw.warps.text import warp_assembly
-from sw.warps.unique import Channels
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
 from tests.sw.warps.random_programs import differs, drawn, runs
 from tests.sw.warps.samples import WORKED, program_of

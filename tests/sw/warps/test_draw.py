@@ -7,20 +7,18 @@ import pytest
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.ir.walk import instructions
+from jacquard.warps import converted
 from sw.warps.draw import LARGEST, Figure, figure, to_dot, to_svg
-from sw.warps.instances import convert_instances
 from sw.warps.reduce import Reduction
-from sw.warps.unique import Channels
+from sw.warps.share import Channels
 from tests.sw.warps.samples import WORKED, program_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(text: str, *how: Reduction | Channels) -> Figure:
-    made = convert_instances(program_of(text), MachineConfig(channels=64), *how)  # type: ignore[arg-type]
-    nodes = [(made.source.name(s.label), s.warp or 0) for s in instructions(made.source.program)]
-    return figure(nodes, made.entries, made.throttle, made.channels)
+    made = converted(program_of(text), MachineConfig(channels=64), *how, unroll=True)  # type: ignore[arg-type]
+    return figure(made.nodes, made.entries, made.throttle, made.channels)
 
 
 def test_svg_has_a_box_per_instance_in_columns_by_warp() -> None:

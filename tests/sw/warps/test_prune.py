@@ -14,9 +14,8 @@ from sw.warps.choose import choose, reduced, world_of
 from sw.warps.convert import convert
 from sw.warps.knowledge import Change, Knowledge
 from sw.warps.listing import make_graph
-from sw.warps.share import share_channels
+from sw.warps.share import Channels, share_channels
 from sw.warps.tokens import Demand, Sync, World, known, unmet
-from sw.warps.unique import Channels
 from tests.sw.warps.random_programs import drawn
 
 CONFIG = load("default")

@@ -9,11 +9,11 @@ import pytest
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from jacquard.warps import Warped, converted
 from sw.ir.program import Program
 from sw.ir.walk import instructions
-from sw.warps.instances import Conversion, convert_instances
 from sw.warps.reduce import Reduction
-from sw.warps.unique import Channels, fifo_channels
+from sw.warps.share import Channels
 from sw.warps.unroll import unrolled
 from tests.sw.random_tile_programs import STRAIGHT, random_program
 from tests.sw.warps.samples import WORKED, program_of, with_warps
@@ -49,14 +49,14 @@ def straight(program: Program) -> Program:
 
 
 def test_the_worked_example_has_the_channels_of_the_page() -> None:
-    made = convert_instances(program_of(WORKED), CONFIG, Reduction.OBTAINED, Channels.UNIQUE)
+    made = converted(program_of(WORKED), CONFIG, Reduction.OBTAINED, Channels.UNIQUE, unroll=True)
     assert made.channels == NUMBERS
     assert made.channel_count == 6
     assert [e.name for e in made.entries if not e.kept] == ["C[0]->P7", "C[1]->P7"]
 
 
 def test_the_worked_example_as_a_straight_line() -> None:
-    made = convert_instances(straight(program_of(WORKED)), CONFIG, Reduction.OBTAINED, Channels.UNIQUE)
+    made = converted(straight(program_of(WORKED)), CONFIG, Reduction.OBTAINED, Channels.UNIQUE, unroll=True)
     wanted = {f"P{n}->C{n}": c for n, c in zip(range(1, 8), (1, 2, 3, 1, 2, 3, 1), strict=True)}
     wanted |= {"C2->P4": 4, "C3->P4": 5, "C4->P7": 4, "C5->P7": 5, "C6->P7": 6}
     assert made.channels == wanted
@@ -64,7 +64,7 @@ def test_the_worked_example_as_a_straight_line() -> None:
 
 
 def test_the_worked_example_needs_two_channels_first_in_first_out() -> None:
-    made = convert_instances(program_of(WORKED), CONFIG)
+    made = converted(program_of(WORKED), CONFIG, unroll=True)
     kept = [e for e in made.entries if e.kept]
     assert sum(e.data for e in kept) == 7
     assert [e.name for e in kept if not e.data] == ["C[2]->P4[0]", "C4[2]->P7"]
@@ -72,10 +72,10 @@ def test_the_worked_example_needs_two_channels_first_in_first_out() -> None:
     assert {n for e, n in made.channels.items() if e[0] == "P"} == {0}
 
 
-def by_hand(made: Conversion) -> dict[str, int]:
+def by_hand(program: Program, made: Warped) -> dict[str, int]:
     """The rule of the page, with reachability instead of clocks."""
-    nodes = [s.label for s in instructions(made.source.program)]
-    warps = {s.label: s.warp for s in instructions(made.source.program)}
+    nodes = [s.label for s in instructions(unrolled(program).program)]
+    warps = {s.label: s.warp for s in instructions(unrolled(program).program)}
     graph = networkx.DiGraph()
     graph.add_nodes_from(nodes)
     for warp in set(warps.values()):
@@ -108,8 +108,8 @@ def by_hand(made: Conversion) -> dict[str, int]:
 def test_random_programs_follow_the_rule(seed: int, reduction: Reduction) -> None:
     rng = random.Random(seed)
     program = with_warps(rng, random_program(rng, STRAIGHT, instructions=16), 4)
-    made = convert_instances(program, CONFIG, reduction, Channels.UNIQUE)
-    assert made.channels == by_hand(made)
+    made = converted(program, CONFIG, reduction, Channels.UNIQUE, unroll=True)
+    assert made.channels == by_hand(program, made)
 
 
 def test_a_third_warp_does_not_take_the_channel_of_others() -> None:
@@ -124,18 +124,14 @@ def test_a_third_warp_does_not_take_the_channel_of_others() -> None:
             P2 = f(read=b, write=a, warp=0)
             C2 = g(read=a, warp=1)
     """
-    made = convert_instances(program_of(text), CONFIG, Reduction.FULL, Channels.UNIQUE)
+    made = converted(program_of(text), CONFIG, Reduction.FULL, Channels.UNIQUE, unroll=True)
     assert made.channels["P1->C1"] == made.channels["P2->C2"] == 1
     assert made.channels["C1->D1"] != made.channels["C1->P2"]
     assert 1 not in (made.channels["C1->D1"], made.channels["C1->P2"])
 
 
-def test_ordered_pairs_are_numbered_in_order() -> None:
-    assert fifo_channels([(2, 0), (0, 1), (2, 0), (0, 2)]) == {(0, 1): 0, (0, 2): 1, (2, 0): 2}
-
-
 def test_more_channels_than_the_machine_has() -> None:
     config = CONFIG.replace(channels=6)
-    wanted = r"C4\[2\]->P7 needs channel 6: channels must be at least 7, not 6"
+    wanted = r"C4\[2\] -> P7 needs channel 6: channels must be at least 7, not 6"
     with pytest.raises(InputError, match=wanted):
-        convert_instances(program_of(WORKED), config, Reduction.OBTAINED, Channels.UNIQUE)
+        converted(program_of(WORKED), config, Reduction.OBTAINED, Channels.UNIQUE, unroll=True)
