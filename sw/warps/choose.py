@@ -16,7 +16,7 @@ from sw.ir.program import Program
 from sw.ir.vector import Array
 from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
-from sw.warps.knowledge import Change, Knowledge
+from sw.warps.knowledge import Knowledge
 from sw.warps.listing import Graph, SampleGraph
 from sw.warps.sites import Site, spots
 from sw.warps.tokens import Demand, Pair, Sync, Wanted, World
@@ -135,9 +135,6 @@ def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> l
     known = Knowledge(world, syncs, demands, rooms=False)
     gone: set[int] = set()
     for number in sorted(range(len(syncs)), key=lambda n: world.events(syncs[n]), reverse=True):
-        change = Change(dict.fromkeys(known.events[number].tolist(), -1))
-        outcome = known.follow(change)
-        if outcome.ok:
-            known.commit(change, outcome)
+        if known.change(number, dict.fromkeys(known.events[number].tolist(), -1), {}):
             gone.add(number)
     return [s for n, s in enumerate(syncs) if n not in gone]

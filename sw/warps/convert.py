@@ -52,8 +52,8 @@ def convert(
     Places are chosen on bounded runs with all values of the parameters, or some where there are many, those
     of `also` among them; a larger `reach` follows so many times as many iterations. What comes out is to be
     checked (`sw.check`). `early`: release buffers as soon as possible; choose it when the consumer is not the
-    bottleneck. `name` gives the name of an instruction in lists and messages. Raises `IRError` for a program that fails for all values, `InputError` where the machine
-    has too few channels, or channels that hold too few tokens.
+    bottleneck. `name` gives instructions the names that are listed. Raises `IRError` for a program that fails
+    for all values, `InputError` where the machine has too few channels, or channels that hold too few tokens.
     """
     graph = make_graph(program, reduction, reach=reach, also=also)
     world, demands = world_of(graph, config.channel_depth)

@@ -1,18 +1,17 @@
-"""What every warp knows at its waits, and which change of tokens leaves what must be ordered in order.
+"""What every warp knows at its waits, and which tokens can go so that all that must be ordered stays so.
 
 A wait tells its warp all that the signalling warp knew at the signal. Who knows what is followed once from
-front to back. A change is followed from the waits that it changes, as far as any warp then knows less or
-more than before and something that must be ordered begins earlier: changes far apart in the program do not
-cost each other anything.
+front to back. A change of tokens is followed from the waits that it changes, as far as any warp then knows
+less or more than before.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +20,8 @@ from sw.warps.tokens import Room, Sync, Wanted, World
 
 #: By warp: up to when it is known to be complete.
 Clock = tuple[int, ...]
+#: By wait: up to when the waiting warp of a channel must be complete, so that signals behind find room.
+RoomNeeds = Mapping[int, int]
 _NONE: Array = np.empty(0, np.int64)
 #: By how many tokens a channel may have fewer than at first for what it needs to be known exactly.
 _FEWER = 8
@@ -28,70 +29,35 @@ _FEWER = 8
 _NEVER = int(np.iinfo(np.int64).max)
 
 
-@dataclass(frozen=True)
-class Need:
-    """At a wait of its warp, or behind it, another warp must be known complete up to a time.
-
-    `event` is the last wait in front of what needs it, at `time`.
-    """
-
-    event: int
-    time: int
-    warp: int
-    until: int
-
-
-@dataclass
-class Change:
-    """Waits that take other tokens than before, by number: the time of the signal, -1 for a token in advance.
-
-    What signals of the sync `room_of` need for room between the times of `spans` does not count any more.
-    """
-
-    tokens: dict[int, int]
-    room_of: int = -1
-    spans: Sequence[tuple[int, int]] = ()
-
-    def anew(self, sync: int, time: int) -> bool:
-        """Whether the room that a signal needs is looked at anew."""
-        return sync == self.room_of and any(since <= time <= until for since, until in self.spans)
-
-
-@dataclass
-class Outcome:
-    """What comes of a change: whether all is in order, and up to when it was followed.
-
-    `clocks` are what the warps know now, for waits where that differs.
-    """
-
-    ok: bool
-    until: int
-    clocks: dict[int, Clock] = field(default_factory=dict)
-
-
 class Knowledge:
     """What warps know at all waits of some syncs (the events, in order of time).
 
-    Syncs go by their numbers in the sequence. `needs` are what demands come to, `rooms` what keeps channels
-    from overflowing. Every wait must take a token of an earlier signal (`World.goes_on`).
+    Syncs go by their numbers in the sequence. Every wait must take a token of an earlier signal
+    (`World.goes_on`). `demands` are those that the syncs meet. With `rooms`, channels must not overflow.
     """
 
     def __init__(self, world: World, syncs: Sequence[Sync], demands: Iterable[Wanted], *, rooms: bool):
-        self.world, self.syncs = world, syncs
+        self.world = world
         found = {w for s in syncs for w in s.warps} | {w for d in demands for w in d.warps}
         self.place = {warp: n for n, warp in enumerate(sorted(found))}
-        #: By sync: the numbers of its waits among the events.
+        self.nothing: Clock = (-1,) * len(self.place)
+        #: By sync: who signals and waits, and the numbers of its waits among the events.
+        self.sides = [(self.place[s.warps[0]], self.place[s.warps[1]]) for s in syncs]
         self.events: list[Array] = []
-        self._number()
-        self._follow()
+        self._number(syncs)
+        self.clocks: list[Clock] = []
+        #: By wait: those of other warps whose tokens tell what was known there.
+        self.users: list[list[int]] = [[] for _ in self.times]
+        for event, token in enumerate(self.tokens):
+            self._tell(event, token)
+            self.clocks.append(self._clock(event, token, {}))
         self.demands = [d for d in demands if self._met(d)]
-        self._require(rooms)
+        self.rooms: list[RoomNeeds] = [self.room(room_of(world, s)) if rooms else {} for s in syncs]
+        self._require(room_of(world, s) for s in syncs if rooms)
 
-    def _number(self) -> None:
+    def _number(self, syncs: Sequence[Sync]) -> None:
         """Number all waits, and find the token that each takes."""
-        world = self.world
-        taken = [world.times(s.waits) for s in self.syncs]
-        tokens = [world.tokens(s) for s in self.syncs]
+        taken = [self.world.times(s.waits) for s in syncs]
         sizes = [t.size for t in taken]
         times = np.concatenate([_NONE, *taken])
         order = np.argsort(times, kind="stable")
@@ -99,160 +65,106 @@ class Knowledge:
         number[order] = np.arange(order.size)
         self.events = np.split(number, np.cumsum(sizes)[:-1]) if sizes else []
         self.times: list[int] = times[order].tolist()
-        owner = np.repeat(np.arange(len(self.syncs)), sizes)[order]
-        self.owner: list[int] = owner.tolist()
+        #: By wait: the channel, and when its token is given; -1 for one in advance, or none.
+        self.channel: list[int] = np.repeat(np.arange(len(syncs)), sizes)[order].tolist()
+        tokens = [self.world.tokens(s) for s in syncs]
         self.tokens: list[int] = np.concatenate([_NONE, *tokens])[order].tolist()
-        sides = np.array([[self.place[w] for w in s.warps] for s in self.syncs], np.int64).reshape(-1, 2)
-        self.signaller: list[int] = sides[owner, 0].tolist()
-        waiter = sides[owner, 1]
+        waiter = np.array([w for _, w in self.sides], np.int64)[self.channel] if self.channel else _NONE
         #: By warp: its waits, and when they are.
-        self.of_warp = [np.flatnonzero(waiter == n) for n in range(len(self.place))]
-        self.at = [times[order][own] for own in self.of_warp]
-        self._own = [own.tolist() for own in self.of_warp]
-        self._when = [at.tolist() for at in self.at]
-        count = len(self.times)
+        self.of_warp: list[list[int]] = [np.flatnonzero(waiter == n).tolist() for n in self.place.values()]
+        self.at = [[self.times[e] for e in own] for own in self.of_warp]
         #: By wait: the ones before and behind it in its warp.
-        self.previous, self.following = [-1] * count, [-1] * count
-        for own in self._own:
+        self.previous, self.following = [-1] * order.size, [-1] * order.size
+        for own in self.of_warp:
             for a, b in itertools.pairwise(own):
                 self.previous[b], self.following[a] = a, b
 
-    def last(self, warp: int, time: int) -> int:
-        """The last wait of a warp up to a time; -1: none."""
-        found = bisect_right(self._when[warp], time)
-        return self._own[warp][found - 1] if found else -1
+    def _require(self, rooms: Iterable[Room]) -> None:
+        """What demands need at every wait, and the earliest time that anything needs from there on."""
+        needed = np.full((len(self.times) + 1, len(self.place)), -1, np.int64)
+        earliest = np.full(len(self.times) + 1, _NEVER)
+        for demand in self.demands:
+            events, warp, until = self._needed(demand)
+            np.minimum.at(earliest, events, until)
+            np.maximum.at(needed[:, warp], events, until)
+        for room in rooms:
+            # With some tokens fewer, a signal asks for earlier waits.
+            events, _, until = self._needed(replace(room, room=room.room + _FEWER))
+            np.minimum.at(earliest, events, until)
+        self.needed: list[Clock] = [tuple(row) for row in needed[:-1].tolist()]
+        self.floor: list[int] = np.minimum.accumulate(earliest[:-1][::-1])[::-1].tolist()
 
-    def _last(self, warp: int, times: Array) -> Array:
-        found = np.searchsorted(self.at[warp], times, side="right") - 1
-        return np.append(self.of_warp[warp], -1)[found]
-
-    def _follow(self) -> None:
-        """What is known at every wait."""
-        self.nothing: Clock = (-1,) * len(self.place)
-        self.clocks: list[Clock] = []
-        #: By wait: those of other warps whose tokens tell what was known there.
-        self.users: list[list[int]] = [[] for _ in self.times]
-        for event, token in enumerate(self.tokens):
-            source = self.last(self.signaller[event], token) if token >= 0 else -1
-            if source >= 0:
-                self.users[source].append(event)
-            self.clocks.append(self._clock(event, token, source, self.clocks))
-
-    def _clock(
-        self, event: int, token: int, source: int, clocks: Sequence[Clock] | Mapping[int, Clock]
-    ) -> Clock:
-        before = self.previous[event]
-        clock = clocks[before] if before >= 0 else self.nothing
-        if token < 0:
-            return clock
-        told = clocks[source] if source >= 0 else self.nothing
-        made = list(map(max, clock, told))
-        warp = self.signaller[event]
-        if made[warp] < token:
-            made[warp] = token
-        return tuple(made)
-
-    def _needed(self, demand: Wanted) -> tuple[Array, Array, int, Array]:
-        """Events in front of what a demand holds back, when that is, the warp waited for, and up to when."""
+    def _needed(self, demand: Wanted) -> tuple[Array, int, Array]:
+        """The last waits in front of what a demand holds back, the warp waited for, and up to when."""
         sources, sinks = demand.times(self.world)
         first, second = (self.place[w] for w in demand.warps)
-        return self._last(second, sinks), sinks, first, sources
+        found = np.searchsorted(self.at[second], sinks, side="right") - 1
+        return np.array([*self.of_warp[second], -1], np.int64)[found], first, sources
 
     def _met(self, demand: Wanted) -> bool:
-        events, _, warp, until = self._needed(demand)
+        events, warp, until = self._needed(demand)
         known = [self.clocks[e][warp] if e >= 0 else -1 for e in events.tolist()]
         return bool((np.array(known, np.int64) >= until).all())
 
-    def room(self, sync: Sync) -> Room:
-        """What keeps the channel of a sync from overflowing."""
-        signaller, waiter = sync.warps
-        return Room((waiter, signaller), sync.signals, sync.waits, self.world.depth - sync.lead)
-
-    def _require(self, rooms: bool) -> None:
-        """Sum up what is needed, by event: of demands, and together with the rooms of channels."""
-        count = len(self.times)
-        needed = np.full((count + 1, len(self.place)), -1, np.int64)
-        sinks, sources = [_NONE], [_NONE]
-
-        def take(wanted: Wanted) -> None:
-            events, times, warp, until = self._needed(wanted)
-            np.maximum.at(needed[:, warp], events, until)
-            sinks.append(times)
-            sources.append(until)
-
-        for demand in self.demands:
-            take(demand)
-        self.demanded: list[Clock] = [tuple(row) for row in needed.tolist()]
-        #: What is needed for room, by event: sync, and what it needs.
-        self.crowding: dict[int, list[tuple[int, Need]]] = {}
-        if rooms:
-            for n, sync in enumerate(self.syncs):
-                room = self.room(sync)
-                take(room)
-                self._add_room(n, self.needs(room))
-                # With some tokens fewer, a signal asks for earlier waits.
-                given, taken = self.world.times(sync.signals), self.world.times(sync.waits)
-                if taken.size:
-                    earlier = self.world.number(given, given) - 1 - self.world.depth - _FEWER
-                    some = self.world.count(taken, given) > 0
-                    number = np.clip(earlier[some], 1, self.world.count(taken, given)[some])
-                    sinks.append(given[some])
-                    sources.append(self.world.pick(taken, given[some], number))
-        self.required: list[Clock] = [tuple(row) for row in needed.tolist()]
-        last, first = np.concatenate(sinks), np.concatenate(sources)
-        order = np.argsort(last)
-        #: By sorted times of what is held back: the earliest that it, or anything later, waits for.
-        self._ends: list[int] = last[order].tolist()
-        self._earliest: list[int] = np.minimum.accumulate(first[order][::-1])[::-1].tolist()
-        #: By event: the earliest that anything waits for from there on.
-        self.floor = [self.floor_at(time) for time in self.times]
-
-    def needs(self, room: Room) -> list[Need]:
-        """What a channel needs so as not to overflow."""
-        events, times, warp, until = self._needed(room)
-        return [
-            Need(e, t, warp, u)
-            for e, t, u in zip(events.tolist(), times.tolist(), until.tolist(), strict=True)
-        ]
-
-    def floor_at(self, time: int) -> int:
-        """The earliest that anything waits for from a time on."""
-        at = bisect_left(self._ends, time)
-        return self._earliest[at] if at < len(self._ends) else _NEVER
-
-    def _add_room(self, sync: int, needs: Iterable[Need]) -> None:
-        for need in needs:
-            self.crowding.setdefault(need.event, []).append((sync, need))
+    def room(self, room: Room) -> RoomNeeds:
+        """What a channel needs at waits of the signalling warp so as not to overflow."""
+        events, _, until = self._needed(room)
+        return dict(zip(events.tolist(), until.tolist(), strict=True))
 
     @property
     def in_order(self) -> bool:
-        """Whether all that is required is known."""
+        """Whether no channel can overflow."""
+        return all(self._has_room(n, room, {}) for n, room in enumerate(self.rooms))
+
+    def _has_room(self, channel: int, room: RoomNeeds, made: Mapping[int, Clock]) -> bool:
+        waiter = self.sides[channel][1]
         return all(
-            all(map(int.__ge__, clock, needed))
-            for clock, needed in zip([*self.clocks, self.nothing], self.required, strict=True)
+            e >= 0 and made.get(e, self.clocks[e])[waiter] >= until and until >= self.floor[e]
+            for e, until in room.items()
         )
 
-    # Changes
+    def _last(self, warp: int, time: int) -> int:
+        """The last wait of a warp up to a time; -1: none."""
+        found = bisect_right(self.at[warp], time)
+        return self.of_warp[warp][found - 1] if found else -1
 
-    def follow(self, change: Change) -> Outcome:
-        """What comes of a change."""
+    def _tell(self, event: int, token: int, *, add: bool = True) -> None:
+        """Note, or forget, whose knowledge a token tells."""
+        source = self._last(self.sides[self.channel[event]][0], token) if token >= 0 else -1
+        if source >= 0:
+            (self.users[source].append if add else self.users[source].remove)(event)
+
+    def _clock(self, event: int, token: int, made: Mapping[int, Clock]) -> Clock:
+        """What is known at a wait that takes a token; `made` has what is known at earlier waits now."""
+        before = self.previous[event]
+        clock = (made.get(before) or self.clocks[before]) if before >= 0 else self.nothing
+        if token < 0:
+            return clock
+        warp = self.sides[self.channel[event]][0]
+        source = self._last(warp, token)
+        told = (made.get(source) or self.clocks[source]) if source >= 0 else self.nothing
+        found = list(map(max, clock, told))
+        found[warp] = max(found[warp], token)
+        return tuple(found)
+
+    def change(self, channel: int, tokens: Mapping[int, int], room: RoomNeeds) -> bool:
+        """Give waits of a channel other tokens (-1: none) if all is in order then; whether that was done.
+
+        `room` is what the channel needs then.
+        """
+        rooms = [room if n == channel else old for n, old in enumerate(self.rooms)]
         made: dict[int, Clock] = {}
-        waiting = sorted(change.tokens)
+        waiting = sorted(tokens)
         queued = set(waiting)
-        until = -1
         while waiting:
             event = heapq.heappop(waiting)
             queued.discard(event)
-            until = self.times[event]
-            clock = self._changed(event, change, made)
-            old = self.clocks[event]
+            clock, old = self._clock(event, tokens.get(event, self.tokens[event]), made), self.clocks[event]
             if clock == old:
                 continue
             made[event] = clock
-            if not all(map(int.__ge__, clock, self.required[event])) and not self._still(
-                event, clock, change
-            ):
-                return Outcome(False, until, made)
+            if not self._suffices(event, clock, rooms):
+                return False
             floor = self.floor[event]
             if all(a == b or (a < floor and b < floor) for a, b in zip(clock, old, strict=True)):
                 continue
@@ -260,64 +172,28 @@ class Knowledge:
                 if after >= 0 and after not in queued:
                     queued.add(after)
                     heapq.heappush(waiting, after)
-        return Outcome(True, until, made)
-
-    def suffices(self, outcome: Outcome, needs: Iterable[Need]) -> bool:
-        """Whether other needs than before are met where a change has that outcome."""
-        for need in needs:
-            event = need.event
-            clock = outcome.clocks.get(event, self.clocks[event]) if event >= 0 else self.nothing
-            # What was known earlier than anything else asks for is not kept up.
-            if clock[need.warp] < need.until or need.until < self.floor_at(need.time):
-                return False
+        if not self._has_room(channel, room, made):
+            return False
+        for event, token in tokens.items():
+            self._tell(event, self.tokens[event], add=False)
+            self._tell(event, token)
+            self.tokens[event] = token
+        for event, clock in made.items():
+            self.clocks[event] = clock
+        self.rooms = rooms
         return True
 
-    def _changed(self, event: int, change: Change, made: Mapping[int, Clock]) -> Clock:
-        """What is known at a wait after a change, of which `made` has what is known at earlier waits."""
-        token = change.tokens.get(event, self.tokens[event])
-        before = self.previous[event]
-        clock = made.get(before, self.clocks[before]) if before >= 0 else self.nothing
-        if token < 0:
-            return clock
-        warp = self.signaller[event]
-        source = self.last(warp, token)
-        told = made.get(source, self.clocks[source]) if source >= 0 else self.nothing
-        found = list(map(max, clock, told))
-        if found[warp] < token:
-            found[warp] = token
-        return tuple(found)
-
-    def _still(self, event: int, clock: Clock, change: Change) -> bool:
-        """Whether what is known suffices without the room of a channel that is looked at anew."""
-        if not all(map(int.__ge__, clock, self.demanded[event])):
-            return False
-        return all(
-            clock[need.warp] >= need.until
-            for sync, need in self.crowding.get(event, ())
-            if not change.anew(sync, need.time)
+    def _suffices(self, event: int, clock: Clock, rooms: Sequence[RoomNeeds]) -> bool:
+        """Whether what is known at a wait is all that demands and channels need there."""
+        warp = self.sides[self.channel[event]][1]
+        return all(map(int.__ge__, clock, self.needed[event])) and all(
+            clock[waiter] >= room.get(event, -1)
+            for (signaller, waiter), room in zip(self.sides, rooms, strict=True)
+            if signaller == warp
         )
 
-    def commit(self, change: Change, outcome: Outcome, needs: Sequence[Need] = ()) -> None:
-        """Take a change over, with what a channel needs for room in place of what it needed there."""
-        for event, token in change.tokens.items():
-            for told, add in ((self.tokens[event], False), (token, True)):
-                source = self.last(self.signaller[event], told) if told >= 0 else -1
-                if source >= 0:
-                    (self.users[source].append if add else self.users[source].remove)(event)
-            self.tokens[event] = token
-        for event, clock in outcome.clocks.items():
-            self.clocks[event] = clock
-        signaller = self.place[self.syncs[change.room_of].warps[0]] if change.spans else 0
-        touched = {need.event for need in needs}
-        for since, until in change.spans:
-            touched |= {self.last(signaller, since)}
-            touched |= set(range(bisect_left(self.times, since), bisect_right(self.times, until)))
-        for event in touched & self.crowding.keys():
-            kept = [(n, need) for n, need in self.crowding[event] if not change.anew(n, need.time)]
-            self.crowding[event] = kept
-        self._add_room(change.room_of, needs)
-        for event in touched:
-            row = list(self.demanded[event])
-            for _, need in self.crowding.get(event, ()):
-                row[need.warp] = max(row[need.warp], need.until)
-            self.required[event] = tuple(row)
+
+def room_of(world: World, sync: Sync) -> Room:
+    """What keeps the channel of a sync from overflowing."""
+    signaller, waiter = sync.warps
+    return Room((waiter, signaller), sync.signals, sync.waits, world.depth - sync.lead)

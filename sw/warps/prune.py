@@ -1,25 +1,23 @@
 """Waits and signals that nothing needs go.
 
 Where all that one warp tells another shares a channel, parts of the program meet: a part's last token may
-say what the next part's first one says, and at the end of the program nobody asks any more. Each wait and
-signal is left out in turn, and stays out where all that is demanded is still ordered, no channel can
-overflow, and no warp is held up more than before.
+say what the next part's first one says, and tokens that are taken out behind one part are filled in again
+before the next. A wait, a signal or one of each is left out where all that is demanded is still ordered, no
+channel can overflow, and no wait takes a later token than before.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from sw.ir.expression import Const
-from sw.ir.program import For, If, Program, Statement
+import numpy as np
+
+from sw.ir.program import Program
+from sw.ir.vector import Array
 from sw.ir.walk import instructions
-from sw.warps.fewer import ChannelTokens, needs, shrink, without
-from sw.warps.knowledge import Knowledge
-from sw.warps.sites import Gap, Site
+from sw.warps.knowledge import Knowledge, room_of
+from sw.warps.sites import Site
 from sw.warps.tokens import Demand, Sync, World
 
 #: Operations of all runs together up to which every wait and signal is tried.
@@ -37,7 +35,10 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
     known = Knowledge(world, left, demands, rooms=True)
     if not known.in_order or len(known.demands) < len(demands):
         return left
-    return _Pruner(world, known).run()
+    channels = [_Channel(world, known, n, s) for n, s in enumerate(left)]
+    while sum(c.shrink() for c in channels):
+        pass
+    return [c.joined() for c in channels if c.waits]
 
 
 def _without_ends(program: Program, syncs: Sequence[Sync]) -> list[Sync]:
@@ -66,137 +67,102 @@ def _top(site: Site) -> tuple[int, int]:
     return site.gap.position, site.order
 
 
-def _without(sync: Sync, signal: Site | None, wait: Site | None) -> Sync:
-    """The sync without a signal and a wait; of one that counts several times, one less where it is alone."""
-    alone = signal is None or wait is None
+class _Channel:
+    """The waits and signals of a channel that are left, each site as often as it counts."""
 
-    def rest(sites: tuple[Site, ...], gone: Site | None) -> tuple[Site, ...]:
-        fewer = [replace(s, count=s.count - 1) if s == gone and alone else s for s in sites]
-        return tuple(s for s in fewer if s.count and (alone or s != gone))
+    def __init__(self, world: World, known: Knowledge, number: int, sync: Sync):
+        self.world, self.known, self.number, self.sync = world, known, number, sync
+        self.signals, self.waits = (
+            [replace(s, count=1) for s in sites for _ in range(s.count)]
+            for sites in (sync.signals, sync.waits)
+        )
+        self.events = known.events[number]
+        self._find()
 
-    return replace(sync, signals=rest(sync.signals, signal), waits=rest(sync.waits, wait))
+    def _find(self) -> None:
+        """When tokens are given and taken."""
+        left = self.left()
+        self.given, self.taken = self.world.times(left.signals), self.world.times(left.waits)
+        self.tokens = self.world.tokens(left)
+
+    def left(self) -> Sync:
+        """The sync of what is left."""
+        return replace(self.sync, signals=tuple(self.signals), waits=tuple(self.waits))
+
+    def joined(self) -> Sync:
+        """The same with equal sites counted."""
+        signals, waits = (
+            tuple(replace(s, count=sites.count(s)) for s in dict.fromkeys(sites))
+            for sites in (self.signals, self.waits)
+        )
+        return replace(self.sync, signals=signals, waits=waits)
+
+    def shrink(self) -> bool:
+        """Leave out what can go; whether there was anything."""
+        found = [pair for pair in self._candidates() if self._leave_out(*pair)]
+        return bool(found)
+
+    def _candidates(self) -> Iterator[tuple[Site | None, Site | None]]:
+        """Waits with signals beside them and those that give their tokens; then each by itself."""
+        times = [self.world.passes[s] for s in self.signals]
+        order = np.argsort(np.concatenate([*times, np.empty(0, np.int64)]), kind="stable")
+        site = np.repeat(np.arange(len(times)), [t.size for t in times])[order]
+        signals, given = list(self.signals), self.given
+        for wait in list(dict.fromkeys(self.waits)):
+            passed = self.world.passes[wait]
+            if passed.size:
+                at = int(np.searchsorted(given, passed[0]))
+                token = self.tokens[np.searchsorted(self.taken, passed[0])]
+                near = {at - 1, at, int(np.searchsorted(given, token))}
+                for n in sorted(near):
+                    if 0 <= n < site.size:
+                        yield signals[site[n]], wait
+        for wait in list(self.waits):
+            yield None, wait
+        for signal in signals:
+            yield signal, None
+
+    def _leave_out(self, signal: Site | None, wait: Site | None) -> bool:
+        """Leave out a signal, a wait or one of each if they can go; whether they do."""
+        if (signal and signal not in self.signals) or (wait and wait not in self.waits):
+            return False
+        given, taken = (self.world.passes[s] if s else np.empty(0, np.int64) for s in (signal, wait))
+        if signal is None or wait is None:
+            # Of those in loops there would be one token more or less with every iteration.
+            site = signal or wait
+            if site and site.gap.block and max(self.world.each(self.world.passes[site]), default=0) > 1:
+                return False
+        elif self.world.each(given) != self.world.each(taken) or not self.world.keeps_pace(given, taken):
+            return False
+        signals, waits = _less(self.signals, signal), _less(self.waits, wait)
+        smaller = replace(self.sync, signals=tuple(signals), waits=tuple(waits))
+        gone = np.searchsorted(self.taken, taken)
+        changed = dict.fromkeys(self.events[gone].tolist(), -1)
+        kept = np.delete(np.arange(self.taken.size), gone)
+        tokens = self._tokens(smaller)
+        if tokens is None or (tokens > self.tokens[kept]).any():
+            return False
+        other = np.flatnonzero(tokens != self.tokens[kept])
+        changed |= dict(zip(self.events[kept[other]].tolist(), tokens[other].tolist(), strict=True))
+        room = self.known.room(room_of(self.world, smaller)) if waits else {}
+        if not self.known.change(self.number, changed, room):
+            return False
+        self.signals, self.waits, self.events = signals, waits, self.events[kept]
+        self._find()
+        return True
+
+    def _tokens(self, sync: Sync) -> Array | None:
+        """What waits take; None where a wait finds no token, or the channel is too small for what is left."""
+        given, taken = (self.world.times(sites) for sites in (sync.signals, sync.waits))
+        counts = zip(self.world.each(given), self.world.each(taken), strict=True)
+        if any(not 0 <= g + sync.lead - t <= self.world.depth for g, t in counts):
+            return None
+        return self.world.tokens(sync)
 
 
-def _in_loop(program: Program, gap: Gap) -> bool:
-    """Whether a gap stands in a loop that may have several iterations."""
-    body: Sequence[Statement] = program.body
-    for position, side in gap.block:
-        s = body[position]
-        assert isinstance(s, For | If)
-        if isinstance(s, For) and not _once(s):
-            return True
-        body = s.orelse if side and isinstance(s, If) else s.body
-    return False
-
-
-def _once(loop: For) -> bool:
-    """Whether a loop has one iteration at most."""
-    bounds = [e.value for e in (loop.start, loop.stop, loop.step) if isinstance(e, Const)]
-    return len(bounds) == 3 and len(range(*bounds)) < 2
-
-
-#: What may be left out: the channel, whether a signal and a wait (0), a wait (1) or a signal (2), and which.
-_Key = tuple[int, int, int, int]
-#: Other waits and signals of a channel that may stand between a signal and a wait that go together.
-_NEAR = 8
-#: Pieces that the line of time is cut into, to find what a change may matter to.
-_PIECES = 1 << 8
-
-
-class _Pruner:
-    """Leaves out one after the other: the first in the order of channels and sites that can go.
-
-    What could not go is tried again where something has gone nearby: what was needed before may be needless.
-    """
-
-    def __init__(self, world: World, known: Knowledge):
-        self.world, self.known = world, known
-        self.channels: list[ChannelTokens | None] = [
-            ChannelTokens.of(world, known, n) for n in range(len(known.syncs))
-        ]
-        self.signals = [list[Site | None](s.signals) for s in known.syncs]
-        self.waits = [list[Site | None](s.waits) for s in known.syncs]
-        self.keys = [list(self._keys(n)) for n in range(len(known.syncs))]
-        self.waiting: list[_Key] = []
-        #: By piece of time: what could not go because of something there.
-        self.rejected: defaultdict[int, set[_Key]] = defaultdict(set)
-        last = max((int(t[-1]) for c in self.channels if c for t in (c.given, c.taken) if t.size), default=0)
-        self.piece = last // _PIECES + 1
-
-    def run(self) -> list[Sync]:
-        """The syncs that are left."""
-        self.waiting = [key for keys in self.keys for key in keys]
-        queued = set(self.waiting)
-        heapq.heapify(self.waiting)
-        while self.waiting:
-            key = heapq.heappop(self.waiting)
-            queued.discard(key)
-            if self.channels[key[0]] is None:
-                continue
-            for again in self._try(key) - queued:
-                queued.add(again)
-                heapq.heappush(self.waiting, again)
-        return [c.sync for c in self.channels if c is not None]
-
-    def _keys(self, number: int) -> Iterator[_Key]:
-        """What may be left out of a channel, in order."""
-        channel = self.channels[number]
-        assert channel is not None
-        sync, world = channel.sync, self.world
-        times = {s: world.times((replace(s, count=1),)) for s in (*sync.signals, *sync.waits)}
-        passes = {s: world.each(t) for s, t in times.items()}
-        ranked = sorted(times, key=lambda s: int(times[s][0]) if times[s].size else 0)
-        rank = {s: n for n, s in enumerate(ranked)}
-        for (i, s), (j, w) in itertools.product(enumerate(sync.signals), enumerate(sync.waits)):
-            if abs(rank[s] - rank[w]) <= _NEAR and passes[s] == passes[w]:
-                yield number, 0, i, j
-        # Of others, there would be one token more or less with every iteration.
-        for kind, sites in ((1, sync.waits), (2, sync.signals)):
-            for i, s in enumerate(sites):
-                if max(passes[s], default=0) < 2 or not _in_loop(world.program, s.gap):
-                    yield number, kind, i, 0
-
-    def _try(self, key: _Key) -> set[_Key]:
-        """Leave something out if it can go; what is to be tried again then."""
-        number, kind, i, j = key
-        signal = self.signals[number][i] if kind != 1 else None
-        wait = self.waits[number][j if kind == 0 else i] if kind != 2 else None
-        alone = kind != 0
-        channel = self.channels[number]
-        if channel is None or (signal is None and kind != 1) or (wait is None and kind != 2):
-            return set()
-        if signal is not None and wait is not None and signal.count != wait.count:
-            return set()
-        smaller = without(self.world, channel, signal, wait)
-        if isinstance(smaller, int):
-            times = [self.world.times((replace(s, count=1),)) for s in (signal, wait) if s is not None]
-            return self._reject(key, min((int(t[0]) for t in times if t.size), default=0), smaller)
-        outcome = self.known.follow(smaller.change)
-        wanted = needs(self.world, self.known, channel, smaller) if outcome.ok else []
-        until = max(outcome.until, *(end for _, end in smaller.change.spans))
-        if not outcome.ok or not self.known.suffices(outcome, wanted):
-            return self._reject(key, smaller.since, outcome.until if not outcome.ok else until)
-        self.known.commit(smaller.change, outcome, wanted)
-        if smaller.empty:
-            self.channels[number] = None
-        else:
-            shrink(channel, self.world, smaller, _without(channel.sync, signal, wait))
-            for sites, site, at in ((self.signals, signal, i), (self.waits, wait, j if kind == 0 else i)):
-                if site is not None:
-                    less = replace(site, count=site.count - 1)
-                    sites[number][at] = less if alone and less.count else None
-        again = self._nearby(smaller.since, until)
-        return again | (set(self.keys[number]) if alone else set())
-
-    def _reject(self, key: _Key, since: int, until: int) -> set[_Key]:
-        last = min(until // self.piece, _PIECES)
-        for piece in range(since // self.piece, last + 1):
-            self.rejected[piece].add(key)
-        return set()
-
-    def _nearby(self, since: int, until: int) -> set[_Key]:
-        """What could not go because of anything in between."""
-        found: set[_Key] = set()
-        for piece in range(since // self.piece, min(until // self.piece, _PIECES) + 1):
-            found |= self.rejected.pop(piece, set())
-        return found
+def _less(sites: Sequence[Site], gone: Site | None) -> list[Site]:
+    """The sites without one."""
+    left = list(sites)
+    if gone is not None:
+        left.remove(gone)
+    return left

@@ -22,7 +22,7 @@ from sw.warps.trailing import without_last
 
 
 class Channels(enum.Enum):
-    """How channels are given to edges: one for each while it is in use, or one for each ordered pair of warps."""
+    """How edges get channels: one for each while it is in use, or one for each ordered pair of warps."""
 
     UNIQUE = "unique"
     FIFO = "fifo"

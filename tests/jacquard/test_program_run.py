@@ -21,9 +21,10 @@ from sw.ir.load import load_program
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
-from sw.warps.instances import convert_instances
+from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
 from sw.warps.share import Channels
+from sw.warps.unroll import unrolled as laid_out
 from tests.budget import cases
 from tests.jacquard.test_run import KEYS
 from tests.sw.generic_programs import drawn
@@ -271,7 +272,7 @@ def test_the_worked_example_has_its_sequential_meaning_on_the_rtl(
     def unrolled(program: Program, config: MachineConfig) -> Program:
         assert reduction is not None
         assert channels is not None
-        return convert_instances(program, config, reduction, channels).program
+        return convert(laid_out(program).program, config, reduction, channels).program
 
     source = load_program(ROOT / "examples/07_tile_program_on_rtl/phases.py")
     way = synchronised if reduction is None else unrolled

@@ -12,7 +12,7 @@ from sw.ir.program import Program
 from sw.ir.scope import retype
 from sw.warps.choose import choose, reduced, world_of
 from sw.warps.convert import convert
-from sw.warps.knowledge import Change, Knowledge
+from sw.warps.knowledge import Knowledge, room_of
 from sw.warps.listing import make_graph
 from sw.warps.share import Channels, share_channels
 from sw.warps.tokens import Demand, Sync, World, known, unmet
@@ -53,9 +53,8 @@ def test_all_is_ordered_and_no_channel_overflows_after_pruning(kind: str, seed: 
     made = share_channels(world, found, demands, Channels.FIFO, 16, prune=True).syncs
     # The last tokens that nobody takes went behind the pruning, which changes no order.
     assert not unmet(world, made, demands)
-    knowledge = Knowledge(world, made, demands, rooms=True)
     for sync in made:
-        room = knowledge.room(sync)
+        room = room_of(world, sync)
         taken, given = room.times(world)
         complete = known(world, made, sync.warps[0], given).get(sync.warps[1])
         assert not given.size or (complete is not None and (complete >= taken).all())
@@ -64,11 +63,11 @@ def test_all_is_ordered_and_no_channel_overflows_after_pruning(kind: str, seed: 
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_following_a_change_says_what_following_everything_says(kind: str, seed: int) -> None:
     world, demands, syncs = prepared(drawn(kind, seed))
-    knowledge = Knowledge(world, syncs, demands, rooms=False)
     for n, sync in enumerate(syncs):
+        knowledge = Knowledge(world, syncs, demands, rooms=False)
         without = [s for s in syncs if s is not sync]
-        change = Change(dict.fromkeys(knowledge.events[n].tolist(), -1))
-        assert knowledge.follow(change).ok == (not unmet(world, without, knowledge.demands))
+        gone = dict.fromkeys(knowledge.events[n].tolist(), -1)
+        assert knowledge.change(n, gone, {}) == (not unmet(world, without, knowledge.demands))
 
 
 def test_parts_that_are_alike_get_the_same_number_of_waits() -> None:
