@@ -18,9 +18,9 @@ from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, fo
 from sw.ir.program import Assign, For, If, Instruction, Program, Statement
 from sw.ir.ranges import bounds, may_wrap
 from sw.ir.scope import retype
+from sw.ir.split import replaced
 from sw.ir.types import Kind, Type
 from sw.ir.walk import Instance, expressions, instructions, map_expressions, statements
-from sw.tiled.split import replaced
 from sw.warps.tree import refuse
 
 #: Instructions that an unrolled program may have.
