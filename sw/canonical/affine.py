@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from hw.semantics import BITS, wrap
-from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold, names
+from hw.semantics import wrap
+from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold, names, substitute
 from sw.ir.linear import linear
 
 ZERO, ONE = Const(0), Const(1)
@@ -34,42 +34,32 @@ def times(left: Expr, right: Expr) -> Expr:
 @functools.lru_cache(maxsize=1 << 16)
 def factor(expr: Expr, variable: str) -> Expr | None:
     """By how much an expression grows with one more of a variable; None where that is not one amount."""
-    if variable not in names(expr):
-        return ZERO
-    if isinstance(expr, Var):
-        return ONE
-    assert isinstance(expr, Apply)
-    if expr.op in (Op.ADD, Op.SUB):
-        left, right = (factor(a, variable) for a in expr.args)
-        if left is None or right is None:
+    found: Expr = ZERO
+    for atom, scale in linear(expr).factors.items():
+        by = _factor_of_atom(atom, variable)
+        if by is None:
             return None
-        return plus(left, right) if expr.op is Op.ADD else minus(left, right)
-    if expr.op is Op.MUL:
-        for inner, other in (expr.args, expr.args[::-1]):
+        found = plus(found, times(by, const(scale)))
+    return found
+
+
+def _factor_of_atom(atom: Expr, variable: str) -> Expr | None:
+    if variable not in names(atom):
+        return ZERO
+    if isinstance(atom, Var):
+        return ONE
+    if isinstance(atom, Apply) and atom.op is Op.MUL:
+        for inner, other in (atom.args, atom.args[::-1]):
             if variable not in names(other):
-                found = factor(inner, variable)
-                return None if found is None else times(found, other)
-    if expr.op is Op.SHL and isinstance(expr.args[1], Const):
-        found = factor(expr.args[0], variable)
-        return None if found is None else times(found, const(1 << expr.args[1].value % BITS))
+                by = factor(inner, variable)
+                return None if by is None else times(by, other)
     return None
 
 
 def replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """The expression with variables replaced by name, constants folded, in sorted form."""
-    if isinstance(expr, Var):
-        return values.get(expr.name, expr)
-    if not isinstance(expr, Apply) or not any(n in values for n in names(expr)):
-        return expr
-    return sorted_sum(_replaced(expr, values))
-
-
-def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    if isinstance(expr, Var):
-        return values.get(expr.name, expr)
-    if not isinstance(expr, Apply):
-        return expr
-    return folded(Apply(expr.op, tuple(_replaced(a, values) for a in expr.args)))
+    found = substitute(expr, values)
+    return found if found is expr else sorted_sum(found)
 
 
 def folded(expr: Apply) -> Expr:
@@ -99,21 +89,15 @@ def sorted_sum(expr: Expr) -> Expr:
     """
     if not isinstance(expr, Apply):
         return expr
-    if expr.op not in (Op.ADD, Op.SUB, Op.MUL):
-        return _sorted_arguments(expr)
-    form = linear(expr)
-    parts = sorted(((_sorted_arguments(t), f) for t, f in form.factors.items()), key=_rank)
-    return _sum(form.constant, parts)
-
-
-def _sorted_arguments(expr: Expr) -> Expr:
-    if not isinstance(expr, Apply):
-        return expr
-    args = tuple(sorted_sum(a) for a in expr.args)
+    args = tuple(map(sorted_sum, expr.args))
     if expr.op in (Op.DIV, Op.MOD) and args[1] == ZERO:
         # A divisor that shows to be 0 would be refused when the program is read again.
         args = (args[0], expr.args[1])
-    return expr if args == expr.args else folded(Apply(expr.op, args))
+    made = folded(Apply(expr.op, args))
+    if not isinstance(made, Apply) or made.op not in (Op.ADD, Op.SUB, Op.MUL):
+        return made
+    form = linear(made)
+    return _sum(form.constant, sorted(form.factors.items(), key=_rank))
 
 
 def _rank(part: tuple[Expr, int]) -> tuple[int, str]:
