@@ -7,21 +7,17 @@ one counter runs through both loops (canonical.md, "Hoisting").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hw.semantics import BITS
 from sw.canonical.affine import factor, folded, minus, replaced, sorted_sum, times
 from sw.codegen.loops import trip_count
 from sw.codegen.virtual import fits
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply, const, names
-from sw.ir.linear import linear
 from sw.ir.program import For
-from sw.ir.ranges import bounds
-from sw.ir.types import HIGH, LOW, Kind, Type
+from sw.ir.types import LOW, Kind, Type
 
-#: Stands for the remainder inside an expression that rotates.
-_TURN = "turn "
+_PARITIES = ((Op.MOD, Const(2)), (Op.BIT_AND, Const(1)))
 
 
 @dataclass(frozen=True)
@@ -62,17 +58,15 @@ def induction(expr: Expr, loops: Sequence[For]) -> Induction | None:
     amounts = _amounts(expr, loops)
     both = _two_values(expr, loops[-1])
     if both is not None and not (amounts and _immediate(amounts[-1]) and not fits(both[0] ^ both[1])):
-        turned = Level(tuple(_turned(me, 1, list(both), 2)))
-        return Induction(start, (*[Level(())] * len(inner), turned))
+        return Induction(start, (*[Level(())] * len(inner), _turned(me, *both)))
     if amounts is not None and expr.kind is Kind.INT:
         levels = tuple(Level(() if a == Const(0) else (_moved(me, a),)) for a in amounts)
         return Induction(start, levels)
     rotation = _rotation(expr, loops)
     if rotation is None:
         return None
-    turns, values, divisor = rotation
-    found = tuple(Level(tuple(_turned(me, turn, values, divisor))) for turn in turns)
-    return Induction(start, found)
+    odd, values = rotation
+    return Induction(start, tuple(_turned(me, *values) if turns else Level(()) for turns in odd))
 
 
 def _two_values(expr: Expr, loop: For) -> tuple[int, int] | None:
@@ -114,53 +108,26 @@ def _amounts(expr: Expr, loops: Sequence[For]) -> list[Expr] | None:
     return found
 
 
-def _rotation(expr: Expr, loops: Sequence[For]) -> tuple[list[int], list[int], int] | None:
-    """Remainders that each loop's step adds, the values by remainder (the first two), and the divisor."""
+def _rotation(expr: Expr, loops: Sequence[For]) -> tuple[list[bool], tuple[int, int]] | None:
+    """Of an expression with a remainder by 2 that loops change: which loops' steps change it, both values."""
     variables = {loop.variable for loop in loops}
-    inside = {r for r in _remainders(expr) if names(r) & variables}
-    # Of nested remainders the outermost one counts.
-    outermost = {r for r in inside if not any(r is not o and r in set(o.walk()) for o in inside)}
-    if len(outermost) != 1:
+    turning = {r for r in expr.walk() if _is_parity(r) and names(r) & variables}
+    if len(turning) != 1:
         return None
-    (turning,) = outermost
-    number, divisor = turning.args[0], _divisor(turning)
-    values = [_at(expr, turning, i) for i in (0, 1)]
-    if divisor is None or any(v is None for v in values):
+    (remainder,) = turning
+    first, second = (_put(expr, remainder, Const(i)) for i in (0, 1))
+    amounts = _amounts(remainder.arguments[0], loops)
+    if amounts is None or not (isinstance(first, Const) and isinstance(second, Const)):
         return None
-    known = [v for v in values if v is not None]
-    if divisor > 2 and not (_grows(expr, turning) and _roomy(known, divisor)):
+    steps = [a.value for a in amounts if isinstance(a, Const)]
+    if len(steps) != len(amounts):
         return None
-    if divisor & divisor - 1 and not _exact(number):
-        return None
-    amounts = _amounts(number, loops)
-    if amounts is None or not all(isinstance(a, Const) for a in amounts):
-        return None
-    turns = [a.value % divisor for a in amounts if isinstance(a, Const)]
-    return turns, known, divisor
+    return [step % 2 != 0 for step in steps], (first.value, second.value)
 
 
-def _remainders(expr: Expr) -> Iterator[Apply]:
-    """Parts that are the remainder of a division by a constant above 0."""
-    for part in expr.walk():
-        if isinstance(part, Apply) and _divisor(part) is not None:
-            yield part
-
-
-def _divisor(part: Apply) -> int | None:
-    by = part.args[-1]
-    if not isinstance(by, Const) or by.value <= 0:
-        return None
-    if part.op is Op.MOD:
-        return by.value if by.value > 1 else None
-    if part.op is Op.BIT_AND and by.value & by.value + 1 == 0:
-        return by.value + 1 if by.value < HIGH - 1 else None
-    return None
-
-
-def _at(expr: Expr, turning: Apply, remainder: int) -> int | None:
-    """The value of an expression for one remainder, if it is a constant then."""
-    found = _put(expr, turning, Const(remainder))
-    return found.value if isinstance(found, Const) else None
+def _is_parity(part: Expr) -> bool:
+    """Whether it is the remainder of a division by 2, however it is written."""
+    return isinstance(part, Apply) and (part.op, part.args[-1]) in _PARITIES
 
 
 def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
@@ -171,44 +138,8 @@ def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
     return folded(Apply(expr.op, tuple(_put(a, part, value) for a in expr.args)))
 
 
-def _grows(expr: Expr, turning: Apply) -> bool:
-    """Whether an expression grows by a constant with the remainder."""
-    by = factor(_put(expr, turning, Var(_TURN)), _TURN)
-    return isinstance(by, Const) and expr.kind is Kind.INT
-
-
-def _roomy(values: list[int], divisor: int) -> bool:
-    """Whether a value that was moved on, but not yet back, still fits 32 bits."""
-    return abs(values[0]) + 2 * abs(values[1] - values[0]) * divisor < HIGH
-
-
-def _exact(number: Expr) -> bool:
-    """Whether a sum cannot exceed 32 bits, whatever the order of its parts."""
-    low, high = linear(number).bounds(bounds)
-    return low >= LOW and high < HIGH
-
-
-def _turned(me: Var, turn: int, values: list[int], divisor: int) -> Iterator[Expr]:
-    """Updates that turn the value on by so many remainders."""
-    first, second = values
-    if turn == 0 or first == second:
-        return
-    if divisor == 2:
-        yield apply(Op.NOT, me) if me.kind is Kind.BOOL else apply(Op.BIT_XOR, me, first ^ second)
-        return
-    step = second - first
-    whole = step * divisor
-    if first == 0 and step > 0 and whole & whole - 1 == 0 and whole <= 1 << BITS - 2:
-        moved = apply(Op.ADD, me, turn * step)
-        yield apply(Op.BIT_AND, moved, whole - 1)
-        return
-    if turn == 1:
-        yield _moved(me, const(step))
-        yield apply(Op.SELECT, apply(Op.EQ, me, first + whole), first, me)
-    elif turn == divisor - 1:
-        yield _moved(me, const(-step))
-        yield apply(Op.SELECT, apply(Op.EQ, me, first - step), first + whole - step, me)
-    else:
-        yield _moved(me, const(turn * step))
-        beyond = Op.GE if step > 0 else Op.LE
-        yield apply(Op.SELECT, apply(beyond, me, first + whole), _moved(me, const(-whole)), me)
+def _turned(me: Var, first: int, second: int) -> Level:
+    """The update that takes a value to the other one of two."""
+    if first == second:
+        return Level(())
+    return Level((apply(Op.NOT, me) if me.kind is Kind.BOOL else apply(Op.BIT_XOR, me, first ^ second),))

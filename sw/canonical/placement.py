@@ -56,15 +56,9 @@ class Carry:
 
 Option = Compute | Keep | Carry
 Choice = Mapping[Expr, Option]
+#: The options of every expression that is asked for.
+Asked = dict[Expr, tuple[Option, ...]]
 COMPUTE = Compute()
-
-
-@dataclass(eq=False)
-class Asked:
-    """The options of an expression, and the statements of the program in which it is asked for."""
-
-    options: tuple[Option, ...]
-    tops: set[int] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -80,8 +74,6 @@ class Body:
     index: int
     around: Statement | None
     depth: int
-    #: The statement of the program that it is in; None: it is the program's.
-    top: int | None
     before: dict[int, list[Statement]] = field(default_factory=dict)
     ends: list[tuple[str, Expr, bool]] = field(default_factory=list)
     values: dict[tuple[Expr, int, bool], Var] = field(default_factory=dict)
@@ -104,11 +96,6 @@ class Spot:
 
     body: Body
     index: int
-
-    @property
-    def top(self) -> int:
-        """The statement of the program that it is in or before."""
-        return self.index if self.body.top is None else self.body.top
 
 
 class Placement:
@@ -135,8 +122,7 @@ class Placement:
         around: Statement | None,
         depth: int,
     ) -> Body:
-        top = None if parent is None else index if parent.top is None else parent.top
-        made = Body(parent, index, around, depth, top)
+        made = Body(parent, index, around, depth)
         self.bodies.append(made)
         for i, s in enumerate(body):
             made.changes.append(modified(s))
@@ -149,14 +135,6 @@ class Placement:
                 deeper = depth + isinstance(s, For | While)
                 made.children[i, which] = self._body(nested, made, i, s, deeper)
         return made
-
-    def part(self, tops: frozenset[int]) -> Placement:
-        """A placement for nothing but these statements of the program and the waits before them."""
-        first = self.root.first
-        kept = {i for top in tops for i in range(first[top], top + 1)}
-        body = tuple(s for i, s in enumerate(self.program.body) if i in kept)
-        program = dataclasses.replace(self.program, body=body)
-        return Placement(program, carry=self.carry, keep=self.keep, uniform=self.uniform)
 
     # Options
 
@@ -243,7 +221,7 @@ class Placement:
 
     # The program for a choice
 
-    def build(self, choice: Choice) -> tuple[Program, dict[Expr, Asked]]:
+    def build(self, choice: Choice) -> tuple[Program, Asked]:
         """The program that keeps what is chosen, and what is to be known of the expressions asked for.
 
         What `choice` does not name is had by its first option.
@@ -256,12 +234,12 @@ class _Builder:
 
     def __init__(self, placement: Placement, choice: Choice):
         self.placement, self.choice = placement, choice
-        self.asked: dict[Expr, Asked] = {}
+        self.asked: Asked = {}
         self.used = set(placement.taken)
         for body in placement.bodies:
             body.clear()
 
-    def program(self) -> tuple[Program, dict[Expr, Asked]]:
+    def program(self) -> tuple[Program, Asked]:
         """The whole."""
         body = self.body(self.placement.root, self.placement.program.body)
         return dataclasses.replace(self.placement.program, body=body), self.asked
@@ -382,7 +360,7 @@ class _Builder:
             return COMPUTE
         options = self.placement.options(expr, spot)
         if len(options) > 1:
-            self.asked.setdefault(expr, Asked(options)).tops.add(spot.top)
+            self.asked.setdefault(expr, options)
         chosen = self.choice.get(expr, options[0])
         return chosen if chosen in options else options[-1]
 

@@ -14,7 +14,7 @@ from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
 from sw.ir.expression import Apply, Expr
-from sw.ir.program import Assign, If, Instruction, Program, Statement
+from sw.ir.program import If, Program
 from sw.ir.walk import statements
 
 Chosen = dict[Expr, Option]
@@ -50,7 +50,7 @@ class Result:
     """
 
     program: Program
-    asked: dict[Expr, Asked]
+    asked: Asked
     excess: int
     cycles: float
     start: float
@@ -86,10 +86,7 @@ class Search:
     evaluated: int = 0
     #: Operations that were lowered for that.
     work: int = 0
-    #: Engines have done something before the program.
-    begun: bool = False
     _known: dict[frozenset[tuple[Expr, Option]], Result] = field(default_factory=dict)
-    _parts: dict[frozenset[int], Search | None] = field(default_factory=dict)
 
     def result(self, chosen: Chosen) -> Result:
         """What a choice comes to."""
@@ -102,7 +99,7 @@ class Search:
     def _evaluate(self, chosen: Chosen) -> Result:
         return self.measured(*self.placement.build(chosen))
 
-    def measured(self, program: Program, asked: dict[Expr, Asked]) -> Result:
+    def measured(self, program: Program, asked: Asked) -> Result:
         """What a program comes to."""
         # Branches that have lost their operands may be small enough for predicates.
         simple = not any(isinstance(s, If) for s in statements(program.body))
@@ -117,9 +114,7 @@ class Search:
         self.work += len(code.operations)
         scalar = [o for o in code.operations if is_scalar(o)]
         cycles = sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar)
-        return Result(
-            program, asked, excess, cycles, *delays(code, self.begun), registers, len(code.operations)
-        )
+        return Result(program, asked, excess, cycles, *delays(code), registers, len(code.operations))
 
     def key(self, chosen: Chosen) -> tuple[float, ...]:
         """What choices are compared by: less is better."""
@@ -150,7 +145,7 @@ class Search:
         large = len(waiting) * self.result(chosen).static > EVERYTHING_SHARE * WORK
         size = max(1, self.registers // 2) if large else 1
         while waiting and self.work < EVERYTHING_SHARE * WORK:
-            group = {e: outermost(a.options) for e, a in waiting[:size] if e not in seen}
+            group = {e: outermost(a) for e, a in waiting[:size] if e not in seen}
             trial = self.closed(chosen | group, lambda options: COMPUTE) if group else chosen
             fits = self.result(trial).excess <= self.result(chosen).excess
             if not fits and size > 1:
@@ -167,7 +162,7 @@ class Search:
     def closed(self, chosen: Chosen, choose: Callable[[tuple[Option, ...]], Option]) -> Chosen:
         """A choice for all that is asked for, what it does not name as `choose` has it."""
         while True:
-            new = {e: choose(a.options) for e, a in self.result(chosen).asked.items() if e not in chosen}
+            new = {e: choose(a) for e, a in self.result(chosen).asked.items() if e not in chosen}
             if not new:
                 return chosen
             chosen = chosen | new
@@ -194,8 +189,8 @@ class Search:
     def moves(self, chosen: Chosen) -> list[Move]:
         """Changes of one value, and of all that are made of one part, which they share if computed."""
         asked = self.result(chosen).asked
-        present = {e: chosen.get(e, a.options[0]) for e, a in asked.items()}
-        found: list[Move] = [((e, o),) for e, a in asked.items() for o in a.options if o != present[e]]
+        present = {e: chosen.get(e, a[0]) for e, a in asked.items()}
+        found: list[Move] = [((e, o),) for e, a in asked.items() for o in a if o != present[e]]
         made_of: dict[Expr, list[Expr]] = {}
         for expr, option in present.items():
             if option != COMPUTE and isinstance(expr, Apply):
@@ -220,7 +215,7 @@ class Search:
                 _, _, move = waiting.pop(0)
                 fresh = sorted(fresh + self._priced(chosen, [move]), key=itemgetter(0, 1))
             if not fresh:
-                waiting = self._priced(chosen, self.moves(chosen)) or self._pairs(chosen)
+                waiting = self._priced(chosen, self.moves(chosen))
                 if not waiting:
                     break
                 continue
@@ -245,105 +240,35 @@ class Search:
                 found.append((price, i, move))
         return sorted(found, key=itemgetter(0, 1))
 
-    def _pairs(self, chosen: Chosen) -> list[Priced]:
-        """The best first moves of two that relieve registers together, where none does alone.
-
-        A first move may make room at one place where another one is tight as well.
-        """
-        found: list[Priced] = []
-        for first in self.moves(chosen):
-            if not self.may_relieve():
-                break
-            trial = chosen | dict(first)
-            for _, i, second in self._priced(trial, self.moves(trial)):
-                both = (*first, *second)
-                found += [(price, i, move) for price, _, move in self._priced(chosen, [both])]
-            if found:
-                break
-        return sorted(found, key=itemgetter(0, 1))
-
     def climb(self, chosen: Chosen) -> Chosen:
-        """Take every change of one value that is for the better, round after round, until there is none.
-
-        What was refused is tried again when something else has changed in the statements that it concerns.
-        """
-        waiting = [] if self.result(chosen).excess else self.moves(chosen)
-        refused: dict[Move, frozenset[int]] = {}
+        """Take every change of one value that is for the better, round after round, until there is none."""
+        moves = [] if self.result(chosen).excess else self.moves(chosen)
         last, most = self.evaluated + LIMIT, min(WORK, self.work + CLIMB)
-        while waiting and self.evaluated < last and self.work < most:
-            move = waiting.pop(0)
-            concerned, trial = self.concerned(chosen, move), chosen | dict(move)
-            if not concerned:
-                continue  # another change has made its values unnecessary
-            if not self.promises(chosen, trial, concerned) or self.key(trial) >= self.key(chosen):
-                refused[move] = concerned
-                continue
-            chosen = trial
-            refused = {m: tops for m, tops in refused.items() if tops.isdisjoint(concerned)}
-            known = refused.keys() | set(waiting)
-            waiting += [m for m in self.moves(chosen) if m not in known]
+        while moves:
+            before = chosen
+            for move in moves:
+                if self.evaluated >= last or self.work >= most:
+                    return chosen
+                trial = chosen | dict(move)
+                if self.concerns(chosen, move) and self.key(trial) < self.key(chosen):
+                    chosen = trial
+            moves = [] if chosen is before else self.moves(chosen)
         return chosen
 
-    # Parts
-
-    def concerned(self, chosen: Chosen, move: Move) -> frozenset[int]:
-        """The statements of the program in which a change shows."""
-        asked = self.result(chosen).asked
-        return frozenset(top for expr, _ in move if expr in asked for top in asked[expr].tops)
-
-    def promises(self, chosen: Chosen, trial: Chosen, concerned: frozenset[int]) -> bool:
-        """Whether a choice is worth evaluating: the statements that it concerns become better by it.
-
-        Large programs are many loops one after the other that share little, and most changes are for the
-        worse: it takes a fraction of the time to see that on the loops that they concern.
-        """
-        part = self.part(concerned)
-        if part is None:
-            return True
-        now, work = self.result(chosen), part.work
-        before, after = part.result(chosen), part.result(trial)
-        self.work += part.work - work
-        measures = (
-            round(have + new - old, 6)
-            for have, new, old in zip(now.measures, after.measures, before.measures, strict=True)
-        )
-        cycles, start, late = measures
-        static = now.static + after.static - before.static
-        then = Result(now.program, {}, after.excess, cycles, start, late, now.registers, static)
-        rank = now.excess, round(now.beyond(self.limits), 6), round(now.cost, 6), now.static, now.registers
-        return self.rank(then) < rank
-
-    def part(self, concerned: frozenset[int]) -> Search | None:
-        """A search on these statements alone; None: they are most of it, or scalars join them."""
-        if concerned not in self._parts:
-            body = self.placement.program.body
-            size = sum(1 for i in concerned for _ in statements((body[i],)))
-            whole = list(statements(body))
-            small = 2 * size <= len(whole) and not any(isinstance(s, Assign) for s in whole)
-            begun = min(concerned) > self._start()
-            made = Search(self.placement.part(concerned), self.registers, begun=begun) if small else None
-            self._parts[concerned] = made
-        return self._parts[concerned]
-
-    def _start(self) -> int:
-        """The first statement of the program that is no wait or signal: an engine may do something there."""
-        return next((i for i, s in enumerate(self.placement.program.body) if not _synchronises(s)), 0)
+    def concerns(self, chosen: Chosen, move: Move) -> bool:
+        """Whether a choice asks for the values of a move: another change may have made them unnecessary."""
+        return not self.result(chosen).asked.keys().isdisjoint(expr for expr, _ in move)
 
 
-def _synchronises(statement: Statement) -> bool:
-    return isinstance(statement, Instruction) and statement.name in ("wait", "signal")
-
-
-def delays(code: Code, begun: bool = False) -> tuple[float, float]:
+def delays(code: Code) -> tuple[float, float]:
     """Scalar cycles before the first operation, and late ones.
 
     Those before the first operation count once, in loops too: further steps come when the engine has
-    something to do. If engines have `begun` before, there are none. Late are those between waits and
-    operations, once per wait. A predicated operation may not be the one that the wait was for; what comes
-    until the next signal counts.
+    something to do. Late are those between waits and operations, once per wait. A predicated operation may
+    not be the one that the wait was for; what comes until the next signal counts.
     """
     start = late = waiting = 0.0
-    issued = begun
+    issued = False
     for o in code.operations:
         if is_scalar(o):
             cycles = isa.INSTRUCTIONS[o.name].cycles

@@ -60,17 +60,14 @@ CASES = [
     ("7*i - 3*j", ((5, -4, -3), (1, 9, 2))),
     ("(i*15 + j*5 + k) % 2 * 512", ((0, 3, 1), (0, 3, 1), (0, 5, 1))),
     ("(i*15 + j*5 + k) % 2 == 0", ((0, 3, 1), (0, 3, 1), (0, 5, 1))),
-    ("(i*4 + j) % 3 * 100", ((0, 5, 1), (0, 4, 1))),
-    ("(i*4 + j) % 3 * -100 + 7", ((0, 5, 1), (0, 4, 1))),
-    ("(7 - i*4 - j) % 5 * 3", ((0, 5, 1), (0, 4, 1))),
-    ("(i*3 + j*2) % 5", ((0, 5, 1), (0, 4, 1))),
-    ("(i*3 + j*2) % 4 * 64", ((0, 5, 1), (0, 4, 1))),
-    ("(i*3 + j*2 - 1 & 7) * 64", ((0, 5, 1), (0, 4, 1))),
+    ("(i*3 + j*2 - 1 & 1) * 64", ((0, 5, 1), (0, 4, 1))),
+    ("(7 - i*4 - j) % 2 * 3", ((0, 5, 1), (0, 4, 1))),
     ("min(160, 300 - 160*j)", ((0, 3, 1), (0, 2, 1))),
     ("j == 1", ((0, 3, 1), (0, 2, 1))),
     ("j == 0", ((0, 3, 1), (1, -3, -2))),
     ("(i << 3) + (j << 1)", ((0, 3, 1), (0, 2, 1))),
     ("2147483647*i + 2000000000*j", ((0, 5, 1), (0, 4, 1))),
+    ("(2000000001*i) % 2", ((0, 4, 1),)),
 ]
 
 
@@ -86,16 +83,12 @@ def test_kept_value_is_that_of_the_expression(text: str, bounds: tuple[Bounds, .
         assert kept == evaluate(expr, at), at
 
 
-@pytest.mark.parametrize("text", ["i*j", "i // 2", "min(i, j)", "i % 3 + j % 2", "(i*i) % 2", "i % 3 * j"])
+@pytest.mark.parametrize(
+    "text", ["i*j", "i // 2", "min(i, j)", "i % 3 + j % 2", "(i*i) % 2", "i % 3 * j", "i % 3"]
+)
 def test_what_no_constant_step_describes_is_not_kept(text: str) -> None:
     nest = loops(((0, 4, 1), (0, 3, 1)))
     assert induction(expression(text, nest), nest) is None
-
-
-def test_a_remainder_of_what_may_overflow_is_not_kept() -> None:
-    nest = loops(((0, 4, 1),))
-    assert induction(expression("(2000000000*i) % 3", nest), nest) is None
-    assert induction(expression("(2000000000*i) % 4", nest), nest) is not None
 
 
 def test_one_counter_runs_through_both_loops() -> None:
