@@ -25,7 +25,7 @@ from rich.table import Table
 from cosim.backends import BACKENDS, simulator
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
-from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry, encode
+from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry
 from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.mapping import MappedLoop
@@ -109,7 +109,7 @@ def attempt(seed: int, timeout: float | None = None) -> Attempt:
         found = Attempt(seed, graph, fabric, None, str(error))
     else:
         faults = tuple(_wrong(graph, outcome))
-        found = Attempt(seed, graph, fabric, outcome, MappedLoop(graph.name, fabric, outcome).failure, faults)
+        found = Attempt(seed, graph, fabric, outcome, MappedLoop(graph, outcome, fabric).failure, faults)
     if not found.mapped and found.limit is None:
         return Attempt(seed, graph, fabric, found.outcome, found.why, ("says not what limits it",))
     return found
@@ -125,7 +125,7 @@ def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
         for i, name in enumerate(arrays_of(graph, "load", "store"))
     }
     scalars = {name: i for i, name in enumerate(graph.scalars)}
-    words = encode(MappedGraph(graph, outcome).configuration(places))
+    words = MappedGraph(graph, outcome).words(places)
     yield from verify(
         outcome.graph, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
     )

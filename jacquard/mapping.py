@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import SCALARS, encode
-from sw.cgra.encode import configuration
-from sw.cgra.search import SearchEvent, SearchResult, map_graph
-from sw.cgra.verify import verify
+from hw.fabric.bitstream import SCALARS
+from sw.cgra.launch_map import MappedGraph
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.python import from_function
@@ -20,19 +19,25 @@ from sw.dfg.unroll import unroll
 
 
 @dataclass(frozen=True)
-class MappedLoop:
-    """What became of one loop: the search, the words, and what differs when they are decoded."""
+class MappedLoop(MappedGraph):
+    """What became of one loop of a command: the search, the words, and what differs when they are decoded."""
 
-    name: str
     fabric: Fabric
-    outcome: SearchResult
-    words: tuple[int, ...] = ()
-    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the loop."""
+        return self.graph.name
+
+    @functools.cached_property
+    def bitstream(self) -> tuple[int, ...]:
+        """The words; scalars and arrays have numbers in the order of their use. Nothing without a mapping."""
+        return () if self.outcome.mapping is None else tuple(self.words())
 
     @property
     def ok(self) -> bool:
         """Whether there is a mapping whose bitstream means the graph."""
-        return self.outcome.mapping is not None and not self.problems
+        return self.outcome.mapping is not None and not self.differences
 
     @property
     def operators(self) -> int:
@@ -81,9 +86,9 @@ class MappedLoop:
             "placement": {
                 str(node): [*self.fabric.at(place.pe), place.step] for node, place in places.items()
             },
-            "bitstream_words": len(self.words),
+            "bitstream_words": len(self.bitstream),
             "verified": self.ok,
-            "problems": list(self.problems),
+            "problems": list(self.differences),
             "failure": self.failure,
         }
 
@@ -121,34 +126,6 @@ def _ready(graph: Graph) -> Graph:
             f"graph {graph.name!r}: scalars must be at most {SCALARS}, not {len(graph.scalars)}: {listed}"
         )
     return graph
-
-
-def map_loop(
-    graph: Graph,
-    fabric: Fabric,
-    *,
-    seed: int = 0,
-    timeout: float | None = None,
-    flat: bool = False,
-    report: Callable[[SearchEvent], None] | None = None,
-) -> MappedLoop:
-    """Map a loop, encode it, and check the words.
-
-    Scalars get numbers in the order of their use. Arrays are in the order of their use and have no elements
-    until a launch says where they lie. Raises `InputError` where an operation finds no PE.
-    """
-    outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, flat=flat, report=report)
-    if outcome.mapping is None:
-        return MappedLoop(graph.name, fabric, outcome)
-    scalars = {name: i for i, name in enumerate(outcome.graph.scalars)}
-    made = configuration(outcome.mapping, scalars=scalars)
-    words = encode(made)
-    names = dict.fromkeys(
-        n.memory.name for n in outcome.graph.nodes if n.memory and n.op in ("load", "store")
-    )
-    arrays = dict(zip(names if not outcome.graph.opaque else (), made.arrays, strict=True))
-    problems = verify(outcome.graph, words, fabric, outcome.mapping.at, arrays=arrays, scalars=scalars)
-    return MappedLoop(graph.name, fabric, outcome, tuple(words), tuple(problems))
 
 
 def longest(loops: Sequence[MappedLoop]) -> MappedLoop:

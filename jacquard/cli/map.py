@@ -62,7 +62,8 @@ def command(
     mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from jacquard.mapping import longest, loops_of, map_loop
+    from jacquard.mapping import MappedLoop, longest, loops_of
+    from sw.cgra.search import map_graph
 
     target = load(fabric, grid_size(grid))
     graphs = loops_of(source, unroll)
@@ -76,7 +77,8 @@ def command(
             def tell(event: SearchEvent, name: str = graph.name) -> None:
                 status.update(Text(f"{name}: II {event.ii}, {event.stage}, attempt {event.attempt + 1}"))
 
-            loops.append(map_loop(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell))
+            outcome = map_graph(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell)
+            loops.append(MappedLoop(graph, outcome, target))
     for i, loop in enumerate(loops):
         _write(loop, output and _numbered(output, i, len(loops)), svg and _numbered(svg, i, len(loops)))
     if json_:
@@ -85,7 +87,7 @@ def command(
     else:
         _render(loops)
     for loop in loops:
-        for line in (loop.failure, *loop.problems):
+        for line in (loop.failure, *loop.differences):
             if line:
                 note(f"jacquard: {line}")
     return 0 if all(loop.ok for loop in loops) else 1
@@ -102,7 +104,7 @@ def _write(loop: MappedLoop, output: Path | None, svg: Path | None) -> None:
         return
     if output is not None and loop.ok:
         with atomic(output) as part:
-            part.write_bytes(to_bytes(loop.words))
+            part.write_bytes(to_bytes(loop.bitstream))
         note(f"written {output}")
     if svg is not None:
         from sw.cgra.draw import to_svg
@@ -125,7 +127,7 @@ def _render(loops: Sequence[MappedLoop]) -> None:
         ("RecMII", lambda loop: str(loop.outcome.rec_mii)),
         ("depth", lambda loop: str(loop.outcome.mapping.depth) if loop.outcome.mapping else ""),
         ("PEs busy", lambda loop: f"{100 * loop.utilization:.0f} %"),
-        ("words", lambda loop: str(len(loop.words))),
+        ("words", lambda loop: str(len(loop.bitstream))),
         ("seconds", lambda loop: f"{loop.outcome.seconds:.1f}"),
     ]
     for title, _ in columns:

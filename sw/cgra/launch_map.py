@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hw.errors import InputError
 from hw.fabric import Fabric
-from hw.fabric.bitstream import OUT, PATCHED, SCRATCH, ArrayEntry, Configuration, Patch, encode
+from hw.fabric.bitstream import ArrayEntry, encode
 from sw.cgra.encode import configuration
 from sw.cgra.legal import arrays_of
 from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
@@ -21,37 +21,30 @@ SOURCE, TARGET, COPIED = "source", "target", 2
 
 @dataclass(frozen=True)
 class MappedGraph:
-    """A graph on a fabric; `patches` replace bases and lengths of its arrays."""
+    """A graph and what the search for its mapping found."""
 
     graph: Graph
     outcome: SearchResult
-    patches: tuple[Patch, ...] = ()
 
     @property
-    def arrays(self) -> tuple[str, ...]:
-        """The arrays that it accesses, in order."""
-        return arrays_of(self.graph, "load", "store")
+    def _scalars(self) -> dict[str, int]:
+        """The numbers of the scalars of a launch: in the order of their use."""
+        return {name: i for i, name in enumerate(self.graph.scalars)}
+
+    def words(self, places: Mapping[str, ArrayEntry] | None = None) -> list[int]:
+        """The bitstream for arrays in these places; without them no array has elements."""
+        assert self.outcome.mapping is not None
+        names = arrays_of(self.graph, "load", "store")
+        given = None if places is None else {name: places[name] for name in names}
+        return encode(configuration(self.outcome.mapping, given, self._scalars))
 
     @functools.cached_property
     def differences(self) -> tuple[str, ...]:
-        """Where the words of the configuration do not mean the graph, by an independent decoder."""
-        assert self.outcome.mapping is not None
-        made = self.configuration()
-        scalars = {name: i for i, name in enumerate(self.graph.scalars)}
-        return tuple(
-            verify(self.outcome.graph, encode(made), made.fabric, self.outcome.mapping.at, scalars=scalars)
-        )
-
-    def configuration(self, places: Mapping[str, ArrayEntry] | None = None) -> Configuration:
-        """Its configuration for arrays in these places; of those that are patched only the space counts.
-
-        Without places it only shows how large it is.
-        """
-        assert self.outcome.mapping is not None
-        given = places or {name: ArrayEntry(OUT, 0, 0, 0) for name in self.arrays}
-        scalars = {name: i for i, name in enumerate(self.graph.scalars)}
-        made = configuration(self.outcome.mapping, {name: given[name] for name in self.arrays}, scalars)
-        return replace(made, patches=(*made.patches, *self.patches))
+        """Where the words do not mean the graph, by an independent decoder; nothing without a mapping."""
+        mapping = self.outcome.mapping
+        if mapping is None:
+            return ()
+        return tuple(verify(mapping.graph, self.words(), mapping.fabric, mapping.at, scalars=self._scalars))
 
 
 def map_graphs(
@@ -78,7 +71,7 @@ def map_graphs(
             outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
             raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
-        found[graph] = MappedGraph(graph, outcome, _COPY_PATCHES if graph == COPY else ())
+        found[graph] = MappedGraph(graph, outcome)
     return found
 
 
@@ -114,15 +107,5 @@ def _copy() -> Graph:
     return Graph("copy", tuple(nodes), tuple(edges))
 
 
-#: The graph that copies words; its launches give bases of source and target, and the length of both.
+#: The graph that copies words.
 COPY = _copy()
-COPY_PLACES = {SOURCE: ArrayEntry(SCRATCH, 0, 0, 0), TARGET: ArrayEntry(OUT, 0, 0, 0)}
-_COPY_PATCHES = tuple(
-    Patch(PATCHED.index(what), scalar, 0, arrays_of(COPY, "load", "store").index(array))
-    for what, scalar, array in (
-        ("base", 0, SOURCE),
-        ("base", 1, TARGET),
-        ("length", 2, SOURCE),
-        ("length", 2, TARGET),
-    )
-)

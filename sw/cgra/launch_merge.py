@@ -48,10 +48,9 @@ def _inside(loop: HostLoop, scalars: Mapping[str, int]) -> HostLoop:
 
 def _together(loop: Launch, after: Launch, scalars: Mapping[str, int]) -> Launch | None:
     """One launch for a loop and straight code behind it, None where that is not the same."""
-    if loop.once or not after.once or after.on_host or loop.count.unroll != 1:
+    if loop.once or not after.once or after.on_host:
         return None
-    count = loop.count.value
-    if (scalars.get(count, 0) if isinstance(count, str) else count) < 1:
+    if (scalars.get(loop.count, 0) if isinstance(loop.count, str) else loop.count) < 1:
         return None
     outputs = {output.name: output for output in loop.graph.outputs}
     given = {n.id: outputs[n.scalar] for n in after.graph.nodes if n.scalar in outputs and n.scalar}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hw.errors import InputError
 from sw.cgra.launch_expressions import express
@@ -16,11 +16,12 @@ from sw.cgra.launch_merge import assigned, merge
 from sw.cgra.launch_words import Moved, moves, with_words
 from sw.cgra.launcher import SCALARS
 from sw.dfg.graph import Graph, Value
-from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step, prune
+from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
 from sw.dfg.transform import dead_code, fuse_constants, store_outputs
-from sw.dfg.unroll import unroll, unroll_kernel
+from sw.dfg.unroll import unroll, unroll_with_rest
 from sw.ir.expression import Const, Expr, Op, Var, const, fold
 from sw.ir.parse import ENTRY, RESERVED
+from sw.ir.program import Assign
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,16 @@ class PlannedLoop:
     body: tuple[Planned, ...]
 
 
-@dataclass(frozen=True)
-class PlannedScalar:
-    """A scalar of the tile program takes a value."""
-
-    name: str
-    value: Expr
-
-
-Planned = PlannedLaunch | PlannedLoop | PlannedScalar
+Planned = PlannedLaunch | PlannedLoop | Assign
 
 
 @dataclass(frozen=True)
 class LaunchPlan:
     """The launches of a kernel for given values of its scalars.
 
-    `names` are those of its variables. `words` is the array through which scalars pass, `word_count` how many
-    it has. `results` are the values that the kernel returns: numbers, or the words where they are at the end.
+    `names` are taken: those of its variables, and what no variable may be called. `words` is the array
+    through which scalars pass, `word_count` how many it has. `results` are the values that the kernel
+    returns: numbers, or the words where they are at the end.
     """
 
     kernel: Kernel
@@ -75,10 +69,10 @@ class LaunchPlan:
 
     def iterations(self, step: Step) -> int | None:
         """How often a loop of the kernel runs, where that follows from its scalars alone."""
-        value = step.count.value
-        if isinstance(value, str) and (value not in self.scalars or value in assigned(self.kernel.body)):
+        count = step.count
+        if isinstance(count, str) and (count not in self.scalars or count in assigned(self.kernel.body)):
             return None
-        return step.count.evaluate(self.scalars)
+        return trips(count, self.scalars)
 
 
 def launches_of(steps: Sequence[Planned]) -> Iterator[PlannedLaunch]:
@@ -88,6 +82,17 @@ def launches_of(steps: Sequence[Planned]) -> Iterator[PlannedLaunch]:
             yield step
         elif isinstance(step, PlannedLoop):
             yield from launches_of(step.body)
+
+
+def unused(stem: str, taken: set[str]) -> str:
+    """A name of a tile program like this that is not taken, and now is."""
+    plain = found = re.sub(r"\W", "_", stem)
+    number = 0
+    while found in taken:
+        number += 1
+        found = f"{plain}_{number}"
+    taken.add(found)
+    return found
 
 
 @dataclass(frozen=True)
@@ -125,7 +130,7 @@ class _Planner:
         kernel = self.kernel
         arrays = {array.name for array in kernel.arrays}
         self.taken |= arrays
-        self.array = self.fresh("words")
+        self.array = unused("words", self.taken)
         self.places = {name: const(value) for name, value in self.scalars.items()}
         # What is returned lies together.
         returned = list(dict.fromkeys(value for value in kernel.results if isinstance(value, str)))
@@ -145,16 +150,6 @@ class _Planner:
             tuple(results),
         )
 
-    def fresh(self, stem: str) -> str:
-        """A name of the tile program that nothing else has."""
-        plain = found = re.sub(r"\W", "_", stem)
-        number = 0
-        while found in self.taken:
-            number += 1
-            found = f"{plain}{number}"
-        self.taken.add(found)
-        return found
-
     def word(self, name: str) -> int:
         """The word of a scalar."""
         return self.words.setdefault(name, len(self.words))
@@ -172,18 +167,15 @@ class _Planner:
             made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
         return made
 
-    def count(self, count: Count) -> Expr:
+    def count(self, count: Value) -> Expr:
         """How often a loop runs, never negative."""
-        place = const(count.value) if isinstance(count.value, int) else self.places[count.value]
+        place = self.place(count)
         if isinstance(place, _Word):
             raise self.error(
-                f"the number of iterations {count.value}",
+                f"the number of iterations {count}",
                 "known to a warp before the loop, not computed by the grid: a warp cannot read what it wrote",
             )
-        total = fold(Op.MAX, place, 0)
-        if count.unroll == 1:
-            return total
-        return fold(Op.MOD if count.rest else Op.DIV, total, count.unroll)
+        return fold(Op.MAX, place, 0)
 
     def launch(self, step: Launch) -> list[Planned]:
         """Straight code, or a loop, unrolled as far as its iterations allow."""
@@ -193,19 +185,16 @@ class _Planner:
             if found is not None:
                 self.places |= found
                 return []
-        if step.once or self.times == 1:
-            return self.run(step.graph, self.count(step.count))
         total = self.count(step.count)
-        if isinstance(total, Const) and total.value < self.times:
+        short = isinstance(total, Const) and total.value < self.times
+        if step.once or self.times == 1 or short:
             return self.run(step.graph, total)
-        if isinstance(total, Const) and total.value % self.times == 0:
-            return self.run(unroll(step.graph, self.times), const(total.value // self.times))
-        parts = unroll_kernel(replace(self.kernel, body=(step,)), self.times).body
-        made: list[Planned] = []
-        for part in prune(parts, tuple(o.name for o in step.graph.outputs)):
-            assert isinstance(part, Launch)
-            made += self.run(part.graph, self.count(part.count))
-        return made
+        whole, left = fold(Op.DIV, total, self.times), fold(Op.MOD, total, self.times)
+        if left == const(0):
+            return self.run(unroll(step.graph, self.times), whole)
+        first, rest = unroll_with_rest(step.graph, self.times)
+        made = self.run(first, whole) if first.nodes else []
+        return made + self.run(rest, left)
 
     def run(self, graph: Graph, count: Expr) -> list[Planned]:
         """A launch, and before it what its outputs are where it runs no iteration."""
@@ -271,13 +260,13 @@ class _Planner:
         count = self.count(step.count)
         if count == const(0):
             return []
-        variable = self.fresh(step.variable)
+        variable = unused(step.variable, self.taken)
         carried = [name for name in assigned(step.body) if name in self.places]
         before = dict(self.places)
         in_words = {name for name in carried if isinstance(before[name], _Word)}
         # A scalar that the grid computes in one iteration is a word at the start of each.
         while True:
-            names = {name: self.fresh(name) for name in carried if name not in in_words}
+            names = {name: unused(name, self.taken) for name in carried if name not in in_words}
             start: dict[str, _Place] = {name: _Word(self.word(name)) for name in in_words}
             start |= {name: Var(names[name]) for name in names}
             self.places = {**before, **start, step.variable: Var(variable)}
@@ -289,7 +278,7 @@ class _Planner:
             in_words |= computed
         first = [(self.word(n), before[n]) for n in carried if n in in_words and before[n] != start[n]]
         last = [(self.word(n), ends[n]) for n in carried if n in in_words and ends[n] != start[n]]
-        made = self.move(first) + [PlannedScalar(names[n], _expression(before[n])) for n in names]
+        made = self.move(first) + [Assign(names[n], _expression(before[n])) for n in names]
         body += self.move(last) + self.assign({names[n]: _expression(ends[n]) for n in names})
         self.places = {**before, **start}
         return [*made, PlannedLoop(variable, count, tuple(body))]
@@ -298,10 +287,10 @@ class _Planner:
         """Scalars take their next values all at once."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
-            return [PlannedScalar(name, value) for name, value in changed.items()]
-        between = {name: self.fresh(f"{name}_next") for name in changed}
-        made: list[Planned] = [PlannedScalar(between[name], value) for name, value in changed.items()]
-        return made + [PlannedScalar(name, Var(between[name])) for name in changed]
+            return [Assign(name, value) for name, value in changed.items()]
+        between = {name: unused(f"{name}_next", self.taken) for name in changed}
+        made: list[Planned] = [Assign(between[name], value) for name, value in changed.items()]
+        return made + [Assign(name, Var(between[name])) for name in changed]
 
 
 def _expression(place: _Place) -> Expr:

@@ -6,7 +6,6 @@ into the output buffer, so the CGRA itself copies what a written array holds at 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,18 +14,17 @@ import numpy as np
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry, encode
+from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry
 from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
-from sw.cgra.launch_map import COPIED, COPY, COPY_PLACES, MappedGraph, map_graphs
-from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, launches_of
+from sw.cgra.launch_map import COPIED, COPY, SOURCE, TARGET, MappedGraph, map_graphs
+from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, launches_of, unused
 from sw.cgra.launcher import HeldConfiguration, launch_operands
 from sw.cgra.legal import arrays_of
 from sw.cgra.search import SearchEvent
 from sw.dfg.graph import Graph
 from sw.ir.builder import BufferValue, ProgramBuilder
-from sw.ir.expression import Const, Expr, const, substitute
-from sw.ir.parse import ENTRY, RESERVED
-from sw.ir.program import Program
+from sw.ir.expression import Const, Expr
+from sw.ir.program import Assign, Program
 from sw.tile_programs import Bound, bind
 
 _SPACES = {"scratch": SCRATCH, "out": OUT}
@@ -87,20 +85,14 @@ def build(
     copied = copied_arrays(plan, arrays)
     graphs = [launch.graph for launch in plan.launches] + ([COPY] if copied else [])
     mapped = map_graphs(graphs, fabric, seed=seed, timeout=timeout, report=report)
-    # Copies are given addresses, which are known when the program without them is bound.
-    first = _ProgramWriter(plan, arrays, mapped, copied, {})
-    bound = bind(first.program, machine(first.bytes["scratch"], first.bytes["out"]))
-    bases = {name: place.base for name, place in bound.places.items() if place.space in _SPACES}
-    writer = _ProgramWriter(plan, arrays, mapped, copied, bases)
+    writer = _ProgramWriter(plan, arrays, mapped, copied)
+    bound = bind(writer.program, machine(writer.bytes["scratch"], writer.bytes["out"]))
     memory = {name: (buffer.declared.name, writer.extents[name]) for name, buffer in writer.memory.items()}
-    return KernelProgram(plan, writer.program, bound, mapped, memory, writer.contents(), writer.results)
+    return KernelProgram(plan, writer.program, bound, mapped, memory, writer.contents(bound), writer.results)
 
 
 class _ProgramWriter:
-    """Makes the program for arrays at these addresses, 0 where they are not known.
-
-    What it makes itself has names with a space, which no array has.
-    """
+    """Makes the program. What it makes itself has names with a space, which no array has."""
 
     def __init__(
         self,
@@ -108,21 +100,21 @@ class _ProgramWriter:
         arrays: Mapping[str, ArrayExtent],
         mapped: Mapping[Graph, MappedGraph],
         copied: Sequence[str],
-        bases: Mapping[str, int],
     ):
-        self.plan, self.mapped, self.copied, self.bases = plan, mapped, copied, bases
+        self.plan, self.mapped, self.copied = plan, mapped, copied
         self.bytes: Counter[str] = Counter()
-        self.taken = {*RESERVED, ENTRY, *plan.names}
-        self.variables: dict[str, Expr] = {}
+        self.taken = set(plan.names)
         self.there = HeldConfiguration()
         name = plan.kernel.name
         self.b = ProgramBuilder(name if name not in self.taken else f"{name}_")
         self.written = {a.name for a in plan.kernel.arrays if a.written} | {plan.words}
         self.extents = {**arrays, plan.words: ArrayExtent("int32", plan.word_count)}
-        self.configurations = {graph: f"configuration {i}" for i, graph in enumerate(mapped)}
-        for graph, configuration in self.configurations.items():
-            words = len(encode(mapped[graph].configuration()))
-            self.extents[configuration] = ArrayExtent("uint32", words)
+        #: Configurations with their graphs: one per graph that is launched, one per array that is copied.
+        self.graphs = {self._copier(array): COPY for array in copied}
+        self.configurations = {g: f"configuration {i}" for i, g in enumerate(mapped) if g != COPY}
+        self.graphs |= {name: graph for graph, name in self.configurations.items()}
+        for name, graph in self.graphs.items():
+            self.extents[name] = ArrayExtent("uint32", len(mapped[graph].words()))
         self.memory: dict[str, BufferValue] = {}
         #: What lies on the chip: arrays where they are used, configurations, and what is to be copied.
         self.held: dict[str, BufferValue] = {}
@@ -131,7 +123,8 @@ class _ProgramWriter:
         self._buffers()
         self._loads()
         for array in copied:
-            self._copy(array)
+            words, source, target = self._as_words(array).length, self.sources[array], self.held[array]
+            self._launch(self._copier(array), words // COPIED, [], [source], [target])
         self._steps(plan.steps)
         self.program = self.b.build()
 
@@ -140,7 +133,7 @@ class _ProgramWriter:
     def _buffers(self) -> None:
         """Buffers in memory and on the chip."""
         names = [a.name for a in self.plan.kernel.arrays]
-        for name in [*names, *self.configurations.values()]:
+        for name in [*names, *self.graphs]:
             self.memory[name] = self._buffer(name, name, "memory")
         for name in [*names, *([self.plan.words] if self.plan.word_count else [])]:
             if name in self.written:
@@ -148,68 +141,63 @@ class _ProgramWriter:
             if name not in self.written or name in self.copied:
                 where = self._buffer(f"{name}_in", name, "scratch")
                 (self.sources if name in self.written else self.held)[name] = where
-        for name in self.configurations.values():
+        for name in self.graphs:
             self.held[name] = self._buffer(f"{name}_in", name, "scratch")
-        self.grid = self.b.buffer(self._unique("grid"), 1, space="grid")
+        self.grid = self.b.buffer(unused("grid", self.taken), 1, space="grid")
         if self.results is not None:
             returned = {r for r in self.plan.results if isinstance(r, int)}
             self.extents[self.results] = ArrayExtent("int32", len(returned))
-            self.memory[self.results] = self._buffer(self.results, self.results, "memory")
+            self.memory[self.results] = self._buffer("results", self.results, "memory")
 
     def _buffer(self, name: str, what: str, space: str) -> BufferValue:
         """A buffer for something, with a name like this."""
-        extent = self.extents[what]
+        extent, name = self.extents[what], unused(name.replace(" ", ""), self.taken)
         self.bytes[space] += extent.bytes
-        return self.b.buffer(self._unique(name), *extent.shape, element=extent.element, space=space)
+        return self.b.buffer(name, *extent.shape, element=extent.element, space=space)
 
-    def _unique(self, name: str) -> str:
-        """A name of the tile program like this that nothing else has."""
-        name = re.sub(r"\W", "_", name.removeprefix("the ").replace(" ", ""))
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
+    def _copier(self, array: str) -> str:
+        """The configuration that copies what an array holds at the start."""
+        return f"copy {array}"
 
-    def contents(self) -> dict[str, np.ndarray]:
+    def _as_words(self, array: str) -> ArrayExtent:
+        """The bytes of an array as words."""
+        return ArrayExtent("int32", self.extents[array].bytes // 4)
+
+    def contents(self, bound: Bound) -> dict[str, np.ndarray]:
         """What the buffers of configurations hold."""
-        places = {
-            name: ArrayEntry(
-                _SPACES[buffer.declared.space or ""],
-                ELEMENTS.index(buffer.declared.element),
-                self.bases[buffer.declared.name],
-                self.extents[name].length,
-            )
-            for name, buffer in self.held.items()
-            # What the program does not use has no place.
-            if name not in self.configurations.values() and buffer.declared.name in self.bases
+
+        def entry(buffer: BufferValue, extent: ArrayExtent) -> ArrayEntry:
+            space, base = buffer.declared.space or "", bound.places[buffer.declared.name].base
+            return ArrayEntry(_SPACES[space], ELEMENTS.index(extent.element), base, extent.length)
+
+        # What the program does not use has no place.
+        used = [n for n, at in self.held.items() if n not in self.graphs and at.declared.name in bound.places]
+        places = {name: entry(self.held[name], self.extents[name]) for name in used}
+        copies = {
+            self._copier(array): {
+                SOURCE: entry(self.sources[array], self._as_words(array)),
+                TARGET: entry(self.held[array], self._as_words(array)),
+            }
+            for array in self.copied
         }
         return {
-            name: np.array(
-                encode(self.mapped[graph].configuration(COPY_PLACES if graph == COPY else places)), np.uint32
-            )
-            for graph, name in self.configurations.items()
+            name: np.array(self.mapped[graph].words(copies.get(name, places)), np.uint32)
+            for name, graph in self.graphs.items()
         }
 
     # Loads and stores
 
     def _loads(self) -> None:
         """Everything that is needed, in the order in which it is."""
-        order = dict.fromkeys([self.configurations[COPY], *self.copied]) if self.copied else {}
+        order = dict.fromkeys(name for array in self.copied for name in (self._copier(array), array))
         for launch in self.plan.launches:
             order[self.configurations[launch.graph]] = None
             used = arrays_of(launch.graph, "load", "store")
             order |= dict.fromkeys(name for name in used if name not in self.written)
         for name in order:
             target = self.sources.get(name) or self.held[name]
-            label = self._unique(f"load_{name}")
+            label = unused(f"load_{name.replace(' ', '')}", self.taken)
             self.b.instruction("load_c", memory=self.memory[name], target=target, label=label)
-
-    def _copy(self, name: str) -> None:
-        """The CGRA copies what a written array holds at the start."""
-        words = self.extents[name].bytes // 4
-        source, target = self.sources[name], self.held[name]
-        given = [const(self.bases.get(at.declared.name, 0)) for at in (source, target)]
-        self._launch(COPY, words // COPIED, [*given, const(words)], [source], [target])
 
     def _stores(self, names: Iterable[str]) -> None:
         """Results that nothing changes any more."""
@@ -217,7 +205,7 @@ class _ProgramWriter:
             kept = self.results if name == self.plan.words and self.results else name
             for region in self.extents[kept].regions:
                 source, memory = self.held[name][region], self.memory[kept][region]
-                label = self._unique(f"store_{name}")
+                label = unused(f"store_{name}", self.taken)
                 self.b.instruction("store_out", source=source, memory=memory, label=label)
 
     # Launches
@@ -240,52 +228,47 @@ class _ProgramWriter:
     def _step(self, step: Planned) -> None:
         """One step."""
         match step:
-            case PlannedScalar(name, value):
-                self.variables[name] = self.b.assign(name, self._expr(value))
+            case Assign(name, value):
+                self.b.assign(name, value)
             case PlannedLaunch(graph, count, scalars):
                 reads, writes = ([self.held[n] for n in arrays_of(graph, op)] for op in ("load", "store"))
-                given = [self._expr(value) for _, value in scalars]
-                self._launch(graph, self._expr(count), given, reads, writes)
+                given = [value for _, value in scalars]
+                self._launch(self.configurations[graph], count, given, reads, writes)
             case PlannedLoop():
                 self._loop(step)
 
     def _loop(self, step: PlannedLoop) -> None:
         """A loop; where all launches in it have one configuration, it is brought before."""
-        graphs = {launch.graph for launch in launches_of(step.body)}
-        if len(graphs) == 1:
-            (only,) = graphs
+        needed = {self.configurations[launch.graph] for launch in launches_of(step.body)}
+        if len(needed) == 1:
+            (only,) = needed
             if self.there.current != only:
                 self._launch(only, 0, [], [], [])
         else:
             self.there.forget()
-        with self.b.loop(self._expr(step.count), name=step.variable) as variable:
-            self.variables[step.variable] = variable
+        with self.b.loop(step.count, name=step.variable):
             for inner in step.body:
                 self._step(inner)
-        if len(graphs) > 1:
+        if len(needed) > 1:
             self.there.forget()
 
     def _launch(
         self,
-        graph: Graph,
+        configuration: str,
         count: Expr | int,
         scalars: Sequence[Expr],
         reads: Sequence[BufferValue],
         writes: Sequence[BufferValue],
     ) -> None:
         """One launch; the configuration is kept where it is there."""
-        kept = self.there.keeps(graph)
-        operands = launch_operands(self.held[self.configurations[graph]], count, scalars, kept)
+        kept = self.there.keeps(configuration)
+        operands = launch_operands(self.held[configuration], count, scalars, kept)
         self.b.instruction(
             "cgra",
             read=[*reads, *([self.grid] if kept else [])],
             write=[*writes, *([] if kept else [self.grid])],
             warp=None,
             when=None,
-            label=self._unique(f"launch_{graph.name}"),
+            label=unused(f"launch_{self.graphs[configuration].name}", self.taken),
             **operands,
         )
-
-    def _expr(self, expr: Expr) -> Expr:
-        """An expression with the variables as they are declared here."""
-        return substitute(expr, self.variables)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hw.errors import InputError
 from hw.semantics import SEMANTICS
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
-from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
+from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
 from sw.ir.types import HIGH, LOW
 
@@ -197,7 +197,7 @@ def run(
 def execute(body: Sequence[Step], arrays: Mapping[str, Words], scalars: dict[str, int]) -> None:
     """Run steps; changes the arrays, and sets scalars by name. Raises `InputError` as `run_graph`."""
     for step in body:
-        count = step.count.evaluate(scalars)
+        count = trips(step.count, scalars)
         if isinstance(step, Launch):
             scalars.update(run_graph(step.graph, arrays, scalars, count))
             continue

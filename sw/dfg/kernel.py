@@ -9,23 +9,9 @@ from sw.dfg.graph import Graph, Value
 from sw.dfg.transform import dead_code
 
 
-@dataclass(frozen=True)
-class Count:
-    """How many iterations a launch has: all of `value`, or with unrolling the whole parts or the rest."""
-
-    value: Value
-    unroll: int = 1
-    rest: bool = False
-
-    def evaluate(self, scalars: Mapping[str, int]) -> int:
-        """The number, never negative."""
-        total = max(0, self.value if isinstance(self.value, int) else scalars[self.value])
-        return total % self.unroll if self.rest else total // self.unroll
-
-    def __str__(self) -> str:
-        if self.unroll == 1:
-            return str(self.value)
-        return f"{self.value} {'mod' if self.rest else 'div'} {self.unroll}"
+def trips(count: Value, scalars: Mapping[str, int]) -> int:
+    """How many iterations a number, or the scalar of a name, stands for: never negative."""
+    return max(0, count if isinstance(count, int) else scalars[count])
 
 
 @dataclass(frozen=True)
@@ -33,12 +19,12 @@ class Launch:
     """One run of a loop: takes scalars by name, sets those that are outputs of the graph."""
 
     graph: Graph
-    count: Count
+    count: Value
 
     @property
     def once(self) -> bool:
         """Whether it is straight code, not a loop."""
-        return self.count == Count(1)
+        return self.count == 1
 
     @property
     def on_host(self) -> bool:
@@ -51,7 +37,7 @@ class HostLoop:
     """A loop around launches; `variable` counts from 0."""
 
     variable: str
-    count: Count
+    count: Value
     body: tuple[Step, ...]
 
     @property
@@ -133,7 +119,7 @@ def _launch(step: Launch, after: set[str]) -> tuple[Step | None, set[str]]:
         return None, after
     # A launch sets its outputs even if it runs no iteration.
     before = after - {o.name for o in outputs} | set(graph.scalars)
-    return Launch(graph, step.count), before | _name(step.count.value)
+    return Launch(graph, step.count), before | _name(step.count)
 
 
 def _host_loop(step: HostLoop, after: set[str]) -> tuple[Step | None, set[str]]:
@@ -147,7 +133,7 @@ def _host_loop(step: HostLoop, after: set[str]) -> tuple[Step | None, set[str]]:
         end = end | start
     if not inner:
         return None, after
-    return replace(step, body=inner), end | _name(step.count.value)
+    return replace(step, body=inner), end | _name(step.count)
 
 
 def _name(value: Value) -> set[str]:

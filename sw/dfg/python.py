@@ -10,7 +10,7 @@ from pathlib import Path
 from sw.dfg.body import Body, Scope
 from sw.dfg.build import Builder
 from sw.dfg.graph import Value
-from sw.dfg.kernel import Array, Count, HostLoop, Kernel, Launch, Step, prune
+from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, prune
 from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
@@ -164,7 +164,7 @@ class _Function:
             self.names.values[name] = name if number is None else number
             self.names.unset.pop(name, None)
         self._forget(assigned(statements), scope)
-        return [Launch(graph, Count(1))]
+        return [Launch(graph, 1)]
 
     def loop(self, loop: ast.For) -> list[Step]:
         """A loop: one launch, or a loop on the host around what is inside."""
@@ -193,7 +193,7 @@ class _Function:
         self._forget([variable, *changed], None)
         return [Launch(graph, count)]
 
-    def nest(self, loop: ast.For, variable: str, count: Count) -> list[Step]:
+    def nest(self, loop: ast.For, variable: str, count: Value) -> list[Step]:
         """A loop on the host."""
         changed = assigned([loop])
         # The host keeps what changes inside, even where it is a known number before.
@@ -218,7 +218,7 @@ class _Function:
                 reason = scope.unset.get(name) if scope else "set in a loop that may not run"
                 self.names.unset[name] = reason or "not set before"
 
-    def _head(self, loop: ast.For) -> tuple[str, Count]:
+    def _head(self, loop: ast.For) -> tuple[str, Value]:
         """Variable and number of iterations."""
         if loop.orelse:
             raise self.where.error(loop, "a `for` with `else`", "a plain `for`")
@@ -229,7 +229,7 @@ class _Function:
             raise self.where.error(loop.target, f"{variable!r} a second time", "a name of the loop's own")
         number = whole(stop) if stop is not None else None
         if number is not None:
-            return variable, Count(number)
+            return variable, number
         if not isinstance(stop, ast.Name):
             raise self.where.unexpected(loop.iter, "range() of a parameter or a number")
         builder = Builder(loop=False)
@@ -237,7 +237,7 @@ class _Function:
         found = Body(Scope(self.where, self.arrays, values, dict(self.names.unset)), builder).expr(stop)
         held = builder.values.items[found].immediate
         assert held is not None
-        return variable, Count(held)
+        return variable, held
 
     # Results
 

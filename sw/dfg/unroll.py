@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from hw.errors import InputError
 from hw.semantics import wrap
 from sw.dfg.graph import DATA, ORDER, Edge, Graph, Node, NodeId, Output, Value
-from sw.dfg.kernel import Count, HostLoop, Kernel, Launch, Step
-from sw.dfg.transform import drop_implied_order
+from sw.dfg.transform import dead_code, drop_implied_order
 
 #: Operations that a graph may have after unrolling.
 LARGEST = 1 << 14
@@ -132,25 +131,11 @@ def _unrolled_output(output: Output, times: int) -> Output:
     return Output(output.name, _copy(output.source, source), -back, initial)
 
 
-def unroll_kernel(kernel: Kernel, times: int) -> Kernel:
-    """Every loop unrolled, followed by the iterations that are left over."""
-    return replace(kernel, body=_unrolled_steps(kernel.body, times)) if times != 1 else kernel
+def unroll_with_rest(graph: Graph, times: int) -> tuple[Graph, Graph]:
+    """The unrolled loop, and the iterations that are left over, which start from what it leaves behind.
 
-
-def _unrolled_steps(body: tuple[Step, ...], times: int) -> tuple[Step, ...]:
-    found: list[Step] = []
-    for step in body:
-        if isinstance(step, HostLoop):
-            found.append(replace(step, body=_unrolled_steps(step.body, times)))
-        elif step.once:
-            found.append(step)
-        else:
-            found += _with_rest(step.graph, step.count, times)
-    return tuple(found)
-
-
-def _with_rest(graph: Graph, count: Count, times: int) -> tuple[Launch, Launch]:
-    """The unrolled loop, and the rest, which starts from what the first leaves behind."""
+    The first has no nodes where nothing of it counts.
+    """
     states: list[Output] = []
     edges: list[Edge] = []
     for i, edge in enumerate(graph.edges):
@@ -170,7 +155,6 @@ def _with_rest(graph: Graph, count: Count, times: int) -> tuple[Launch, Launch]:
             values.append(state.name)
             states.append(state)
         outputs.append(replace(output, initial=tuple(values)))
-    first = unroll(replace(graph, outputs=tuple(states)), times)
-    rest = replace(graph, name=f"{graph.name}.rest", edges=tuple(edges), outputs=tuple(outputs))
-    whole = Count(count.value, times)
-    return Launch(first, whole), Launch(rest, replace(whole, rest=True))
+    rest = dead_code(replace(graph, name=f"{graph.name}.rest", edges=tuple(edges), outputs=tuple(outputs)))
+    needed = tuple(state for state in states if state.name in rest.scalars)
+    return dead_code(unroll(replace(graph, outputs=needed), times)), rest

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sw.dfg.graph import DATA, HINT, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
-from sw.dfg.kernel import Array, Count, Kernel, Launch
+from sw.dfg.kernel import Array, Kernel, Launch
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.python import parse_kernel
 from tests.sw.dfg.random_functions import MOST, SIZE, Writer
@@ -123,7 +123,7 @@ class _Grower:
             for a, found in self.accesses.items()
         )
         scalars = tuple(s for s in SCALARS if s in graph.scalars)
-        body = (Launch(graph, Count("n")),)
+        body = (Launch(graph, "n"),)
         return Kernel(name, "<random>", arrays, scalars, "n", body, tuple(o.name for o in outputs))
 
     # Operations

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, PlannedScalar, plan
+from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, plan
 from sw.dfg.interpret import run, run_graph
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.expression import Const, evaluate
+from sw.ir.program import Assign
 from tests.sw.dfg.reference import CASES, KERNELS
 from tests.sw.dfg.test_random_functions import draw
 
@@ -32,7 +33,7 @@ def execute(
 def _steps(steps: tuple[Planned, ...], arrays: dict[str, list[int]], values: dict[str, int]) -> None:
     for step in steps:
         match step:
-            case PlannedScalar(name, value):
+            case Assign(name, value):
                 values[name] = evaluate(value, values)
             case PlannedLoop(variable, count, body):
                 for i in range(evaluate(count, values)):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from sw.dfg.graph import Graph, NodeId, Value
-from sw.dfg.kernel import Launch, Step
+from sw.dfg.kernel import Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.recurrence import critical_cycle, windows
 
@@ -111,7 +111,7 @@ def run_steps_overlapped(
 ) -> None:
     """All steps of a kernel."""
     for step in body:
-        count = step.count.evaluate(scalars)
+        count = trips(step.count, scalars)
         if isinstance(step, Launch):
             scalars.update(run_overlapped(step.graph, memory, scalars, count, seed))
             continue

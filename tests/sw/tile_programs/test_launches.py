@@ -9,7 +9,7 @@ from cosim.models.functional import Memories, check_requirements, execute
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
-from hw.fabric.bitstream import ArrayEntry, encode
+from hw.fabric.bitstream import ArrayEntry
 from sw.cgra.launch_map import map_graphs
 from sw.dfg.graph import Graph
 from sw.dfg.python import parse_kernel
@@ -57,7 +57,7 @@ def contents(made: Bound) -> dict[str, np.ndarray]:
         for name, at, space in (("x", "xs", 1), ("y", "ys", 2))
         if at in made.places
     }
-    words = encode(map_graphs([graph], FABRIC)[graph].configuration(places))
+    words = map_graphs([graph], FABRIC)[graph].words(places)
     bits = np.zeros(WORDS, np.uint32)
     bits[: len(words)] = words
     return {"bits": bits, "x": np.arange(5, 5 + SIZE, dtype=np.int32), "y": np.zeros(SIZE, np.int32)}
