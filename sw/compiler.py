@@ -51,7 +51,7 @@ PROGRAM_STAGES = (
     Generate(),  # -> instruction words
 )
 PIPELINE = (*GRAPH_STAGES, *OPERATOR_STAGES, *PROGRAM_STAGES)
-#: Blockings of a single product that are tried where the machine cannot hold the program of the best one.
+#: Blockings of a single product that are looked at where the machine cannot hold the program of the best one.
 ALTERNATIVES = 64
 
 #: Sees what a stage made: its name, and the program, or a graph's text.
@@ -121,14 +121,27 @@ class _Driver:
         except _TooMuchError as error:
             if len(group.operators) > 1:
                 return [made for half in group.halves for made in self.programs(half)]
-            for skipped in range(1, ALTERNATIVES):
-                try:
-                    return [self._program(group, skip=skipped)]
-                except _TooMuchError:
-                    continue
-                except InputError:
-                    break
-            raise InputError(f"{group.operators[0].name}: {error}") from None
+            made = self._with_other_tiles(group)
+            if made is None:
+                raise InputError(f"{group.operators[0].name}: {error}") from None
+            return [made]
+
+    def _with_other_tiles(self, group: Group) -> Compiled | None:
+        """One operator with other tiles: the number skipped doubles until one suffices, then the best before it."""
+        skipped = 1
+        while skipped < ALTERNATIVES:
+            made = self._attempt(group, skipped)
+            if made is not None:
+                better = (self._attempt(group, s) for s in range(skipped // 2 + 1, skipped))
+                return next((m for m in better if m is not None), made)
+            skipped *= 2
+        return None
+
+    def _attempt(self, group: Group, skipped: int) -> Compiled | None:
+        try:
+            return self._program(group, skip=skipped)
+        except InputError:
+            return None
 
     def _program(self, group: Group, **options: Any) -> Compiled:
         """All stages for operators that become one program."""
