@@ -127,7 +127,7 @@ class _Driver:
             return [made]
 
     def _with_other_tiles(self, group: Group) -> Compiled | None:
-        """One operator with other tiles: the number skipped doubles until one suffices, then the best before it."""
+        """One operator with other tiles: the best that suffice, found by skipping 1, 2, 4 ... of them."""
         skipped = 1
         while skipped < ALTERNATIVES:
             made = self._attempt(group, skipped)
