@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from hw.errors import InputError
 from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import TileAccess
@@ -78,8 +77,7 @@ class ElementwiseKernel:
 
         `bases` are the indices of first elements, by number of the operand, `"result"`, and `"rows"` and
         `"columns"` for the first words of records. `width` and `segment` are numbers of elements, gaps are
-        elements that are skipped, by number of the operand or `"result"`. Raises `InputError` for what is
-        missing.
+        elements that are skipped, by number of the operand or `"result"`.
         """
         given = self.indices.scalars(bases, width, segment, row_gaps or {}, segment_gaps or {})
         given |= {name: const(value) for name, value in self.numbers.items()}
@@ -93,19 +91,11 @@ class ElementwiseKernel:
         with column r.
         """
         wanted = record_operands(self.operands, follows)
-        if set(arrays) != set(wanted):
-            found = f"operands {wanted}, not {[*arrays]}"
-            raise InputError(f"kernel {self.kernel.name}: records of {follows}s must be of {found}")
         words = np.stack([np.asarray(arrays[k], np.int32).reshape(-1) for k in wanted], axis=-1)
         if follows == "row":
             return words.reshape(-1)
-        block = self.block
-        if len(words) % block:
-            raise InputError(
-                f"kernel {self.kernel.name}: columns must be a multiple of {block}, not {len(words)}"
-            )
         order = list(self.unrolling.order)
-        return words.reshape(-1, block, len(wanted))[:, order].reshape(-1)
+        return words.reshape(-1, self.block, len(wanted))[:, order].reshape(-1)
 
 
 def make(
@@ -121,14 +111,10 @@ def make(
     `sw.kernels.choose` finds the best mask for a machine. Raises `InputError` where there are more arrays
     or scalars than a launch can have.
     """
-    if result.follows != "full" or result.space != "out":
-        raise InputError(f"kernel {name}: the result must be full, in the output buffer, not {result}")
     value, unsigned = bytes_as_unsigned(value, [a.element == "int8" for a in operands])
     read = tuple(replace(a, element="uint8") if k in unsigned else a for k, a in enumerate(operands))
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
-    if used and max(used) >= len(operands):
-        raise InputError(f"kernel {name}: operand {max(used)} must be given, there are {len(operands)}")
-    indices = Indices(name, read, result, Unrolling(mask), used)
+    indices = Indices(read, result, Unrolling(mask), used)
     wanted = numbers(value)
     room = MOST_SCALARS - len(indices.names)
     while True:

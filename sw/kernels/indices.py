@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hw.errors import InputError
+import numpy as np
+
 from sw.ir.expression import Expr, Op, fold
+from sw.ir.vector import Array
 from sw.kernels.access import TileAccess
 from sw.kernels.kernel import MOST_ARRAYS, Stream
 
@@ -25,10 +27,6 @@ class Unrolling:
     """
 
     mask: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.mask < 1 << 16:
-            raise InputError(f"the mask of an iteration must be 0 to {(1 << 16) - 1}, not {self.mask}")
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -75,7 +73,6 @@ class Indices:
     where there are not enough arrays for all.
     """
 
-    name: str
     operands: tuple[TileAccess, ...]
     result: TileAccess
     unrolling: Unrolling
@@ -233,6 +230,35 @@ class Indices:
 
     # Launches
 
+    @property
+    def bases(self) -> list[Key]:
+        """What has a base of its own: operands by number, then records of rows and of columns, the result."""
+        return [*range(len(self.operands)), "rows", "columns", "result"]
+
+    def followed(self, iterations: int, width: int) -> dict[str, tuple[Key, list[Array]]]:
+        """By array, what its base belongs to, and the indices behind that of its elements, by iteration.
+
+        The rows have `width` elements, a multiple of the block, and no gaps.
+        """
+        u = self.unrolling
+        firsts = np.array([o for o in range(u.block) if o & u.mask == 0])
+        number = np.arange(iterations)
+        first = number // len(firsts) * u.block + firsts[number % len(firsts)]
+        row, iteration = first // width, number % (width // u.copies)
+        found: dict[str, tuple[Key, list[Array]]] = {}
+        for key, access in self.accesses.items():
+            of_columns, records = access.follows == "column", len(self._record(access.follows))
+            moved = {"full": first, "column": first % width, "row": row, "scalar": 0 * row}[access.follows]
+            if access.record:
+                moved = iteration * u.copies * records if of_columns else row * records
+            many = access.follows in ("full", "column")
+            base = (access.follows + "s") if access.record else key
+            for copy in range(u.copies if many else 1):
+                stream = copy % self.own
+                own = found.setdefault(self._stream(key, stream), (base, []))
+                own[1].append(moved + self._offset(key, copy) - self._offset(key, stream))
+        return found
+
     def scalars(
         self,
         bases: Mapping[Key, Expr | int],
@@ -248,30 +274,20 @@ class Indices:
         for key, access in self.accesses.items():
             if access.record:
                 continue
-            base = fold(Op.SUB, self._given(bases, key, "the base"), self._before(key))
+            base = fold(Op.SUB, bases[key], self._before(key))
             for gap in self._gaps(key):
-                size = self._given(gaps[gap], key, f"the gap of {gap}s")
-                found[f"{gap}_gap_{key}"] = fold(Op.ADD, size, 0)
-                base = fold(Op.SUB, base, size)
+                found[f"{gap}_gap_{key}"] = fold(Op.ADD, gaps[gap][key], 0)
+                base = fold(Op.SUB, base, gaps[gap][key])
             found[f"base_{key}"] = base
         for follows in ("row", "column"):
             if self._used_record(follows):
-                base = fold(Op.ADD, self._given(bases, f"{follows}s", "the base"), 0)
                 before = len(self._record("row")) if follows == "row" else 0
-                found[f"base_{follows}s"] = fold(Op.SUB, base, before)
+                found[f"base_{follows}s"] = fold(Op.SUB, bases[f"{follows}s"], before)
         for what in self.counts:
             length = sizes[what]
-            if length is None:
-                needed = "width" if what == "row" else "segment"
-                raise InputError(f"kernel {self.name}: the {needed} must be given")
+            assert length is not None
             found[f"{what}_last"] = fold(Op.SUB, fold(Op.DIV, length, self.unrolling.copies), 1)
         return found
-
-    def _given(self, values: Mapping[Key, Expr | int], key: Key, what: str) -> Expr | int:
-        if key not in values:
-            named = key if isinstance(key, str) else f"operand {key}"
-            raise InputError(f"kernel {self.name}: {what} of {named} must be given")
-        return values[key]
 
     def _before(self, key: Key) -> int:
         """What the index of an operand has been when its variable starts, less the base."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hw.errors import InputError
 from sw.ir.expression import Const, Expr, Op, fold
 from sw.kernels.kernel import GridKernel, Stream
 
@@ -47,11 +46,6 @@ class Pass:
     scalars: Mapping[str, Value]
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-
-    def __post_init__(self) -> None:
-        if set(self.scalars) != set(self.kernel.scalars):
-            needed, found = ", ".join(self.kernel.scalars), ", ".join(self.scalars)
-            raise InputError(f"kernel {self.kernel.name}: the scalars must be {needed}, not {found}")
 
 
 def times(value: Value, factor: Value) -> Value:

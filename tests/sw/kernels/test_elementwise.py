@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cosim.models.functional import Memories
 from hw.config import MachineConfig, load
-from hw.errors import InputError
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import to_bytes
 from hw.isa import INSTRUCTIONS
@@ -133,32 +132,3 @@ def test_the_index_of_a_table_is_read_as_unsigned() -> None:
     made = make(*CASES["table"], OUT)
     assert [stream.element for stream in made.kernel.streams] == ["uint8", "int8"]
     assert "255" not in made.kernel.text.splitlines()[-2]
-
-
-@pytest.mark.parametrize(
-    ("attempt", "message"),
-    [
-        (lambda: TileAccess("buffer", "int8"), "space must be one of acc, scratch, out, not 'buffer'"),
-        (lambda: TileAccess("out", "int16"), "element must be one of int32, int8, uint8, not 'int16'"),
-        (lambda: TileAccess("out", "int8", "row", row_gap=True), "only full operands can have gaps"),
-        (lambda: TileAccess("scratch", "int8", "row", record=True), "a record must be int32"),
-        (lambda: make(SUM, [ACC], BYTE), "the result must be full, in the output buffer"),
-        (lambda: make(Argument(1), [ACC], OUT), "operand 1 must be given, there are 1"),
-        (lambda: make(SUM, [ACC], OUT).scalars({0: 0}), "the base of result must be given"),
-        (lambda: make(SUM, [ACC], OUT).scalars({"result": 0}), "the base of operand 0 must be given"),
-        (
-            lambda: make(*CASES["bias per column"], OUT).scalars({0: 0, "result": 0, "columns": 0}),
-            "the width must be given",
-        ),
-        (
-            lambda: make(*CASES["bias per column"], OUT, mask=3).records("column", {1: np.zeros(6)}),
-            "columns must be a multiple of 4, not 6",
-        ),
-        (lambda: Unrolling(-1), "the mask of an iteration must be 0 to 65535, not -1"),
-    ],
-)
-def test_what_cannot_be_is_one_message(attempt: object, message: str) -> None:
-    assert callable(attempt)
-    with pytest.raises(InputError) as raised:
-        attempt()
-    assert message in str(raised.value)
