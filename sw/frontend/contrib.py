@@ -1,8 +1,7 @@
 """Operators of domain com.microsoft and the QLinear operators, as operators of the standard domain.
 
 They are what onnxruntime's quantiser writes. An operator on quantised tensors becomes DequantizeLinear, the
-operator, QuantizeLinear; products and convolutions become the sum of products of whole numbers, which is
-scaled.
+operator, QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class _Parts:
             raise self.node.error(f"{what} must be positive, not {wrong.flat[0]}")
         return found
 
-    def dequantised(self, index: int, axis: int | None = None) -> str:
-        """The inputs from `index` on are a tensor, its scale and its zero point: the tensor's real values."""
-        given = [self.node.optional(index + i) for i in range(3)]
+    def dequantised(self, *places: int, axis: int | None = None) -> str:
+        """The inputs at these places are a tensor, its scale and its zero point: the tensor's real values."""
+        given = [self.node.optional(place) for place in places]
         return self.add("DequantizeLinear", given, attributes={"axis": axis} if axis is not None else {})
 
     def quantised(self, value: str, index: int, axis: int | None = None) -> None:
@@ -82,49 +81,36 @@ def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> l
     return parts.nodes
 
 
-def _rows(scale: np.ndarray) -> np.ndarray:
-    """Scales of the rows of a matrix as they broadcast."""
-    return scale[:, None] if scale.ndim == 1 and scale.size > 1 else scale
-
-
-def _scaled(parts: _Parts, total: str, scale: np.ndarray, output: str = "") -> str:
-    """A sum in whole numbers as the real number that it stands for."""
-    real = parts.add("Cast", [total], attributes={"to": 1})
-    return parts.add("Mul", [real, parts.constant("scale", scale.astype(np.float32))], output)
+def _scale(parts: _Parts, a: int, b: int, names: str = "ab") -> np.ndarray:
+    """The scale of a product of the operands whose scales these inputs are."""
+    one, other = (parts.value(i, f"{name}_scale") for i, name in zip((a, b), names, strict=True))
+    return np.asarray(np.float32(1) * one.reshape(-1) * other)
 
 
 def _q_linear_mat_mul(parts: _Parts) -> None:
-    a, _, zero_a, b, _, zero_b, *_ = parts.node.inputs
-    scale = np.float32(1) * _rows(parts.value(1, "a_scale")) * parts.value(4, "b_scale")
-    total = parts.add("MatMulInteger", [a, b, zero_a, zero_b])
-    axis = -2 if parts.value(6, "y_scale").size > 1 else None
-    parts.quantised(_scaled(parts, total, scale), 6, axis)
+    _scale(parts, 1, 4)
+    rows = -2 if parts.value(6, "y_scale").size > 1 else None
+    operands = [parts.dequantised(0, 1, 2, axis=-2), parts.dequantised(3, 4, 5, axis=-1)]
+    parts.quantised(parts.add("MatMul", operands), 6, rows)
+
+
+def _biased(parts: _Parts, axis: int, bias: int, scale: np.ndarray) -> list[str]:
+    """The operands of a product: two tensors, weights with an axis of scales, and a bias of int32."""
+    given = [parts.dequantised(0, 1, 2), parts.dequantised(3, 4, 5, axis=axis)]
+    if parts.node.optional(bias):
+        named = [parts.node.inputs[bias], parts.constant("bias_scale", np.squeeze(scale))]
+        given.append(parts.add("DequantizeLinear", named, attributes={"axis": 0}))
+    return given
 
 
 def _q_linear_conv(parts: _Parts) -> None:
-    node = parts.node
-    x, _, zero_x, w, _, zero_w, *_ = node.inputs
-    scale = np.float32(1) * parts.value(1, "x_scale") * parts.value(4, "w_scale")
-    kernel = node.attributes.get("kernel_shape")
-    if kernel is None and w not in parts.constants:
-        raise node.error("kernel_shape is needed where the weights are no constant")
-    axes = len(kernel) if kernel is not None else parts.constants[w].ndim - 2
-    along = (-1, *(1,) * axes)
-    total = parts.add("ConvInteger", [x, w, zero_x, zero_w], attributes=node.attributes)
-    if node.optional(8):
-        bias = parts.constant("bias", parts.value(8, "B").reshape(along))
-        total = parts.add("Add", [total, bias])
-    parts.quantised(_scaled(parts, total, scale.reshape(along) if scale.size > 1 else scale), 6)
+    given = _biased(parts, 0, 8, _scale(parts, 1, 4, "xw"))
+    parts.quantised(parts.add("Conv", given, attributes=parts.node.attributes), 6)
 
 
 def _q_gemm(parts: _Parts) -> None:
     node = parts.node
-    swapped = bool(node.attributes.get("transB", 0))
-    scale = np.float32(1) * parts.value(1, "a_scale") * parts.value(4, "b_scale")
-    given = [parts.dequantised(0), parts.dequantised(3, 0 if swapped else 1)]
-    if node.optional(6):
-        bias = [node.inputs[6], parts.constant("bias_scale", scale)]
-        given.append(parts.add("DequantizeLinear", bias, attributes={"axis": 0}))
+    given = _biased(parts, 0 if node.attributes.get("transB", 0) else 1, 6, _scale(parts, 1, 4))
     alpha = float(node.attributes.get("alpha", 1.0))
     layout = {k: v for k, v in node.attributes.items() if k in ("transA", "transB")}
     edge = "" if node.optional(7) or alpha != 1 else node.outputs[0]
@@ -137,9 +123,12 @@ def _q_gemm(parts: _Parts) -> None:
 
 
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
-    a, b, *_ = parts.node.inputs
-    scale = np.float32(1) * _rows(parts.value(2, "a_scale")) * parts.value(3, "b_scale")
-    _real_product(parts, [a, b, parts.node.optional(4), parts.node.optional(5)], scale, 6)
+    _scale(parts, 2, 3)
+    operands = [parts.dequantised(0, 2, 4, axis=-2), parts.dequantised(1, 3, 5, axis=-1)]
+    bias, output = parts.node.optional(6), parts.node.outputs[0]
+    real = parts.add("MatMul", operands, "" if bias else output)
+    if bias:
+        parts.add("Add", [real, bias], output)
 
 
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
@@ -155,17 +144,9 @@ def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
         parts.add("Add", [real, bias], node.outputs[0])
 
 
-def _real_product(parts: _Parts, operands: Sequence[str], scale: np.ndarray, bias: int) -> None:
-    total = parts.add("MatMulInteger", operands)
-    added = parts.node.optional(bias)
-    real = _scaled(parts, total, scale, "" if added else parts.node.outputs[0])
-    if added:
-        parts.add("Add", [real, added], parts.node.outputs[0])
-
-
 def _binary(op: str) -> Callable[[_Parts], None]:
     def rule(parts: _Parts) -> None:
-        parts.quantised(parts.add(op, [parts.dequantised(0), parts.dequantised(3)]), 6)
+        parts.quantised(parts.add(op, [parts.dequantised(0, 1, 2), parts.dequantised(3, 4, 5)]), 6)
 
     return rule
 
@@ -177,19 +158,19 @@ def _unary(op: str) -> Callable[[_Parts], None]:
                 "channels must come before rows and columns, channels_last is not supported"
             )
         attributes = {k: v for k, v in parts.node.attributes.items() if k != "channels_last"}
-        parts.quantised(parts.add(op, [parts.dequantised(0)], attributes=attributes), 3)
+        parts.quantised(parts.add(op, [parts.dequantised(0, 1, 2)], attributes=attributes), 3)
 
     return rule
 
 
 def _concat(parts: _Parts) -> None:
     count = (len(parts.node.inputs) - 2) // 3
-    given = [parts.dequantised(2 + 3 * i) for i in range(count)]
+    given = [parts.dequantised(*range(2 + 3 * i, 5 + 3 * i)) for i in range(count)]
     parts.quantised(parts.add("Concat", given, attributes=parts.node.attributes), 0)
 
 
 def _where(parts: _Parts) -> None:
-    given = [parts.node.inputs[0], parts.dequantised(1), parts.dequantised(4)]
+    given = [parts.node.inputs[0], parts.dequantised(1, 2, 3), parts.dequantised(4, 5, 6)]
     parts.quantised(parts.add("Where", given), 7)
 
 

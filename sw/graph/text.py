@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, walk
+from sw.graph.expression import Apply, Lookup, walk
 from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator, Tensor, View, whole
 
@@ -33,21 +33,6 @@ def line(operator: Operator, network: Network) -> str:
         operations = sum(isinstance(e, Apply | Lookup) for e in walk(value))
         parts.append(f"{operations} operations per element")
     return "; ".join(parts)
-
-
-def formula(value: Expression) -> str:
-    """An expression as text: operands are x0, x1, ..., tables are shortened."""
-    match value:
-        case Argument(index):
-            return f"x{index}"
-        case Number(number):
-            return str(number)
-        case Lookup(table, index):
-            return f"table{len(table)}[{formula(index)}]"
-        case Apply(operation, operands) if operation in SIGNS:
-            return "(" + f" {SIGNS[operation]} ".join(formula(x) for x in operands) + ")"
-        case Apply(operation, operands):
-            return f"{operation}(" + ", ".join(formula(x) for x in operands) + ")"
 
 
 def _typed(tensor: Tensor) -> str:

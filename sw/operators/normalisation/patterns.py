@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode
 from sw.operators.registry import rewrites
+
+#: An operator with patterns of its first inputs, or the name of whatever stands there.
+Pattern = tuple["str | Pattern", ...]
+#: What names of a pattern stand for, and the nodes that it covers, the last one first.
+Match = tuple[dict[str, str], list[OnnxNode]]
+
+
+def _patterns() -> Iterator[tuple[str, Pattern]]:
+    """What normalisations are written as, greater patterns first."""
+    kinds: tuple[tuple[str, str | Pattern], ...] = (
+        ("LayerNormalization", ("Sub", "x", ("ReduceMean", "x"))),
+        ("RMSNormalization", "x"),
+    )
+    for op, centred in kinds:
+        found: list[Pattern] = []
+        for square in (("Pow", centred, "two"), ("Mul", centred, centred)):
+            root: Pattern = ("Sqrt", ("Add", ("ReduceMean", square), "epsilon"))
+            found += [("Div", centred, root), ("Mul", centred, ("Reciprocal", root))]
+        scaled: list[Pattern] = [("Mul", one, "scale") for one in found]
+        if op == "LayerNormalization":
+            yield from ((op, ("Add", one, "bias")) for one in scaled)
+        yield from ((op, one) for one in (*scaled, *found))
 
 
 @rewrites
@@ -19,129 +42,93 @@ def recognised(model: OnnxModel) -> OnnxModel:
     ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add are LayerNormalization; without the first two
     and the last one they are RMSNormalization. Reciprocal and Mul may stand for Div.
     """
-    makers = {name: node for node in model.nodes for name in node.outputs}
-    uses = Counter(name for node in model.nodes for name in node.inputs)
-    uses.update(model.outputs)
-    replaced: dict[str, OnnxNode] = {}
+    made: dict[str, OnnxNode] = {}
     gone: set[str] = set()
-    for node in model.nodes:
-        found = _normalization(node, model, makers, uses)
-        if found is not None:
-            made, parts = found
-            replaced[made.outputs[0]] = made
-            gone.update(part.outputs[0] for part in parts)
-    if not replaced:
-        return model
+    graph = _Matcher(model)
+    for op, pattern in _patterns():
+        for node in model.nodes:
+            names, nodes = graph.match(node, pattern)
+            covered = {n.outputs[0] for n in nodes}
+            if nodes and not covered & gone:
+                made[node.outputs[0]] = graph.normalisation(node, op, names)
+                gone |= covered
     nodes = [
-        replaced.get(node.outputs[0], node)
-        for node in model.nodes
-        if node.outputs[0] in replaced or node.outputs[0] not in gone
+        made.get(n.outputs[0], n) for n in model.nodes if n.outputs[0] in made or n.outputs[0] not in gone
     ]
-    return dataclasses.replace(model, nodes=tuple(nodes))
+    return dataclasses.replace(model, nodes=tuple(nodes)) if made else model
 
 
-def _normalization(
-    node: OnnxNode, model: OnnxModel, makers: dict[str, OnnxNode], uses: Counter[str]
-) -> tuple[OnnxNode, list[OnnxNode]] | None:
-    """A normalisation whose division is `node`, and its nodes; None where it is none."""
-    found = _divided(node, makers)
-    if found is None:
-        return None
-    dividend, root, parts = found
-    shifted = _made(root, "Sqrt", makers, 0)
-    if root is None or shifted is None or shifted.op != "Add":
-        return None
-    variance, epsilon = _with_constant(shifted, model, makers)
-    square = _made(variance, "ReduceMean", makers, 0)
-    if variance is None or square is None or epsilon is None or epsilon.size != 1:
-        return None
-    if not _means(variance, square.outputs[0], model) or not _squares(square, dividend, model):
-        return None
-    parts = [square, variance, shifted, root, *parts]
-    sub, op, x, following = makers.get(dividend), "RMSNormalization", dividend, ["Mul"]
-    mean = makers.get(sub.inputs[1]) if sub is not None and sub.op == "Sub" else None
-    if sub is not None and mean is not None and _means(mean, sub.inputs[0], model):
-        parts = [mean, sub, *parts]
-        op, x, following = "LayerNormalization", sub.inputs[0], ["Mul", "Add"]
-    inner = Counter(name for part in parts for name in part.inputs)
-    if any(uses[part.outputs[0]] > inner[part.outputs[0]] for part in parts[:-1]):
-        return None
-    last, given = node, [x]
-    for step in following:
-        reader = _reader(last, model, uses, step)
-        constant = None if reader is None else _other(reader, last.outputs[0])
-        if reader is None or constant is None or not _constant(constant, model, makers):
-            break
-        parts.append(reader)
-        given.append(constant)
-        last = reader
-    if len(given) == 1:
-        model.constants.setdefault(f"{node.outputs[0]}.one", np.ones((), np.float32))
-        given.append(f"{node.outputs[0]}.one")
-    attributes = {"axis": -1, "epsilon": float(epsilon.item())}
-    return OnnxNode(last.name, op, tuple(given), last.outputs, attributes), parts
+class _Matcher:
+    """The nodes of a model by what they make, and how often that is read."""
 
+    def __init__(self, model: OnnxModel) -> None:
+        self.constants = model.constants
+        self.makers = {name: node for node in model.nodes for name in node.outputs if name}
+        self.uses = Counter(name for node in model.nodes for name in node.inputs)
+        self.uses.update(model.outputs)
 
-def _divided(
-    node: OnnxNode, makers: dict[str, OnnxNode]
-) -> tuple[str, OnnxNode | None, list[OnnxNode]] | None:
-    """What is divided, who makes the divisor, and the nodes of the division; None where there is none."""
-    if node.op == "Div":
-        return node.inputs[0], makers.get(node.inputs[1]), [node]
-    if node.op == "Mul":
-        for one, other in (node.inputs, node.inputs[::-1]):
-            inverse = makers.get(other)
-            if inverse is not None and inverse.op == "Reciprocal":
-                return one, makers.get(inverse.inputs[0]), [inverse, node]
-    return None
+    def match(self, node: OnnxNode, pattern: Pattern) -> Match:
+        """The pattern whose last node this is, if nobody else reads what is inside of it; else no nodes."""
+        for names, found in self._matches(node.outputs[0], pattern, {}):
+            nodes = list({n.outputs[0]: n for n in found}.values())
+            inner = Counter(name for n in nodes for name in n.inputs)
+            alone = all(self.uses[n.outputs[0]] <= inner[n.outputs[0]] for n in nodes[1:])
+            if alone and self._suits(names, nodes):
+                return names, nodes
+        return {}, []
 
+    def _matches(self, name: str, pattern: str | Pattern, names: Mapping[str, str]) -> Iterator[Match]:
+        """All ways in which a tensor can be a pattern of which some names are known."""
+        if isinstance(pattern, str):
+            if names.get(pattern, name) == name:
+                yield {**names, pattern: name}, []
+            return
+        op, *operands = pattern
+        node = self.makers.get(name)
+        if node is None or node.op != op:
+            return
+        for given in (node.inputs, node.inputs[::-1])[: 2 if op in ("Add", "Mul") else 1]:
+            found: list[Match] = [(dict(names), [node])]
+            for one, operand in zip(given, operands, strict=False):
+                found = [
+                    (more, [*nodes, *others])
+                    for known, nodes in found
+                    for more, others in self._matches(one, operand, known)
+                ]
+            yield from found
 
-def _made(node: OnnxNode | None, op: str, makers: dict[str, OnnxNode], index: int) -> OnnxNode | None:
-    """Who makes an input of a node of that operator."""
-    return makers.get(node.inputs[index]) if node is not None and node.op == op else None
+    def _suits(self, names: Mapping[str, str], nodes: list[OnnxNode]) -> bool:
+        """Whether constants are such, and means are over the last axis, which stays."""
+        two, epsilon = (self.constants.get(names.get(name, "")) for name in ("two", "epsilon"))
+        return (
+            epsilon is not None
+            and epsilon.size == 1
+            and ("two" not in names or (two is not None and bool(np.all(two == 2))))
+            and all(self._last_axis(n) for n in nodes if n.op == "ReduceMean")
+            and all(self._held(names[name]) for name in ("scale", "bias") if name in names)
+        )
 
+    def _last_axis(self, mean: OnnxNode) -> bool:
+        given = mean.attributes.get("axes")
+        axes = self.constants.get(mean.optional(1)) if given is None else np.asarray(given)
+        return (
+            axes is not None and axes.reshape(-1).tolist() == [-1] and mean.attributes.get("keepdims", 1) == 1
+        )
 
-def _with_constant(
-    node: OnnxNode, model: OnnxModel, makers: dict[str, OnnxNode]
-) -> tuple[OnnxNode | None, np.ndarray | None]:
-    """Who makes one operand, and the other, a constant."""
-    for one, other in (node.inputs, node.inputs[::-1]):
-        if other in model.constants:
-            return makers.get(one), model.constants[other]
-    return None, None
+    def _held(self, name: str) -> bool:
+        """Whether a tensor is held by the model, quantised or not."""
+        maker = self.makers.get(name)
+        dequantised = (
+            maker is not None and maker.op == "DequantizeLinear" and maker.inputs[0] in self.constants
+        )
+        return name in self.constants or dequantised
 
-
-def _means(node: OnnxNode, name: str, model: OnnxModel) -> bool:
-    """Whether a node is the mean of a tensor over its last axis, which stays."""
-    if node.op != "ReduceMean" or node.inputs[0] != name or not node.attributes.get("keepdims", 1):
-        return False
-    given = node.attributes.get("axes")
-    axes = model.constants.get(node.optional(1)) if given is None else np.asarray(given)
-    return axes is not None and axes.reshape(-1).tolist() == [-1]
-
-
-def _squares(node: OnnxNode, name: str, model: OnnxModel) -> bool:
-    """Whether a node is the square of a tensor."""
-    if node.op == "Mul":
-        return node.inputs == (name, name)
-    power = model.constants.get(node.optional(1))
-    return node.op == "Pow" and node.inputs[0] == name and power is not None and bool(np.all(power == 2))
-
-
-def _reader(node: OnnxNode, model: OnnxModel, uses: Counter[str], op: str) -> OnnxNode | None:
-    """The only reader of a node's result, if it is of that operator."""
-    name = node.outputs[0]
-    if uses[name] != 1:
-        return None
-    return next((n for n in model.nodes if name in n.inputs and n.op == op), None)
-
-
-def _other(node: OnnxNode, name: str) -> str | None:
-    return next((x for x in node.inputs if x != name), None)
-
-
-def _constant(name: str, model: OnnxModel, makers: dict[str, OnnxNode]) -> bool:
-    """Whether a tensor is held by the model, quantised or not."""
-    maker = makers.get(name)
-    dequantised = maker is not None and maker.op == "DequantizeLinear" and maker.inputs[0] in model.constants
-    return name in model.constants or dequantised
+    def normalisation(self, last: OnnxNode, op: str, names: Mapping[str, str]) -> OnnxNode:
+        """The one node that a pattern is."""
+        scale = names.get("scale")
+        if scale is None:
+            scale = f"{last.outputs[0]}.one"
+            self.constants.setdefault(scale, np.ones((), np.float32))
+        given = (names["x"], scale, *([names["bias"]] if "bias" in names else []))
+        attributes = {"axis": -1, "epsilon": float(self.constants[names["epsilon"]].item())}
+        return OnnxNode(last.name, op, given, last.outputs, attributes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.graph.expression import Apply, Argument, Lookup, Number
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number
 from sw.graph.fuse import fused
 from sw.graph.network import (
     Elementwise,
@@ -22,10 +22,25 @@ from sw.graph.network import (
 )
 from sw.graph.reference import random_inputs, run
 from sw.graph.requantise import clamped
-from sw.graph.text import formula, text
+from sw.graph.text import text
 from sw.graph.views import reshaped, sliced, transposed
 
 SMALL = clamped(Apply("mul_shift_round_even", (Argument(0), Number(77), Number(14))), -128, 127)
+
+
+def formula(value: Expression) -> str:
+    """An expression as text: operands are x0, x1, ..., tables are shortened."""
+    match value:
+        case Argument(index):
+            return f"x{index}"
+        case Number(number):
+            return str(number)
+        case Lookup(table, index):
+            return f"table{len(table)}[{formula(index)}]"
+        case Apply(operation, operands) if operation in SIGNS:
+            return "(" + f" {SIGNS[operation]} ".join(formula(x) for x in operands) + ")"
+        case Apply(operation, operands):
+            return f"{operation}(" + ", ".join(formula(x) for x in operands) + ")"
 
 
 def network(
