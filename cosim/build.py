@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import hw
 from cosim import cache, toolchain
@@ -58,6 +59,17 @@ RUNTIME_WAVES = {"VCD": "verilated_vcd_c", "FST": "verilated_fst_c"}
 JOBS = os.cpu_count() or 2
 #: Extension of a wave file, and how Verilator is told to write it.
 WAVES = {".vcd": "VCD", ".fst": "FST"}
+
+
+class Main(NamedTuple):
+    """The C++ around a verilated model; `vpi`: cocotb can control it."""
+
+    source: Path
+    vpi: bool
+
+
+#: The programs of the core's harness by name.
+MAINS = {"plain": Main(HARNESS / "plain.cpp", vpi=False), "cocotb": Main(HARNESS / "cocotb.cpp", vpi=True)}
 
 
 @dataclass(frozen=True)
@@ -114,38 +126,50 @@ def build(config: MachineConfig, text: str | None = None, waves: str | None = No
     (.vcd, .fst) selects a build that can. Raises `InputError` for missing tools and unknown extensions,
     `RuntimeError` with the end of the log when a tool fails.
     """
-    tools = toolchain.find()
-    kind = wave_kind(waves, tools)
+    kind = wave_kind(waves)
     seconds = 0.0
     if text is None:
         text, seconds = verilog(config)
-    options = [*VERILATOR_OPTIONS, *_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
-    parts = [text, *options, *OPTIMISE, *FLAGS, *tools.identity()]
-    for path in sorted(HARNESS.iterdir()):
-        parts += [path.name, path.read_text(encoding="utf-8")]
+    options = [*_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
+    made = executables(text, HARNESS, MAINS, options, kind)
+    return Build(made.directory, seconds + made.seconds)
 
-    runtime, took = _runtime(tools, kind)
-    seconds += took
+
+def executables(
+    text: str, harness: Path, mains: Mapping[str, Main], parameters: Sequence[str], kind: str | None = None
+) -> Build:
+    """Executables by the names of `mains`: Verilog `text` in the SystemVerilog of a folder.
+
+    The top is `harness`; `parameters` are options of Verilator, `kind` that of waves. Raises as `build` does.
+    """
+    tools = toolchain.find()
+    vpi = any(main.vpi for main in mains.values())
+    options = [*(o for o in VERILATOR_OPTIONS if vpi or o != "--vpi"), *parameters]
+    parts = [text, *options, *OPTIMISE, *FLAGS, *tools.identity()]
+    for path in sorted({*(p for p in harness.iterdir() if p.is_file()), *(m.source for m in mains.values())}):
+        parts += [path.name, path.read_text(encoding="utf-8")]
+    runtime, seconds = _runtime(tools, kind)
 
     def make(target: Path, log: Path) -> None:
         log.write_text("", encoding="utf-8")
         (target / "jacquard.v").write_text(text, encoding="utf-8")
-        _verilate(tools, target, options, log)
-        _link(tools, target, runtime, kind, log)
+        _verilate(tools, target, harness, options, log)
+        for name, main in mains.items():
+            _link(tools, target / name, main, runtime, kind, log)
         shutil.rmtree(target / "model")  # many times as large as the executables
 
     found, took = cache.cached("build", cache.fingerprint(parts), make)
     return Build(found, seconds + took)
 
 
-def wave_kind(waves: str | None, tools: Toolchain) -> str | None:
+def wave_kind(waves: str | None) -> str | None:
     """`VCD`, `FST` or None (no waves); raises `InputError` for what cannot be written here."""
     if waves is None:
         return None
     kind = WAVES.get(Path(waves).suffix)
     if kind is None:
         raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {waves!r}")
-    if kind == "FST" and not toolchain.has_fst_headers(tools.compiler):
+    if kind == "FST" and not toolchain.has_fst_headers(toolchain.find().compiler):
         raise InputError(
             f"the wave file must end in .vcd, not {waves!r}: FST needs the headers of lz4 and zlib "
             "(Debian: apt-get install liblz4-dev zlib1g-dev)"
@@ -165,8 +189,8 @@ def _parameters(config: MachineConfig) -> list[str]:
     ]
 
 
-def _verilate(tools: Toolchain, target: Path, options: list[str], log: Path) -> None:
-    sources = [HARNESS / "public.vlt", *sorted(HARNESS.glob("*.sv")), target / "jacquard.v"]
+def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str], log: Path) -> None:
+    sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv")), target / "jacquard.v"]
     command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
     command += ["--Mdir", str(target / "model"), "-CFLAGS", "-DVL_TIME_CONTEXT", *map(str, sources)]
     _run(command, tools, target, log)
@@ -210,15 +234,14 @@ def _flags(tools: Toolchain, kind: str | None) -> list[str]:
     return out + [f"-DVM_TRACE_{name}={int(kind == name)}" for name in WAVES.values()]
 
 
-def _link(tools: Toolchain, target: Path, runtime: Path, kind: str | None, log: Path) -> None:
-    model = target / "model"
-    libraries = tools.cocotb_libraries
-    parts = [str(model / "libVharness.a"), *sorted(map(str, runtime.glob("*.o"))), "-pthread"]
-    parts += ["-llz4", "-lz"] if kind == "FST" else []
-    vpi = [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]
-    for name, extra in (("plain", []), ("cocotb", vpi)):
-        command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(HARNESS / f"{name}.cpp")]
-        _run([*command, "-o", str(target / name), *parts, *extra], tools, target, log)
+def _link(tools: Toolchain, target: Path, main: Main, runtime: Path, kind: str | None, log: Path) -> None:
+    model, libraries = target.parent / "model", tools.cocotb_libraries
+    command = [tools.compiler, "-O2", *_flags(tools, kind), f"-I{model}", str(main.source), "-o", str(target)]
+    command += [str(model / "libVharness.a"), *sorted(map(str, runtime.glob("*.o"))), "-pthread"]
+    command += ["-llz4", "-lz"] if kind == "FST" else []
+    if main.vpi:
+        command += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcocotbvpi_verilator"]
+    _run(command, tools, target.parent, log)
 
 
 def _run(command: list[str], tools: Toolchain, directory: Path, log: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 from cosim.job import Event, EventKind, Job, MachineError, Outcome, Output
 from hw.assembly import disassemble_words
@@ -81,13 +82,10 @@ def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outco
     if timed:
         happened = [event for event in happened if event.cycle < predicted.cycles]
         stored = [output for output in stored if output.cycle < predicted.cycles]
-    found = None if predicted.events == happened else _first(job, predicted.events, happened)
-    if predicted.stored != stored:
-        output = _first_output(predicted.stored, stored)
-        if output is not None and (found is None or _cycle(output) < _cycle(found)):
-            found = output
-    if found is not None:
-        return found
+    if predicted.events != happened or predicted.stored != stored:
+        found = _first(job, _streams(predicted.events, predicted.stored), _streams(happened, stored))
+        if found is not None:
+            return found
     if predicted.error != observed.error:
         return Divergence("error", _error_text(predicted.error), _error_text(observed.error))
     if predicted.error is not None and not timed:
@@ -102,109 +100,64 @@ def compare(config: MachineConfig, job: Job, predicted: Outcome, observed: Outco
     return None
 
 
-def _first(job: Job, predicted: list[Event], observed: list[Event]) -> Divergence | None:
-    expected, got = _streams(predicted), _streams(observed)
-    best: tuple[tuple[int, int, int], Event | None, Event | None] | None = None
-    for warp, kind in sorted(expected.keys() | got.keys()):
-        pair = _first_of_stream(expected[warp, kind], got[warp, kind])
-        if pair is not None:
-            first = min(event.cycle for event in pair if event is not None)
-            if best is None or (first, warp, kind) < best[0]:
-                best = ((first, warp, kind), *pair)
-    if best is None:
-        return None
-    (cycle, warp, kind), wanted, found = best
-    return _describe(job, cycle, warp, EventKind(kind), wanted, found, observed)
+#: The events of a kind in a warp, or the outputs of a PE, by a key in whose order they are reported.
+Streams = Mapping[tuple[int, int, int], Sequence[Any]]
 
 
-def _streams(events: Iterable[Event]) -> defaultdict[tuple[int, int], list[Event]]:
-    out: defaultdict[tuple[int, int], list[Event]] = defaultdict(list)
+def _streams(events: Iterable[Event], stored: Iterable[Output]) -> Streams:
+    out: defaultdict[tuple[int, int, int], list[Any]] = defaultdict(list)
     for event in events:
-        out[event.warp, event.kind].append(event)
+        out[0, event.warp, event.kind].append(event)
+    for output in stored:
+        out[1, output.pe, 0].append(output)
     return out
 
 
-Of = TypeVar("Of", Event, Output)
-
-
-def _first_of_stream(expected: Sequence[Of], got: Sequence[Of]) -> tuple[Of | None, Of | None] | None:
-    common = min(len(expected), len(got))
-    if expected[:common] != got[:common]:
-        at = next(i for i in range(common) if expected[i] != got[i])
-        return expected[at], got[at]
-    if len(expected) > common:
-        return expected[common], None
-    return (None, got[common]) if len(got) > common else None
-
-
-def _first_output(predicted: list[Output], observed: list[Output]) -> Divergence | None:
-    expected: defaultdict[int, list[Output]] = defaultdict(list)
-    got: defaultdict[int, list[Output]] = defaultdict(list)
-    for outputs, by_pe in ((predicted, expected), (observed, got)):
-        for output in outputs:
-            by_pe[output.pe].append(output)
+def _first(job: Job, predicted: Streams, observed: Streams) -> Divergence | None:
+    """The first difference in time, by the orders of streams."""
     found = []
-    for pe in sorted(expected.keys() | got.keys()):
-        pair = _first_of_stream(expected[pe], got[pe])
+    for key in predicted.keys() | observed.keys():
+        pairs = itertools.zip_longest(predicted.get(key, ()), observed.get(key, ()))
+        pair = next((p for p in pairs if p[0] != p[1]), None)
         if pair is not None:
-            found.append(_describe_output(pe, *pair, got[pe]))
-    return min(found, key=_cycle, default=None)
-
-
-def _describe_output(
-    pe: int, wanted: Output | None, found: Output | None, observed: list[Output]
-) -> Divergence:
-    cycle = min(output.cycle for output in (wanted, found) if output is not None)
-    before = [output for output in observed if output.cycle < cycle][-BEFORE:]
-    return Divergence(
-        kind="output",
+            found.append((min(one.cycle for one in pair if one is not None), key, pair))
+    if not found:
+        return None
+    cycle, (outputs, number, kind), (wanted, got) = min(found, key=lambda one: one[:2])
+    keys = [(1, number, 0)] if outputs else [(0, number, k) for k in EventKind]
+    same = sorted(x for key in keys for x in observed.get(key, ()) if x.cycle < cycle)[-BEFORE:]
+    made = Divergence(
+        kind="output" if outputs else EventKind(kind).name.lower(),
         expected=None if wanted is None else wanted.cycle,
-        got=None if found is None else found.cycle,
+        got=None if got is None else got.cycle,
         cycle=cycle,
-        pe=pe,
-        stored=None if wanted is None else wanted[2:],
-        got_stored=None if found is None else found[2:],
-        before=tuple(f"cycle {o.cycle}: {_stored(o[2:])}".rstrip() for o in before),
     )
-
-
-def _cycle(divergence: Divergence) -> int:
-    return divergence.cycle if divergence.cycle is not None else -1
+    if outputs:
+        return dataclasses.replace(
+            made,
+            pe=number,
+            stored=None if wanted is None else wanted[2:],
+            got_stored=None if got is None else got[2:],
+            before=tuple(f"cycle {o.cycle}: {_stored(o[2:])}".rstrip() for o in same),
+        )
+    text = disassemble_words(job.programs.get(number, ()))
+    pcs = [None if event is None else event.pc for event in (wanted, got)]
+    pc = pcs[1] if pcs[0] is None else pcs[0]
+    other = pcs[1] if pcs[1] != pc else None
+    return dataclasses.replace(
+        made,
+        warp=number,
+        pc=pc,
+        instruction=_text(text, pc),
+        got_pc=other,
+        got_instruction=None if other is None else _text(text, other),
+        before=tuple(f"cycle {e.cycle}: {e.kind.name.lower()} pc {e.pc} `{_text(text, e.pc)}`" for e in same),
+    )
 
 
 def _stored(what: tuple[int, int] | None) -> str:
     """Address and value with a space behind them, or nothing."""
     return "" if what is None else f"output of {what[1]:#x} to byte {what[0]:#x} "
-
-
-def _describe(
-    job: Job,
-    cycle: int,
-    warp: int,
-    kind: EventKind,
-    wanted: Event | None,
-    found: Event | None,
-    observed: list[Event],
-) -> Divergence:
-    text = disassemble_words(job.programs.get(warp, ()))
-    subject = wanted or found
-    pc = subject.pc if subject is not None else None
-    other = found.pc if wanted is not None and found is not None and found.pc != wanted.pc else None
-    before = [e for e in observed if e.warp == warp and e.cycle < cycle][-BEFORE:]
-    return Divergence(
-        kind=kind.name.lower(),
-        expected=None if wanted is None else wanted.cycle,
-        got=None if found is None else found.cycle,
-        cycle=cycle,
-        warp=warp,
-        pc=pc,
-        instruction=_text(text, pc),
-        got_pc=other,
-        got_instruction=None if other is None else _text(text, other),
-        before=tuple(
-            f"cycle {e.cycle}: {e.kind.name.lower()} pc {e.pc} `{_text(text, e.pc)}`" for e in before
-        ),
-    )
 
 
 def _text(program: list[str], pc: int | None) -> str:

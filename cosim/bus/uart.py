@@ -12,7 +12,7 @@ import tty
 from types import TracebackType
 from typing import Self
 
-from cosim.build import generated
+from cosim.build import Main, generated
 from cosim.bus import build
 from cosim.device.uart import UartBus
 from hw.config import MachineConfig
@@ -163,6 +163,6 @@ def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Prog
         f"uart, {cycles}, {memory_bytes}",
         lambda: emit.uart_verilog(config, memory_bytes, cycles * BAUD, BAUD, timeout_bits=TIMEOUT_BITS),
     )
-    main = build.HARNESS / "uart.cpp"
-    found = build.program(made, build.HARNESS / "uart", main=main, vpi=False)
+    main = Main(build.HARNESS / "uart.cpp", vpi=False)
+    found = build.program(made, build.HARNESS / "uart", main=main)
     return build.Program(found.path, took + found.seconds)
