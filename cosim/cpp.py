@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from cosim import verdict
 from cosim.build import Build
@@ -18,25 +19,19 @@ class CppSimulator:
     """Runs jobs in one process of the plain program; see `cosim.job.Simulator`."""
 
     def __init__(self, config: MachineConfig, build: Build, waves: str | None = None):
-        self.config = config
+        self.config, self.build = config, build
         self.build_seconds = build.seconds
-        self._program = build.plain
-        self._waves = waves
+        self._waves = [f"+waves={Path(os.path.abspath(waves))}"] if waves else []
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run the jobs in order; raises `RuntimeError` when one does not end as the contract says."""
         with session(self.config, jobs) as root:
-            command = [
-                str(self._program),
-                f"+directory={root}",
-                f"+jobs={len(jobs)}",
-                *wave_option(self._waves),
-            ]
-            with (root / verdict.FILE).open("w") as out, (root / LOG).open("w") as log:
-                code = subprocess.run(command, stdout=out, stderr=log, check=False).returncode
+            with (root / LOG).open("w") as log:
+                code = self.execute(root, len(jobs), [f"+directory={root}", *self._waves], log)
             return collect(root, self.config, jobs, code)
 
-
-def wave_option(waves: str | None) -> list[str]:
-    """The argument that makes a program write waves."""
-    return [f"+waves={Path(os.path.abspath(waves))}"] if waves else []
+    def execute(self, root: Path, jobs: int, arguments: list[str], log: IO[str]) -> int:
+        """Run the program on the files of a session; returns its exit code."""
+        command = [str(self.build.plain), *arguments, f"+jobs={jobs}"]
+        with (root / verdict.FILE).open("w") as out:
+            return subprocess.run(command, stdout=out, stderr=log, check=False).returncode

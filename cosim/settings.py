@@ -16,7 +16,6 @@ from hw.errors import InputError
 
 MIX_1, MIX_2 = 0x7FEB352D, 0x846CA68B
 SEED_STEP, PORT_STEP = 0x9E3779B1, 0x85EBCA6B
-WORDS_PER_PORT = 4
 _SHIFT_1, _SHIFT_2, _MULTIPLY_1, _MULTIPLY_2 = (np.uint32(x) for x in (16, 15, MIX_1, MIX_2))
 
 

@@ -9,39 +9,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import IO
 
 import find_libpython
 
 from cosim import toolchain
-from cosim.build import Build
-from cosim.cpp import wave_option
-from cosim.job import Job, Outcome
-from cosim.session import LOG, collect, session
-from hw.config import MachineConfig
+from cosim.cpp import CppSimulator
 
 
-class VerilatorSimulator:
+class VerilatorSimulator(CppSimulator):
     """Runs jobs in one process under cocotb; see `cosim.job.Simulator`."""
 
-    def __init__(self, config: MachineConfig, build: Build, waves: str | None = None):
-        self.config = config
-        self.build_seconds = build.seconds
-        self._program = build.cocotb
-        self._waves = waves
-
-    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run the jobs in order; raises `RuntimeError` when one does not end as the contract says."""
-        with session(self.config, jobs) as root:
-            command = [str(self._program), f"+directory={root}", *wave_option(self._waves)]
-            environment = os.environ | _environment(root, len(jobs))
-            with (root / LOG).open("w") as log:
-                code = subprocess.run(
-                    command, cwd=root, env=environment, stdout=log, stderr=log, check=False
-                ).returncode
-            return collect(root, self.config, jobs, code)
+    def execute(self, root: Path, jobs: int, arguments: list[str], log: IO[str]) -> int:
+        """Run the program on the files of a session; returns its exit code."""
+        command, environment = [str(self.build.cocotb), *arguments], os.environ | _environment(root, jobs)
+        return subprocess.run(
+            command, cwd=root, env=environment, stdout=log, stderr=log, check=False
+        ).returncode
 
 
 def _environment(root: Path, jobs: int) -> dict[str, str]:

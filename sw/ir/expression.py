@@ -71,7 +71,6 @@ COMPARISONS = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)
 ASSOCIATIVE = (Op.ADD, Op.MUL, Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.AND, Op.OR)
 _CALLS = (Op.MIN, Op.MAX)
 _UNARY = 12
-_ATOM = 15
 
 
 class Expr:

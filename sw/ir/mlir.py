@@ -203,22 +203,14 @@ class _MlirWriter:
             # Undefined in arith. -1 gives way to 1: the remainder is 0 as well, the quotient is -a instead.
             minus = self.emit(f"arith.cmpi eq, {b}, {self.constant(-1)} : i32")
             b = self.emit(f"arith.select {minus}, {self.constant(1)}, {b} : i32")
-        if e.op is Op.DIV:
-            quotient = self.emit(f"arith.floordivsi {a}, {b} : i32")
-            if not minus:
-                return quotient
-            negated = self.emit(f"arith.subi {self.constant(0)}, {a} : i32")
-            return self.emit(f"arith.select {minus}, {negated}, {quotient} : i32")
-        rest = self.emit(f"arith.remsi {a}, {b} : i32")
-        if low >= 0 and small >= 0:
-            return rest
-        # Its sign is the dividend's; where the divisor's differs, one divisor is missing.
-        mixed = self.emit(f"arith.xori {rest}, {b} : i32")
-        differs = self.emit(f"arith.cmpi slt, {mixed}, {self.constant(0)} : i32")
-        some = self.emit(f"arith.cmpi ne, {rest}, {self.constant(0)} : i32")
-        wrong = self.emit(f"arith.andi {differs}, {some} : i1")
-        moved = self.emit(f"arith.addi {rest}, {b} : i32")
-        return self.emit(f"arith.select {wrong}, {moved}, {rest} : i32")
+        quotient = self.emit(f"arith.floordivsi {a}, {b} : i32")
+        if e.op is Op.MOD:
+            whole = self.emit(f"arith.muli {quotient}, {b} : i32")
+            return self.emit(f"arith.subi {a}, {whole} : i32")
+        if not minus:
+            return quotient
+        negated = self.emit(f"arith.subi {self.constant(0)}, {a} : i32")
+        return self.emit(f"arith.select {minus}, {negated}, {quotient} : i32")
 
     def index(self, e: Expr) -> str:
         """The value of an expression as an index."""

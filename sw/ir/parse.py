@@ -415,9 +415,7 @@ class _ProgramReader:
         """One index: a slice, or one element."""
         if not isinstance(node, ast.Slice):
             start = self.expr(node, Kind.INT)
-            if isinstance(start, Const) and start.value < HIGH - 1:
-                return Interval(start, Const(start.value + 1))
-            return Interval(start, Apply(Op.ADD, (start, Const(1))))
+            return Interval(start, start + 1)
         if node.step is not None:
             raise self.error(node.step, "a step in a slice", "start:stop")
         start = Const(0) if node.lower is None else self.expr(node.lower, Kind.INT)

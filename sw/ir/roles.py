@@ -29,6 +29,3 @@ _TITLES = {
     WarpRole.LOAD_SCRATCH: "load C",
     WarpRole.CGRA: "grid",
 }
-
-#: The warps of a GEMM whose results need no CGRA.
-GEMM_WARPS = (WarpRole.LOAD_A, WarpRole.LOAD_B, WarpRole.GEMM, WarpRole.STORE)
