@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,46 +16,29 @@ Array = npt.NDArray[np.int64]
 #: What a variable is: one number for all rows, or a number for each.
 Column = int | Array
 
-_MODULUS = 1 << BITS
-
-
-def _wrapped(value: Column) -> Column:
-    if isinstance(value, int):
-        return (value - LOW) % _MODULUS + LOW
-    if value.size and (value.min() < LOW or value.max() >= HIGH):
-        return (value - LOW) % _MODULUS + LOW
-    return value
-
-
-def _minimum(a: Column, b: Column) -> Column:
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
-
-
-def _maximum(a: Column, b: Column) -> Column:
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
-
-
-def _number(truth: object) -> Column:
-    return truth.astype(np.int64) if isinstance(truth, np.ndarray) else int(bool(truth))
-
-
 #: Operators whose scalar formula chooses, which arrays cannot.
-_CHOOSING: dict[Op, Callable[..., Column]] = {
-    Op.LT: lambda a, b: _number(a < b),
-    Op.LE: lambda a, b: _number(a <= b),
-    Op.GT: lambda a, b: _number(a > b),
-    Op.GE: lambda a, b: _number(a >= b),
-    Op.EQ: lambda a, b: _number(a == b),
-    Op.NE: lambda a, b: _number(a != b),
-    Op.MIN: _minimum,
-    Op.MAX: _maximum,
+_CHOOSING: dict[Op, Callable[..., npt.NDArray[Any]]] = {
+    Op.LT: np.less,
+    Op.LE: np.less_equal,
+    Op.GT: np.greater,
+    Op.GE: np.greater_equal,
+    Op.EQ: np.equal,
+    Op.NE: np.not_equal,
+    Op.MIN: np.minimum,
+    Op.MAX: np.maximum,
 }
 
 
 def _apply(op: Op, *values: Column) -> Column:
     """An operator that cannot fail; its arguments are within 32 bits, so that its value is within 64."""
-    found: Column = (_CHOOSING.get(op) or op.semantics.exact)(*values)
-    return _wrapped(found) if op.semantics.wraps else found
+    if all(isinstance(v, int) for v in values):
+        return op.meaning(*values)
+    if op in _CHOOSING:
+        return _CHOOSING[op](*values).astype(np.int64)
+    found: Array = op.semantics.exact(*values)
+    if op.semantics.wraps and found.size and (found.min() < LOW or found.max() >= HIGH):
+        return (found - LOW) % (1 << BITS) + LOW
+    return found
 
 
 def evaluate_rows(expr: Expr, columns: Mapping[str, Column]) -> tuple[Column, Column]:
@@ -79,7 +63,7 @@ def evaluate_rows(expr: Expr, columns: Mapping[str, Column]) -> tuple[Column, Co
         case Op.OR:
             return a | b, wrong | (1 - a) & wrong_b
         case Op.DIV | Op.MOD:
-            zero = _number(b == 0)
+            zero = _apply(Op.EQ, b, 0)
             divisor = b + zero
             return _apply(expr.op, a, divisor), wrong | wrong_b | zero
     if len(parts) == 1:

@@ -10,6 +10,7 @@ from hw.config import MachineConfig
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Op, apply, evaluate, fold
 from sw.ir.grid import GRID
+from sw.ir.intrinsics import effects
 from sw.ir.program import Instruction, Region
 from sw.tile_programs.facts import Box, Facts, Values, all_of, any_of, negated, where_filled
 from sw.tile_programs.places import Place
@@ -34,17 +35,6 @@ _SPACES = {
 _GRID_READS, _GRID_WRITES = ("acc", "scratch", "out", GRID), ("out", GRID)
 #: The `bitstream` of a launch counts so many bytes of the scratchpad.
 _BITSTREAM_UNIT = 16
-
-
-@dataclasses.dataclass(frozen=True)
-class _Pad:
-    """Padding along a dimension: its parameter, the dimension in memory and in the target, bytes of one."""
-
-    parameter: str
-    what: str
-    own: int
-    other: int
-    unit: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +74,7 @@ class Binder:
             made, filled = self.store(s, boxes)
         if any(self.facts.empty(s, box) for box in filled):
             return None
-        reads = (*s.reads, *(b.region for n, b in boxes.items() if self.is_read(name, n)))
-        writes = (*s.writes, *(b.region for n, b in boxes.items() if self.is_written(name, n)))
+        reads, writes = effects(dataclasses.replace(s, name=name))
         made |= {n: o for n, o in s.operands if isinstance(o, Expr)}
         return dataclasses.replace(
             s,
@@ -124,18 +113,6 @@ class Binder:
         return dataclasses.replace(s, reads=(*s.reads, region), operands=operands)
 
     @staticmethod
-    def is_read(name: str, operand: str) -> bool:
-        """Whether an operation reads the region of an operand."""
-        if name.startswith("gemm"):
-            return operand != "c" or name == "gemm_acc"
-        return (operand == "memory") == name.startswith("load")
-
-    @staticmethod
-    def is_written(name: str, operand: str) -> bool:
-        """Whether an operation writes the region of an operand."""
-        return operand == "c" if name.startswith("gemm") else (operand == "memory") != name.startswith("load")
-
-    @staticmethod
     def ordered(name: str, made: Operands) -> tuple[tuple[str, Expr], ...]:
         """Operands in the order of the machine's fields; parameters that are 0 anyway left out."""
         spec = isa.INSTRUCTIONS[name]
@@ -169,7 +146,7 @@ class Binder:
         return made
 
     def equal(self, s: Instruction, what: str, first: Box, second: Box, sizes: tuple[Expr, Expr]) -> None:
-        """Raise `IRError` unless two sizes are equal."""
+        """Require that two sizes are equal."""
         left, right = sizes
         self.facts.require(
             s,
@@ -217,12 +194,19 @@ class Binder:
             "load_stride": Const(memory.strides[-2]),
         }
         given = {n for n, _ in s.operands}
-        for pad in (
-            _Pad("load_pad_outer", "rows", -2, across, 1),
-            _Pad("load_pad_inner", "elements in a row", -1, along, size),
+        for parameter, what, own, other, unit in (
+            ("load_pad_outer", "rows", -2, across, 1),
+            ("load_pad_inner", "elements in a row", -1, along, size),
         ):
-            if pad.parameter not in given:
-                self.padded(s, pad, memory, target, made, fill="load_fill" in given)
+            if parameter in given:
+                continue
+            there, wanted = memory.counted(own), target.counted(other)
+            if "load_fill" in given:
+                self.enough(s, what, memory, target, (there, wanted))
+                more = fold(Op.SUB, target.size[other], memory.size[own])
+                made[parameter] = self.facts.settled(s, more) * unit
+            else:
+                self.equal(s, what, memory, target, (there, wanted))
         if name == "load_c":
             made["target"] = target.first()
             made["load_pitch"] = Const(target.strides[-2])
@@ -232,26 +216,19 @@ class Binder:
             made["load_pitch"] = Const(target.strides[lanes])
         return made, (target,)
 
-    def padded(
-        self, s: Instruction, pad: _Pad, memory: Box, target: Box, made: Operands, *, fill: bool
-    ) -> None:
-        """Equal sizes, or what is filled behind memory's rows or elements where a byte for it is given."""
-        there, wanted = memory.counted(pad.own), target.counted(pad.other)
-        if not fill:
-            self.equal(s, pad.what, memory, target, (there, wanted))
-            return
+    def enough(self, s: Instruction, what: str, memory: Box, target: Box, sizes: tuple[Expr, Expr]) -> None:
+        """Require that the target has at least the size of the memory, so that the rest can be filled."""
+        there, wanted = sizes
         self.facts.require(
             s,
             target.region,
             any_of(all_of(apply(Op.GE, wanted, there), memory.filled), negated(target.filled)),
             lambda values: (
-                f"{evaluate(there, values)} {pad.what} of {memory.text} for "
+                f"{evaluate(there, values)} {what} of {memory.text} for "
                 f"{evaluate(wanted, values)} of {target.text}"
             ),
             "at least one, and no more than the target has",
         )
-        more = fold(Op.SUB, target.size[pad.other], memory.size[pad.own])
-        made[pad.parameter] = self.facts.settled(s, more) * pad.unit
 
     def gemm(
         self, s: Instruction, boxes: Mapping[str, Box], *, acc: bool

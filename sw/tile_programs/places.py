@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hw.config import MachineConfig
 from sw.ir.errors import IRError
-from sw.ir.expression import Const
+from sw.ir.expression import evaluate
 from sw.ir.grid import GRID
 from sw.ir.program import Buffer, Program
 from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
@@ -66,12 +66,7 @@ def space_of(buffer: Buffer) -> str:
 
 def shape_of(buffer: Buffer) -> tuple[int, ...]:
     """The sizes of a buffer of a program without parameters."""
-    sizes = []
-    for size in buffer.shape:
-        if not isinstance(size, Const):
-            raise IRError(buffer.where, f"size {size} of {buffer.name!r}", "a number")
-        sizes.append(size.value)
-    return tuple(sizes)
+    return tuple(evaluate(size, {}) for size in buffer.shape)
 
 
 def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[str, Place]:
