@@ -17,8 +17,8 @@ from amaranth.hdl import Value
 from amaranth.sim import Simulator
 
 from cosim import observe, verdict
-from cosim.host import Op, script
-from cosim.images import MEMORY_BYTES, segments
+from cosim.host import Op, region_words, script
+from cosim.images import MEMORY_BYTES, filled
 from cosim.job import Job, Outcome, Output
 from cosim.observe import Records
 from hw.config import PORTS, MachineConfig
@@ -94,11 +94,9 @@ class Memory:
     def __init__(self, config: MachineConfig, job: Job):
         self.settings = job.settings
         self.widths = [config.port_bytes(port) for port in PORTS]
-        self.pages: dict[int, bytearray] = {}
+        self.bytes = filled(job.memory)
         self.due: list[dict[int, int]] = [{} for _ in PORTS]
         self._pattern: tuple[int, list[np.ndarray]] = (-1, [])
-        for first, words in segments(job.memory):
-            self._fill(4 * first, words.tobytes())
 
     def accepts(self, port: int, running: int, cycle: int) -> bool:
         """Whether a port takes a request; while the machine does not run, it takes all."""
@@ -116,7 +114,7 @@ class Memory:
         if PORTS[port] == "store":
             return int(beyond)
         width = self.widths[port]
-        return 1 << 8 * width if beyond else int.from_bytes(self.read(address, width), "little")
+        return 1 << 8 * width if beyond else int.from_bytes(self.bytes[address : address + width], "little")
 
     def accept(self, port: int, now: int, payload: int) -> None:
         """Take a request; a write changes memory for the answers of the next cycle on."""
@@ -128,28 +126,7 @@ class Memory:
         strobe = payload >> 32 + 8 * width
         for i in range(width):
             if strobe >> i & 1:
-                self._page(address + i)[(address + i) % 4096] = data[i]
-
-    def read(self, address: int, size: int) -> bytes:
-        """Bytes at an address."""
-        out = bytearray()
-        while len(out) < size:
-            at = address + len(out)
-            page = self.pages.get(at // 4096)
-            count = min(4096 - at % 4096, size - len(out))
-            out += page[at % 4096 : at % 4096 + count] if page else bytes(count)
-        return bytes(out)
-
-    def _page(self, address: int) -> bytearray:
-        return self.pages.setdefault(address // 4096, bytearray(4096))
-
-    def _fill(self, address: int, data: bytes) -> None:
-        done = 0
-        while done < len(data):
-            at = address + done
-            count = min(4096 - at % 4096, len(data) - done)
-            self._page(at)[at % 4096 : at % 4096 + count] = data[done : done + count]
-            done += count
+                self.bytes[address + i] = data[i]
 
 
 async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outcome:
@@ -193,14 +170,13 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
         now += 1
     ctx.set(wires.host_request[0], 0)
     await ctx.tick()  # so that the next job does not see this cycle again
-    dump = [memory.read(4 * (r.address // 4), _dump_bytes(r.address, r.size)) for r in job.outputs]
-    words = np.frombuffer(b"".join(dump), "<u4")
+    words = memory.bytes.view("<u4")
+    regions = [words[first : first + count] for first, count in map(region_words, job.outputs)]
+    dump = np.concatenate([words[:0], *regions])
     seconds = time.perf_counter() - begin
-    return observe.outcome(config, job, _records(config, rows), results, words, seconds, stored)
-
-
-def _dump_bytes(address: int, size: int) -> int:
-    return 4 * ((address + size + 3) // 4 - address // 4)
+    return observe.outcome(
+        config, job, _records(config, rows), results, np.concatenate([*dump, words[:0]]), seconds, stored
+    )
 
 
 def _memory_cycle(ctx: Any, wires: Wires, memory: Memory, now: int) -> bool:

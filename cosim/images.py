@@ -60,6 +60,14 @@ def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.nda
     return [(border[0], data.view("<u4")) for border, data in zip(borders, filled, strict=True)]
 
 
+def filled(memory: Iterable[tuple[int, np.ndarray]]) -> np.ndarray:
+    """All bytes of the memory."""
+    out = np.zeros(MEMORY_BYTES, np.uint8)
+    for first, words in segments(memory):
+        out[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
+    return out
+
+
 def write_memory(path: Path, memory: Iterable[tuple[int, np.ndarray]]) -> int:
     """Write an image of the memory; returns the number of words up to the last one given."""
     end = 0

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-import numpy as np
-
-from cosim.images import MEMORY_BYTES, segments
+from cosim.images import filled
 from cosim.job import Job
 from cosim.models.cycle.sharing import Operation
 from cosim.models.functional import Memories, OperationError
@@ -28,18 +26,9 @@ class Data:
 
     def __init__(self, config: MachineConfig, job: Job, values: bool):
         self.values = values
-        memory = np.zeros(MEMORY_BYTES, np.uint8)
-        for first, words in segments(job.memory):
-            memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
-        self.memories = Memories(config, memory)
-        for buffer in (
-            self.memories.a,
-            self.memories.b,
-            self.memories.acc,
-            self.memories.scratch,
-            self.memories.out,
-        ):
-            buffer.fill(0)
+        self.memories = Memories(config, filled(job.memory))
+        for name in ("a", "b", "acc", "scratch", "out"):
+            getattr(self.memories, name).fill(0)
 
     def perform(self, operation: Operation, fetched: Sequence[int], parameters: Sequence[int]) -> None:
         """Do what an operation does to memory; launches of the grid are left to the grid."""

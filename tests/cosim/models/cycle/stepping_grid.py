@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
-from cosim.images import MEMORY_BYTES, segments
+from cosim.images import filled
 from cosim.job import Job, MachineError, Output
 from cosim.models.functional import Memories
 from cosim.models.functional.cgra import patched
@@ -50,10 +50,7 @@ class SlowGrid(Base):
         super().__init__(config)
         assert config.cgra is not None
         self.fabric, self.storer, self.gemm = config.cgra, storer, gemm
-        memory = np.zeros(MEMORY_BYTES, np.uint8)
-        for first, words in segments(job.memory):
-            memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
-        self.memories = Memories(config, memory)
+        self.memories = Memories(config, filled(job.memory))
         for name in ("a", "b", "acc", "scratch", "out"):
             getattr(self.memories, name)[:] = 0
         self.grid = CgraState(self.fabric)
