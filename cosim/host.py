@@ -27,7 +27,7 @@ class Op(enum.IntEnum):
     DUMP_WORDS = 5
 
 
-class Entry(NamedTuple):
+class ScriptEntry(NamedTuple):
     """One entry: operation, register offset, data (to write, or first word and number of words to dump)."""
 
     op: Op
@@ -45,9 +45,9 @@ class Write(NamedTuple):
     offset: int
     words: tuple[int, ...]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScriptEntry]:
         """The entries of the script."""
-        return [Entry(Op.WRITE, self.offset, word) for word in self.words]
+        return [ScriptEntry(Op.WRITE, self.offset, word) for word in self.words]
 
 
 class LoadProgram(NamedTuple):
@@ -55,7 +55,7 @@ class LoadProgram(NamedTuple):
 
     writes: tuple[Write, ...]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScriptEntry]:
         """The entries of the script."""
         return [entry for write in self.writes for entry in write.entries()]
 
@@ -66,17 +66,17 @@ class Read(NamedTuple):
     offset: int
     number: int
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScriptEntry]:
         """The entries of the script."""
-        return [Entry(Op.READ, self.offset + 4 * i) for i in range(self.number)]
+        return [ScriptEntry(Op.READ, self.offset + 4 * i) for i in range(self.number)]
 
 
 class Wait(NamedTuple):
     """Until the machine is done and quiet."""
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScriptEntry]:
         """The entries of the script."""
-        return [Entry(Op.WAIT)]
+        return [ScriptEntry(Op.WAIT)]
 
 
 class Dump(NamedTuple):
@@ -85,9 +85,9 @@ class Dump(NamedTuple):
     first: int
     words: int
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ScriptEntry]:
         """The entries of the script."""
-        return [Entry(Op.DUMP_FIRST, data=self.first), Entry(Op.DUMP_WORDS, data=self.words)]
+        return [ScriptEntry(Op.DUMP_FIRST, data=self.first), ScriptEntry(Op.DUMP_WORDS, data=self.words)]
 
 
 Step = Write | LoadProgram | Read | Wait | Dump
@@ -136,9 +136,9 @@ def steps(config: MachineConfig, job: Job) -> list[Step]:
     return [*out, *(Dump(*region_words(region)) for region in job.outputs)]
 
 
-def script(config: MachineConfig, job: Job) -> list[Entry]:
+def script(config: MachineConfig, job: Job) -> list[ScriptEntry]:
     """The steps of a run as the harness takes them."""
-    return [*(entry for step in steps(config, job) for entry in step.entries()), Entry(Op.END)]
+    return [*(entry for step in steps(config, job) for entry in step.entries()), ScriptEntry(Op.END)]
 
 
 def check_word(words: Sequence[int]) -> int:

@@ -22,7 +22,7 @@ _RESPONSES = {SLVERR: "SLVERR", DECERR: "DECERR"}
 
 
 @functools.lru_cache
-def program(config: MachineConfig, beats: int | None = None) -> build.Program:
+def program(config: MachineConfig, beats: int | None = None) -> build.SimulationProgram:
     """The simulation of a machine with `beats` transfers in a burst at most, built or from the cache."""
     from hw.rtl.bus import emit, machine  # Amaranth takes half a second to import
 
@@ -30,7 +30,7 @@ def program(config: MachineConfig, beats: int | None = None) -> build.Program:
     text, took = generated(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
     sizes = [f"-GBYTES={machine.bus_bytes(config)}", f"-GID_BITS={machine.ID_BITS}"]
     made = build.program(text, build.HARNESS / "axi", sizes)
-    return build.Program(made.path, took + made.seconds)
+    return build.SimulationProgram(made.path, took + made.seconds)
 
 
 class AxiSimulation:

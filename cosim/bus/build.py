@@ -14,18 +14,20 @@ COCOTB = Main(HARNESS / "cocotb.cpp", vpi=True)
 
 
 @dataclass(frozen=True)
-class Program:
+class SimulationProgram:
     """An executable; `seconds` is the time that making it took now."""
 
     path: Path
     seconds: float
 
 
-def program(text: str, harness: Path, parameters: Sequence[str] = (), main: Main = COCOTB) -> Program:
+def program(
+    text: str, harness: Path, parameters: Sequence[str] = (), main: Main = COCOTB
+) -> SimulationProgram:
     """The executable of Verilog `text` in the SystemVerilog of a folder, whose top is `harness`.
 
     `parameters` are options of Verilator, `main` is the C++ around it. Raises `InputError` for missing tools,
     `RuntimeError` with the end of the log when one fails.
     """
     made = executables(text, harness, {"program": main}, ["--x-initial", "unique", *parameters])
-    return Program(made.directory / "program", made.seconds)
+    return SimulationProgram(made.directory / "program", made.seconds)

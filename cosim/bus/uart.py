@@ -154,7 +154,7 @@ class SteppedLine:
 
 
 @functools.lru_cache
-def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Program:
+def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.SimulationProgram:
     """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
     from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
@@ -165,4 +165,4 @@ def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Prog
     )
     main = Main(build.HARNESS / "uart.cpp", vpi=False)
     found = build.program(made, build.HARNESS / "uart", main=main)
-    return build.Program(found.path, took + found.seconds)
+    return build.SimulationProgram(found.path, took + found.seconds)

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from cosim.host import RESULTS, Entry, Op, check_word, counter_names, script, script_words
+from cosim.host import RESULTS, Op, ScriptEntry, check_word, counter_names, script, script_words
 from cosim.job import Job, Region, Window
 from cosim.settings import MemorySettings
 from hw import csr
@@ -18,7 +18,7 @@ def job(small: MachineConfig, **values: object) -> Job:
     return Job(**{"programs": {0: [1, 2]}, "settings": MemorySettings.of(small), "windows": ()} | values)  # type: ignore[arg-type]
 
 
-def writes(small: MachineConfig, entries: list[Entry]) -> list[tuple[str, int]]:
+def writes(small: MachineConfig, entries: list[ScriptEntry]) -> list[tuple[str, int]]:
     names = {r.offset: r.name for r in csr.registers(small)}
     return [(names[e.address], e.data) for e in entries if e.op is Op.WRITE]
 
@@ -51,7 +51,11 @@ def test_results_counters_and_regions_are_read_after_the_wait(small: MachineConf
     after = entries[[e.op for e in entries].index(Op.WAIT) + 1 :]
     names = {r.offset: r.name for r in csr.registers(small)}
     assert [names[e.address] for e in after if e.op is Op.READ] == [*RESULTS, *counter_names(small)]
-    assert after[-3:] == [Entry(Op.DUMP_FIRST, data=1), Entry(Op.DUMP_WORDS, data=2), Entry(Op.END)]
+    assert after[-3:] == [
+        ScriptEntry(Op.DUMP_FIRST, data=1),
+        ScriptEntry(Op.DUMP_WORDS, data=2),
+        ScriptEntry(Op.END),
+    ]
 
 
 def test_a_job_may_give_a_wrong_check_word(small: MachineConfig) -> None:

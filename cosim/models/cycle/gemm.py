@@ -106,7 +106,7 @@ class Drains:
         return None
 
 
-class Plan(NamedTuple):
+class GemmPlan(NamedTuple):
     """What an operation does, in cycles from its first read: all of it is fixed by its operands.
 
     `last` is when the last block starts to read; `bad` when a block that must not be executed would, `beyond`
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
         return self.wrong or self.bad is not None or self.beyond is not None
 
 
-class Gemm:
+class GemmModel:
     """The schedule of the array: `starts` and `completions` hold s and c of each operation.
 
     `issue` appends to `drains`; `busy` counts cycles that read columns.
@@ -143,9 +143,9 @@ class Gemm:
         self._over = False  # nothing is taken behind a fault of what is read
         self._last_read = 0
         self._turn = 0  # f' + k' + rows' + gemm_turn of the last block so far
-        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat
+        self._plans: dict[tuple[object, ...], GemmPlan | None] = {}  # operations repeat
 
-    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> GemmPlan | None:
         """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
         key = (*fetched, *_KEY(params))
         try:
@@ -155,7 +155,7 @@ class Gemm:
             plan = self._plans[key] = None if operands is None else self._plan(operands, params)
             return plan
 
-    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> Drain | None:
+    def issue(self, t: int, warp: int, pc: int, plan: GemmPlan, fetched: Sequence[int]) -> Drain | None:
         """Add the operation that issues in cycle `t`; returns its accumulator reads.
 
         One that fails in a later block or row reads like others until it does: the machine stops before what
@@ -203,12 +203,12 @@ class Gemm:
         """An error, unless one comes earlier; in one cycle that of a row counts, which is told first."""
         self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
 
-    def _plan(self, operands: Sequence[int], params: Sequence[int]) -> Plan:
+    def _plan(self, operands: Sequence[int], params: Sequence[int]) -> GemmPlan:
         """What an operation does; `wrong` when an operand is zero."""
         a, b, c, k = operands
         m, n, pitch = params[M], params[N], params[C_PITCH]
         if m == 0 or n == 0 or k == 0:
-            return Plan(True, None, None, 0, 0, 0, None)
+            return GemmPlan(True, None, None, 0, 0, 0, None)
         sizes, height = self.config.derived, self.config.rows
         down, right = -(-m // height), -(-n // self.config.cols)
         rest = m - height * (down - 1)
@@ -234,4 +234,4 @@ class Gemm:
         rows = (full, rest if reached == down else full)
         last = begins(down - 1, right - 1)
         reads = BankReads(k, (reached, right), rows, (c, pitch), sizes.acc_bank_words, self.config.acc_banks)
-        return Plan(False, bad, beyond, last, rest, down * right, reads)
+        return GemmPlan(False, bad, beyond, last, rest, down * right, reads)

@@ -21,7 +21,7 @@ from cosim.models.cycle.grid_conflicts import SCRATCHPAD, Busy
 from cosim.models.cycle.grid_loading import LAST_CYCLES, load
 from cosim.models.cycle.grid_steps import Numbers, Work, execute, play
 from cosim.models.cycle.sharing import Operation
-from cosim.models.cycle.storer import Storer
+from cosim.models.cycle.storer import StorerModel
 from cosim.models.functional import Memories
 from cosim.models.functional.cgra import Loaded, array_fault, patched
 from cosim.models.functional.cgra_code import registers
@@ -32,7 +32,7 @@ from sw.ir.intrinsics import KEEP
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 
-class Plan(NamedTuple):
+class LaunchScalars(NamedTuple):
     """Operands of an operation, and all its scalars: `live0`, `live1`, `cgra_0` to `cgra_11`."""
 
     operands: list[int]
@@ -73,7 +73,7 @@ class Progress:
     step: int = 0
 
 
-class Grid:
+class CgraModel:
     """The schedule of the grid: `starts` and `completions` hold s and c of each operation.
 
     They are NEVER as long as they are not known. In no cycle before `due` does a launch end that has not
@@ -83,7 +83,7 @@ class Grid:
     stall_memory = words = 0
 
     def __init__(
-        self, config: MachineConfig, storer: Storer, drains: Drains, memories: Memories, values: bool
+        self, config: MachineConfig, storer: StorerModel, drains: Drains, memories: Memories, values: bool
     ):
         fabric = config.cgra
         assert fabric is not None
@@ -106,14 +106,16 @@ class Grid:
 
     # Launches
 
-    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+    def plan(
+        self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
+    ) -> LaunchScalars | None:
         """What an operation is given, by fetched operands and parameters; None: one is too large."""
         operands = operation.operands(fetched)
         if operands is None:
             return None
-        return Plan(operands, [*operands[2:], *(params[i] for i in SCALARS)])
+        return LaunchScalars(operands, [*operands[2:], *(params[i] for i in SCALARS)])
 
-    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+    def issue(self, t: int, warp: int, pc: int, plan: LaunchScalars, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`, and do what it does to the output buffer."""
         self.starts.append(NEVER)
         self.completions.append(NEVER)
@@ -122,7 +124,7 @@ class Grid:
             if self._ended == len(self.launches) - 1:
                 self._take()
 
-    def _execute(self, plan: Plan) -> tuple[int, int, Work | None, Cause]:
+    def _execute(self, plan: LaunchScalars) -> tuple[int, int, Work | None, Cause]:
         """Words to load, cycles after them, steps, and the error, if any."""
         address, iterations = plan.operands[:2]
         words, cycles = 0, 0

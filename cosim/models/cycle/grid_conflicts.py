@@ -9,7 +9,7 @@ import numpy as np
 
 from cosim.models.cycle.gemm import Drains
 from cosim.models.cycle.grid_steps import Resource
-from cosim.models.cycle.storer import Storer
+from cosim.models.cycle.storer import StorerModel
 from hw.fabric.bitstream import ACC, SCRATCH
 
 SCRATCHPAD = Resource(SCRATCH, 0)
@@ -20,7 +20,9 @@ BEYOND = 1 << 62
 class Busy:
     """Cycles from `first` to `last` in which others read any of `wanted`."""
 
-    def __init__(self, storer: Storer, drains: Drains, wanted: Collection[Resource], first: int, last: int):
+    def __init__(
+        self, storer: StorerModel, drains: Drains, wanted: Collection[Resource], first: int, last: int
+    ):
         self._cycles: dict[Resource, set[int]] = {what: set() for what in wanted}
         for space, (cycles, read) in storer.reads(first, last):
             for bank in np.unique(read).tolist() if space == ACC else [0]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.models.functional.cgra import Launched, launch
-from cosim.models.functional.cgra_code import Code, Site
+from cosim.models.functional.cgra_code import AccessSite, Code
 from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry, Configuration
 from hw.semantics import MASK
@@ -138,7 +138,7 @@ def banks(config: MachineConfig, space: int) -> int:
 def _work(
     config: MachineConfig,
     arrays: Sequence[ArrayEntry],
-    sites: Sequence[Site],
+    sites: Sequence[AccessSite],
     done: Launched,
 ) -> Work:
     """The accesses that were noted at each site, in order."""

@@ -35,7 +35,7 @@ _PATCHES_KEY = itemgetter(*GEOMETRY_INDICES)
 IN_FLIGHT = TIMING.in_flight
 
 
-class Plan(NamedTuple):
+class LoadPlan(NamedTuple):
     """What an operation does, apart from its address (of which only the alignment counts).
 
     Rows start `stride` bytes apart, the last byte lies `span` behind the first if addresses do not wrap.
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
         return self.wrong or self.outside is not None
 
 
-class Loader:
+class LoaderModel:
     """The schedule of one loader: `starts` and `completions` hold s and c of each operation.
 
     `fault` is the first error, `busy`, `stall_memory` and `words` count as the counters do.
@@ -82,11 +82,11 @@ class Loader:
         self._passed = 0  # x of the last beat so far
         self._written = -1  # y of the last beat so far
         # Operations repeat, at other addresses.
-        self._plans: dict[tuple[object, ...], Plan | Patches | None] = {}
+        self._plans: dict[tuple[object, ...], LoadPlan | Patches | None] = {}
 
     def plan(
         self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
-    ) -> Plan | Patches | None:
+    ) -> LoadPlan | Patches | None:
         """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
         memory, target, outer, inner = fetched
         name = operation.name
@@ -97,13 +97,13 @@ class Loader:
             return self._plans[key]
         except KeyError:
             operands = operation.operands(fetched)
-            plan: Plan | Patches | None = None
+            plan: LoadPlan | Patches | None = None
             if operands is not None:
                 plan = self._patches(operands, values) if patches else self._plan(name, operands, *values)
             self._plans[key] = plan
             return plan
 
-    def issue(self, t: int, warp: int, pc: int, plan: Plan | Patches, fetched: Sequence[int]) -> None:
+    def issue(self, t: int, warp: int, pc: int, plan: LoadPlan | Patches, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
         starts, completions, memory, row = self.starts, self.completions, fetched[0] & MASK, None
         over = self._over
@@ -198,7 +198,9 @@ class Loader:
                 return None
         return plan.outside_windows(self.windows, memory)
 
-    def _find_faults(self, plan: Plan, start: int, enter: int, row: int | None, warp: int, pc: int) -> None:
+    def _find_faults(
+        self, plan: LoadPlan, start: int, enter: int, row: int | None, warp: int, pc: int
+    ) -> None:
         """The errors of an operation of which `row` is the first row outside the windows."""
         if plan.wrong:
             self._refuse(start, Cause.OPERAND, warp, pc)
@@ -219,7 +221,7 @@ class Loader:
 
     def _plan(
         self, name: str, operands: Sequence[int], stride: int, pitch: int, pad_outer: int, pad_inner: int
-    ) -> Plan:
+    ) -> LoadPlan:
         """What an operation does; `wrong` when its operands do not fit together."""
         memory, target, outer, inner = operands
         lanes, banks, width = self.shape.lanes, self.shape.banks, self.width
@@ -243,9 +245,9 @@ class Loader:
         after = fill + pad_outer * tail_beats
         moved = beats.total + (beats.rows - 1) * fill + after
         span = (outer - 1) * stride + inner - 1
-        return Plan(wrong, stride, span, beats, fill, pad_outer, tail_beats, after, moved, outside)
+        return LoadPlan(wrong, stride, span, beats, fill, pad_outer, tail_beats, after, moved, outside)
 
-    def _pass_rows(self, plan: Plan, x: int, rows: int) -> int:
+    def _pass_rows(self, plan: LoadPlan, x: int, rows: int) -> int:
         """Pass of the last beat of the first `rows` rows with their fill beats, the first entering in `x`."""
         beats, fill = plan.beats, plan.fill
         if rows == 0:
@@ -258,7 +260,7 @@ class Loader:
             x = self.port.after(x + 1, beats.count(row)) + fill
         return x
 
-    def _reach(self, plan: Plan, x: int, row: int, beat: int) -> int:
+    def _reach(self, plan: LoadPlan, x: int, row: int, beat: int) -> int:
         """The cycle in which a beat enters, when the first beat of the operation enters in `x`."""
         beats = plan.beats
         x = self._pass_rows(plan, x, min(row, beats.rows))
@@ -269,7 +271,7 @@ class Loader:
             x = self.port.after(x + 1, from_memory)
         return x + beat - from_memory
 
-    def _pass_port(self, plan: Plan, enter: int) -> None:
+    def _pass_port(self, plan: LoadPlan, enter: int) -> None:
         """Pass all beats of an operation through a port that does not accept one in every cycle."""
         beats = plan.beats
         x, count = enter, beats.total

@@ -23,12 +23,12 @@ from cosim.job import Event, EventKind, Job, MachineError, Outcome, loaded
 from cosim.models.cycle import program as p
 from cosim.models.cycle.checks import NEVER, Fault
 from cosim.models.cycle.data import Data
-from cosim.models.cycle.gemm import Drains, Gemm
-from cosim.models.cycle.grid import Grid, Launch
-from cosim.models.cycle.loader import Loader
+from cosim.models.cycle.gemm import Drains, GemmModel
+from cosim.models.cycle.grid import CgraModel, Launch
+from cosim.models.cycle.loader import LoaderModel
 from cosim.models.cycle.memory_port import port_of
 from cosim.models.cycle.sharing import Channel, Operation, bind
-from cosim.models.cycle.storer import Store, Storer
+from cosim.models.cycle.storer import Store, StorerModel
 from cosim.models.cycle.warp import Log, Stop, Warp
 from cosim.models.functional.cgra_code import DataError
 from hw.config import ENGINES, MachineConfig
@@ -40,7 +40,7 @@ ISSUE, FIRE = 0, 1
 # Members of enumerations that the loop below names often; a look-up of each costs more than a comparison.
 HELD, TURN, HALT, FAULT = Stop.HELD, Stop.TURN, Stop.HALT, Stop.FAULT
 
-Engine = Loader | Gemm | Storer | Grid
+Engine = LoaderModel | GemmModel | StorerModel | CgraModel
 
 
 class Machine:
@@ -54,17 +54,20 @@ class Machine:
         drains = Drains()
         ports = {name: port_of(job.settings, name) for name in ("load_a", "load_b", "load_c", "store")}
         self.engines: dict[str, Engine] = {
-            name: Loader(name, config, ports[name], job.windows) for name in ("load_a", "load_b", "load_c")
+            name: LoaderModel(name, config, ports[name], job.windows)
+            for name in ("load_a", "load_b", "load_c")
         }
-        self.engines["gemm"] = Gemm(config, drains)
-        self.storer = Storer(config, ports["store"], job.windows, drains)
+        self.engines["gemm"] = GemmModel(config, drains)
+        self.storer = StorerModel(config, ports["store"], job.windows, drains)
         self.engines["store"] = self.storer
         programs = {w: p.decode(config, job.programs[w]) for w in sorted(job.programs)}
         self.data: Data | None = None
-        self.grid: Grid | None = None
+        self.grid: CgraModel | None = None
         if any(word[0] == p.ENGINE and word[7][0] == "cgra" for code in programs.values() for word in code):
             self.data = Data(config, job, values)
-            self.grid = self.engines["cgra"] = Grid(config, self.storer, drains, self.data.memories, values)
+            self.grid = self.engines["cgra"] = CgraModel(
+                config, self.storer, drains, self.data.memories, values
+            )
         channels = [Channel(config.channel_depth) for _ in range(config.channels)]
         self.woken: list[tuple[Warp, int]] = []
         self.warps = {
@@ -217,7 +220,7 @@ class Machine:
             self.data.perform(operation, fetched, warp.parameters)
         drain = engine.issue(t, warp.index, pc, warp.plan, fetched)
         warp.engine = engine
-        if isinstance(engine, Storer | Grid):
+        if isinstance(engine, StorerModel | CgraModel):
             warp.done, warp.late = -1, len(engine.starts) - 1
         else:
             warp.done, warp.late = engine.completions[-1], -1
@@ -235,7 +238,7 @@ class Machine:
         cycles += [e.fault.cycle for e in self.engines.values() if e.fault is not None]
         self.stop = min(cycles)
 
-    def _advance(self, grid: Grid, last: int) -> None:
+    def _advance(self, grid: CgraModel, last: int) -> None:
         """Follow the grid up to `last`, and plan what waited for launches that end."""
         if grid.advance(last):
             if grid.fault is not None:

@@ -13,7 +13,7 @@ from cosim.settings import MemorySettings
 PAGE_BITS = 12
 
 
-class Run(NamedTuple):
+class RequestRun(NamedTuple):
     """Requests in `turns` groups of `size`, each presented some cycles after its predecessor is accepted.
 
     These are `gap` cycles within a group, and `turn` cycles from a group to the next.
@@ -39,7 +39,7 @@ class Port(Protocol):
         """Number of available cycles in [start, end)."""
         ...
 
-    def run(self, cycle: int, run: Run) -> int:
+    def run(self, cycle: int, run: RequestRun) -> int:
         """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
         ...
 
@@ -60,7 +60,7 @@ class AlwaysPort:
         """Number of available cycles in [start, end)."""
         return max(0, end - start)
 
-    def run(self, cycle: int, run: Run) -> int:
+    def run(self, cycle: int, run: RequestRun) -> int:
         """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
         gap, size, turn, turns = run
         return cycle + ((size - 1) * gap + turn) * (turns - 1) + (size - 1) * gap
@@ -75,7 +75,7 @@ class BandwidthPort:
     def __init__(self, latency: int, bandwidth: int, width: int):
         self.latency, self.bandwidth, self.width = latency, bandwidth, width
         self.period = width // gcd(bandwidth, width)
-        self._runs: dict[Run, list[int]] = {}
+        self._runs: dict[RequestRun, list[int]] = {}
 
     def _before(self, cycle: int) -> int:
         return (cycle - 1) * self.bandwidth // self.width + 1 if cycle > 0 else 0
@@ -88,13 +88,13 @@ class BandwidthPort:
         """Number of available cycles in [start, end)."""
         return max(0, self._before(end) - self._before(start))
 
-    def run(self, cycle: int, run: Run) -> int:
+    def run(self, cycle: int, run: RequestRun) -> int:
         """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
         if run not in self._runs:
             self._runs[run] = self._durations(run)
         return cycle + self._runs[run][cycle % self.period]
 
-    def _durations(self, run: Run) -> list[int]:
+    def _durations(self, run: RequestRun) -> list[int]:
         """Cycles from the first presentation to the last acceptance of a run, by the place in the period."""
         period = self.period
         phases = np.arange(period)
@@ -172,7 +172,7 @@ class TablePort:
             page = self._next_pages[number] = np.append(free, behind)[places].data
         return page
 
-    def run(self, cycle: int, run: Run) -> int:
+    def run(self, cycle: int, run: RequestRun) -> int:
         """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
         gap, size, turn, turns = run
         mask, accepted, number, page = (1 << PAGE_BITS) - 1, cycle, -1, memoryview(b"")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosim.models.cycle.checks import row_outside_windows
-from cosim.models.cycle.memory_port import Port, Run
+from cosim.models.cycle.memory_port import Port, RequestRun
 from hw.config import BufferShape
 from hw.isa import INSTRUCTIONS, PARAMETERS, SIZE_BITS, TIMING
 from hw.semantics import MASK
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
     first: int
     last: int
-    run: Run
+    run: RequestRun
 
 
 class Patches:
@@ -147,10 +147,10 @@ class Patches:
         """The memory beats of some channels of a row, of which the first is step `first`."""
         last = first + ((channels - 1) * self._beats + reading - 1) * gap
         if reading == self._beats or channels == 1:
-            return Segment(first, last, Run(gap, reading * channels, 0, 1))
+            return Segment(first, last, RequestRun(gap, reading * channels, 0, 1))
         if reading == 1:
-            return Segment(first, last, Run(self._beats * gap, channels, 0, 1))
-        return Segment(first, last, Run(gap, reading, (self._beats - reading + 1) * gap, channels))
+            return Segment(first, last, RequestRun(self._beats * gap, channels, 0, 1))
+        return Segment(first, last, RequestRun(gap, reading, (self._beats - reading + 1) * gap, channels))
 
     def _part_last(self) -> None:
         """Give the very last beat a segment of its own, as the next operation is taken behind it.

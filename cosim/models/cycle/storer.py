@@ -30,7 +30,7 @@ STRIDE, PITCH = PARAMETERS["store_stride"].index, PARAMETERS["store_pitch"].inde
 SPACES = {"store": ACC, "store_scratch": SCRATCH, "store_out": OUT}
 
 
-class State(NamedTuple):
+class StorerState(NamedTuple):
     """The pipeline behind a beat: g, o, w of that beat, o and w of the one before; counters so far."""
 
     g: int = -2
@@ -42,10 +42,10 @@ class State(NamedTuple):
     stall_bank: int = 0
 
 
-EMPTY = State()
+EMPTY = StorerState()
 
 
-class Run(NamedTuple):
+class BankRun(NamedTuple):
     """Successive beats that read one accumulator bank (or none: -1), up to beat `end`."""
 
     end: int
@@ -65,7 +65,7 @@ class Leaves(NamedTuple):
     bank: int
 
 
-class Plan(NamedTuple):
+class StorePlan(NamedTuple):
     """What an operation does, its window apart: beats, chunks of a row, banks that it reads.
 
     `limit` is the number of beats that may be executed, `cause` why it is less than all. `space` is the one
@@ -77,7 +77,7 @@ class Plan(NamedTuple):
     stride: int
     beats: RowBeats
     chunks: int
-    runs: tuple[Run, ...]
+    runs: tuple[BankRun, ...]
     banks: tuple[int, int] | None
     space: int
 
@@ -101,17 +101,17 @@ class Store:
     issued: int
     warp: int
     pc: int
-    plan: Plan
+    plan: StorePlan
     limit: int
     cause: Cause
     start: int = 0
     g_last: int = 0
-    before: State = EMPTY
+    before: StorerState = EMPTY
     leaves: list[Leaves] = field(default_factory=list)
     reads: Reads | None = None
 
 
-class Storer:
+class StorerModel:
     """The schedule of the storer: `starts` and `completions` hold s and c of each operation so far.
 
     What lies in the past of the latest event is final; the rest may change with `revise`. `reads` is known
@@ -129,7 +129,7 @@ class Storer:
         self.completions: list[int] = []
         self.fault: Fault | None = None
         self._state = EMPTY
-        self._plans: dict[tuple[object, ...], Plan | None] = {}  # operations repeat, at other addresses
+        self._plans: dict[tuple[object, ...], StorePlan | None] = {}  # operations repeat, at other addresses
 
     @property
     def busy(self) -> int:
@@ -151,7 +151,7 @@ class Storer:
         """Cycles in which only the array's reads held the read stage."""
         return self._state.stall_bank
 
-    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> Plan | None:
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> StorePlan | None:
         """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
         memory, source, rows, size = fetched
         stride, pitch = params[STRIDE], params[PITCH]
@@ -164,7 +164,7 @@ class Storer:
             self._plans[key] = plan
             return plan
 
-    def issue(self, t: int, warp: int, pc: int, plan: Plan, fetched: Sequence[int]) -> None:
+    def issue(self, t: int, warp: int, pc: int, plan: StorePlan, fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`."""
         memory, _, rows, size = fetched
         limit, cause = plan.limit, plan.cause
@@ -217,13 +217,13 @@ class Storer:
                     banks.append(bank)
         return Reads(np.array(cycles, np.int64), np.array(banks, np.int64))
 
-    def _plan(self, name: str, operands: Sequence[int], stride: int, pitch: int) -> Plan:
+    def _plan(self, name: str, operands: Sequence[int], stride: int, pitch: int) -> StorePlan:
         """Find the beats of an operation, the banks that they read, and where it must stop."""
         memory, source, rows, size = operands
         aligned = name == "store" or (source % self.width == 0 and pitch % self.width == 0)
         space = SPACES[name]
         if rows == 0 or size == 0 or not aligned:
-            return Plan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None, space)
+            return StorePlan(0, Cause.OPERAND, stride, RowBeats(0, 0, 1, 1, self.width), 1, (), None, space)
         beats = RowBeats(memory, stride, size, rows, self.width)
         chunks = -(-size // self.width)
         sizes = self.config.derived
@@ -239,13 +239,15 @@ class Storer:
             chunk = part * self.chunks_per_word if name == "store" else part // self.width
             limit, cause = beats.start(row) + chunk, Cause.BUFFER_RANGE
         if name != "store":
-            return Plan(limit, cause, stride, beats, chunks, (Run(beats.total, -1),), None, space)
+            return StorePlan(limit, cause, stride, beats, chunks, (BankRun(beats.total, -1),), None, space)
         bank_words = sizes.acc_bank_words
         banks = source // bank_words, (source + (rows - 1) * pitch + last) // bank_words
         runs = tuple(self._bank_runs(beats, limit, source, pitch, last))
-        return Plan(limit, cause, stride, beats, chunks, runs, banks, space)
+        return StorePlan(limit, cause, stride, beats, chunks, runs, banks, space)
 
-    def _bank_runs(self, beats: RowBeats, limit: int, source: int, pitch: int, last: int) -> Iterator[Run]:
+    def _bank_runs(
+        self, beats: RowBeats, limit: int, source: int, pitch: int, last: int
+    ) -> Iterator[BankRun]:
         """Runs of beats whose chunks lie in one bank; beats that read nothing count with those before.
 
         Word `source + row*pitch + last` is the last one of a row.
@@ -258,13 +260,13 @@ class Storer:
             border = (bank + 1) * bank_words
             if word + last < border:
                 row = min(beats.rows, first_above(source + last, pitch, border))
-                yield Run(beats.start(row), bank)
+                yield BankRun(beats.start(row), bank)
                 continue
             while border <= word + last:
-                yield Run(beats.start(row) + (border - word) * self.chunks_per_word, bank)
+                yield BankRun(beats.start(row) + (border - word) * self.chunks_per_word, bank)
                 bank, border = bank + 1, border + bank_words
             row += 1
-            yield Run(beats.start(row), bank)
+            yield BankRun(beats.start(row), bank)
 
     def _schedule(self, n: int) -> None:
         """Compute operation n behind those before it; appends its s and c, sets `fault` if it has one."""
@@ -290,7 +292,7 @@ class Storer:
         self.starts.append(start)
         self.completions.append(done)
 
-    def _flow(self, store: Store) -> State:
+    def _flow(self, store: Store) -> StorerState:
         """The state behind the last beat of an operation."""
         state, beat = self._state, 0
         for run_end, bank in store.plan.runs:
@@ -313,7 +315,7 @@ class Storer:
                     beat += 1
         return state
 
-    def _free_beats(self, state: State, bank: int, most: int) -> int:
+    def _free_beats(self, state: StorerState, bank: int, most: int) -> int:
         """How many of the next `most` beats of a full pipeline leave the read stage before a conflict.
 
         The next two leave it in `w_before` and `w`, those after them in successive available cycles.
@@ -326,16 +328,16 @@ class Storer:
             return min(most, 1 if state.w_before < conflict else 0)
         return min(most, 2 + self.port.count(state.w + 1, conflict))
 
-    def _advance(self, state: State, n: int) -> State:
+    def _advance(self, state: StorerState, n: int) -> StorerState:
         """The state n beats later in a full pipeline without conflicts."""
         after, following = self.port.after, state.w + 1
         w = after(following, n)
         one = after(following, n - 1) if n > 1 else state.w
         two = after(following, n - 2) if n > 2 else state.w if n == 2 else state.w_before
         stalled = state.stall_memory + w - state.w - n
-        return State(two, one + 1, w, two + 1, one, stalled, state.stall_bank)
+        return StorerState(two, one + 1, w, two + 1, one, stalled, state.stall_bank)
 
-    def _step(self, state: State, store: Store, beat: int, bank: int) -> State:
+    def _step(self, state: StorerState, store: Store, beat: int, bank: int) -> StorerState:
         """The state behind the next beat, by the recurrence itself."""
         g, o, w, o_before, w_before, stall_memory, stall_bank = state
         z = max(g, store.start) + 1
@@ -355,4 +357,4 @@ class Storer:
             z = end
         o_next = max(z + 1, w) + 1
         w_next = self.port.after(o_next, 1)
-        return State(z, o_next, w_next, o, w, stall_memory + w_next - o_next, stall_bank)
+        return StorerState(z, o_next, w_next, o, w, stall_memory + w_next - o_next, stall_bank)

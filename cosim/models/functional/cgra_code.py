@@ -26,7 +26,7 @@ class DataError(Exception):
     """Addresses or conditions are computed from what is loaded: cycles cannot be told without values."""
 
 
-class Site(NamedTuple):
+class AccessSite(NamedTuple):
     """A place in a configuration where memory is accessed: a load or store of a PE in one of its contexts."""
 
     pe: int
@@ -47,7 +47,7 @@ class Code:
     """
 
     run: Callable[..., tuple[int, int] | None]
-    sites: tuple[Site, ...]
+    sites: tuple[AccessSite, ...]
     constants: tuple[tuple[str, int, int], ...]
 
 
@@ -88,7 +88,7 @@ class _CodeWriter:
         self.taken: list[dict[str, str]] = [{} for _ in range(configuration.ii)]
         self.roots: list[list[str]] = [[] for _ in range(configuration.ii)]
         self.layouts = [layout(self.fabric, pe) for pe in range(self.fabric.size)]
-        self.sites: list[Site] = []
+        self.sites: list[AccessSite] = []
         self.stages: set[int] = set()
         patched = {(PATCHED[p.what], p.pe, p.at) for p in configuration.patches if p.what < 2}
         self.constants = {key: f"k{i}" for i, key in enumerate(sorted(patched))}
@@ -270,7 +270,7 @@ class _CodeWriter:
         yield f"    if not 0 <= x{pe} < n{number}:"
         yield f"        return t, {pe}"
         site = len(self.sites)
-        self.sites.append(Site(pe, number, stored))
+        self.sites.append(AccessSite(pe, number, stored))
         if not self.data:
             (stores if stored else loads).extend([f"if x{pe} >= 0:", f"    g{site}(t << 32 | x{pe})"])
             return

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.models.functional.cgra import Launched, Loaded, array_fault, launch, loaded, patched
-from cosim.models.functional.cgra_code import Site, registers
+from cosim.models.functional.cgra_code import AccessSite, registers
 from hw import isa
 from hw.config import BufferShape, MachineConfig
 from hw.errors import InputError
@@ -152,7 +152,9 @@ class Memories:
             raise OperationError("a bitstream where nothing was written", "a load before")
         return held.tobytes()
 
-    def _check_accesses(self, arrays: Sequence[ArrayEntry], sites: Sequence[Site], done: Launched) -> None:
+    def _check_accesses(
+        self, arrays: Sequence[ArrayEntry], sites: Sequence[AccessSite], done: Launched
+    ) -> None:
         """Raise `OperationError` for the first access of a launch that it does not state.
 
         If `strict`, also for a load of what nothing has written before.

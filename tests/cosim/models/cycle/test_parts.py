@@ -14,8 +14,8 @@ from cosim.models.cycle.checks import (
     row_outside_windows,
     word_outside,
 )
-from cosim.models.cycle.gemm import Drains, Gemm
-from cosim.models.cycle.memory_port import AlwaysPort, BandwidthPort, Run, TablePort, port_of
+from cosim.models.cycle.gemm import Drains, GemmModel
+from cosim.models.cycle.memory_port import AlwaysPort, BandwidthPort, RequestRun, TablePort, port_of
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
 from cosim.settings import MemorySettings
@@ -46,7 +46,7 @@ def test_available_cycles_are_found_by_lookup(changes: dict, kind: type) -> None
         assert port.after(start, n) == later[n - 1]
         end = start + chance.randrange(4000)
         assert port.count(start, end) == np.count_nonzero(later < end)
-        run = Run(*(chance.randint(1, most) for most in (9, 9, 99, 9)))
+        run = RequestRun(*(chance.randint(1, most) for most in (9, 9, 99, 9)))
         presented = start
         for _ in range(run.turns):
             for _ in range(run.size):
@@ -176,7 +176,7 @@ def test_a_product_fails_and_reads_until_then_as_a_walk_finds() -> None:
             chance.randint(1, 30),
         ]
         drains = Drains()
-        engine = Gemm(config, drains)
+        engine = GemmModel(config, drains)
         plan = engine.plan(operation, operands, [params[name] for name in PARAMETERS])
         assert plan is not None
         engine.issue(-TIMING.enqueue, 0, 0, plan, operands)
