@@ -68,14 +68,7 @@ LONG_FUNCTIONS = {
     "to_svg",
 }
 #: Class names of more things.
-COMMON_NAMES = {
-    "Grid",
-    "Loader",
-    "Plan",
-    "Program",
-    "Run",
-    "State",
-}
+COMMON_NAMES = {"State"}
 #: Modules that only the checker and the generator use.
 SHARED: set[str] = set()
 
