@@ -9,7 +9,7 @@ them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -180,19 +180,14 @@ class _MlirWriter:
         type_ = _TYPES[e.kind]
         chosen = self.expr(condition)
         if may_trap(then) or may_trap(other):
-            return self.lazy(chosen, type_, lambda: self.expr(then), lambda: self.expr(other))
+            name = self.new()
+            self.say(f"{name} = scf.if {chosen} -> ({type_}) {{")
+            for side, close in ((then, "} else {"), (other, "}")):
+                with self.block(close):
+                    self.say(f"scf.yield {self.expr(side)} : {type_}")
+            return name
         left, right = self.expr(then), self.expr(other)
         return self.emit(f"arith.select {chosen}, {left}, {right} : {type_}")
-
-    def lazy(self, condition: str, type_: str, then: Callable[[], str], other: Callable[[], str]) -> str:
-        """One of two values, the other of which is not computed."""
-        name = self.new()
-        self.say(f"{name} = scf.if {condition} -> ({type_}) {{")
-        with self.block("} else {"):
-            self.say(f"scf.yield {then()} : {type_}")
-        with self.block("}"):
-            self.say(f"scf.yield {other()} : {type_}")
-        return name
 
     def division(self, e: Apply) -> str:
         """Quotient or remainder towards minus infinity, defined for -2^31 by -1 as well."""
