@@ -174,9 +174,7 @@ async def _play(ctx: Any, config: MachineConfig, wires: Wires, job: Job) -> Outc
     regions = [words[first : first + count] for first, count in map(region_words, job.outputs)]
     dump = np.concatenate([words[:0], *regions])
     seconds = time.perf_counter() - begin
-    return observe.outcome(
-        config, job, _records(config, rows), results, np.concatenate([*dump, words[:0]]), seconds, stored
-    )
+    return observe.outcome(config, job, _records(config, rows), results, dump, seconds, stored)
 
 
 def _memory_cycle(ctx: Any, wires: Wires, memory: Memory, now: int) -> bool:

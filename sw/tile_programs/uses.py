@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from hw import isa
 from hw.config import PORTS
 from sw.ir.errors import IRError
 from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import Access, Instruction, Program, Region
+from sw.ir.program import Instruction, Program, Region
 from sw.ir.walk import instructions
 
 #: The variant of `load` and `store` by the space of what lies in the machine; order of elements is kept.
@@ -58,36 +59,29 @@ def is_generic(s: Instruction) -> bool:
 def uses_of(program: Program, spaces: dict[str, str]) -> Uses:
     """How the buffers of a program are used. Raises `IRError` for spaces that a load or store cannot have."""
     regions: set[str] = set()
-    ports: dict[str, set[str]] = {}
+    ports: defaultdict[str, set[str]] = defaultdict(set)
     lanes_first: set[str] = set()
     by_machine: set[str] = set()
     by_others: set[str] = set()
     for s in instructions(program):
-        named = [o for _, o in s.operands if isinstance(o, Region)]
-        stated = [a for a in (*s.reads, *s.writes) if isinstance(a, Region)]
+        named = {o.buffer for _, o in s.operands if isinstance(o, Region)}
+        stated = {a.buffer for a in (*s.reads, *s.writes) if isinstance(a, Region)}
         if is_generic(s):
-            by_others |= {r.buffer for r in stated}
+            by_others |= stated
             continue
-        by_machine |= {r.buffer for r in (*named, *stated)}
-        regions |= {r.buffer for r in named}
-        if s.name == "cgra":
-            regions |= {r.buffer for r in stated}
+        by_machine |= named | stated
+        regions |= named | stated if s.name == "cgra" else named
         name = operation(s, spaces)
         spec = isa.INSTRUCTIONS.get(name)
-        port = spec.engine if spec else None
-        if port in PORTS:
-            for access in _moved(s, named):
-                if isinstance(access, Region) and spaces[access.buffer] == "memory":
-                    ports.setdefault(access.buffer, set()).add(port)
+        if spec is not None and spec.engine in PORTS:
+            for buffer in named | stated:
+                if spaces[buffer] == "memory":
+                    ports[buffer].add(spec.engine)
         if name in ("load_a_t", "load_b_t"):
-            lanes_first |= {r.buffer for r in named if spaces[r.buffer] != "memory"}
+            lanes_first |= {buffer for buffer in named if spaces[buffer] != "memory"}
     return Uses(
         frozenset(regions | by_others),
         {name: frozenset(found) for name, found in ports.items()},
         frozenset(lanes_first),
         frozenset(by_others - by_machine),
     )
-
-
-def _moved(s: Instruction, named: list[Region]) -> tuple[Access, ...]:
-    return (*named, *s.reads, *s.writes)
