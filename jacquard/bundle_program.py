@@ -15,7 +15,7 @@ from hw.errors import InputError
 from hw.fabric.bitstream import ArrayEntry
 from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
 from sw.cgra.draw import to_svg
-from sw.compile.memory import Home, Kind
+from sw.compile.memory import Allocation, Kind
 from sw.dfg.json import format_graph, parse_graph
 from sw.graph.network import Tensor, View
 from sw.ir.load import load_program
@@ -141,10 +141,10 @@ def _memory(program: MachineProgram) -> dict[str, Any]:
     }
 
 
-def _home(entry: Mapping[str, Any]) -> Home:
+def _home(entry: Mapping[str, Any]) -> Allocation:
     tensor = Tensor(entry["name"], tuple(entry["shape"]), entry["element"])
     place = (entry["address"], entry["pitch"], entry["first"], entry["last"], entry["row"])
-    return Home(tensor, Kind(entry["kind"]), *place)
+    return Allocation(tensor, Kind(entry["kind"]), *place)
 
 
 def _memory_text(program: MachineProgram) -> str:

@@ -114,7 +114,7 @@ def _text(error: MachineError | None) -> str | None:
 def _result(report: NetworkReport) -> DeviceRun:
     programs = tuple(
         ProgramOnDevice(
-            run.title,
+            run.name,
             run.observed.cycles,
             run.observed.seconds,
             _text(run.observed.error),

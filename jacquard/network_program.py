@@ -17,7 +17,7 @@ from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
 from sw.cgra.launcher import UNIT
 from sw.cgra.verify import verify
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.operands import Tiles
 from sw.compile.stages import Compiled
 from sw.dfg.graph import Graph
@@ -115,7 +115,7 @@ class MachineProgram:
     config: MachineConfig
     operators: tuple[OperatorFacts, ...]
     kernels: tuple[KernelFacts, ...]
-    homes: Mapping[str, Home]
+    homes: Mapping[str, Allocation]
     windows: tuple[tuple[int, int, bool, bool], ...]
     constants: tuple[tuple[int, np.ndarray], ...]
     programs: Mapping[int, list[int]]
@@ -123,7 +123,7 @@ class MachineProgram:
     source: Program
     compiled: Compiled | None = field(default=None, compare=False, repr=False)
 
-    def kept(self) -> dict[str, Home]:
+    def kept(self) -> dict[str, Allocation]:
         """Tensors that the program writes and that nothing has overwritten when it ends."""
         written = {o.output.tensor for o in self.operators}
         homes = list(self.homes.values())
@@ -134,7 +134,7 @@ class MachineProgram:
         }
 
 
-def _later(other: Home, home: Home) -> bool:
+def _later(other: Allocation, home: Allocation) -> bool:
     """Whether a tensor comes where another one lay."""
     apart = other.address >= home.address + home.size or home.address >= other.address + other.size
     return other.first > home.last and not apart
@@ -222,7 +222,7 @@ def decoded(
 
 
 def executed(
-    source: Program, homes: Mapping[str, Home], kernels: Sequence[KernelFacts]
+    source: Program, homes: Mapping[str, Allocation], kernels: Sequence[KernelFacts]
 ) -> Iterator[tuple[Instruction, dict[str, int], int]]:
     """The GEMMs and launches that a program executes, in order, with their operands.
 
@@ -292,7 +292,7 @@ def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, 
 
 def _facts(
     operator: Operator,
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Allocation],
     launched: _Launched,
     engines: Mapping[str, set[str]],
     number: int,

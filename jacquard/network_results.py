@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cosim.job import EventKind
-from hw.config import PORTS
+from cosim.compare import compare
+from cosim.job import EventKind, Job, Outcome
 from jacquard.results import Report, Result, utilization
 from jacquard.tiling import MachinePlan, plan_of
 from sw.check import Verdict
@@ -94,73 +94,57 @@ class OperatorResult:
 class ProgramRun(Result):
     """One program of a model on model and RTL.
 
-    `tensors` are those that it wrote and that were still in memory at its end, `wrong` the operator whose
-    result is the first that differs from the reference, with how.
+    `values` are the tensors that it wrote and that were still in memory at its end, `same` says by operator
+    whether they are the reference's, `wrong` is the first operator whose result differs, with how.
     """
 
     program: MachineProgram
-    title: str
-    bandwidth: Mapping[str, int]
-    verdict: Verdict
-    tensors: Mapping[str, np.ndarray]
     same: Mapping[int, bool]
     wrong: tuple[str, str] | None
 
-    @property
-    def name(self) -> str:
-        """The model's name, and the program's number where there are several."""
-        return self.title
-
-    @property
-    def op(self) -> str:
-        """That it is a program of a model."""
-        return "network"
-
-    @property
-    def output(self) -> str:
-        """The tensors that it leaves."""
-        return ", ".join(self.tensors)
-
-    @property
-    def shape(self) -> str:
-        """How many operators it executes."""
-        count = len(self.program.operators)
-        return f"{count} operator{'s' * (count != 1)}"
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of the array."""
-        return sum(o.macs for o in self.program.operators)
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """All memory ports."""
-        return PORTS
-
-    @property
-    def bounds(self) -> Mapping[str, int]:
-        """Least cycles by what limits them, of all operators together."""
-        found: dict[str, int] = {"gemm": 0}
-        for operator in self.program.operators:
-            for name, cycles in operator.bounds(self.config, self.bandwidth).items():
-                found[name] = found.get(name, 0) + cycles
-        return found
+    @classmethod
+    def of(
+        cls,
+        program: MachineProgram,
+        job: Job,
+        predicted: Outcome,
+        observed: Outcome,
+        verdict: Verdict,
+        values: Mapping[str, np.ndarray],
+        same: Mapping[int, bool],
+        wrong: tuple[str, str] | None,
+    ) -> ProgramRun:
+        """The run of a program, compared with what was predicted."""
+        config, rates, count = program.config, job.settings.bandwidth, len(program.operators)
+        bounds: dict[str, int] = {"gemm": 0}
+        for operator in program.operators:
+            for name, cycles in operator.bounds(config, rates).items():
+                bounds[name] = bounds.get(name, 0) + cycles
+        return cls(
+            name=job.name,
+            op="network",
+            shape=f"{count} operator{'s' * (count != 1)}",
+            config=config,
+            job=job,
+            predicted=predicted,
+            observed=observed,
+            correct=wrong is None,
+            divergence=None if observed is predicted else compare(config, job, predicted, observed),
+            checked=verdict,
+            bandwidth=rates,
+            macs=sum(o.macs for o in program.operators),
+            bounds=bounds,
+            values=values,
+            program=program,
+            same=same,
+            wrong=wrong,
+        )
 
     @property
     def plans(self) -> dict[int, MachinePlan]:
         """Plans of the products whose sums are stored, by number; none of a program that was read."""
         parts = self.program.compiled.parts if self.program.compiled is not None else ()
         return {i: plan_of(p, self.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
-
-    @property
-    def values(self) -> Mapping[str, np.ndarray]:
-        """Tensors that it left."""
-        return self.tensors
-
-    @property
-    def checked(self) -> Verdict:
-        """What the checker says of the warps."""
-        return self.verdict
 
     @property
     def at(self) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
@@ -25,7 +24,7 @@ from jacquard.network_results import NetworkReport, ProgramRun, difference, equa
 from jacquard.results import Result
 from sw.check import Verdict
 from sw.compile.layouts import stores_sums
-from sw.compile.memory import Home, Kind
+from sw.compile.memory import Allocation, Kind
 from sw.compile.stages import Compiled
 from sw.compiler import Observer, compile_network
 from sw.graph import reference
@@ -111,7 +110,7 @@ def job_of(program: MachineProgram, arrays: Arrays, settings: MemorySettings, na
     )
 
 
-def _given(name: str, home: Home, arrays: Arrays) -> bool:
+def _given(name: str, home: Allocation, arrays: Arrays) -> bool:
     """Whether memory holds a tensor at the start."""
     return home.kind is Kind.INPUT or (home.kind is Kind.OUTPUT and name in arrays)
 
@@ -179,26 +178,8 @@ class _Execution:
             name = job.name if at is None else program.operators[at].name
             cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
             wrong = (name, cause)
-        config = self.model.config
-        divergence = compare(config, job, predicted, observed)
         verdict = self.model.verdicts[len(self.runs)]
-        self.runs.append(
-            ProgramRun(
-                config,
-                job,
-                predicted,
-                observed,
-                wrong is None,
-                divergence,
-                program,
-                job.name,
-                self.settings.bandwidth,
-                verdict,
-                tensors,
-                same,
-                wrong,
-            )
-        )
+        self.runs.append(ProgramRun.of(program, job, predicted, observed, verdict, tensors, same, wrong))
         self.next += 1
 
     def _compared(

@@ -19,7 +19,7 @@ from cosim.models.cycle import predict
 from cosim.models.functional import Memories, check_requirements, execute
 from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
-from hw.config import ENGINES, MachineConfig
+from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
@@ -77,74 +77,14 @@ class Expected:
 
 @dataclass
 class ProgramResult(Result):
-    """What became of a tile program; `memory` and `scratch` are what the RTL left behind."""
+    """What became of a tile program; `memory` and `scratch` are what the RTL left behind.
+
+    `values` are all buffers that it writes: those in memory, logs, and those in the scratchpad.
+    """
 
     compiled: CompiledProgram
-    expected: Expected
     memory: np.ndarray
     scratch: np.ndarray | None
-    bandwidth: Mapping[str, int]
-
-    @property
-    def name(self) -> str:
-        """The program's name."""
-        return self.compiled.program.name
-
-    @property
-    def op(self) -> str:
-        """That it is a program."""
-        return "program"
-
-    @property
-    def output(self) -> str:
-        """The buffers that are written."""
-        return ", ".join(self.values)
-
-    @property
-    def shape(self) -> str:
-        """How many operations of engines it executes."""
-        counters = self.observed.counters
-        count = sum(counters.get(f"{engine.upper()}_OPERATIONS", 0) for engine in ENGINES)
-        return f"{count} operations"
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates."""
-        return self.expected.macs
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """All memory ports."""
-        return "load_a", "load_b", "load_c", "store"
-
-    @property
-    def bounds(self) -> Mapping[str, int]:
-        """Least cycles by what limits them: what the program multiplies and moves."""
-        rate = {port: self.bandwidth.get(port, self.config.port_bytes(port)) for port in self.ports}
-        found = {port: -(-self.expected.moved.get(port, 0) // rate[port]) for port in self.ports}
-        return {"gemm": -(-self.macs // self.config.macs_per_cycle)} | found
-
-    @property
-    def values(self) -> Arrays:
-        """All buffers that the program writes: those in memory, logs, and those in the scratchpad."""
-        bound = self.compiled.bound
-        found = {
-            name: p.extract(self.memory[p.address : p.address + p.size])
-            for name, p in bound.memory.items()
-            if p.write
-        }
-        if self.scratch is not None:
-            found |= {
-                name: place.extract(self.scratch)
-                for name, place in bound.places.items()
-                if place.space == "scratch" and name in bound.written
-            }
-        return found
-
-    @property
-    def checked(self) -> Verdict:
-        """What the checker says of the warps."""
-        return self.compiled.verdict
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
@@ -337,20 +277,38 @@ def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
     scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
     correct = observed.error is None and np.array_equal(memory, p.expected.memory)
     correct = correct and (scratch is None or np.array_equal(scratch, p.expected.scratch))
-    config = p.compiled.bound.config
+    config, rates, macs = p.compiled.bound.config, p.settings.bandwidth, p.expected.macs
+    count = sum(observed.counters.get(f"{engine.upper()}_OPERATIONS", 0) for engine in ENGINES)
+    bounds = {"gemm": -(-macs // config.macs_per_cycle)}
+    bounds |= {port: -(-p.expected.moved.get(port, 0) // rates[port]) for port in PORTS}
     return ProgramResult(
-        config,
-        p.job,
-        p.predicted,
-        observed,
-        correct,
-        compare(config, p.job, p.predicted, observed),
-        p.compiled,
-        p.expected,
-        memory,
-        scratch,
-        p.settings.bandwidth,
+        name=p.compiled.program.name,
+        op="program",
+        shape=f"{count} operations",
+        config=config,
+        job=p.job,
+        predicted=p.predicted,
+        observed=observed,
+        correct=correct,
+        divergence=compare(config, p.job, p.predicted, observed),
+        checked=p.compiled.verdict,
+        bandwidth=rates,
+        macs=macs,
+        bounds=bounds,
+        values=_values(p.compiled.bound, memory, scratch),
+        compiled=p.compiled,
+        memory=memory,
+        scratch=scratch,
     )
+
+
+def _values(bound: Bound, memory: np.ndarray, scratch: np.ndarray | None) -> Arrays:
+    """What the buffers hold that a program writes."""
+    found = {n: p.extract(memory[p.address : p.address + p.size]) for n, p in bound.memory.items() if p.write}
+    if scratch is None:
+        return found
+    places = {n: p for n, p in bound.places.items() if p.space == "scratch" and n in bound.written}
+    return found | {name: place.extract(scratch) for name, place in places.items()}
 
 
 def run_program(

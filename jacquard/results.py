@@ -1,8 +1,7 @@
-"""What runs on model and RTL give: one entry for each product or program, and the report of a whole run."""
+"""What runs on model and RTL give: an entry for each program, and the report of a whole run."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,61 +11,38 @@ import numpy as np
 from cosim.compare import Divergence
 from cosim.job import EventKind, Job, Outcome
 from hw.assembly import decode
-from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.config import PORTS, MachineConfig
 from sw.check import Verdict
 
 
 @dataclass
-class Result(ABC):
-    """What became of one program."""
+class Result:
+    """What became of one program.
 
+    `op` says what kind of thing it is, `shape` in words how large. `bounds` are least cycles by what limits
+    them: `gemm`, `cgra`, or a port at its bytes per cycle. `values` are its results by name, `checked` is
+    what the checker says of the warps, `bandwidth` bytes per cycle by port.
+    """
+
+    name: str
+    op: str
+    shape: str
     config: MachineConfig
     job: Job
     predicted: Outcome
     observed: Outcome
     correct: bool
     divergence: Divergence | None
+    checked: Verdict
+    bandwidth: Mapping[str, int]
+    macs: int
+    bounds: Mapping[str, int]
+    values: Mapping[str, np.ndarray]
 
     @property
-    @abstractmethod
-    def name(self) -> str:
-        """What it is called."""
-
-    @property
-    @abstractmethod
-    def op(self) -> str:
-        """What kind of thing it is."""
-
-    @property
-    @abstractmethod
     def output(self) -> str:
         """The names of its results."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> str:
-        """Its size, in words."""
-
-    @property
-    @abstractmethod
-    def macs(self) -> int:
-        """Multiply-accumulates."""
-
-    @property
-    @abstractmethod
-    def bounds(self) -> Mapping[str, int]:
-        """Least cycles by what limits them: `gemm`, or a port at its bytes per cycle."""
-
-    @property
-    @abstractmethod
-    def values(self) -> Mapping[str, np.ndarray]:
-        """Results by name."""
-
-    @property
-    @abstractmethod
-    def checked(self) -> Verdict:
-        """What the checker says of the warps."""
+        return ", ".join(self.values)
 
     @property
     def sync_operations(self) -> int:
@@ -82,9 +58,8 @@ class Result(ABC):
 
     @property
     def bound(self) -> str:
-        """What limits it at best: `gemm` or a port."""
-        bounds = self.bounds
-        return max(bounds, key=lambda name: bounds[name])
+        """What limits it at best."""
+        return max(self.bounds, key=lambda name: self.bounds[name])
 
     @property
     def bound_cycles(self) -> int:
@@ -105,12 +80,7 @@ class Result(ABC):
     def memory_words(self) -> dict[str, int]:
         """Words that each memory port transferred on the RTL, padding of rows included."""
         counters = self.observed.counters
-        return {port: counters.get(f"{port.upper()}_WORDS", 0) for port in self.ports}
-
-    @property
-    def ports(self) -> tuple[str, ...]:
-        """The memory ports that are told of."""
-        return "load_a", "load_b", "store"
+        return {port: counters.get(f"{port.upper()}_WORDS", 0) for port in PORTS}
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run."""
@@ -201,14 +171,8 @@ class Report:
         return self.correct and self.first_divergence is None and self.rejected is None
 
     def outputs(self) -> dict[str, np.ndarray]:
-        """Results by the names of their tensors; raises `InputError` when two have one name."""
-        arrays: dict[str, np.ndarray] = {}
-        for result in self.results:
-            for name, value in result.values.items():
-                if name in arrays:
-                    raise InputError(f"two results are called {name!r}")
-                arrays[name] = value
-        return arrays
+        """Results by the names of their tensors."""
+        return {name: value for result in self.results for name, value in result.values.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""

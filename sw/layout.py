@@ -43,11 +43,6 @@ class Placement:
         """Bytes from the first element to the end of the last row's padding."""
         return self.rows * self.pitch
 
-    @property
-    def matrix_bytes(self) -> int:
-        """Bytes from one matrix (last two axes) to the next."""
-        return self.shape[-2] * self.pitch
-
     def image(self, array: np.ndarray) -> np.ndarray:
         """The tensor's bytes as they lie in memory, padding included (uint8)."""
         if array.shape != self.shape or array.dtype != self.dtype:

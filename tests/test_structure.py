@@ -41,7 +41,6 @@ LONG_FUNCTIONS = {
     "Frame._place",
     "GemmControl.elaborate",
     "Host._run_control",
-    "Launches.statements",
     "LoadRequests.elaborate",
     "LoadWriter._form_patches",
     "LoadWriter._place",

@@ -95,21 +95,10 @@ def write(report: Report, files: Files, title: str, memory: MemorySettings) -> N
     if files.trace is not None:
         write_text(files.trace, json.dumps(_trace(report)))
     if files.report is not None:
-        write_page(report, title, memory, files.report)
+        # Draws with libraries that take time to import.
+        from jacquard.report.html.pages import write_report
 
-
-def write_page(report: Report, title: str, memory: MemorySettings, path: Path) -> None:
-    """The report as one HTML page."""
-    # Draws with libraries that take time to import.
-    from jacquard.network_results import NetworkReport
-    from jacquard.report.html import render
-    from jacquard.report.html.from_network import network_report
-    from jacquard.report.html.from_results import run_report
-
-    if isinstance(report, NetworkReport):
-        render.write(network_report(report, title, memory), path)
-    else:
-        render.write(run_report(report, title, memory), path)
+        write_report(report, title, memory, files.report)
 
 
 def _trace(report: Report) -> dict[str, Any]:

@@ -129,12 +129,7 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
         predicted = predict(config, job, values=False)
         if predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {predicted.error}")
-        runs.append(
-            ProgramRun(
-                *(config, job, predicted, predicted, True, None, program, model.name),
-                *(settings.bandwidth, verdict, {}, {}, None),
-            )
-        )
+        runs.append(ProgramRun.of(program, job, predicted, predicted, verdict, {}, {}, None))
     return _metrics(model.name, compiled, runs, table)
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from hw.config import BufferShape, MachineConfig
 from sw.compile.forms import INNER, Loop
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.operands import Source
 from sw.graph.network import ImageConvolution, MatrixProduct, View
 from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 
-Homes = Mapping[str, Home]
+Homes = Mapping[str, Allocation]
 Key = int | str
 #: Loops that move on to other tiles, beside those over batches.
 _MOVING = {"a": {"m", "k"}, "b": {"n", "row", "k"}, "c": {"m", "n", "row"}}
@@ -55,7 +55,7 @@ class ArrayProblem:
         return a, b
 
     @property
-    def result(self) -> Home:
+    def result(self) -> Allocation:
         """Where the result lies."""
         return self.homes[self.views["c"].tensor]
 

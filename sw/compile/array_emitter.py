@@ -26,9 +26,9 @@ from sw.compile.forms import (
     smaller,
     turns,
 )
+from sw.compile.launches import TileLaunches
 from sw.compile.operands import Tiles
-from sw.compile.tile_launches import Launches
-from sw.compile.writer import Walk, Writer, given, interval, loop
+from sw.compile.writer import AddressMap, Writer, given, interval, loop
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Instruction, Region, Statement
 from sw.ir.roles import WarpRole
@@ -91,7 +91,7 @@ class Shape:
 class ArrayEmitter:
     """Emits a product or convolution as part of a program."""
 
-    def __init__(self, nest: Nest, shape: Shape, tiles: Tiles, writer: Writer, launches: Launches | None):
+    def __init__(self, nest: Nest, shape: Shape, tiles: Tiles, writer: Writer, launches: TileLaunches | None):
         self.nest, self.shape, self.tiles, self.writer, self.launches = nest, shape, tiles, writer, launches
         self.problem, self.t, self.loops = nest.problem, nest.blocking, nest.loops
         self.depths = {tensor: nest.depth(tensor) for tensor in "abc"}
@@ -142,7 +142,7 @@ class ArrayEmitter:
         lanes, depth = self.size(x, AXIS[x], loops), self.size(x, "k", loops)
         outer, inner = (depth, lanes) if lanes_first else (lanes, depth)
         step = view.strides[-2 if lanes_first == (x == "b") else -1]
-        walk = Walk(loops, self.nest.steps(x), view.offset)
+        walk = AddressMap(loops, self.nest.steps(x), view.offset)
         operands: Operands = {
             "memory": self.writer.address(view.tensor, walk),
             "outer": outer,
@@ -165,10 +165,11 @@ class ArrayEmitter:
         rows = TileSpan.of(patches.rows, loops, "row" if pieces else "n", all_rows)
         cols = TileSpan.of(patches.cols, loops, "n" if pieces else "", t.out_cols)
         channel, line, _ = view.strides
-        first = ((rows.first, line), (cols.first, 1))
+        pixel = ((rows.first, line), (cols.first, 1))
+        start = AddressMap(loops, self.nest.steps("b"), view.offset, pixel)
         home = self.writer.home(view.tensor)
         operands: Operands = {
-            "memory": self.writer.address(view.tensor, Walk(loops, self.nest.steps("b"), view.offset, first)),
+            "memory": self.writer.address(view.tensor, start),
             "inner": larger(cols.pixels, 1),
             "load_fill": self.problem.zeros[1] & 0xFF,
             "conv_line": home.offset(line),
@@ -279,7 +280,7 @@ class ArrayEmitter:
         word, region = self.accumulator(self.stored, rows, columns)
         view, moves = self.problem.views["c"], self.problem.moves
         if self.launches is None:
-            walk = Walk(self.stored, self.nest.steps("c"), view.offset)
+            walk = AddressMap(self.stored, self.nest.steps("c"), view.offset)
             held = word, self.pitch_of(columns)
             return [self.writer.store("store", region, view, walk, rows, columns, *held, there)]
         sums = (word * self.nest.config.cols, region)

@@ -16,11 +16,10 @@ from hw.errors import InputError
 from sw.compile.array import ArrayProblem, Key, Nest
 from sw.compile.array_emitter import ArrayEmitter, Shape
 from sw.compile.forms import HALVES
-from sw.compile.launches import Area, Grid
+from sw.compile.launches import LaunchWriter, TileLaunches
 from sw.compile.limits import LONGEST
 from sw.compile.operands import Segments, Tiles, fetches, longest, records, room
-from sw.compile.tile_launches import Launches
-from sw.compile.writer import Writer
+from sw.compile.writer import ChipSpace, Writer
 from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
@@ -88,13 +87,13 @@ class LoweredProduct:
         """Records of constants."""
         return tuple(self.records.values())
 
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
             found = fetches(p.sources, p.homes, self.records, self.tiles, scratch)
             base = out.take(HALVES * self.tiles.rows * self.tiles.pitch("result") * p.result.itemsize)
-            launches = Launches(writer, grid, self.chosen, found, base)
+            launches = TileLaunches(writer, grid, self.chosen, found, base)
         return ArrayEmitter(self.nest, self.shape, self.tiles, writer, launches).body()
 
 

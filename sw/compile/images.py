@@ -14,7 +14,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array import ArrayProblem, Homes, Key
 from sw.compile.forms import Loop
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.operands import Source
 from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View
 from sw.kernels.access import Follows, TileAccess
@@ -127,7 +127,7 @@ def convolution_problem(o: ImageConvolution, homes: Homes, config: MachineConfig
     )
 
 
-def _source(o: ImageConvolution, whole: View, view: View, home: Home) -> Source:
+def _source(o: ImageConvolution, whole: View, view: View, home: Allocation) -> Source:
     """An operand of the epilogue; constants that follow channels are records."""
     how = follows_of(whole)
     if how is None:

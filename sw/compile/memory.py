@@ -32,7 +32,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Home:
+class Allocation:
     """A tensor in memory: rows start `pitch` bytes apart from `address` on.
 
     A row has `row` elements: the last axis, or several of the last axes. The tensor holds something from
@@ -106,7 +106,7 @@ class Lines:
 class MemoryPlan:
     """Homes of all tensors by name, and windows: first byte, last byte, read, write."""
 
-    homes: Mapping[str, Home]
+    homes: Mapping[str, Allocation]
     windows: tuple[tuple[int, int, bool, bool], ...]
     end: int
 
@@ -135,7 +135,7 @@ def plan_memory(
     stays to the end. Raises `InputError` where memory or windows do not suffice.
     """
     lives = _lives(network, operators)
-    homes: dict[str, Home] = {}
+    homes: dict[str, Allocation] = {}
     address = PAGE
     areas: dict[Kind, tuple[int, int]] = {}
     for kind in Kind:
@@ -147,7 +147,7 @@ def plan_memory(
             for tensor in tensors:
                 first, last = lives[tensor.name][2:]
                 own = _lines(tensor, lines)
-                home = Home(tensor, kind, address + own.start, own.pitch, first, last, own.row)
+                home = Allocation(tensor, kind, address + own.start, own.pitch, first, last, own.row)
                 homes[tensor.name] = home
                 address = round_up(home.address + home.size, ALIGNMENT)
         areas[kind] = (start, address)
@@ -205,14 +205,17 @@ def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[T
 
 
 def _place_activations(
-    lives: Sequence[tuple[Tensor, int, int]], lines: Mapping[str, Lines], base: int, homes: dict[str, Home]
+    lives: Sequence[tuple[Tensor, int, int]],
+    lines: Mapping[str, Lines],
+    base: int,
+    homes: dict[str, Allocation],
 ) -> int:
     """Largest first, each at the lowest address where nothing lies that lives at the same time."""
     end = base
-    placed: list[Home] = []
+    placed: list[Allocation] = []
     rows = {t.name: _lines(t, lines) for t, _, _ in lives}
     wanted = [
-        Home(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last, rows[t.name].row)
+        Allocation(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last, rows[t.name].row)
         for t, first, last in lives
     ]
     for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.tensor.name)):

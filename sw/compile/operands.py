@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.compile.forms import HALVES, Loop, both, index
-from sw.compile.launches import Area
-from sw.compile.memory import Home
-from sw.compile.writer import Walk, Writer, loop
+from sw.compile.memory import Allocation
+from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Tensor, View, whole
 from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Region, Statement
@@ -75,7 +74,7 @@ class Tiles:
         """What counts as touched of a view where rows have gaps: all of its tensor."""
         return None if self.segments is None else writer.whole(view.tensor)
 
-    def walk(self, view: View, batch: Mapping[str, int]) -> Walk:
+    def walk(self, view: View, batch: Mapping[str, int]) -> AddressMap:
         """Where the present tile starts in a view; `batch`: elements that the other loops move on."""
         row, column = view.strides[-2:]
         steps = dict(batch)
@@ -83,7 +82,7 @@ class Tiles:
             steps[name] = steps.get(name, 0) + tiles * self.rows * row
         for name, tiles in self.across.items():
             steps[name] = steps.get(name, 0) + tiles * self.columns * column
-        return Walk(self.loops, steps, view.offset)
+        return AddressMap(self.loops, steps, view.offset)
 
 
 def follows(view: View) -> Follows:
@@ -102,7 +101,7 @@ class Source:
     access: TileAccess
 
 
-def source(view: View, home: Home, batched: bool) -> Source:
+def source(view: View, home: Allocation, batched: bool) -> Source:
     """An operand that lies in memory; `batched`: it differs from batch to batch."""
     how = follows(view)
     if how == "row" and view.shape[-1] == 1 and not home.dense:
@@ -147,12 +146,12 @@ class Fetch:
         target = turn * self.half + self.base
         first = turn * (self.half // home.itemsize) + self.base // home.itemsize
         if self.record and self.follows == "column":
-            walk = Walk(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
+            walk = AddressMap(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
             statement = writer.load_c(self.view, walk, 1, home.row, self.unit, target, self.half, there)
         elif self.record:
             steps = {n: s * self.unit for n, s in batch.items()}
             steps |= {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
-            walk = Walk(tiles.loops, steps, 0)
+            walk = AddressMap(tiles.loops, steps, 0)
             statement = writer.load_c(
                 self.view, walk, 1, home.row, rows * self.unit, target, self.half, there
             )
@@ -186,7 +185,7 @@ class Fetch:
         self,
         writer: Writer,
         tiles: Tiles,
-        walk: Walk,
+        walk: AddressMap,
         size: tuple[Expr, Expr],
         target: Expr,
         there: Expr | None,
@@ -211,7 +210,7 @@ def records(
     name: str,
     kernel: ElementwiseKernel,
     sources: Mapping[int, Source],
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Allocation],
     tiles: Tiles,
 ) -> dict[str, Tensor]:
     """Tensors of records, by the key of their base."""
@@ -234,7 +233,7 @@ def records(
     return made
 
 
-def _line(view: View, homes: Mapping[str, Home], how: str) -> np.ndarray:
+def _line(view: View, homes: Mapping[str, Allocation], how: str) -> np.ndarray:
     """The elements of a constant along its rows or columns."""
     constant = homes[view.tensor].tensor.constant
     assert constant is not None
@@ -250,10 +249,10 @@ def _padded(array: np.ndarray, start: int, tiles: Tiles) -> np.ndarray:
 
 def fetches(
     sources: Mapping[int, Source],
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Allocation],
     made: Mapping[str, Tensor],
     tiles: Tiles,
-    area: Area,
+    area: ChipSpace,
 ) -> list[Fetch]:
     """The loads of a tile, with places in the scratchpad."""
     found: list[Fetch] = []
@@ -287,12 +286,12 @@ def variable(loops: Sequence[Loop], name: str) -> Var:
     return found
 
 
-def _half(area: Area, size: int) -> int:
+def _half(area: ChipSpace, size: int) -> int:
     """Bytes of a place, so that the second starts as the first does."""
     return -(-size // area.alignment) * area.alignment
 
 
-def room(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles) -> int:
+def room(sources: Mapping[int, Source], homes: Mapping[str, Allocation], tiles: Tiles) -> int:
     """Bytes of the scratchpad that loads of these tiles take at most."""
     total = 0
     for s in sources.values():
@@ -307,7 +306,7 @@ def room(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles)
     return total
 
 
-def longest(sources: Mapping[int, Source], homes: Mapping[str, Home], tiles: Tiles) -> int:
+def longest(sources: Mapping[int, Source], homes: Mapping[str, Allocation], tiles: Tiles) -> int:
     """Bytes of the longest row of a load of these tiles at most."""
     found = 0
     for how, elements in (("full", tiles.width), ("row", tiles.rows), ("column", tiles.width)):

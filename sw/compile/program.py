@@ -12,11 +12,11 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array_tiles import Choices, LoweredProduct
-from sw.compile.launches import Area, Grid
+from sw.compile.launches import LaunchWriter
 from sw.compile.layouts import layouts, stores_sums
 from sw.compile.limits import check_operands
-from sw.compile.memory import ALIGNMENT, Home, Kind, MemoryPlan, plan_memory
-from sw.compile.writer import Writer
+from sw.compile.memory import ALIGNMENT, Allocation, Kind, MemoryPlan, plan_memory
+from sw.compile.writer import ChipSpace, Writer
 from sw.graph.network import Network, Operator, Tensor
 from sw.ir.program import Program, Statement
 from sw.layout import PAGE, round_up
@@ -82,7 +82,7 @@ def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
 def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
     """The statements of all operators, and the number of each instruction's operator by label."""
     writer = Writer(tiled.group.config, tiled.memory)
-    grid = Grid(writer, tiled.configurations)
+    grid = LaunchWriter(writer, tiled.configurations)
     body: list[Statement] = []
     for number, own in enumerate(tiled.parts):
         writer.number = number
@@ -92,7 +92,7 @@ def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
 
 def _part(
     operator: Operator,
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Allocation],
     config: MachineConfig,
     room: int,
     taken: set[str],
@@ -143,7 +143,7 @@ def with_blobs(
     start = address = memory.end
     for tensor in blobs:
         row = tensor.shape[-1]
-        home = Home(tensor, Kind.CONSTANT, address, row * 4, -1, end, row)
+        home = Allocation(tensor, Kind.CONSTANT, address, row * 4, -1, end, row)
         homes[tensor.name] = home
         address = round_up(address + home.size, ALIGNMENT)
     if address == start:
@@ -157,15 +157,15 @@ def with_blobs(
     return dataclasses.replace(memory, homes=homes, windows=windows, end=finish)
 
 
-def _statements(own: LoweredOperator, writer: Writer, grid: Grid, number: int) -> list[Statement]:
+def _statements(own: LoweredOperator, writer: Writer, grid: LaunchWriter, number: int) -> list[Statement]:
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     c = writer.config
     half = c.scratch_bytes // 2
     labels, current = dict(writer.labels), grid.current
     for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):
         writer.labels, grid.current = dict(labels), current
-        scratch = Area("scratchpad", base, size, max(16, c.load_c_bytes))
-        out = Area("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
+        scratch = ChipSpace("scratchpad", base, size, max(16, c.load_c_bytes))
+        out = ChipSpace("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
         body: list[Statement] = []
         try:
             for configured in () if isinstance(own, LoweredRows) and own.slots else own.configured:

@@ -20,7 +20,7 @@ from sw.canonical.passes import Canonicalize
 from sw.codegen.generate import compiled, instructions
 from sw.compile import legal
 from sw.compile.array_tiles import Choices
-from sw.compile.memory import Home, Kind, MemoryPlan
+from sw.compile.memory import Allocation, Kind, MemoryPlan
 from sw.compile.program import Group, Tiled, emit, tile
 from sw.dependence.passes import LASTING, DeadStore
 from sw.graph.network import Network, Operator
@@ -140,12 +140,12 @@ class Compiled:
         return tuple((h.address, h.image(h.tensor.constant)) for h in homes if h.tensor.constant is not None)
 
     @property
-    def inputs(self) -> dict[str, Home]:
+    def inputs(self) -> dict[str, Allocation]:
         """The tensors that must be given."""
         return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.INPUT}
 
     @property
-    def outputs(self) -> dict[str, Home]:
+    def outputs(self) -> dict[str, Allocation]:
         """The tensors that stay to the end."""
         return {n: h for n, h in self.memory.homes.items() if h.kind is Kind.OUTPUT}
 

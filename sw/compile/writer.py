@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.compile.forms import Loop, linear
-from sw.compile.memory import Home, MemoryPlan
+from sw.compile.memory import Allocation, MemoryPlan
 from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.ir.walk import statements
+from sw.layout import round_up
 
 #: The chip's memories as buffers of the program.
 BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
@@ -38,7 +40,7 @@ def loop(level: Loop, body: Sequence[Statement]) -> For:
 
 
 @dataclass(frozen=True)
-class Walk:
+class AddressMap:
     """Where something starts in a tensor: an element, what loops move on, and multiples of numbers."""
 
     loops: tuple[Loop, ...]
@@ -46,7 +48,7 @@ class Walk:
     start: int = 0
     further: tuple[tuple[Expr, int], ...] = ()
 
-    def moved(self, steps: Mapping[str, int], loops: Sequence[Loop]) -> Walk:
+    def moved(self, steps: Mapping[str, int], loops: Sequence[Loop]) -> AddressMap:
         """The same inside more loops."""
         return dataclasses.replace(self, loops=(*self.loops, *loops), steps={**self.steps, **steps})
 
@@ -56,6 +58,27 @@ class Walk:
         for number, elements in self.further:
             found = found + number * unit(elements)
         return found
+
+
+@dataclass
+class ChipSpace:
+    """Bytes of a memory of the chip that an operator shares out."""
+
+    what: str
+    base: int
+    size: int
+    alignment: int
+    used: int = 0
+
+    def take(self, size: int) -> int:
+        """The first byte of so many; raises `InputError` where there are no more."""
+        start = round_up(self.base + self.used, self.alignment)
+        if start + size > self.base + self.size:
+            raise InputError(
+                f"{self.what} must hold {start + size - self.base} bytes for this operator, not {self.size}"
+            )
+        self.used = start + size - self.base
+        return start
 
 
 @dataclass
@@ -84,16 +107,18 @@ class Writer:
 
     # Tensors
 
-    def home(self, name: str) -> Home:
+    def home(self, name: str) -> Allocation:
         """Where a tensor lies."""
         return self.memory.homes[name]
 
-    def address(self, name: str, walk: Walk) -> Expr:
+    def address(self, name: str, walk: AddressMap) -> Expr:
         """The address of an element."""
         home = self.home(name)
         return walk.counted(home.offset, home.address)
 
-    def region(self, view: View, walk: Walk, rows: Expr | int, row_step: int, columns: Expr | int) -> Region:
+    def region(
+        self, view: View, walk: AddressMap, rows: Expr | int, row_step: int, columns: Expr | int
+    ) -> Region:
         """Rows of a view: `columns` successive elements each, `row_step` apart; all if that is no box."""
         home = self.home(view.tensor)
         several = rows not in (1, Const(1))
@@ -112,7 +137,7 @@ class Writer:
             count = 1
         return Region(self.names[view.tensor], (interval(row, count), interval(column, columns)))
 
-    def run(self, name: str, walk: Walk, number: Expr | int, unit: int = 1) -> Region:
+    def run(self, name: str, walk: AddressMap, number: Expr | int, unit: int = 1) -> Region:
         """`number` times `unit` successive elements: rows of the tensor, or all of it."""
         home = self.home(name)
         steps = (walk.start, *walk.steps.values(), *(e for _, e in walk.further))
@@ -149,7 +174,7 @@ class Writer:
     def load_c(
         self,
         view: View,
-        walk: Walk,
+        walk: AddressMap,
         rows: Expr | int,
         row_step: int,
         columns: Expr | int,
@@ -192,7 +217,7 @@ class Writer:
     def store_out(
         self,
         view: View,
-        walk: Walk,
+        walk: AddressMap,
         rows: Expr | int,
         row_step: int,
         columns: Expr | int,
@@ -211,7 +236,7 @@ class Writer:
         name: str,
         held: Region,
         view: View,
-        walk: Walk,
+        walk: AddressMap,
         rows: Expr | int,
         columns: Expr | int,
         source: Expr | int,

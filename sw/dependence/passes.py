@@ -23,7 +23,7 @@ from sw.ir.program import (
     Statement,
     While,
 )
-from sw.ir.walk import instructions, statements
+from sw.ir.walk import instructions, rewrite, statements
 
 #: Spaces whose contents outlive the program.
 LASTING = (None, "memory")
@@ -34,7 +34,8 @@ class DeadStore:
     """Remove instructions all of whose results are never seen.
 
     Buffers of `lasting` spaces, by default memory and those of no stated space, are seen at the end of the
-    program, others are not. What writes nothing stays, and with it what it reads.
+    program, others are not. What writes nothing stays, and with it what it reads. A launch of the CGRA may
+    leave some of what it writes as it was, so that it counts as reading it.
     """
 
     lasting: tuple[str | None, ...] = LASTING
@@ -49,7 +50,7 @@ class DeadStore:
             last += "_"
         reads = tuple(_whole(b) for b in program.buffers if b.space in self.lasting)
         end = Instruction(last, "end", reads=reads)
-        found = analyse(dataclasses.replace(program, body=(*program.body, end)))
+        found = analyse(dataclasses.replace(program, body=(*rewrite(program.body, _keeping), end)))
         pending = [i.label for i in instructions(program) if not effects(i)[1]]
         pending.append(last)
         alive = set(pending)
@@ -59,6 +60,13 @@ class DeadStore:
                     alive.add(source)
                     pending.append(source)
         return dataclasses.replace(program, body=without(program.body, used - alive))
+
+
+def _keeping(s: Statement) -> tuple[Statement, ...]:
+    """A launch with what it writes among what it reads."""
+    if isinstance(s, Instruction) and s.name == "cgra":
+        return (dataclasses.replace(s, reads=(*s.reads, *s.writes)),)
+    return (s,)
 
 
 def _whole(buffer: Buffer) -> Region:

@@ -21,9 +21,9 @@ from typing import Protocol
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array_tiles import Choices
-from sw.compile.launches import Area, Grid
-from sw.compile.memory import Home
-from sw.compile.writer import Writer
+from sw.compile.launches import LaunchWriter
+from sw.compile.memory import Allocation
+from sw.compile.writer import ChipSpace, Writer
 from sw.frontend.importer import Handler
 from sw.frontend.model import OnnxModel
 from sw.graph.network import Operator, Tensor, View
@@ -73,7 +73,7 @@ class LoweredOperator(Protocol):
         """Constants that it adds."""
         ...
 
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The statements; raises `InputError` where an area is too small."""
         ...
 
@@ -86,7 +86,7 @@ class LoweringContext:
     """
 
     config: MachineConfig
-    homes: Mapping[str, Home]
+    homes: Mapping[str, Allocation]
     room: int
     allowed: Choices = field(default_factory=Choices)
 

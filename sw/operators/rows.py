@@ -18,11 +18,11 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.cgra.launcher import UNIT
 from sw.compile.forms import HALVES, Loop, count, size
-from sw.compile.launches import Area, Grid
+from sw.compile.launches import LaunchWriter
 from sw.compile.limits import LONGEST
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.operands import Tiles
-from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.compile.writer import AddressMap, ChipSpace, Writer, loop, row_compatible
 from sw.graph.network import Operator, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement
@@ -174,7 +174,7 @@ class LoweredRows:
         """The constants."""
         return (self.constants,) if self.constants else ()
 
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The load, the launches and the store of every tile."""
         made: list[Statement] = []
         constants = 0
@@ -182,12 +182,12 @@ class LoweredRows:
             home = writer.home(self.constants.name)
             constants = scratch.take(home.size)
             view = whole(home.tensor)
-            made.append(writer.load_c(view, Walk((), {}), 1, 0, home.row, constants, home.size))
+            made.append(writer.load_c(view, AddressMap((), {}), 1, 0, home.row, constants, home.size))
         turn: Expr = count(self.loops) % HALVES if self.places > 1 else Const(0)
         largest = round_up(4 * max(len(c.words) for c in self.configured), UNIT)
         slots = [scratch.take(largest) for _ in range(self.slots)]
 
-        def place(area: Area, bytes_: int) -> Expr:
+        def place(area: ChipSpace, bytes_: int) -> Expr:
             step = round_up(bytes_, area.alignment)
             return turn * step + area.take(self.places * step)
 
@@ -236,7 +236,7 @@ class LoweredRows:
 
 def launches(
     writer: Writer,
-    grid: Grid,
+    grid: LaunchWriter,
     passes: Sequence[Pass],
     configured: Sequence[Configured],
     slots: Sequence[int] = (),
@@ -300,7 +300,7 @@ def _(operator: RowOperator, context: LoweringContext) -> LoweredRows:
     )
 
 
-def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Home]) -> None:
+def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Allocation]) -> None:
     """Raise `InputError` for rows that no load or store can follow."""
     for what, view in (("rows", source), ("results", target)):
         if not rows_contiguous(view):
@@ -310,7 +310,7 @@ def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Home]
         raise InputError(f"{name}: rows must be parts of rows of {source.tensor!r}, which has padding")
 
 
-def _apart(columns: int, target: View, home: Home, config: MachineConfig) -> int:
+def _apart(columns: int, target: View, home: Allocation, config: MachineConfig) -> int:
     """Bytes from the results of a row to the next: words of the port, unless a tile is stored as one row."""
     width = row_pitch(columns)
     together = home.dense and target.strides[-2] == columns == width

@@ -102,9 +102,9 @@ def judged(
     for run in report.runs:
         if run.divergence is not None:
             made.diverged += 1
-            made.failures.append(f"{run.title}: {run.divergence}")
+            made.failures.append(f"{run.name}: {run.divergence}")
         if not run.checked.ok:
-            made.failures.append(f"{run.title}: warps: {run.checked.reason}")
+            made.failures.append(f"{run.name}: warps: {run.checked.reason}")
     made.failures += [f"{k.name}: {k.differences[0]}" for k in report.unverified]
     made.diverged += len([r for r in report.runs if not r.checked.ok]) + len(report.unverified)
     return made

@@ -29,7 +29,7 @@ def network_report(report: NetworkReport, title: str, settings: MemorySettings) 
 
 def _checks(report: NetworkReport) -> tuple[Check, ...]:
     wrong = report.first_wrong
-    values = sum(a.size for r in report.runs for a in r.tensors.values()) + sum(
+    values = sum(a.size for r in report.runs for a in r.values.values()) + sum(
         a.size for a in report.found.values()
     )
     cycles, warps = runs_checks(report.results)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, count, size
-from sw.compile.launches import Area, Grid
+from sw.compile.launches import Batches, LaunchWriter, TileLaunches
 from sw.compile.limits import LONGEST
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
-from sw.compile.tile_launches import Batches, Launches
-from sw.compile.writer import Writer, loop, row_compatible
+from sw.compile.writer import ChipSpace, Writer, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
 from sw.ir.program import Statement
@@ -30,7 +29,7 @@ DOWN, ACROSS = "rows", "columns"
 PIECES, LEAST = 6, 2048
 
 
-def merged_axes(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0) -> tuple[View, ...]:
+def merged_axes(views: Sequence[View], homes: Mapping[str, Allocation], fixed: int = 0) -> tuple[View, ...]:
     """Views of one shape with as few axes as possible, but at least two: rows and columns.
 
     Axes of one element go, neighbours that lie alike in every view become one; the last `fixed` axes stay.
@@ -53,7 +52,7 @@ def merged_axes(views: Sequence[View], homes: Mapping[str, Home], fixed: int = 0
     return tuple(kept)
 
 
-def _apart(view: View, home: Home) -> bool:
+def _apart(view: View, home: Allocation) -> bool:
     """Whether neighbours of the last axis lie in different rows of a tensor with padding."""
     if not view.shape or view.shape[-1] == 1 or home.dense:
         return False
@@ -83,7 +82,7 @@ def ordered(views: Sequence[View]) -> tuple[View, ...]:
     return tuple(made)
 
 
-def _joins(view: View, axis: int, home: Home) -> bool:
+def _joins(view: View, axis: int, home: Allocation) -> bool:
     inner, outer = view.strides[axis + 1], view.strides[axis]
     if outer != view.shape[axis + 1] * inner:
         return False
@@ -120,12 +119,12 @@ class LoweredElementwise:
         """Records of constants."""
         return tuple(self.records.values())
 
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loops around the loads, the launch and the store of a tile."""
         t = self.tiles
         found = fetches(self.sources, writer.memory.homes, self.records, t, scratch)
         base = out.take(HALVES * t.rows * t.width * writer.home(self.output.tensor).itemsize)
-        launches = Launches(writer, grid, self.chosen, found, base)
+        launches = TileLaunches(writer, grid, self.chosen, found, base)
         here = (
             size(t.loops, DOWN, t.whole_rows, t.rows),
             size(t.loops, ACROSS, t.whole_columns, t.columns),
@@ -176,7 +175,7 @@ def _tile(
     columns: int,
     unit: int,
     sources: Mapping[int, Source],
-    homes: Mapping[str, Home],
+    homes: Mapping[str, Allocation],
     config: MachineConfig,
     room_bytes: int,
     size_out: int,

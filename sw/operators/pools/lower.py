@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, count, linear, size
-from sw.compile.launches import Area, Grid
-from sw.compile.memory import Home
-from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.compile.launches import LaunchWriter
+from sw.compile.memory import Allocation
+from sw.compile.writer import AddressMap, ChipSpace, Writer, loop, row_compatible
 from sw.graph.network import Tensor, View
 from sw.ir.expression import Const, Expr
 from sw.ir.program import For, Statement
@@ -56,12 +56,12 @@ class LoweredPool:
         """It adds no constants."""
         return ()
 
-    def emit(self, writer: Writer, grid: Grid, scratch: Area, out: Area) -> list[Statement]:
+    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The loads, the launches and the store of every tile."""
         cut, places = self.cut, HALVES if self.loops else 1
         turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
 
-        def place(area: Area, bytes_: int) -> Expr:
+        def place(area: ChipSpace, bytes_: int) -> Expr:
             step = round_up(bytes_, area.alignment)
             return turn * step + area.take(places * step)
 
@@ -86,12 +86,12 @@ class LoweredPool:
             body = [loop(level, body)]
         return body
 
-    def _walk(self, which: int, rows: Expr, cols: Expr) -> Walk:
+    def _walk(self, which: int, rows: Expr, cols: Expr) -> AddressMap:
         """Where a pixel, or an output, of the present tile's first channel lies."""
         view = self.views[which]
         *_, plane, row, col = view.strides
         steps = {**self.batches[which], PLANES: self.cut.planes * plane}
-        return Walk(self.loops, steps, view.offset, ((rows, row), (cols, col)))
+        return AddressMap(self.loops, steps, view.offset, ((rows, row), (cols, col)))
 
     def _loads(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, image: Expr) -> list[Statement]:
         """The image rows of the present tile with their padding."""
@@ -144,7 +144,7 @@ class LoweredPool:
         return writer.store_out(view, walk, 1, 0, lines * cut.cols, tile.out, unit, region=region)
 
 
-def results_of(view: View, home: Home) -> Results:
+def results_of(view: View, home: Allocation) -> Results:
     """How a view [..., planes, rows, columns] of results lies in memory."""
     *_, plane, row, _ = view.strides
     return Results(row if view.shape[-2] > 1 else plane, plane, home.dense)
@@ -183,7 +183,7 @@ def _(operator: MaxPool, context: LoweringContext) -> LoweredPool:
     return LoweredPool(operator, views, (batches[0], batches[1]), tuple(loops), planes, cut, own)
 
 
-def _views(pool: MaxPool, homes: Mapping[str, Home]) -> tuple[View, View]:
+def _views(pool: MaxPool, homes: Mapping[str, Allocation]) -> tuple[View, View]:
     """Input and output as [..., planes, rows, columns]."""
     x, y = pool.x, pool.output
     for what, view in (("images", x), ("results", y)):

@@ -10,7 +10,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.semantics import wrap
 from sw.check.trace import Boxes, columns_of, trace
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.ir.program import Program
 
 Touched = dict[str, np.ndarray]
@@ -25,7 +25,7 @@ class Footprints:
 
     program: Program
     config: MachineConfig
-    homes: Mapping[str, Home]
+    homes: Mapping[str, Allocation]
 
     def executions(self) -> int:
         """How many operations there are."""

@@ -13,7 +13,7 @@ from hw.config import load
 from hw.errors import InputError
 from sw.compile.array_tiles import LoweredProduct
 from sw.compile.legal import legal
-from sw.compile.memory import Home
+from sw.compile.memory import Allocation
 from sw.compile.program import Group
 from sw.compile.stages import Emit, Tile, TileProgram
 from sw.convolution import Convolution
@@ -91,7 +91,7 @@ def count(span: tuple[int, int]) -> int:
     return max(0, span[1] - span[0])
 
 
-def homes_of(plan: TileProgram) -> dict[str, Home]:
+def homes_of(plan: TileProgram) -> dict[str, Allocation]:
     """Addresses by the names of the program's buffers."""
     return {f"t{i}": home for i, home in enumerate(plan.tiled.memory.homes.values())}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hw.config import load
 from hw.errors import InputError
-from sw.compile.memory import ALIGNMENT, Home, Kind, Lines, MemoryPlan, plan_memory
+from sw.compile.memory import ALIGNMENT, Allocation, Kind, Lines, MemoryPlan, plan_memory
 from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Network, Tensor, whole
 
@@ -49,7 +49,7 @@ def uses(network: Network, start: int, stop: int, name: str) -> list[int]:
     return [n for n, o in enumerate(run) if name in (o.output.tensor, *(v.tensor for v in o.inputs))]
 
 
-def meet(one: Home, other: Home) -> bool:
+def meet(one: Allocation, other: Allocation) -> bool:
     return one.address < other.address + other.size and other.address < one.address + one.size
 
 
@@ -119,7 +119,7 @@ def test_memory_and_windows_that_do_not_suffice_are_refused() -> None:
 
 def test_images_of_rows_with_padding_are_read_back() -> None:
     tensor = Tensor("x", (2, 3, 5), "int32")
-    home = Home(tensor, Kind.INPUT, 4096, 24, -1, 1, tensor.shape[-1])
+    home = Allocation(tensor, Kind.INPUT, 4096, 24, -1, 1, tensor.shape[-1])
     array = np.arange(30, dtype=np.int32).reshape(tensor.shape)
     assert home.image(array).size == home.size == 6 * 24
     assert np.array_equal(home.extract(home.image(array)), array)

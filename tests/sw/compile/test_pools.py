@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.forms import Loop
-from sw.compile.memory import Home, Kind
+from sw.compile.memory import Allocation, Kind
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference
@@ -111,7 +111,7 @@ def test_images_whose_pixels_lie_apart_are_refused() -> None:
     builder.softmax((1, 1024))
     builder.softmax((7, 7))
     homes = {
-        name: Home(t := builder.tensors[tensor], Kind.INPUT, 4096, t.shape[-1], -1, 1, t.shape[-1])
+        name: Allocation(t := builder.tensors[tensor], Kind.INPUT, 4096, t.shape[-1], -1, 1, t.shape[-1])
         for name, tensor in (("x", "x0"), ("y", "y1"))
     }
     with pytest.raises(InputError, match="p: rows of images must be contiguous"):

@@ -11,7 +11,7 @@ from hw.errors import InputError
 from sw.compile.forms import Loop, size
 from sw.compile.limits import check_operands
 from sw.compile.memory import Lines, plan_memory
-from sw.compile.writer import Walk, Writer, loop, row_compatible
+from sw.compile.writer import AddressMap, Writer, loop, row_compatible
 from sw.compile.writer import given as operands_of
 from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Network, Tensor, View, whole
@@ -58,7 +58,7 @@ def test_regions_hold_what_is_touched(
     tile = -(-rows // parts)
     loops = (Loop("rows", -(-rows // tile)),) if rows > tile else ()
     here: Expr = size(loops, "rows", rows, tile)
-    walk = Walk(loops, {"rows": tile * view.strides[0]}, view.offset)
+    walk = AddressMap(loops, {"rows": tile * view.strides[0]}, view.offset)
     if store:
         out = View("y", view.shape, view.strides, view.offset)
         body = [writer.store_out(out, walk, here, view.strides[0], Const(columns), 0, 256)]

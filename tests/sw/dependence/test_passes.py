@@ -48,6 +48,19 @@ def p():
     assert labels(DeadStore()(program)) == ["three", "stays"]
 
 
+def test_a_launch_may_leave_what_lay_there_before() -> None:
+    program = parse_program("""
+@program
+def p():
+    a: Buffer[8]
+    o: Buffer[8, int8, out]
+    first = cgra(write=o)
+    second = cgra(write=o)
+    store = f(read=o, write=a)
+""")
+    assert labels(DeadStore()(program)) == ["first", "second", "store"]
+
+
 def test_a_store_that_is_read_in_a_later_iteration_stays() -> None:
     program = parse_program("""
 @program
