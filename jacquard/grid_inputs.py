@@ -10,15 +10,13 @@ from typing import overload
 import numpy as np
 
 from hw.errors import InputError
-from sw.dfg.interpret import MOST_ITERATIONS, Results, Words, execute
+from sw.dfg.interpret import MOST_ITERATIONS, Words, execute, words_of
 from sw.dfg.kernel import Kernel
 
 #: Random elements lie between minus this and this, random scalars between 1 and the other.
 ELEMENT_RANGE, SCALAR_RANGE = 1 << 15, 16
 #: Elements of a random array; a kernel that accesses more must be given arrays.
 LARGEST = 1 << 18
-#: The types of elements that memory holds, by that of an array.
-ELEMENTS = {"int8": "int8", "uint8": "uint8"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def arguments(
         raise InputError(f"{place}: iterations must be 0 to {MOST_ITERATIONS}, not {count}")
     missing = {name: _Drawn(seed, name) for name in names if name not in arrays}
     if missing:
-        held: dict[str, Words] = {name: _words(array) for name, array in arrays.items()}
+        held: dict[str, Words] = {name: words_of(array) for name, array in arrays.items()}
         try:
             execute(kernel.body, {**held, **missing}, dict(scalars))
         except InputError as error:
@@ -88,7 +86,7 @@ def _array(place: str, value: np.ndarray) -> np.ndarray:
     if value.ndim != 1 or value.dtype.kind not in "iu":
         found = f"{value.dtype} of {value.ndim} dimensions"
         raise InputError(f"{place} must be an array of whole numbers of one dimension, not {found}")
-    if str(value.dtype) in ELEMENTS:
+    if str(value.dtype) in ("int8", "uint8"):
         return value
     limits = np.iinfo(np.int32)
     if value.size and not (limits.min <= int(value.min()) and int(value.max()) <= limits.max):
@@ -106,35 +104,6 @@ def _scalar(place: str, value: np.ndarray) -> int:
     if not limits.min <= number <= limits.max:
         raise InputError(f"{place} must fit 32 bits, not {number}")
     return number
-
-
-def meaning(kernel: Kernel, given: Arguments) -> Results:
-    """What the kernel computes, by the interpreter of its graphs; arrays keep their types."""
-    words = {name: _words(array) for name, array in given.arrays.items()}
-    scalars = dict(given.scalars)
-    execute(kernel.body, words, scalars)
-    after = {name: np.array(words[name], dtype=array.dtype) for name, array in given.arrays.items()}
-    return Results(after, tuple(v if isinstance(v, int) else scalars[v] for v in kernel.results))
-
-
-def _words(array: np.ndarray) -> Words:
-    if str(array.dtype) in ELEMENTS:
-        return _Bytes(array)
-    found: list[int] = array.tolist()
-    return found
-
-
-class _Bytes(list[int]):
-    """Elements of one byte: of what is stored the lowest stays."""
-
-    def __init__(self, array: np.ndarray):
-        super().__init__(array.tolist())
-        self.low = int(np.iinfo(array.dtype).min)
-
-    def __setitem__(self, index: object, value: object) -> None:
-        assert isinstance(index, int)
-        assert isinstance(value, int)
-        super().__setitem__(index, (value - self.low) % 256 + self.low)
 
 
 class _Drawn(MutableSequence[int]):

@@ -15,7 +15,7 @@ from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
-from jacquard.grid_inputs import Arguments, meaning
+from jacquard.grid_inputs import Arguments
 from jacquard.program_run import Prepared, ProgramResult, prepare, run_prepared
 from sw.cgra.launch_arrays import ArrayExtent
 from sw.cgra.launch_map import MappedGraph
@@ -24,7 +24,7 @@ from sw.cgra.launch_program import KernelProgram, build
 from sw.cgra.search import SearchEvent
 from sw.compiler import Observer
 from sw.dfg.graph import Graph
-from sw.dfg.interpret import Results
+from sw.dfg.interpret import Results, run
 from sw.dfg.kernel import Kernel
 
 #: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
@@ -106,7 +106,7 @@ def prepare_kernel(
 
     `times` is how often loops are unrolled. Raises `InputError` for what the machine or its grid cannot do.
     """
-    expected = meaning(kernel, given)
+    expected = run(kernel, given.arrays, given.scalars)
     extents = {name: ArrayExtent(str(array.dtype), len(array)) for name, array in given.arrays.items()}
     begin = time.perf_counter()
     made = build(

@@ -10,10 +10,11 @@ import numpy as np
 
 from sw.cgra.compiled import generator
 from sw.cgra.congestion import congestion, spread
-from sw.cgra.mapping import Hop, Mapping, Place, Register
-from sw.cgra.place import Spots, Weights, short, start
+from sw.cgra.mapping import Hop, Mapping, Place, registers_of
+from sw.cgra.place import Spots, short, start
 from sw.cgra.problem import Problem
-from sw.cgra.repair import Penalty, before, settle
+from sw.cgra.repair import before, settle
+from sw.cgra.resources import MOST_REGISTERS
 from sw.cgra.route import Routes, routes, scratch
 from sw.dfg.graph import HINT
 
@@ -74,7 +75,7 @@ def cool(
     for count, hot, cold in slices(proposals, SLICE, heat):
         if late():
             break
-        spread(problem.arrays, rng, spots, ways, Weights(), count, hot, cold)
+        spread(problem.arrays, rng, spots, ways, count, hot, cold)
         made += count
     return made
 
@@ -102,9 +103,7 @@ def finish(
     rounds, made, least = effort.rounds, 0, FEW
     for turn in range(large):
         for count, hot, cold in again if turn else pieces:
-            result = settle(
-                problem.arrays, rng, found, work, rest, spots, Penalty(), rounds, count, hot, cold
-            )
+            result = settle(problem.arrays, rng, found, work, rest, spots, rounds, count, hot, cold)
             if result >= 0:
                 return Try(to_mapping(problem, spots, found), 0, "", made + result)
             rounds, made, least = 0, made + count, -1 - result
@@ -121,22 +120,22 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
     left = 0
-    distance = problem.resources.distance
+    distance = problem.arrays.on.distance
     for e, edge in enumerate(graph.dependences):
-        u, v = problem.source[e], problem.target[e]
+        u, v = problem.arrays.source[e], problem.arrays.target[e]
         hops = int(distance[spots.pe[u], spots.pe[v]]) if edge.routed else 1
-        lacks = max(1, hops) - int(spots.step[v] - spots.step[u] + problem.wait[e])
+        lacks = max(1, hops) - int(spots.step[v] - spots.step[u] + problem.arrays.wait[e])
         if lacks > 0:
             named.append(f"{edge.source} -> {edge.target} lacks {lacks} step{'s' * (lacks > 1)}")
         elif edge.routed and not found.length[e]:
-            steps = int(spots.step[v] - spots.step[u] + problem.wait[e])
+            steps = int(spots.step[v] - spots.step[u] + problem.arrays.wait[e])
             way = f"PE {fabric.at(int(spots.pe[u]))} to PE {fabric.at(int(spots.pe[v]))}"
             named.append(
                 f"a value finds no way in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
             )
         left += max(lacks, 0) or int(edge.routed and not found.length[e])
-    names = [str(r.kind) for r in registers(problem)]
-    pes = [r.pe for r in registers(problem)]
+    held = registers_of(fabric, MOST_REGISTERS)
+    names, pes = [str(r.kind) for r in held], [r.pe for r in held]
     names += ["write port"] * fabric.size + ["read port"] * fabric.size
     pes += [*range(fabric.size), *range(fabric.size)]
     over = np.argwhere(found.used > 1)
@@ -158,8 +157,8 @@ def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
     places = {
         node.id: Place(int(spots.pe[i]), int(spots.step[i]) - first) for i, node in enumerate(graph.nodes)
     }
-    names = registers(problem)
-    counted = iter(range(len(problem.source)))
+    names = registers_of(fabric, MOST_REGISTERS)
+    counted = iter(range(len(problem.arrays.source)))
     found: dict[int, tuple[Hop, ...]] = {}
     for number, edge in enumerate(graph.edges):
         if edge.operand == HINT:
@@ -169,14 +168,4 @@ def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
             at = places[edge.source].step + graph.latency(edge.source) - 1
             path = routes.path[e, 1 : int(routes.length[e]) + 1]
             found[number] = tuple(Hop(names[int(x)], at + k) for k, x in enumerate(path, start=1))
-    return Mapping(graph, fabric, problem.ii, places, found)
-
-
-def registers(problem: Problem) -> list[Register]:
-    """The registers by their number among the resources."""
-    fabric, r = problem.fabric, problem.resources
-    found = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
-    found += [Register("result", pe) for pe in range(fabric.size)]
-    for pe in range(fabric.size):
-        found += [Register("register", pe, i) for i in range(int(r.file_at[pe + 1] - r.file_at[pe]))]
-    return found
+    return Mapping(graph, fabric, problem.arrays.ii, places, found)

@@ -14,9 +14,12 @@ import numpy as np
 
 from hw.fabric import Fabric
 from sw.cgra.compiled import NONE, ONE, ZERO, Array, below, compiled, inner, unit
-from sw.cgra.place import Spots, Weights, node_cost, partner, propose
+from sw.cgra.place import Spots, node_cost, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.resources import FAR, resources
+
+#: What a use of a link beyond one costs.
+OVER = 1.0
 
 
 class Congestion(NamedTuple):
@@ -54,7 +57,7 @@ def congestion(problem: Problem) -> Congestion:
     return Congestion(
         _first(problem.fabric),
         np.zeros((problem.size, links), dtype=np.int32),
-        np.zeros((links, problem.ii), dtype=np.int32),
+        np.zeros((links, problem.arrays.ii), dtype=np.int32),
     )
 
 
@@ -84,8 +87,10 @@ def _way(f: Arrays, c: Congestion, e: int, spots: Spots, sign: int) -> int:
 
 @inner
 def _ways(f: Arrays, c: Congestion, n: int, other: int, spots: Spots, sign: int) -> int:
-    """The same for all edges at a node, without those that join it to `other`."""
+    """The same for all edges at a node (-1: none), without those that join it to `other`."""
     change = 0
+    if n < 0:
+        return change
     for i in range(f.at[n], f.at[n + 1]):
         e = f.edges[i]
         if f.source[e] != other and f.target[e] != other:
@@ -95,8 +100,10 @@ def _ways(f: Arrays, c: Congestion, n: int, other: int, spots: Spots, sign: int)
 
 @inner
 def _most(f: Arrays, n: int, spots: Spots) -> int:
-    """Links that the ways at a node take at most."""
+    """Links that the ways at a node (-1: none) take at most."""
     total = 0
+    if n < 0:
+        return total
     for i in range(f.at[n], f.at[n + 1]):
         e = f.edges[i]
         if f.routed[e]:
@@ -106,10 +113,10 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
 
 @compiled
 def spread(
-    f: Arrays, rng: Array, spots: Spots, c: Congestion, w: Weights, proposals: int, hot: float, cold: float
+    f: Arrays, rng: Array, spots: Spots, c: Congestion, proposals: int, hot: float, cold: float
 ) -> int:
     """Anneal in place from temperature `hot` to `cold`; gives the uses of links beyond one at the end."""
-    nodes, over = spots.step.shape[0], w.over
+    nodes = spots.step.shape[0]
     c.own[:] = 0
     c.used[:] = 0
     total = ZERO
@@ -124,47 +131,29 @@ def spread(
         m, s, possible = partner(f, n, t, p, spots)
         if not possible or (t == t0 and p == p0):
             continue
+        s0 = spots.step[m] if m >= 0 else ZERO
         limit = -heat * math.log(1.0 - unit(rng))
-        change = -node_cost(f, n, NONE, spots, w)
-        most = _most(f, n, spots)
-        s0 = ZERO
-        if m >= 0:
-            change -= node_cost(f, m, n, spots, w)
-            most += _most(f, m, spots)
-            s0 = spots.step[m]
-            spots.step[m], spots.pe[m] = s, p0
-        spots.step[n], spots.pe[n] = t, p
-        change += node_cost(f, n, NONE, spots, w)
-        if m >= 0:
-            change += node_cost(f, m, n, spots, w)
-        good = change - over * most <= limit
-        if good:
-            # Ways are given back as they were: in the old places.
-            spots.step[n], spots.pe[n] = t0, p0
-            if m >= 0:
-                spots.step[m], spots.pe[m] = s0, p
-            uses = _ways(f, c, n, NONE, spots, -ONE)
-            if m >= 0:
-                uses += _ways(f, c, m, n, spots, -ONE)
-                spots.step[m], spots.pe[m] = s, p0
-            spots.step[n], spots.pe[n] = t, p
-            uses += _ways(f, c, n, NONE, spots, ONE)
-            if m >= 0:
-                uses += _ways(f, c, m, n, spots, ONE)
-            good = change + over * uses <= limit
-            if good:
-                total += uses
-                spots.taken[p0, t0 % f.ii] = m
-                spots.taken[p, t % f.ii] = n
-                continue
-            _ways(f, c, n, NONE, spots, -ONE)
-            if m >= 0:
-                _ways(f, c, m, n, spots, -ONE)
-        spots.step[n], spots.pe[n] = t0, p0
-        if m >= 0:
-            spots.step[m], spots.pe[m] = s0, p
-        if change - over * most <= limit:
-            _ways(f, c, n, NONE, spots, ONE)
-            if m >= 0:
-                _ways(f, c, m, n, spots, ONE)
+        most = _most(f, n, spots) + _most(f, m, spots)
+        change = -node_cost(f, n, NONE, spots) - node_cost(f, m, n, spots)
+        put(spots, n, t, p, m, s, p0)
+        change += node_cost(f, n, NONE, spots)
+        change += node_cost(f, m, n, spots)
+        if change - OVER * most > limit:
+            put(spots, n, t0, p0, m, s0, p)
+            continue
+        # Ways are given back as they were: in the old places.
+        put(spots, n, t0, p0, m, s0, p)
+        uses = _ways(f, c, n, NONE, spots, -ONE) + _ways(f, c, m, n, spots, -ONE)
+        put(spots, n, t, p, m, s, p0)
+        uses += _ways(f, c, n, NONE, spots, ONE) + _ways(f, c, m, n, spots, ONE)
+        if change + OVER * uses <= limit:
+            total += uses
+            spots.taken[p0, t0 % f.ii] = m
+            spots.taken[p, t % f.ii] = n
+            continue
+        _ways(f, c, n, NONE, spots, -ONE)
+        _ways(f, c, m, n, spots, -ONE)
+        put(spots, n, t0, p0, m, s0, p)
+        _ways(f, c, n, NONE, spots, ONE)
+        _ways(f, c, m, n, spots, ONE)
     return int(total)

@@ -201,7 +201,7 @@ class _EntryWriter:
 
     def route(self, number: int) -> None:
         """The muxes that write the registers of a route, and the one that reads the last."""
-        graph, links = self.mapping.graph, self.mapping.fabric.links
+        graph = self.mapping.graph
         edge, hops = graph.edges[number], self.mapping.routes[number]
         before: Register | None = None
         source = "y" if graph.latency(edge.source) == 1 else "y2"
@@ -221,7 +221,7 @@ class _EntryWriter:
             before = r
         place = self.mapping.places[edge.target]
         last, step = hops[-1].register, hops[-1].step
-        if place.pe != (links[last.number].target if last.kind == "link" else last.pe):
+        if place.pe != last.reader(self.mapping.fabric):
             raise self.error(place.pe, step, f"{self.mux(number)} cannot read {last}")
         self.read(last, step)
         self.select(place.pe, step, self.mux(number), self.name(last))

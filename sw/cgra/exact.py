@@ -13,7 +13,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from hw.fabric import Fabric
-from sw.cgra.mapping import Hop, Mapping, Place, Register
+from sw.cgra.mapping import Hop, Mapping, Place, Register, registers_of
 from sw.cgra.problem import Problem
 from sw.dfg.graph import HINT
 
@@ -56,14 +56,8 @@ class _Fabric:
 @lru_cache(maxsize=64)
 def _extended(fabric: Fabric, ii: int) -> _Fabric:
     """The registers times the contexts. A file needs no more of them than there are contexts to write it."""
-    registers = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
-    registers += [Register("result", pe) for pe in range(fabric.size)]
-    registers += [
-        Register("register", pe, i)
-        for pe, kind in enumerate(fabric.kinds)
-        for i in range(min(kind.registers, ii))
-    ]
-    heads = [fabric.links[r.number].target if r.kind == "link" else r.pe for r in registers]
+    registers = registers_of(fabric, ii)
+    heads = [register.reader(fabric) for register in registers]
     nodes = [_Node(r, k) for r in registers for k in range(ii)]
     arcs = []
     for x, before in enumerate(registers):
@@ -86,11 +80,11 @@ class _Program:
 
     def __post_init__(self) -> None:
         p, model, nodes = self.problem, self.model, range(len(self.fabric.nodes))
-        last = p.fabric.stages * p.ii - 1
-        self.nets = sorted({int(u) for u, routed in zip(p.source, p.routed, strict=True) if routed})
-        self.at = [{int(q): model.new_bool_var("") for q in np.flatnonzero(row)} for row in p.allowed]
+        last = p.fabric.stages * p.arrays.ii - 1
+        self.nets = p.nets
+        self.at = [{int(q): model.new_bool_var("") for q in np.flatnonzero(row)} for row in p.arrays.allowed]
         self.step = [model.new_int_var(0, last, "") for _ in range(p.size)]
-        self.context = [[model.new_bool_var("") for _ in range(p.ii)] for _ in range(p.size)]
+        self.context = [[model.new_bool_var("") for _ in range(p.arrays.ii)] for _ in range(p.size)]
         self.time = [model.new_int_var(0, 2 * last + 2, "") for _ in nodes]
         self.own = {(n, x): model.new_bool_var("") for n in self.nets for x in nodes}
         self.begin = {(n, x): model.new_bool_var("") for n in self.nets for x in nodes}
@@ -103,7 +97,7 @@ class _Program:
         for n in self.nets:
             self.net(n)
         self.shared()
-        for e in range(len(self.problem.source)):
+        for e in range(len(self.problem.arrays.source)):
             self.edge(e)
         self.ports()
 
@@ -115,11 +109,11 @@ class _Program:
             model.add_exactly_one(self.at[n].values())
             model.add_exactly_one(self.context[n])
             turn = model.new_int_var(0, p.fabric.stages, "")
-            model.add(self.step[n] == p.ii * turn + sum(k * c for k, c in enumerate(self.context[n])))
+            model.add(self.step[n] == p.arrays.ii * turn + sum(k * c for k, c in enumerate(self.context[n])))
             for q, here in self.at[n].items():
                 for k, now in enumerate(self.context[n]):
-                    both = model.new_bool_var("") if p.ii > 1 else here
-                    if p.ii > 1:
+                    both = model.new_bool_var("") if p.arrays.ii > 1 else here
+                    if p.arrays.ii > 1:
                         model.add_bool_or([here.negated(), now.negated(), both])
                     held[q, k].append(both)
         for busy in held.values():
@@ -138,9 +132,9 @@ class _Program:
                 model.add(begin == 0)
                 continue
             model.add_implication(begin, here)
-            arrives = (node.context - int(p.latency[n])) % p.ii
+            arrives = (node.context - int(p.arrays.latency[n])) % p.arrays.ii
             model.add_implication(begin, self.context[n][arrives])
-            model.add(self.time[x] == self.step[n] + int(p.latency[n])).only_enforce_if(begin)
+            model.add(self.time[x] == self.step[n] + int(p.arrays.latency[n])).only_enforce_if(begin)
 
     def shared(self) -> None:
         """A register has one value, a step takes one step."""
@@ -154,13 +148,13 @@ class _Program:
     def edge(self, e: int) -> None:
         """A user reads the value in its step; accesses keep their order."""
         p, f, model = self.problem, self.fabric, self.model
-        u, v = int(p.source[e]), int(p.target[e])
-        wait = int(p.wait[e])
-        if not p.routed[e]:
+        u, v = int(p.arrays.source[e]), int(p.arrays.target[e])
+        wait = int(p.arrays.wait[e])
+        if not p.arrays.routed[e]:
             model.add(self.step[v] - self.step[u] + wait >= 1)
             return
         ends = []
-        hops = p.resources.distance
+        hops = p.arrays.on.distance
         for x, q in enumerate(f.head):
             if q not in self.at[v]:
                 continue
@@ -170,7 +164,9 @@ class _Program:
             model.add_implication(read, self.own[u, x])
             model.add_implication(read, self.at[v][q])
             model.add_implication(read, self.context[v][f.nodes[x].context])
-            model.add(self.time[x] == self.step[v] + wait + int(p.latency[u]) - 1).only_enforce_if(read)
+            model.add(self.time[x] == self.step[v] + wait + int(p.arrays.latency[u]) - 1).only_enforce_if(
+                read
+            )
         model.add_exactly_one(ends)
         # What follows from all of this, said at once: it makes proofs shorter.
         model.add(self.step[v] - self.step[u] + wait >= 1)
@@ -197,7 +193,7 @@ class _Program:
                 for a in f.out[x]:
                     if not f.kept(a):
                         model.add_implication(self.way[n, a], port)
-            for e in range(len(self.problem.source)):
+            for e in range(len(self.problem.arrays.source)):
                 if (e, x) in self.read:
                     model.add_implication(self.read[e, x], port)
         for group in (*written.values(), *used.values()):
@@ -217,9 +213,9 @@ class _Program:
         numbers = [i for i, edge in enumerate(graph.edges) if edge.operand != HINT]
         routes = {}
         for e, number in enumerate(numbers):
-            if not p.routed[e]:
+            if not p.arrays.routed[e]:
                 continue
-            n = int(p.source[e])
+            n = int(p.arrays.source[e])
             x = next(x for (d, x), read in self.read.items() if d == e and solver.boolean_value(read))
             hops: list[Hop] = []
             while True:
@@ -228,7 +224,7 @@ class _Program:
                     break
                 x = next(f.arcs[a][0] for a in f.into[x] if solver.boolean_value(self.way[n, a]))
             routes[number] = tuple(reversed(hops))
-        return Mapping(graph, p.fabric, p.ii, places, routes)
+        return Mapping(graph, p.fabric, p.arrays.ii, places, routes)
 
 
 def decidable(problem: Problem) -> bool:
@@ -237,13 +233,12 @@ def decidable(problem: Problem) -> bool:
     words = sum(len(contents) for name, contents in problem.graph.tables if name in used)
     rooms = [kind.table_words for kind in problem.fabric.kinds if kind.table_words]
     fits = problem.graph.opaque or words <= min(rooms, default=0) or not words
-    nets = len({int(u) for u, routed in zip(problem.source, problem.routed, strict=True) if routed})
-    return fits and nets * len(_extended(problem.fabric, problem.ii).arcs) <= MOST_WAYS
+    return fits and len(problem.nets) * len(_extended(problem.fabric, problem.arrays.ii).arcs) <= MOST_WAYS
 
 
 def decide(problem: Problem, seconds: float | None = None) -> Mapping | str:
     """A mapping, `INFEASIBLE`, or why neither was found. `seconds` only cuts off."""
-    program = _Program(problem, _extended(problem.fabric, problem.ii))
+    program = _Program(problem, _extended(problem.fabric, problem.arrays.ii))
     program.build()
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1

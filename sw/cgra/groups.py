@@ -1,4 +1,4 @@
-"""Places operations through groups of PEs: clusters to groups, then operations inside and beside them.
+"""Places operations through groups of PEs: first in groups, then inside and beside them.
 
 Every two PEs of a group are at most a threshold apart, and every PE is in one group. There are several
 partitions of each threshold, each a candidate. Distances of groups are those of their middles in rows and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,8 +22,8 @@ from sw.cgra.problem import Problem
 from sw.cgra.resources import resources
 
 Groups = tuple[tuple[int, ...], ...]
-#: PEs of a group, about, groups at least and at most, and the clusters that each gets on average.
-PES, LEAST_GROUPS, MOST_GROUPS, CLUSTERS = 4, 16, 64, 5
+#: PEs of a group, about, and groups at least and at most.
+PES, LEAST_GROUPS, MOST_GROUPS = 4, 16, 64
 #: Parts of rows and columns in which distances count.
 _SCALE = 4
 #: How full a group may become, of what it has; a full one leaves no way to improve the details.
@@ -39,7 +39,7 @@ INSIDE_HEAT, EVERYWHERE_HEAT = (1.5, 0.8), (0.8, 0.2)
 def place_in_groups(
     problem: Problem, seed: tuple[int, ...], effort: Effort, late: Callable[[], bool]
 ) -> tuple[Spots, int]:
-    """Steps and PEs by groups: assigned cluster by cluster and refined by annealing; with the proposals made.
+    """Steps and PEs by groups: assigned one by one and refined by annealing; with the proposals made.
 
     The seed chooses the partition. Every operation stays in its group, and beside it, until the places are
     good; then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
@@ -47,27 +47,26 @@ def place_in_groups(
     number = seed[-1]
     count = min(max(problem.fabric.size // PES, LEAST_GROUPS), MOST_GROUPS)
     groups = partition(problem.fabric, threshold_for(problem.fabric, count), number)
-    most = max(1, problem.size // (CLUSTERS * len(groups)))
-    of = assign(problem, groups, clusters(problem, most, seed))
+    of = assign(problem, groups)
     spots = start(problem, seed, FAR * _orders(problem, groups, of))
     proposals = effort.proposals * problem.size // SHARE
-    inside = replace(problem, allowed=_allowed(problem, groups, of))
+    inside = replace(problem, arrays=problem.arrays._replace(allowed=_allowed(problem, groups, of)))
     made = cool(inside, spots, seed, proposals // 2, INSIDE_HEAT, late)
     return spots, made + cool(problem, spots, (*seed, 0), proposals - proposals // 2, EVERYWHERE_HEAT, late)
 
 
 def _orders(problem: Problem, groups: Groups, of: np.ndarray) -> np.ndarray:
     """By operation and PE: how far the PE is from the operation's group."""
-    hops = problem.resources.distance
+    hops = problem.arrays.on.distance
     to_group = np.array([hops[list(group)].min(axis=0) for group in groups])
     return np.asarray(to_group[of])
 
 
 def _allowed(problem: Problem, groups: Groups, of: np.ndarray) -> np.ndarray:
     """By operation and PE: whether the PE executes it and lies in its group or beside it."""
-    near = problem.allowed & (_orders(problem, groups, of) <= 1)
+    near = problem.arrays.allowed & (_orders(problem, groups, of) <= 1)
     lost = ~near.any(axis=1)
-    near[lost] = problem.allowed[lost]
+    near[lost] = problem.arrays.allowed[lost]
     return np.asarray(near)
 
 
@@ -115,84 +114,34 @@ def threshold_for(fabric: Fabric, most: int) -> int:
     return int(hops.max())
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """Clusters of operations: the number of each operation's, members, joined clusters with their edges."""
-
-    of: Array
-    members: tuple[tuple[int, ...], ...]
-    joined: dict[tuple[int, int], int]
-
-
-def clusters(problem: Problem, most: int, seed: tuple[int, ...]) -> Clusters:
-    """At most `most` operations each, by heaviest edges first; only operations for the same PEs join."""
-    size = problem.size
-    kinds = [row.tobytes() for row in problem.allowed]
-    of, members = list(range(size)), {n: [n] for n in range(size)}
-    weights: dict[tuple[int, int], int] = defaultdict(int)
-    for u, v, routed in zip(problem.source, problem.target, problem.routed, strict=True):
-        if u != v and routed:
-            weights[min(u, v), max(u, v)] += 1
-    ties = np.random.default_rng(seed).random(len(weights)) if weights else np.zeros(0)
-    order = dict(zip(weights, ties, strict=True))
-    while weights:
-        # Edges between small clusters first, such that all grow alike.
-        ranked = sorted(
-            weights,
-            key=lambda p: (len(members[p[0]]) + len(members[p[1]]), -weights[p], order.get(p, 1.0), p),
-        )
-        merged: set[int] = set()
-        for a, b in ranked:
-            if a in merged or b in merged:
-                continue
-            same = kinds[members[a][0]] == kinds[members[b][0]]
-            if same and len(members[a]) + len(members[b]) <= most:
-                merged |= {a, b}
-                for n in members[b]:
-                    of[n] = a
-                members[a] += members.pop(b)
-        if not merged:
-            break
-        again: dict[tuple[int, int], int] = defaultdict(int)
-        for u, v, routed in zip(problem.source, problem.target, problem.routed, strict=True):
-            a, b = of[u], of[v]
-            if a != b and routed:
-                again[min(a, b), max(a, b)] += 1
-        weights = again
-    number = {c: i for i, c in enumerate(members)}
-    joined = {(number[a], number[b]): w for (a, b), w in weights.items()}
-    return Clusters(
-        np.array([number[c] for c in of], dtype=np.int64), tuple(tuple(m) for m in members.values()), joined
-    )
-
-
-def assign(problem: Problem, groups: Groups, found: Clusters) -> Array:
-    """The group of every operation: clusters in turn, each where it fits and is nearest to its neighbours."""
-    fabric = problem.fabric
+def assign(problem: Problem, groups: Groups) -> Array:
+    """The group of every operation: in turn, each where it fits and is nearest to those it is joined to."""
+    fabric, f = problem.fabric, problem.arrays
     middles = [tuple(sum(fabric.at(pe)[k] for pe in g) * _SCALE // len(g) for k in (0, 1)) for g in groups]
-    near: list[dict[int, int]] = [{} for _ in found.members]
-    for (a, b), weight in found.joined.items():
-        near[a][b] = near[b][a] = weight
+    near: list[dict[int, int]] = [defaultdict(int) for _ in range(problem.size)]
+    for u, v in zip(f.source[f.routed].tolist(), f.target[f.routed].tolist(), strict=True):
+        if u != v:
+            near[u][v] += 1
+            near[v][u] += 1
     used = [0] * len(groups)
     place: dict[int, int] = {}
-    waiting = dict.fromkeys(range(len(near)), 0)
+    waiting = dict.fromkeys(range(problem.size), 0)
     while waiting:
-        c = max(waiting, key=lambda c: (waiting[c], -c))
-        del waiting[c]
-        row = problem.allowed[found.members[c][0]]
+        n = max(waiting, key=lambda n: (waiting[n], -n))
+        del waiting[n]
 
-        def cost(g: int, c: int = c) -> tuple[int, int, int]:
-            full = used[g] + len(found.members[c]) > len(groups[g]) * problem.ii * FULL
+        def cost(g: int, n: int = n) -> tuple[int, int, int]:
+            full = used[g] + 1 > len(groups[g]) * f.ii * FULL
             way = sum(
-                w * sum(abs(x - y) for x, y in zip(middles[g], middles[place[d]], strict=True))
-                for d, w in near[c].items()
-                if d in place
+                w * sum(abs(x - y) for x, y in zip(middles[g], middles[place[m]], strict=True))
+                for m, w in near[n].items()
+                if m in place
             )
             return int(full), way, used[g]
 
-        place[c] = min((g for g in range(len(groups)) if row[list(groups[g])].any()), key=cost)
-        used[place[c]] += len(found.members[c])
-        for d, w in near[c].items():
-            if d in waiting:
-                waiting[d] += w
-    return np.array([place[c] for c in found.of], dtype=np.int64)
+        place[n] = min((g for g in range(len(groups)) if f.allowed[n, list(groups[g])].any()), key=cost)
+        used[place[n]] += 1
+        for m, w in near[n].items():
+            if m in waiting:
+                waiting[m] += w
+    return np.array([place[n] for n in range(problem.size)], dtype=np.int64)

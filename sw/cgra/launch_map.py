@@ -64,11 +64,8 @@ def map_graphs(
     for graph in graphs:
         if graph in found:
             continue
-        if report is None:
-            outcome = _outcome(graph, fabric, seed, timeout, budget)
-        else:
-            told = functools.partial(report, graph)
-            outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
+        told = None if report is None else functools.partial(report, graph)
+        outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
         if outcome.mapping is None:
             raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
         found[graph] = MappedGraph(graph, outcome)
@@ -84,13 +81,6 @@ def _obstacle(outcome: SearchResult, fabric: Fabric) -> str:
         )
     why = "; ".join(f"II {refused.ii}: {refused.why}" for refused in outcome.refused)
     return f"no mapping was found: {why or 'the time was too short'}"
-
-
-@functools.lru_cache(maxsize=256)
-def _outcome(
-    graph: Graph, fabric: Fabric, seed: int, timeout: float | None, budget: Budget | None
-) -> SearchResult:
-    return map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget)
 
 
 def _copy() -> Graph:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hw.errors import InputError
 from sw.cgra.launch_expressions import express
 from sw.cgra.launch_merge import assigned, merge
-from sw.cgra.launch_words import Moved, moves, with_words
+from sw.cgra.launch_words import moves, with_words
 from sw.cgra.launcher import SCALARS
 from sw.dfg.graph import Graph, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
@@ -240,17 +240,19 @@ class _Planner:
         return PlannedLaunch(graph, count, tuple((name, given[name]) for name in graph.scalars))
 
     def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Planned]:
-        """Launches that set words: those from words all at once, then those from expressions."""
-        between = [Moved(word, place.number) for word, place in pairs if isinstance(place, _Word)]
-        made: list[Planned] = []
-        if between:
-            made.append(self.made(moves(f"{self.kernel.name}.words", self.array, between), const(1), {}))
+        """Launches that set words, as far as possible all at once."""
         others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
-        for i in range(0, len(others), len(SCALARS)):
-            part = others[i : i + len(SCALARS)]
-            moved = [Moved(word, f"value{n}") for n, (word, _) in enumerate(part)]
-            given = {f"value{n}": place for n, (_, place) in enumerate(part)}
-            made.append(self.made(moves(f"{self.kernel.name}.words", self.array, moved), const(1), given))
+        made: list[Planned] = []
+        for i in range(0, max(1, len(others)), len(SCALARS)):
+            part = {f"value{n}": pair for n, pair in enumerate(others[i : i + len(SCALARS)])}
+            moved: dict[int, str | int] = {word: name for name, (word, _) in part.items()}
+            if i == 0:
+                # What is read must not be written before.
+                moved |= {word: place.number for word, place in pairs if isinstance(place, _Word)}
+            if moved:
+                graph = moves(f"{self.kernel.name}.words", self.array, moved)
+                given = {name: place for name, (_, place) in part.items()}
+                made.append(self.made(graph, const(1), given))
         return made
 
     # Loops on the host

@@ -6,8 +6,8 @@ earlier launch computed become loads of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from sw.dfg.graph import DATA, ORDER, Edge, Graph, Memory, Node, NodeId
 
@@ -58,34 +58,20 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A word that takes the value of a scalar of the launch, or of another word."""
-
-    word: int
-    source: str | int
-
-
-def moves(name: str, array: str, moved: Sequence[Moved]) -> Graph:
-    """A graph that moves all at once, in one iteration."""
+def moves(name: str, array: str, moved: Mapping[int, str | int]) -> Graph:
+    """A graph that sets words to scalars of the launch and to other words, all at once, in one iteration."""
     nodes: list[Node] = []
     edges: list[Edge] = []
     memory = Memory(array)
-    for move in moved:
-        value, store, index = f"{move.word}.value", f"{move.word}.store", f"{move.word}.index"
-        if isinstance(move.source, int):
-            nodes.append(Node(value, "load", const=move.source, memory=memory))
+    for word, source in moved.items():
+        value, store, index = f"{word}.value", f"{word}.store", f"{word}.index"
+        if isinstance(source, int):
+            nodes.append(Node(value, "load", const=source, memory=memory))
+            if source in moved:
+                # What another move writes is read before.
+                edges.append(Edge(value, f"{source}.store", 0, ORDER))
         else:
-            nodes.append(Node(value, "const", scalar=move.source))
-        nodes += [Node(index, "const", const=move.word), Node(store, "store", memory=memory)]
+            nodes.append(Node(value, "const", scalar=source))
+        nodes += [Node(index, "const", const=word), Node(store, "store", memory=memory)]
         edges += [Edge(index, store, 0, "I1"), Edge(value, store, 0, "I2")]
-    for move in moved:
-        if not isinstance(move.source, int):
-            continue
-        # What another move writes is read before.
-        edges += [
-            Edge(f"{move.word}.value", f"{other.word}.store", 0, ORDER)
-            for other in moved
-            if other.word == move.source
-        ]
     return Graph(name, tuple(nodes), tuple(edges))

@@ -32,6 +32,19 @@ class Register:
     pe: int
     number: int = 0
 
+    def reader(self, fabric: Fabric) -> int:
+        """The PE where it is read."""
+        return fabric.links[self.number].target if self.kind == "link" else self.pe
+
+
+def registers_of(fabric: Fabric, most: int) -> list[Register]:
+    """Links, result registers, then at most so many entries of every register file."""
+    found = [Register("link", link.source, i) for i, link in enumerate(fabric.links)]
+    found += [Register("result", pe) for pe in range(fabric.size)]
+    for pe, kind in enumerate(fabric.kinds):
+        found += [Register("register", pe, i) for i in range(min(kind.registers, most))]
+    return found
+
 
 @dataclass(frozen=True)
 class Hop:

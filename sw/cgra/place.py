@@ -13,14 +13,8 @@ import numpy as np
 from sw.cgra.compiled import NONE, ZERO, Array, below, compiled, generator, inner
 from sw.cgra.problem import Arrays, Problem
 
-
-class Weights(NamedTuple):
-    """What a step too short, a hop, a step of waiting and a use of a link beyond one cost."""
-
-    short: float = 6.0
-    hop: float = 0.3
-    hold: float = 0.05
-    over: float = 1.0
+#: What a step too short, a hop and a step of waiting cost.
+SHORT, HOP, HOLD = 6.0, 0.3, 0.05
 
 
 class Spots(NamedTuple):
@@ -36,25 +30,27 @@ class Spots(NamedTuple):
 
 
 @inner
-def edge_cost(f: Arrays, e: int, spots: Spots, w: Weights) -> float:
+def edge_cost(f: Arrays, e: int, spots: Spots) -> float:
     """The cost of one edge."""
     u, v = f.source[e], f.target[e]
     steps = spots.step[v] - spots.step[u] + f.wait[e]
     hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 0
     spare = steps - max(1, hops)
     if spare < 0:
-        return float(-spare * w.short + hops * w.hop)
-    return float(hops * w.hop + (spare * w.hold if f.routed[e] else 0.0))
+        return float(-spare * SHORT + hops * HOP)
+    return float(hops * HOP + (spare * HOLD if f.routed[e] else 0.0))
 
 
 @inner
-def node_cost(f: Arrays, n: int, other: int, spots: Spots, w: Weights) -> float:
-    """The cost of the edges at a node, without those that join it to `other`."""
+def node_cost(f: Arrays, n: int, other: int, spots: Spots) -> float:
+    """The cost of the edges at a node (-1: none), without those that join it to `other`."""
     total = 0.0
+    if n < 0:
+        return total
     for i in range(f.at[n], f.at[n + 1]):
         e = f.edges[i]
         if f.source[e] != other and f.target[e] != other:
-            total += edge_cost(f, e, spots, w)
+            total += edge_cost(f, e, spots)
     return total
 
 
@@ -113,6 +109,14 @@ def partner(f: Arrays, n: int, t: int, p: int, spots: Spots) -> tuple[int, int, 
     return m, step, step >= 0
 
 
+@inner
+def put(spots: Spots, n: int, t: int, p: int, m: int, s: int, q: int) -> None:
+    """Node n gets step t and PE p, and node m, if it is not -1, step s and PE q."""
+    spots.step[n], spots.pe[n] = t, p
+    if m >= 0:
+        spots.step[m], spots.pe[m] = s, q
+
+
 class Scarce(NamedTuple):
     """Sets of PEs that some nodes cannot do without: `inside[k, p]`, PE p is in set k; `bound[k, n]`, node n
     executes nowhere else. `spare[k]` are its slots beyond those that such nodes without a place need.
@@ -125,11 +129,11 @@ class Scarce(NamedTuple):
 
 def scarce(problem: Problem) -> Scarce:
     """All sets of PEs that are the choice of some node, but the whole fabric; no node has a place."""
-    rows = np.unique(problem.allowed, axis=0)
+    rows = np.unique(problem.arrays.allowed, axis=0)
     rows = rows[~rows.all(axis=1)]
-    bound = np.array([~(problem.allowed & ~row).any(axis=1) for row in rows], dtype=np.bool_)
+    bound = np.array([~(problem.arrays.allowed & ~row).any(axis=1) for row in rows], dtype=np.bool_)
     bound = bound.reshape(len(rows), problem.size)
-    return Scarce(rows, bound, rows.sum(axis=1) * problem.ii - bound.sum(axis=1))
+    return Scarce(rows, bound, rows.sum(axis=1) * problem.arrays.ii - bound.sum(axis=1))
 
 
 @inner
@@ -143,7 +147,7 @@ def _kept(scarce: Scarce, n: int, p: int) -> bool:
 
 @compiled
 def _construct(
-    f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, w: Weights, placed: Array, kept: Scarce
+    f: Arrays, rng: Array, order: Array, far: Array, spots: Spots, placed: Array, kept: Scarce
 ) -> None:
     """Put the nodes, in this order, where the edges to those that have a place cost least.
 
@@ -166,7 +170,7 @@ def _construct(
                 for j in range(f.at[n], f.at[n + 1]):
                     e = f.edges[j]
                     if placed[f.source[e] + f.target[e] - n] or f.source[e] == f.target[e]:
-                        cost += edge_cost(f, e, spots, w)
+                        cost += edge_cost(f, e, spots)
                     if cost >= best:
                         break
                 if cost < best:
@@ -184,8 +188,8 @@ class NoPlaceError(Exception):
     """An operation finds no PE that is free in the steps that it may have."""
 
     def __init__(self, problem: Problem, n: int) -> None:
-        node, pes = problem.graph.nodes[n], int(problem.allowed[n].sum())
-        steps = f"{problem.low[n]} to {problem.high[n]}"
+        node, pes = problem.graph.nodes[n], int(problem.arrays.allowed[n].sum())
+        steps = f"{problem.arrays.low[n]} to {problem.arrays.high[n]}"
         super().__init__(f"no free PEs: {node} may run on {pes}, in steps {steps}")
 
 
@@ -195,7 +199,7 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
     `far` says by operation and PE how unwelcome a PE is. Raises `NoPlaceError` where the PEs of all contexts
     cannot hold the operations.
     """
-    ii, size, pes = problem.ii, problem.size, problem.fabric.size
+    ii, size, pes = problem.arrays.ii, problem.size, problem.fabric.size
     rng = np.random.default_rng(seed)
     spots = Spots(
         np.zeros(size, dtype=np.int64),
@@ -205,33 +209,34 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
     far = np.zeros((size, pes)) if far is None else far.astype(np.float64)
     placed = np.zeros(size, dtype=np.bool_)
     _construct(
-        problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, Weights(), placed,
+        problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, placed,
         scarce(problem),
     )  # fmt: skip
     for n in np.flatnonzero(~placed):
-        if not _settle(problem, spots, int(n), rng.permutation(np.flatnonzero(problem.allowed[n])), set()):
+        order = rng.permutation(np.flatnonzero(problem.arrays.allowed[n]))
+        if not _settle(problem, spots, int(n), order, set()):
             raise NoPlaceError(problem, int(n))
     return spots
 
 
 def _order(problem: Problem, rng: np.random.Generator) -> Array:
     """The nodes that must start first come first, so few find both sides placed already."""
-    return np.lexsort((rng.random(problem.size), problem.low, problem.high)).astype(np.int64)
+    return np.lexsort((rng.random(problem.size), problem.arrays.low, problem.arrays.high)).astype(np.int64)
 
 
 def _steps(problem: Problem, n: int) -> range:
     """One step of every context, the earliest first."""
-    low = int(problem.low[n])
-    return range(low, min(low + problem.ii - 1, int(problem.high[n])) + 1)
+    low = int(problem.arrays.low[n])
+    return range(low, min(low + problem.arrays.ii - 1, int(problem.arrays.high[n])) + 1)
 
 
 def _free(problem: Problem, spots: Spots, n: int, order: Array) -> bool:
     """Put a node at the first free place."""
     for step in _steps(problem, n):
-        empty = order[spots.taken[order, step % problem.ii] < 0]
+        empty = order[spots.taken[order, step % problem.arrays.ii] < 0]
         if len(empty):
             spots.step[n], spots.pe[n] = step, empty[0]
-            spots.taken[empty[0], step % problem.ii] = n
+            spots.taken[empty[0], step % problem.arrays.ii] = n
             return True
     return False
 
@@ -242,21 +247,22 @@ def _settle(problem: Problem, spots: Spots, n: int, order: Array, seen: set[int]
         return True
     for step in _steps(problem, n):
         for p in order:
-            slot = int(p) * problem.ii + step % problem.ii
+            slot = int(p) * problem.arrays.ii + step % problem.arrays.ii
             if slot in seen:
                 continue
             seen.add(slot)
-            other = int(spots.taken[p, step % problem.ii])
-            if _settle(problem, spots, other, np.flatnonzero(problem.allowed[other]), seen):
+            other = int(spots.taken[p, step % problem.arrays.ii])
+            if _settle(problem, spots, other, np.flatnonzero(problem.arrays.allowed[other]), seen):
                 spots.step[n], spots.pe[n] = step, p
-                spots.taken[p, step % problem.ii] = n
+                spots.taken[p, step % problem.arrays.ii] = n
                 return True
     return False
 
 
 def short(problem: Problem, spots: Spots) -> int:
     """How many steps all dependences together are too short."""
-    hops = problem.resources.distance[spots.pe[problem.source], spots.pe[problem.target]]
-    needs = np.where(problem.routed, np.maximum(1, hops), 1)
-    spare = spots.step[problem.target] - spots.step[problem.source] + problem.wait - needs
+    f = problem.arrays
+    hops = f.on.distance[spots.pe[f.source], spots.pe[f.target]]
+    needs = np.where(f.routed, np.maximum(1, hops), 1)
+    spare = spots.step[f.target] - spots.step[f.source] + f.wait - needs
     return int(-spare[spare < 0].sum())

@@ -18,8 +18,11 @@ from sw.dfg.recurrence import windows
 
 
 class Arrays(NamedTuple):
-    """What the searches read of a problem, `on` the resources of its fabric; see `Problem`.
+    """Nodes and edges of a graph by number, for the searches; edges are `graph.dependences` in order.
 
+    `on` are the resources of the fabric. `wait[e]` plus the target's step minus the source's is how many
+    steps after the source's last one the target starts: a value at distance d needs `max(1, d)`, an order of
+    accesses 1. `allowed[n, p]`: PE p executes node n. `low` and `high` are the steps that a node may have.
     `edges[at[n]:at[n + 1]]` are the edges at node n, `nets[net_at[n]:net_at[n + 1]]` the routed ones that
     leave it.
     """
@@ -42,29 +45,11 @@ class Arrays(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """Nodes and edges by number; edges are `graph.dependences` in order.
-
-    `wait[e]` plus the target's step minus the source's is how many steps after the source's last one the
-    target starts: a value at distance d needs `max(1, d)`, an order of accesses 1. `allowed[n, p]`: PE p
-    executes node n. `low` and `high` are the steps that a node may have.
-    """
+    """A graph to be mapped to a fabric with one initiation interval."""
 
     graph: Graph
     fabric: Fabric
-    ii: int
-    source: Array
-    target: Array
-    wait: Array
-    routed: Array
-    latency: Array
-    allowed: Array
-    low: Array
-    high: Array
-
-    @property
-    def resources(self) -> Resources:
-        """The routing resources of the fabric."""
-        return resources(self.fabric)
+    arrays: Arrays
 
     @property
     def size(self) -> int:
@@ -72,25 +57,15 @@ class Problem:
         return len(self.graph.nodes)
 
     @cached_property
-    def arrays(self) -> Arrays:
-        """The arrays for compiled searches."""
-        at: list[list[int]] = [[] for _ in range(self.size)]
-        nets: list[list[int]] = [[] for _ in range(self.size)]
-        for e, (source, target) in enumerate(zip(self.source, self.target, strict=True)):
-            at[source].append(e)
-            if target != source:
-                at[target].append(e)
-            if self.routed[e]:
-                nets[source].append(e)
-        return Arrays(
-            self.ii, self.resources, self.source, self.target, self.wait, self.routed, self.latency,
-            self.allowed, self.low, self.high, *_offsets(at), *_offsets(nets),
-        )  # fmt: skip
+    def nets(self) -> list[int]:
+        """The nodes whose values are routed."""
+        return sorted({int(u) for u in self.arrays.source[self.arrays.routed]})
 
     @cached_property
     def longest(self) -> int:
         """The most steps that a value can have to travel."""
-        span = self.high[self.target] - self.low[self.source] + self.wait
+        a = self.arrays
+        span = a.high[a.target] - a.low[a.source] + a.wait
         return int(max(span.max(initial=1), 1))
 
 
@@ -176,16 +151,18 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
         # The grid counts iterations up to `stages`, those with initial values included.
         last = (fabric.stages - first[node]) * ii - 1
         high[i] = min(length - 1 + extra - (length - 1 - window.latest), last)
+    at: list[list[int]] = [[] for _ in graph.nodes]
+    nets: list[list[int]] = [[] for _ in graph.nodes]
+    for e, edge in enumerate(edges):
+        for end in dict.fromkeys((number[edge.source], number[edge.target])):
+            at[end].append(e)
+        if edge.routed:
+            nets[number[edge.source]].append(e)
     return Problem(
         graph,
         fabric,
-        ii,
-        source,
-        target,
-        wait,
-        routed,
-        latency,
-        allowed_pes(graph, fabric, variant),
-        low,
-        high,
-    )
+        Arrays(
+            ii, resources(fabric), source, target, wait, routed, latency,
+            allowed_pes(graph, fabric, variant), low, high, *_offsets(at), *_offsets(nets),
+        ),
+    )  # fmt: skip

@@ -12,16 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sw.cgra.compiled import ZERO, Array, below, compiled, inner, unit
-from sw.cgra.place import Spots, partner, propose
+from sw.cgra.place import Spots, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.route import Routes, Scratch, negotiate, put_back, rip_up, route_net
 
-
-class Penalty(NamedTuple):
-    """What a use beyond one costs, and a step too short or a user that is not reached."""
-
-    over: float = 6.0
-    short: float = 8.0
+#: What a use beyond one costs, and a step too short or a user that is not reached.
+OVER, SHORT = 6.0, 8.0
 
 
 @inner
@@ -122,7 +118,7 @@ def before(problem: Problem, routes: Routes) -> Before:
 
 @compiled
 def settle(
-    f: Arrays, rng: Array, r: Routes, s: Scratch, b: Before, spots: Spots, w: Penalty, rounds: int,
+    f: Arrays, rng: Array, r: Routes, s: Scratch, b: Before, spots: Spots, rounds: int,
     moves: int, hot: float, cold: float,
 ) -> int:  # fmt: skip
     """Route all nets in so many rounds, then move operations until nothing is overused.
@@ -137,7 +133,7 @@ def settle(
     for e in range(total):
         broken += _lacks(f, r, spots, e)
     best = broken + r.over[0]
-    r.price[0] = w.over
+    r.price[0] = OVER
     heat, factor = hot, math.exp(math.log(cold / hot) / max(1, moves))
     for move in range(moves):
         if best == 0:
@@ -162,17 +158,15 @@ def settle(
             s0 = spots.step[m]
             count = _gather(f, m, b.mark, move + 1, b.nets, count)
         was = _broken(f, r, spots, b.nets, count, n, m)
-        paid = r.cost[0] + w.over * r.over[0]
+        paid = r.cost[0] + OVER * r.over[0]
         _copy_nets(f, b.nets, count, r.path, r.length, b.path, b.length)
         for j in range(count):
             rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
-        spots.step[n], spots.pe[n] = t, p
-        if m >= 0:
-            spots.step[m], spots.pe[m] = s1, p0
+        put(spots, n, t, p, m, s1, p0)
         for j in range(count):
             route_net(f, r, s, b.nets[j], spots.step, spots.pe)
         now = _broken(f, r, spots, b.nets, count, n, m)
-        change = r.cost[0] + w.over * r.over[0] - paid + w.short * (now - was)
+        change = r.cost[0] + OVER * r.over[0] - paid + SHORT * (now - was)
         if change <= 0 or unit(rng) < math.exp(-change / heat):
             broken += now - was
             spots.taken[p0, t0 % f.ii] = m
@@ -181,9 +175,7 @@ def settle(
             continue
         for j in range(count):
             rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
-        spots.step[n], spots.pe[n] = t0, p0
-        if m >= 0:
-            spots.step[m], spots.pe[m] = s0, p
+        put(spots, n, t0, p0, m, s0, p)
         _copy_nets(f, b.nets, count, b.path, b.length, r.path, r.length)
         for j in range(count):
             put_back(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))

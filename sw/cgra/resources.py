@@ -13,6 +13,7 @@ import numpy as np
 
 from hw.fabric import Fabric
 from sw.cgra.compiled import Array
+from sw.cgra.mapping import registers_of
 
 #: Distance between PEs that no path joins.
 FAR = 1 << 14
@@ -51,8 +52,7 @@ def resources(fabric: Fabric) -> Resources:
     links, pes = len(fabric.links), fabric.size
     files = [min(kind.registers, MOST_REGISTERS) for kind in fabric.kinds]
     file_at = links + pes + np.concatenate(([0], np.cumsum(files, dtype=np.int64)))
-    head = [link.target for link in fabric.links] + list(range(pes))
-    head += [pe for pe, count in enumerate(files) for _ in range(count)]
+    head = [register.reader(fabric) for register in registers_of(fabric, MOST_REGISTERS)]
     outgoing = fabric.outgoing
     hops = distances(fabric)
     near = [np.flatnonzero((hops[pe] <= 1) | (hops[:, pe] <= 1)) for pe in range(pes)]

@@ -59,12 +59,12 @@ class Scratch(NamedTuple):
 
 def routes(problem: Problem) -> Routes:
     """No routes yet."""
-    r = problem.resources
+    r = problem.arrays.on
     return Routes(
-        np.zeros((len(problem.source), problem.longest + 1), dtype=np.int64),
-        np.zeros(len(problem.source), dtype=np.int64),
-        np.zeros((r.total, problem.ii), dtype=np.int64),
-        np.zeros((r.total, problem.ii)),
+        np.zeros((len(problem.arrays.source), problem.longest + 1), dtype=np.int64),
+        np.zeros(len(problem.arrays.source), dtype=np.int64),
+        np.zeros((r.total, problem.arrays.ii), dtype=np.int64),
+        np.zeros((r.total, problem.arrays.ii)),
         np.zeros(1, dtype=np.int64),
         np.zeros(1),
         np.ones(1),
@@ -73,7 +73,7 @@ def routes(problem: Problem) -> Routes:
 
 def scratch(problem: Problem) -> Scratch:
     """Empty working arrays."""
-    layers, registers = problem.longest + 2, problem.resources.registers
+    layers, registers = problem.longest + 2, problem.arrays.on.registers
     shape = (layers, registers)
     return Scratch(
         np.zeros(2, dtype=np.int64),

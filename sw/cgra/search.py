@@ -24,6 +24,8 @@ from sw.dfg.graph import Graph
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
 #: PEs from which on groups guide the placement.
 _GROUPS_FROM = 36
+#: What an attempt may leave, per operation, before its way of placement is left out at an II.
+HOPELESS = 0.08
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,7 @@ class Attempt:
 class Budget:
     """Work that the search may do, in steps of the ladder.
 
-    Every effort has a number of attempts per II, flat ones and on large grids as many through groups. An
-    effort whose attempts of one number all leave more than `hopeless` per operation too short or overused
-    makes no others at that II. No greater effort is made once the II is at most `enough` times the MII.
+    Every effort has a number of attempts per II, flat ones and on large grids as many through groups.
     """
 
     efforts: tuple[tuple[int, Effort], ...] = (
@@ -75,8 +75,6 @@ class Budget:
         (5, Effort(20_000, 12, 60_000)),
         (6, Effort(80_000, 12, 120_000)),
     )
-    hopeless: float = 0.08
-    enough: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ class _Search:
         self.part = self.inside()
         for effort in range(len(self.budget.efforts)):
             best = self.step(effort, best)
-            if best is not None and best.ii <= self.budget.enough * self.least.value:
+            if best is not None and best.ii == self.least.value:
                 break
         return best
 
@@ -249,7 +247,7 @@ class _Search:
         if (ii, effort) in self.done or ii in self.refuted:
             return None
         count, _ = self.budget.efforts[effort]
-        hopeless = 2 + self.budget.hopeless * len(self.graph.nodes)
+        hopeless = 2 + HOPELESS * len(self.graph.nodes)
         stages = list(self.stages())
         for number in range(count):
             for stage in tuple(stages):

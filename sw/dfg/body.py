@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hw.semantics import BITS
 from sw.dfg.build import Builder
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, KernelText
-from sw.dfg.values import Guard
 from sw.ir.syntax import is_docstring, short, source, whole
 from sw.ir.types import HIGH, LOW
 
@@ -123,13 +123,14 @@ class Body:
         if known is not None:
             self.statements(body if known else orelse)
             return
-        scope, guard = self.scope, self.build.guard
+        scope = self.scope
         before, unset = dict(scope.values), dict(scope.unset)
-        self._under(self.values.both(guard, condition), body)
+        with self.under(condition):
+            self.statements(body)
         then, then_unset = scope.values, scope.unset
         scope.values, scope.unset = dict(before), dict(unset)
-        self._under(self.values.both(guard, condition, True), orelse)
-        self.build.guard = guard
+        with self.under(condition, True):
+            self.statements(orelse)
         scope.unset = then_unset | scope.unset
         for name in [*then, *(n for n in scope.values if n not in then)]:
             if name in then and name in scope.values:
@@ -139,9 +140,13 @@ class Body:
                 scope.values.pop(name, None)
                 scope.unset[name] = "set on one side of an `if` only"
 
-    def _under(self, guard: Guard, statements: Sequence[ast.stmt]) -> None:
+    @contextlib.contextmanager
+    def under(self, condition: int, negated: bool = False) -> Iterator[None]:
+        """Where a condition (or its opposite) holds too."""
+        guard = self.build.guard
+        self.build.guard = self.values.both(guard, condition, negated)
+        yield
         self.build.guard = guard
-        self.statements(statements)
 
     def unroll(self, loop: ast.For) -> None:
         """A loop with constant bounds, iteration by iteration."""
@@ -293,10 +298,8 @@ class Body:
         known = self.values.constant(value)
         if known is not None:
             return self.logic(both, operands[1:]) if bool(known) is both else value
-        guard = self.build.guard
-        self.build.guard = self.values.both(guard, value, not both)
-        rest = self.logic(both, operands[1:])
-        self.build.guard = guard
+        with self.under(value, not both):
+            rest = self.logic(both, operands[1:])
         if self.values.is_truth(value) and self.values.is_truth(rest):
             return self.values.apply("and" if both else "or", value, rest)
         return self.values.apply("select", value, *((rest, value) if both else (value, rest)))
@@ -324,12 +327,10 @@ class Body:
         known = self.values.constant(condition)
         if known is not None:
             return self.expr(body if known else orelse)
-        guard = self.build.guard
-        self.build.guard = self.values.both(guard, condition)
-        then = self.expr(body)
-        self.build.guard = self.values.both(guard, condition, True)
-        other = self.expr(orelse)
-        self.build.guard = guard
+        with self.under(condition):
+            then = self.expr(body)
+        with self.under(condition, True):
+            other = self.expr(orelse)
         return self.values.apply("select", condition, then, other)
 
     def call(self, node: ast.Call, name: str, args: Sequence[ast.expr]) -> int:

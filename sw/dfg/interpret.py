@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from hw.errors import InputError
 from hw.semantics import SEMANTICS
 from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
-from sw.ir.types import HIGH, LOW
 
 #: Iterations of one launch: strides of indices are known not to wrap around below this.
 MOST_ITERATIONS = (1 << 24) - 1
@@ -27,14 +25,13 @@ MOST_ITERATIONS = (1 << 24) - 1
 #: Called after every iteration with its number and what every node gave.
 Observer = Callable[[int, Mapping[NodeId, int]], None]
 Words = MutableSequence[int]
-Array = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Results:
     """What a kernel leaves: every array, and the scalars that it returns."""
 
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, np.ndarray]
     scalars: tuple[int, ...]
 
 
@@ -164,33 +161,31 @@ def run_graph(
     return {output.name: value for output, value in zip(graph.outputs, found, strict=True)}
 
 
-def run(
-    kernel: Kernel, arrays: Mapping[str, Array], scalars: Mapping[str, int], iterations: int = 0
-) -> Results:
-    """Run a kernel; `iterations` is what the name in its outermost `range()` holds.
+class _Bytes(list[int]):
+    """Elements of one byte: of what is stored the lowest stays."""
 
-    Raises `InputError` for arguments that are missing, unknown, of another type or beyond 32 bits, and as
-    `run_graph`.
-    """
-    place = f"kernel {kernel.name!r}"
-    names = [array.name for array in kernel.arrays]
-    for what, wanted, given in (("arrays", names, arrays), ("scalars", kernel.scalars, scalars)):
-        if set(wanted) != set(given):
-            listed = ", ".join(sorted(wanted)) or "none"
-            raise InputError(f"{place}: {what} must be {listed}, not {', '.join(sorted(given)) or 'none'}")
-    for name, array in arrays.items():
-        if array.dtype != np.int32 or array.ndim != 1:
-            found = f"{array.dtype} of {array.ndim} dimensions"
-            raise InputError(f"{place}: array {name!r} must be int32 of one dimension, not {found}")
+    def __init__(self, array: np.ndarray):
+        super().__init__(array.tolist())
+        self.low = int(np.iinfo(array.dtype).min)
+
+    def __setitem__(self, index: object, value: object) -> None:
+        assert isinstance(index, int)
+        assert isinstance(value, int)
+        super().__setitem__(index, (value - self.low) % 256 + self.low)
+
+
+def words_of(array: np.ndarray) -> Words:
+    """The elements of an array of int32, int8 or uint8 for `execute`."""
+    found: list[int] = array.tolist() if array.dtype.itemsize > 1 else _Bytes(array)
+    return found
+
+
+def run(kernel: Kernel, arrays: Mapping[str, np.ndarray], scalars: Mapping[str, int]) -> Results:
+    """Run a kernel; the number of iterations is among the scalars. Raises `InputError` as `run_graph`."""
+    words = {name: words_of(array) for name, array in arrays.items()}
     known = dict(scalars)
-    if kernel.iterations is not None:
-        known[kernel.iterations] = iterations
-    for name, value in known.items():
-        if not LOW <= value < HIGH:
-            raise InputError(f"{place}: scalar {name!r} must fit 32 bits, not {value}")
-    words: dict[str, Words] = {name: array.tolist() for name, array in arrays.items()}
     execute(kernel.body, words, known)
-    after = {name: np.array(values, dtype=np.int32) for name, values in words.items()}
+    after = {name: np.array(words[name], dtype=array.dtype) for name, array in arrays.items()}
     return Results(after, tuple(v if isinstance(v, int) else known[v] for v in kernel.results))
 
 

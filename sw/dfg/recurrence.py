@@ -77,11 +77,6 @@ class Window:
     earliest: int
     latest: int
 
-    @property
-    def slack(self) -> int:
-        """By how much it can move."""
-        return self.latest - self.earliest
-
 
 def windows(graph: Graph, ii: int, length: int | None = None) -> dict[NodeId, Window]:
     """As soon and as late as possible, for an iteration of `length` steps (default: the shortest possible).

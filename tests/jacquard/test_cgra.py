@@ -18,8 +18,9 @@ from cosim.job import Outcome
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
-from jacquard.grid_inputs import arguments, meaning
+from jacquard.grid_inputs import arguments
 from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
+from sw.dfg.interpret import run as meaning
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.parse import parse_program
 from tests.jacquard.conftest import Quick
@@ -231,7 +232,7 @@ def test_arrays_of_bytes_keep_the_lowest_byte() -> None:
     x = np.arange(-100, 100, dtype=np.int8)
     y = np.zeros(250, np.uint8)
     given = arguments(kernel, {"x": x, "y": y}, 200)
-    expected = meaning(kernel, given)
+    expected = meaning(kernel, given.arrays, given.scalars)
     wide = np.clip(x.astype(int) * 3, -128, 127)
     assert expected.arrays["y"][:200].tolist() == (wide % 256).tolist()
     made = prepare_kernel(kernel, given, machine(base_machine(), SMALL))

@@ -12,9 +12,9 @@ from bench import grid_graphs
 from bench.grid_graphs import LIMITS, Attempt, attempt, prove, small_fabrics
 from cosim.job import Outcome as Observed
 from hw.fabric import Unit
-from jacquard.grid_inputs import Arguments, meaning
 from sw.cgra.search import SearchResult, map_graph
 from sw.dfg.graph import ORDER, PREDICATE, Graph
+from sw.dfg.interpret import run
 from tests.jacquard.conftest import Quick
 from tests.sw.cgra.random_fabrics import random_fabric
 from tests.sw.cgra.random_loops import random_loop
@@ -90,7 +90,7 @@ def test_kernels_on_a_machine_and_results_that_are_wrong(monkeypatch: Any) -> No
 def test_loops_and_fabrics_differ_in_what_matters() -> None:
     loops = [random_loop(seed) for seed in range(60)]
     for loop in loops:
-        meaning(loop.kernel, Arguments(loop.arrays, loop.scalars))  # no index is outside
+        run(loop.kernel, loop.arrays, loop.scalars)  # no index is outside
     edges = [e for loop in loops for launch in loop.kernel.launches for e in launch.graph.edges]
     assert {e.distance for e in edges if e.routed} >= {0, 1, 2, 3, 5, 9}
     assert {e.negated for e in edges if e.operand == PREDICATE} == {True, False}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hw.fabric import load
-from sw.cgra.groups import assign, clusters, partition, threshold_for
+from sw.cgra.groups import assign, partition, threshold_for
 from sw.cgra.problem import problem
 from sw.cgra.resources import resources
 from tests.sw.cgra.generated import generated
@@ -29,11 +29,8 @@ def test_operations_are_assigned_to_groups_that_have_their_units() -> None:
     fabric = load("mesh4x4", (6, 6))
     p = problem(generated(80, 2), fabric, 3, 6)
     groups = partition(fabric, threshold_for(fabric, 9))
-    joined = clusters(p, 4, (0,))
-    assert max(map(len, joined.members)) <= 4
-    assert sorted(n for members in joined.members for n in members) == list(range(p.size))
-    of = assign(p, groups, joined)
+    of = assign(p, groups)
     for n in range(p.size):
-        assert p.allowed[n, list(groups[of[n]])].any()
+        assert p.arrays.allowed[n, list(groups[of[n]])].any()
     full = np.bincount(of, minlength=len(groups))
     assert all(full <= [len(group) * 3 for group in groups])

@@ -10,11 +10,12 @@ import pytest
 
 from hw.errors import InputError
 from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, plan
-from sw.dfg.interpret import run, run_graph
+from sw.dfg.interpret import run_graph
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.expression import Const, evaluate
 from sw.ir.program import Assign
 from tests.sw.dfg.reference import CASES, KERNELS
+from tests.sw.dfg.running import run
 from tests.sw.dfg.test_random_functions import draw
 
 

@@ -13,7 +13,7 @@ from sw.cgra.compiled import generator
 from sw.cgra.encode import differences
 from sw.cgra.place import start
 from sw.cgra.problem import problem
-from sw.cgra.repair import Penalty, before, settle
+from sw.cgra.repair import before, settle
 from sw.cgra.route import routes, scratch
 from sw.dfg.graph import Edge, Graph, Node
 
@@ -41,7 +41,7 @@ def test_every_user_of_a_value_counts(size: int) -> None:
         assert spots is not None
         found = routes(p)
         end = settle(
-            p.arrays, generator(seed), found, scratch(p), before(p, found), spots, Penalty(), 2, 1_000,
+            p.arrays, generator(seed), found, scratch(p), before(p, found), spots, 2, 1_000,
             *REPAIR_HEAT,
         )  # fmt: skip
         ends.append(end >= 0)

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from sw.dfg.graph import Graph
-from sw.dfg.interpret import run, run_graph
+from sw.dfg.interpret import run_graph
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step
 from sw.dfg.python import from_function, parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
 from tests.sw.dfg.reference import CASES, KERNELS
+from tests.sw.dfg.running import run
 
 COUNTS = (0, 1, 2, 17, 1000)
 

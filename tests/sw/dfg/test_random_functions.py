@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from sw.dfg.interpret import run
 from sw.dfg.json import format_graph, parse_graph
 from sw.dfg.kernel import Kernel
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants
 from tests.sw.dfg.random_functions import MOST, SIZE, Writer, run_python
+from tests.sw.dfg.running import run
 from tests.sw.dfg.scheduled import run_steps_overlapped
 from tests.sw.dfg.test_kernels import mapped
 
