@@ -22,8 +22,6 @@ Chosen = dict[Expr, Option]
 Move = tuple[tuple[Expr, Option], ...]
 #: The price of a move, its place in the program's order, and the move.
 Priced = tuple[float, int, Move]
-#: Moves whose price is looked at again before one is taken.
-LOOKED_AT = 6
 #: Choices after which no more improvements are looked for, and twice as many until one must fit.
 LIMIT = 250
 #: Operations that all evaluations together lower before a search ends: large programs get fewer evaluations.
@@ -133,8 +131,7 @@ class Search:
     def everything(self) -> Chosen:
         """Every value is kept as far outside as possible, in the program's order, while registers last.
 
-        Of large programs several values are tried at a time: twice as many whenever that succeeds, else half
-        as many.
+        Several values are tried at a time, half as many whenever that fails.
         """
         whole = self.closed({}, outermost)
         if not self.result(whole).excess:
@@ -142,21 +139,21 @@ class Search:
         chosen = self.nothing()
         waiting = list(self.result({}).asked.items())
         seen: set[Expr] = set()
-        large = len(waiting) * self.result(chosen).static > EVERYTHING_SHARE * WORK
-        size = max(1, self.registers // 2) if large else 1
+        size = max(1, self.registers // 2)
         while waiting and self.work < EVERYTHING_SHARE * WORK:
-            group = {e: outermost(a) for e, a in waiting[:size] if e not in seen}
-            trial = self.closed(chosen | group, lambda options: COMPUTE) if group else chosen
-            fits = self.result(trial).excess <= self.result(chosen).excess
-            if not fits and size > 1:
+            group = {e: outermost(options) for e, options in waiting[:size] if e not in seen}
+            tried = seen | group.keys()
+            trial = self.closed(chosen | group, lambda options: COMPUTE)
+            if self.result(trial).excess <= self.result(chosen).excess:
+                chosen = trial
+                waiting += [
+                    (e, o) for e, o in self.result(trial).asked.items() if e not in seen | group.keys()
+                ]
+            elif size > 1:
                 size //= 2
                 continue
             del waiting[:size]
-            seen |= group.keys()
-            if fits and group:
-                chosen = trial
-                waiting += [(e, a) for e, a in self.result(trial).asked.items() if e not in seen]
-                size *= 2 if large else 1
+            seen = tried
         return chosen
 
     def closed(self, chosen: Chosen, choose: Callable[[tuple[Option, ...]], Option]) -> Chosen:
@@ -204,23 +201,19 @@ class Search:
         """Give up values, those that cost least per register relieved first, until the rest fits.
 
         What a value costs is looked at again when its turn comes: prices change little with what was given up
-        before, so few have to be looked at.
+        before.
         """
-        if not self.result(chosen).excess:
-            return chosen
-        waiting = self._priced(chosen, self.moves(chosen))
+        waiting: list[Priced] = []
         while self.result(chosen).excess and self.may_relieve():
-            fresh: list[Priced] = []
-            while waiting and (not fresh or waiting[0][0] < fresh[0][0]) and len(fresh) < LOOKED_AT:
-                _, _, move = waiting.pop(0)
-                fresh = sorted(fresh + self._priced(chosen, [move]), key=itemgetter(0, 1))
-            if not fresh:
-                waiting = self._priced(chosen, self.moves(chosen))
-                if not waiting:
-                    break
-                continue
-            chosen = chosen | dict(fresh[0][2])
-            waiting = sorted(fresh[1:] + waiting, key=itemgetter(0, 1))
+            waiting = waiting or self._priced(chosen, self.moves(chosen))
+            if not waiting:
+                break
+            (_, _, move), *waiting = waiting
+            fresh = self._priced(chosen, [move])
+            if fresh and waiting and fresh[0][0] > waiting[0][0]:
+                waiting = sorted([*fresh, *waiting], key=itemgetter(0, 1))
+            elif fresh:
+                chosen = chosen | dict(move)
         return chosen
 
     def may_relieve(self) -> bool:
