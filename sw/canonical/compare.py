@@ -16,8 +16,10 @@ from sw.canonical.linear import (
     Form,
     Monomial,
     add,
+    add_constant,
     difference,
     exactly,
+    negated,
     number,
     subtract,
     to_expr,
@@ -56,7 +58,7 @@ def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
     forms = to_form(a), to_form(b)
     if fits(forms[0]) and fits(forms[1]):
         form = settled_exactly(difference(forms[1], forms[0]))
-        found = at_least_zero(Form(form.const - (op is Op.LT), form.terms))
+        found = at_least_zero(add_constant(form, -(op is Op.LT)))
         return found if found is not None else apply(op, a, b)
     low, high = form_bounds(forms[0]), form_bounds(forms[1])
     if a == b:
@@ -80,9 +82,9 @@ def at_least_zero(form: Form) -> Expr | None:
     if high == 0:
         return equal_zero(form)
     if low == -1:
-        found = equal_zero(Form(form.const + 1, form.terms))
+        found = equal_zero(add_constant(form, 1))
         return None if found is None else build(Op.NOT, found)
-    if form in _ACTIVE or _negated(form) in _ACTIVE:
+    if form in _ACTIVE or negated(add_constant(form, 1)) in _ACTIVE:
         return written(Op.LE, form)
     for reduce in (_without_factor, _without_rest, _by_choice):
         found = reduce(Op.LE, form)
@@ -98,11 +100,6 @@ def at_least_zero(form: Form) -> Expr | None:
 
 #: Comparisons that are being taken apart: one that leads back to itself is left whole.
 _ACTIVE: set[Form] = set()
-
-
-def _negated(form: Form) -> Form:
-    """Form < 0 as a sum that is at least 0."""
-    return exactly(-form.const - 1, ((m, -k) for m, k in form.terms))
 
 
 def tightened(form: Form) -> Form:
@@ -130,17 +127,13 @@ def _isolated(form: Form, ops: tuple[Op, ...]) -> list[tuple[Apply, int, Form]]:
     return found
 
 
-def _negative(form: Form) -> Form:
-    return exactly(-form.const, ((m, -k) for m, k in form.terms))
-
-
 def _taken_apart(form: Form) -> Expr | None:
     """0 <= form, without the quotient, minimum or maximum that stands alone in it."""
     for inner, sign, rest in _isolated(form, (Op.DIV,)):
         c = inner.args[1]
         if not isinstance(c, Const) or c.value <= 0 or not fits(to_form(inner.args[0])):
             continue
-        other = rest if sign < 0 else _negative(rest)
+        other = rest if sign < 0 else negated(rest)
         if fits(other):
             name = "quotient at most" if sign < 0 else "quotient at least"
             found = rewrite(name, x=inner.args[0], c=c, y=to_expr(other))
@@ -149,7 +142,7 @@ def _taken_apart(form: Form) -> Expr | None:
     extremes = _isolated(form, (Op.MIN, Op.MAX))
     # Each would double the comparisons.
     for inner, sign, rest in extremes if len(extremes) <= SPLIT and small(to_expr(form)) else []:
-        other = rest if sign < 0 else _negative(rest)
+        other = rest if sign < 0 else negated(rest)
         if fits(other):
             what = "min" if inner.op is Op.MIN else "max"
             name = f"{what} at most" if sign < 0 else f"at most a {what}"
@@ -213,7 +206,7 @@ def _by_choice(op: Op, form: Form) -> Expr | None:
 def _of_extreme(_: Op, form: Form) -> Expr | None:
     """Equality with a minimum of two, one of which is known to be equal to the other side, or not to be."""
     for inner, sign, rest in _isolated(form, (Op.MIN, Op.MAX)):
-        z = rest if sign < 0 else _negative(rest)
+        z = rest if sign < 0 else negated(rest)
         if not fits(z):
             continue
         name = "min" if inner.op is Op.MIN else "max"
@@ -228,8 +221,8 @@ def _of_extreme(_: Op, form: Form) -> Expr | None:
 
 def sides(form: Form) -> tuple[Form, Form]:
     """Two sums with positive coefficients whose difference, second minus first, is the form."""
-    first = exactly(max(0, -form.const), ((m, -k) for m, k in form.terms if k < 0))
-    return first, exactly(max(0, form.const), ((m, k) for m, k in form.terms if k >= 0))
+    first = Form(max(0, -form.const), tuple((m, -k) for m, k in form.terms if k < 0))
+    return first, Form(max(0, form.const), tuple(t for t in form.terms if t[1] >= 0))
 
 
 def written(op: Op, form: Form) -> Expr | None:
@@ -252,7 +245,7 @@ def _equation_sides(form: Form) -> tuple[Form, Form]:
 
 def signed(form: Form) -> Form:
     """The form or its negative, so that its first product has a positive coefficient."""
-    return _negative(form) if form.terms and form.terms[0][1] < 0 else form
+    return negated(form) if form.terms and form.terms[0][1] < 0 else form
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -279,7 +272,7 @@ def equal_zero(form: Form) -> Expr | None:
     quotients = _isolated(form, (Op.DIV,))
     if len(quotients) == 1 and small(to_expr(form)):
         inner, sign, rest = quotients[0]
-        other, c = (rest if sign < 0 else _negative(rest)), inner.args[1]
+        other, c = (rest if sign < 0 else negated(rest)), inner.args[1]
         if isinstance(c, Const) and c.value > 0 and fits(other) and fits(to_form(inner.args[0])):
             found = rewrite("quotient equals", x=inner.args[0], c=c, y=to_expr(other))
             if found is not None:

@@ -17,15 +17,25 @@ from sw.canonical.compare import bound_of
 from sw.canonical.cost import cycles
 from sw.canonical.engine import build
 from sw.canonical.facts import fits
-from sw.canonical.linear import ZERO, Form, Monomial, exactly, monomial_key, subtract, to_expr, to_form
+from sw.canonical.linear import (
+    ZERO,
+    Form,
+    Monomial,
+    exactly,
+    monomial_key,
+    negated,
+    subtract,
+    to_expr,
+    to_form,
+)
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import Key, key, may_raise, rank, small
 from sw.canonical.variants import Term, less, variants, with_remainders
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.types import LOW, Kind
 
-#: How often a cheaper way to write a sum is looked for, and how many ways are then written in full.
-STEPS, FULL = 4, 2
+#: Ways to write a sum that are written in full, of those that are one step away.
+FULL = 2
 #: Sums of more terms are written in one way only.
 WIDE = 12
 
@@ -97,20 +107,14 @@ class _Writer:
 
     def _form(self, form: Form) -> Expr:
         """A sum of products, as cheap as is known."""
-        found = _cheapest([self.plain(f) for f in dict.fromkeys((with_remainders(form), form))])
-        if not self.search or len(form.terms) > WIDE or not small(to_expr(form)):
-            return found
-        for _ in range(STEPS):
+        found = [self.plain(f) for f in dict.fromkeys((with_remainders(form), form))]
+        wide = not self.search or len(form.terms) > WIDE or not small(to_expr(form))
+        ways = {} if wide else dict.fromkeys(variants(form))
+        if ways:
             price = cycles(_ROUGH.form(form))
-            options = [
-                o for v in dict.fromkeys(variants(form)) if (o := (cycles(_ROUGH.form(v)), v))[0] < price
-            ]
-            best = [(self.plain(v), v) for _, v in sorted(options, key=itemgetter(0))[:FULL]]
-            written, form = min(best, key=lambda o: cycles(o[0]), default=(found, form))
-            if cycles(written) >= cycles(found):
-                break
-            found = written
-        return found
+            priced = sorted(((cycles(_ROUGH.form(w)), w) for w in ways), key=itemgetter(0))
+            found += [self.plain(w) for p, w in priced[:FULL] if p < price]
+        return _cheapest(found)
 
     def plain(self, form: Form) -> Expr:
         """A sum of its terms, or a product with a factor that they share."""
@@ -129,7 +133,7 @@ class _Writer:
         common = sign * form.content()
         if common in (-1, 0, 1) or form.count < 2 or common == LOW:
             return
-        inner = exactly(0, ((m, k // common) for m, k in form.terms))
+        inner = Form(0, tuple((m, k // common) for m, k in form.terms))
         if form.const % common == 0:
             yield _multiplied([const(common)], self.form(Form(form.const // common, inner.terms)))
         elif sign > 0:
@@ -296,12 +300,12 @@ def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
     still = [t for t in form.terms if monomial_key(t[0])[0] != deepest]
     if still and len({c >= 0 for _, c in deep}) == 1:
         first, second = (deep, still) if deep[0][1] >= 0 else (still, deep)
-        yield exactly(0, first), exactly(0, [(m, -c) for m, c in second])
-    positive = exactly(0, [t for t in form.terms if t[1] >= 0])
-    negative = exactly(0, [(m, -c) for m, c in form.terms if c < 0])
-    yield positive, negative
-    yield exactly(0, form.terms), ZERO
-    yield ZERO, exactly(0, [(m, -c) for m, c in form.terms])
+        yield Form(0, tuple(first)), negated(Form(0, tuple(second)))
+    positive = Form(0, tuple(t for t in form.terms if t[1] >= 0))
+    negative = Form(0, tuple(t for t in form.terms if t[1] < 0))
+    yield positive, negated(negative)
+    yield Form(0, form.terms), ZERO
+    yield ZERO, negated(Form(0, form.terms))
 
 
 def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:

@@ -13,8 +13,10 @@ from sw.canonical.linear import (
     ZERO,
     Form,
     add,
+    add_constant,
     exactly,
     multiply,
+    negated,
     number,
     scale,
     to_expr,
@@ -191,7 +193,7 @@ def _negative(a: Expr, c: int) -> Expr | None:
     form = to_form(a)
     if not form.terms or form.terms[0][1] >= 0:
         return None
-    opposite = exactly(c - 1 - form.const, ((m, -k) for m, k in form.terms))
+    opposite = add_constant(negated(form), c - 1)
     return rewrite("quotient of a negative", x=to_expr(opposite), c=c) if fits(opposite) else None
 
 

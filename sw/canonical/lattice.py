@@ -20,6 +20,7 @@ from sw.canonical.linear import (
     difference,
     divide,
     exactly,
+    negated,
     scale,
     to_expr,
     to_form,
@@ -179,7 +180,7 @@ def _normal(op: Op, forms: Sequence[Form]) -> tuple[Op, Form, int, list[Form]]:
         shift, rests = Form(), list(forms)
     found = (op, shift, 1, rests)
     if len(forms) > 2:
-        negative = [exactly(-f.const, ((m, -k) for m, k in f.terms)) for f in rests]
+        negative = [negated(f) for f in rests]
         down = _lowest(negative)
         mirrored = [difference(f, down) for f in negative]
         if sum(f.count for f in mirrored) < sum(f.count for f in rests):

@@ -94,7 +94,8 @@ def collect(constant: int, terms: Iterable[tuple[Monomial, int]], fit: Callable[
     if errors:
         errors -= {a for m in kept for a in m}
         kept |= {(a,): 0 for a in errors}
-    return Form(fit(constant), tuple(sorted(kept.items(), key=lambda t: monomial_key(t[0]))))
+    terms = kept.items() if len(kept) < 2 else sorted(kept.items(), key=lambda t: monomial_key(t[0]))
+    return Form(fit(constant), tuple(terms))
 
 
 def exactly(constant: int, terms: Iterable[tuple[Monomial, int]]) -> Form:
@@ -116,6 +117,16 @@ def scale(form: Form, factor: int) -> Form:
     if factor == 1:
         return form
     return collect(form.const * factor, ((m, c * factor) for m, c in form.terms))
+
+
+def negated(form: Form) -> Form:
+    """The negative over the integers."""
+    return Form(-form.const, tuple((m, -c) for m, c in form.terms))
+
+
+def add_constant(form: Form, value: int) -> Form:
+    """The sum with a constant over the integers."""
+    return Form(form.const + value, form.terms)
 
 
 def subtract(a: Form, b: Form) -> Form:

@@ -12,9 +12,11 @@ from sw.canonical.linear import (
     Form,
     Monomial,
     add,
+    add_constant,
     atom,
     divide,
     exactly,
+    negated,
     scale,
     subtract,
     to_expr,
@@ -106,7 +108,7 @@ def _into_quotient(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
     c, numerator = divisor.value, to_form(inner.args[0])
     if not fits(numerator):
         return
-    mirrored = exactly(c - 1 - numerator.const, [(m, -n) for m, n in numerator.terms])
+    mirrored = add_constant(negated(numerator), c - 1)
     views = [(rest, numerator, k), (rest, mirrored, -k)]
     if c == 2:
         views.append((add(rest, scale(numerator, k)), Form(numerator.const + 1, numerator.terms), -k))
@@ -119,7 +121,7 @@ def _into_quotient(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
                 continue
             left = subtract(outside, moved)
             yield add(left, scale(atom(Apply(Op.DIV, (to_expr(whole), divisor))), factor))
-            opposite = exactly(-whole.const, [(m, -n) for m, n in whole.terms])
+            opposite = negated(whole)
             if fits(opposite) and c & (c - 1):
                 turned = Apply(Op.DIV, (to_expr(opposite), const(-c)))
                 yield add(left, scale(atom(turned), factor))
