@@ -19,8 +19,8 @@ from sw.ir.split import replaced
 from sw.ir.walk import instructions
 from sw.warps.candidates import behind, meeting
 from sw.warps.choose import world_of
-from sw.warps.listing import make_graph
-from sw.warps.sites import Gap, Order, Site, Spot, insert, spots
+from sw.warps.listing import bounded_runs
+from sw.warps.sites import Gap, Order, Spot, SyncSite, insert, spots
 from sw.warps.tokens import Demand, World
 
 # A barrier
@@ -28,12 +28,12 @@ from sw.warps.tokens import Demand, World
 
 def barrier(program: Program, config: MachineConfig) -> Program:
     """The program with barriers of all warps between dependent phases."""
-    world, demands = world_of(make_graph(program), config.channel_depth)
+    world, demands = world_of(bounded_runs(program), config.channel_depth)
     pairs = [(int(t), int(u), d) for d in demands for t, u in d.pairs]
     pairs.sort(key=lambda pair: (pair[1], pair[0]))
-    sites: list[Site] = []
+    sites: list[SyncSite] = []
     while (bad := _open(world, sites, pairs)) is not None:
-        sites.append(Site(bad.sink.ancestor(meeting(bad.source, bad.sink)), Order.WAIT))
+        sites.append(SyncSite(bad.sink.ancestor(meeting(bad.source, bad.sink)), Order.WAIT))
     for site in list(sites):
         rest = [s for s in sites if s is not site]
         if _open(world, rest, pairs) is None:
@@ -45,7 +45,7 @@ def barrier(program: Program, config: MachineConfig) -> Program:
     return draft.program()
 
 
-def _open(world: World, sites: Sequence[Site], pairs: Sequence[tuple[int, int, Demand]]) -> Demand | None:
+def _open(world: World, sites: Sequence[SyncSite], pairs: Sequence[tuple[int, int, Demand]]) -> Demand | None:
     """What the first pair of dependent instances, by the later one, is of that no site lies between."""
     world.add(sites)
     at = world.times(tuple(sites))

@@ -31,8 +31,8 @@ from sw.check import Limits, compile_all
 from sw.check.streams import run
 from sw.check.trace import TooLongError, trace
 from sw.ir.program import Program
+from sw.warps.channels import Channels
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
 from tests.sw.warps.random_programs import differs, drawn, runs
 

@@ -17,10 +17,10 @@ from sw.check import Verdict
 from sw.ir.program import Program
 from sw.ir.split import warps
 from sw.ir.walk import instructions
+from sw.warps.channels import Channels
 from sw.warps.convert import convert
-from sw.warps.listing import Entry, Graph, by_kind
+from sw.warps.listing import BoundedRuns, ListedEdge, by_kind
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from sw.warps.text import warp_assembly
 from sw.warps.unroll import Unrolled, unrolled
 
@@ -38,8 +38,8 @@ class Warped:
     """
 
     program: Program
-    graph: Graph
-    entries: Sequence[Entry]
+    bounded: BoundedRuns
+    entries: Sequence[ListedEdge]
     channels: Mapping[str, int]
     channel_count: int
     throttle: Sequence[tuple[str, str]]
@@ -77,8 +77,8 @@ def converted(
     reach = 1
     for _ in range(ROUNDS):
         made = _made(program, config, reduction, channels, unroll, samples_suffice, also, reach)
-        values, runs = dict(made.verdict.values), made.graph.runs
-        if made.verdict.ok or made.graph.complete:
+        values, runs = dict(made.verdict.values), made.bounded.runs
+        if made.verdict.ok or made.bounded.complete:
             break
         if values and values not in also and all(dict(r.sample.values) != values for r in runs):
             also.append(values)
@@ -110,7 +110,7 @@ def _made(
     verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
     return Warped(
         made.program,
-        made.graph,
+        made.bounded,
         made.entries,
         made.channels,
         made.channel_count,

@@ -16,7 +16,7 @@ from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from sw.check import Verdict
 from sw.ir.load import STDIN, read_text
-from sw.warps.tree import assign_warps
+from sw.warps.assign import assign_warps
 
 
 @click.command("check")

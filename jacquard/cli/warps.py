@@ -18,20 +18,13 @@ from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from jacquard.files import check_writable, write_text
 from jacquard.warps import Warped, converted
-from sw.check.trace import TooLongError, Trace, trace
-from sw.check.unfed import unfed
 from sw.ir.errors import IRError
-from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.ir.walk import instructions
+from sw.warps.assign import assign_warps, unfed
+from sw.warps.channels import Channels
 from sw.warps.draw import Figure, figure, to_dot, to_svg
-from sw.warps.listing import MOST_RUNS
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
-from sw.warps.tree import assign_warps
-
-#: Instances of each run that edges with distances are listed from.
-INSTANCES = 200_000
 
 
 @click.command("warps")
@@ -100,18 +93,7 @@ def _check(program: Program, config: MachineConfig) -> None:
         if s.warp is not None and s.warp >= config.warps:
             found = f"{s.label} on warp {s.warp}: warps must be at least {s.warp + 1}, not {config.warps}"
             raise IRError(s.where, found, "a warp of the machine")
-    values, complete = assignments(program, MOST_RUNS)
-    traces: list[Trace] = []
-    for given in values:
-        try:
-            traces.append(trace(program, given, INSTANCES))
-        except TooLongError:
-            # What is not followed to its end might feed more.
-            return
-        except IRError:
-            # Values for which the program fails feed nothing.
-            continue
-    if complete and (error := unfed(traces)) is not None:
+    if (error := unfed(program)) is not None:
         raise error
 
 

@@ -15,7 +15,7 @@ from sw.check.explore import explore
 from sw.check.match import difference
 from sw.check.order import Order, SharedError, Turns, most, order, overflow, stuck
 from sw.check.schedule import Narrator
-from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, Site, Stream, compile_warp, run
+from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, EventSite, Stream, compile_warp, run
 from sw.check.text import parse
 from sw.check.trace import Trace, trace
 from sw.ir.program import Program, While
@@ -204,7 +204,7 @@ def _overflows(found: Order, narrator: Narrator, bad: Verdict, full: tuple[int, 
     )
 
 
-def _full(warp: int, site: Site, depth: int) -> str:
+def _full(warp: int, site: EventSite, depth: int) -> str:
     return (
         f"warp {warp}: signals channel {site.channel} (line {site.line}), which holds {depth} tokens already"
     )

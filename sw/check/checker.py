@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from sw.check.affine import Around, Box
 from sw.check.binding import Flow, Limits, Verdict, check_binding, compile_all
-from sw.check.boxes import FailsError, Walk, is_small, middle, whole, without
+from sw.check.boxes import DecisionRun, FailsError, is_small, middle, whole, without
 from sw.check.dependences import TooLargeError
 from sw.check.program_loops import UnlikeError, in_bounds
 from sw.check.streams import Compiled
@@ -152,53 +152,32 @@ class _Job:
             if len(self.done) + self.fails >= CLASSES:
                 raise TooLargeError(f"more than {CLASSES} classes of values of the parameters")
             box = todo.pop()
-            part = self.widened(box)
-            if part is None:
-                part, bad = self.exactly(box)
-                if bad is not None:
-                    return bad
+            part, bad = self.exactly(box)
+            if bad is not None:
+                return bad
             todo += without(box, part)
         if not self.done:
             bad, error = self.all([middle(whole(self.program))])
             raise error or AssertionError(bad)
         return merged(self.done, "exact")
 
-    def widened(self, box: Box) -> Box | None:
-        """Values of a box for which all is right even if regions are as large as any of these make them."""
-        values = middle(box)
-        walk = Walk(Around(values, box), self.steps, wide=True)
-        try:
-            walk.program(self.program)
-            found = check_binding(
-                self.program, self.warps, values, self.limits, made=walk.trace(self.program)
-            )
-        except (FailsError, InputError):
-            # Also where a warp fails: perhaps the program does so too, which is for the exact run to tell.
-            return None
-        finally:
-            self.steps = walk.steps
-        return self.along(walk, found) if found.ok else None
-
     def exactly(self, box: Box) -> tuple[Box, Verdict | None]:
         """Values of a box for which everything is as for the value in its middle; what is wrong there."""
         values = middle(box)
-        walk = Walk(Around(values, box), self.steps)
+        walk = DecisionRun(Around(values, box), self.steps)
         try:
             walk.program(self.program)
         except FailsError:
             self.steps, self.fails = walk.steps, self.fails + 1
             return walk.around.box, None
-        self.steps = walk.steps
         found = check_binding(self.program, self.warps, values, self.limits)
-        return (self.along(walk, found), None) if found.ok else (box, found)
-
-    def along(self, walk: Walk, found: Verdict) -> Box:
-        """Follow the warps as well, and take the verdict."""
+        if not found.ok:
+            return box, found
         for code in self.warps.values():
             walk.warp(code)
         self.steps = walk.steps
         self.done.append(found)
-        return walk.around.box
+        return walk.around.box, None
 
     def samples(self, why: str, suffice: bool) -> Verdict:
         """Some values, where all of them cannot be shown."""

@@ -7,7 +7,7 @@ these and the warps' own orders give holds for every other pair that shares an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,16 +45,14 @@ def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 @dataclass(frozen=True)
 class Accesses:
-    """The accesses of one buffer that touch anything: instance, kind, place in the text, and pieces touched.
+    """The accesses of one buffer that touch anything: instance, kind, and pieces touched.
 
-    `place` (2 × accesses) is the number of the instruction, and of its read or write. The ends of all
-    accesses cut every dimension of the buffer into pieces; an access touches those from `low` up to `high`
-    (dimensions × accesses). A cell is a piece in every dimension.
+    The ends of all accesses cut every dimension of the buffer into pieces; an access touches those from `low`
+    up to `high` (dimensions × accesses). A cell is a piece in every dimension.
     """
 
     time: Ints
     write: npt.NDArray[np.bool_]
-    place: Ints
     low: Ints
     high: Ints
 
@@ -91,29 +89,21 @@ class Accesses:
             first = last
 
 
-def accesses_of(made: Trace, buffer: str, whole: Sequence[int] | None = None) -> Accesses:
-    """What touches a buffer. With its sizes as `whole`, a write at an unknown address touches all of it."""
-    parts: list[tuple[Ints, bool, tuple[int, int], Ints, Ints]] = []
-    for n, rows in enumerate(made.rows):
+def accesses_of(made: Trace, buffer: str) -> Accesses:
+    """What touches a buffer, at known addresses."""
+    parts: list[tuple[Ints, bool, Ints, Ints]] = []
+    for rows in made.rows:
         for side, write in ((rows.reads, False), (rows.writes, True)):
-            for number, boxes in enumerate(side):
-                if boxes is None and write and whole is not None:
-                    stop = np.repeat(np.array([whole], np.int64).T, rows.time.size, axis=1)
-                    boxes = Boxes(buffer, np.zeros_like(stop), stop)
+            for boxes in side:
                 if boxes is not None and boxes.buffer == buffer:
                     full = touches(boxes)
-                    parts.append(
-                        (rows.time[full], write, (n, number), boxes.start[:, full], boxes.stop[:, full])
-                    )
-    dimensions = len(made.program.buffer(buffer).shape)
-    none = np.empty((dimensions, 0), np.int64)
-    start, stop = (np.concatenate([none, *(p[n] for p in parts)], axis=1) for n in (3, 4))
-    sizes = [p[0].size for p in parts]
+                    parts.append((rows.time[full], write, boxes.start[:, full], boxes.stop[:, full]))
+    none = np.empty((len(made.program.buffer(buffer).shape), 0), np.int64)
+    start, stop = (np.concatenate([none, *(p[n] for p in parts)], axis=1) for n in (2, 3))
     _to_pieces(start, stop)
     return Accesses(
         np.concatenate([np.empty(0, np.int64), *(p[0] for p in parts)]),
-        np.repeat(np.array([p[1] for p in parts], np.bool_), sizes),
-        np.repeat(np.array([p[2] for p in parts], np.int64).reshape(-1, 2).T, sizes, axis=1),
+        np.repeat(np.array([p[1] for p in parts], np.bool_), [p[0].size for p in parts]),
         start,
         stop,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from sw.check.match import Difference
 from sw.check.order import Cut, Order, Turns
-from sw.check.streams import OP, SIGNAL, WAIT, Site, Stream
+from sw.check.streams import OP, SIGNAL, WAIT, EventSite, Stream
 from sw.check.trace import Boxes, Trace
 
 #: Turns that are told at the beginning and at the end of a long schedule.
@@ -136,7 +136,7 @@ class Narrator:
         return f"{wanted}, not {_called(site)} in line {site.line}"
 
 
-def _called(site: Site) -> str:
+def _called(site: EventSite) -> str:
     return f"op {site.name}" if site.generic else site.name
 
 

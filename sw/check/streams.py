@@ -32,7 +32,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Site:
+class EventSite:
     """A line of a text that makes events.
 
     `name` is the machine's operation, or, where `generic`, the label that `op` executes; `channel` is that of
@@ -55,7 +55,7 @@ class Stream:
     """
 
     warp: int
-    sites: tuple[Site, ...]
+    sites: tuple[EventSite, ...]
     events: npt.NDArray[np.int32]
     values: Mapping[int, Ints] = field(default_factory=dict)
     steps: int = 0
@@ -75,7 +75,7 @@ class Stream:
         """The events that are operations."""
         return np.flatnonzero(self.kinds == OP)
 
-    def site(self, event: int) -> Site:
+    def site(self, event: int) -> EventSite:
         """The line of an event."""
         return self.sites[int(self.events[event])]
 
@@ -90,7 +90,7 @@ class Compiled:
 
     warp: int
     code: Block
-    sites: tuple[Site, ...]
+    sites: tuple[EventSite, ...]
     parameters: frozenset[str]
     function: Callable[..., int]
 
@@ -153,7 +153,7 @@ def follow(code: Compiled, values: Mapping[str, Number], steps: int) -> tuple[li
     return found, left
 
 
-def _machine(site: Site) -> bool:
+def _machine(site: EventSite) -> bool:
     return site.kind == OP and not site.generic
 
 
@@ -162,7 +162,7 @@ def _width(name: str) -> int:
     return len(spec.operands) + len(spec.parameters)
 
 
-def _check_operands(site: Site, rows: Ints, place: str) -> None:
+def _check_operands(site: EventSite, rows: Ints, place: str) -> None:
     for number, operand in enumerate(isa.INSTRUCTIONS[site.name].operands):
         if rows.shape[0] and int(rows[:, number].max()) >= 1 << operand.bits:
             value = int(rows[:, number].max())
@@ -211,7 +211,7 @@ class _PythonWriter:
     """Python text for structured code."""
 
     lines: list[str] = field(default_factory=list)
-    sites: list[Site] = field(default_factory=list)
+    sites: list[EventSite] = field(default_factory=list)
     arguments: set[str] = field(default_factory=set)
     #: Blocks with jumps so far: each has a variable that says which part of it comes next.
     blocks: int = 0
@@ -312,11 +312,11 @@ class _PythonWriter:
         if name == "halt":
             self.put(depth, "return n")
         elif name in _KINDS:
-            self.event(Site(line.number, _KINDS[name], name, f["channel"]), depth)
+            self.event(EventSite(line.number, _KINDS[name], name, f["channel"]), depth)
         elif name == "op":
-            self.event(Site(line.number, OP, line.text, generic=True), depth)
+            self.event(EventSite(line.number, OP, line.text, generic=True), depth)
         elif spec is not None and spec.engine:
-            site = self.event(Site(line.number, OP, name), depth)
+            site = self.event(EventSite(line.number, OP, name), depth)
             operands = [f"{_register(f[x.name])} & {MASK}" for x in spec.fields]
             operands += [f"p{isa.PARAMETERS[p].index}" for p in spec.parameters]
             self.put(depth, f"v{site}(({', '.join(operands)},))")
@@ -330,7 +330,7 @@ class _PythonWriter:
         else:
             self.scalar(line, depth)
 
-    def event(self, site: Site, depth: int) -> int:
+    def event(self, site: EventSite, depth: int) -> int:
         """Note that a line happens; returns the number of the site."""
         self.sites.append(site)
         number = len(self.sites) - 1

@@ -6,9 +6,8 @@ that are not taken are not part of it, so every access is certain and its region
 
 from __future__ import annotations
 
-import itertools
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -141,70 +140,14 @@ class _CarriedError(Exception):
     """A scalar is handed on from iteration to iteration, so iterations cannot be taken together."""
 
 
-class _Node(ABC):
-    """Statements for some rows: `counts` instances for each row, which get their times by `place`."""
-
-    counts: Array
-
-    @abstractmethod
-    def place(self, base: Array) -> None:
-        """Set the times, given that of the first instance of every row."""
-
-
 @dataclass
-class _Part(_Node):
-    """Some executions of an instruction: the rows of `index`."""
+class _Part:
+    """Some executions of an instruction."""
 
-    counts: Array
-    index: Array
     iteration: Array
     reads: tuple[Boxes | None, ...]
     writes: tuple[Boxes | None, ...]
     operands: Array
-    time: Array = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def place(self, base: Array) -> None:
-        self.time = base[self.index]
-
-
-@dataclass
-class _Sequence(_Node):
-    """One after the other."""
-
-    counts: Array
-    children: list[_Node]
-
-    def place(self, base: Array) -> None:
-        for child in self.children:
-            child.place(base)
-            base = base + child.counts
-
-
-@dataclass
-class _Some(_Node):
-    """Statements for some of the rows."""
-
-    counts: Array
-    index: Array
-    child: _Node
-
-    def place(self, base: Array) -> None:
-        self.child.place(base[self.index])
-
-
-@dataclass
-class _Repeated(_Node):
-    """Statements for every iteration; `owner` is the row that an iteration is of."""
-
-    counts: Array
-    owner: Array
-    child: _Node
-
-    def place(self, base: Array) -> None:
-        counts = self.child.counts
-        before = np.cumsum(counts) - counts
-        totals = np.cumsum(self.counts) - self.counts
-        self.child.place(base[self.owner] + before - totals[self.owner])
 
 
 @dataclass
@@ -226,13 +169,16 @@ class _Rows:
 
 @dataclass
 class _Tracer:
-    """Follows the statements; times are dealt out from the front to the back as numbers of instances."""
+    """Follows the statements; times follow from the text and the iterations, once all loops are known."""
 
     program: Program
     values: Mapping[str, int]
     most: int
     parts: dict[int, list[_Part]] = field(default_factory=dict)
     loops: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: The number of every loop, and by number the most iterations that it has.
+    numbers: dict[int, int] = field(default_factory=dict)
+    trips: Counter[int] = field(default_factory=Counter)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     effects: dict[int, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
     #: Instances so far.
@@ -251,19 +197,51 @@ class _Tracer:
             self.parts.clear()
             self.count, self.single = 0, True
             self._all()
-        rows = [
-            self._rows(s, self.parts.get(id(s), []))
-            for s in statements(self.program.body)
-            if isinstance(s, Instruction)
-        ]
+        found = [s for s in statements(self.program.body) if isinstance(s, Instruction)]
+        times = self._times(found)
+        rows = [self._rows(s, self.parts.get(id(s), []), t) for s, t in zip(found, times, strict=True)]
         return Trace(self.program, self.values, tuple(rows), self.count)
 
     def _all(self) -> None:
-        self.body(self.program.body, _Rows(1, dict(self.values))).place(np.zeros(1, np.int64))
+        self.body(self.program.body, _Rows(1, dict(self.values)))
+
+    def _times(self, found: Sequence[Instruction]) -> list[Array]:
+        """By instruction the places of its executions in the order of all.
+
+        Each gets a number by the text and the iterations, as if all loops ran as often as they do at most.
+        """
+        at: dict[int, int] = {}
+        size: dict[int, int] = {}
+
+        def lay_out(body: tuple[Statement, ...], start: int) -> int:
+            for s in body:
+                at[self.numbers.get(id(s), id(s))] = start
+                if isinstance(s, For):
+                    loop = self.numbers[id(s)]
+                    size[loop] = lay_out(s.body, 0)
+                    start += size[loop] * self.trips[loop]
+                elif isinstance(s, If):
+                    start = lay_out(s.orelse, lay_out(s.body, start))
+                else:
+                    start += 1
+            return start
+
+        if lay_out(self.program.body, 0) >= 1 << 62:
+            raise TooLongError(None, f"a program of more than {self.most:,} instances", "a shorter one")
+        keys = [np.empty(0, np.int64)]
+        for s in found:
+            loops = self.loops[id(s)]
+            parts = [p.iteration for p in self.parts.get(id(s), ())]
+            iteration = np.concatenate([np.empty((len(loops), 0), np.int64), *parts], axis=1)
+            first = at[id(s)] + sum(at[loop] for loop in loops)
+            keys.append(first + np.array([size[loop] for loop in loops], np.int64) @ iteration)
+        order = np.argsort(np.concatenate(keys), kind="stable")
+        times = np.empty(order.size, np.int64)
+        times[order] = np.arange(order.size)
+        return np.split(times, np.cumsum([k.size for k in keys]))[1:-1]
 
     def _number(self) -> None:
         """Give numbers to loops, and to every instruction those around it."""
-        count = itertools.count()
 
         def visit(body: tuple[Statement, ...], around: tuple[int, ...]) -> None:
             for s in body:
@@ -271,7 +249,8 @@ class _Tracer:
                     self.loops[id(s)] = around
                     self.effects[id(s)] = effects(s)
                 elif isinstance(s, For):
-                    visit(s.body, (*around, next(count)))
+                    self.numbers[id(s)] = len(self.numbers)
+                    visit(s.body, (*around, self.numbers[id(s)]))
                 elif isinstance(s, If):
                     visit(s.body, around)
                     visit(s.orelse, around)
@@ -282,47 +261,34 @@ class _Tracer:
 
     # Statements
 
-    def body(self, body: tuple[Statement, ...], rows: _Rows) -> _Node:
+    def body(self, body: tuple[Statement, ...], rows: _Rows) -> None:
         """Statements one after the other."""
-        children: list[_Node] = []
-        counts = np.zeros(rows.size, np.int64)
         for s in body:
             match s:
                 case Assign(target, value):
                     rows.values[target] = self.value(value, rows, s.where)
-                    continue
                 case Instruction():
-                    child = self.instruction(s, rows)
+                    self.instruction(s, rows)
                 case If():
-                    child = self.branch(s, rows)
+                    self.branch(s, rows)
                 case For():
-                    child = self.loop(s, rows)
+                    self.loop(s, rows)
                 case _:
                     raise AssertionError(s)
-            children.append(child)
-            counts = counts + child.counts
-        return _Sequence(counts, children)
 
-    def branch(self, s: If, rows: _Rows) -> _Node:
+    def branch(self, s: If, rows: _Rows) -> None:
         """Each body for the rows that take it."""
         holds = self.rows_of(self.value(s.condition, rows, s.where), rows)
-        parts: list[_Node] = []
-        counts = np.zeros(rows.size, np.int64)
         ends: list[tuple[Array, _Rows]] = []
         for body, chosen in ((s.body, holds != 0), (s.orelse, holds == 0)):
             index = np.flatnonzero(chosen)
             if index.size:
                 some = rows.take(index)
-                child = self.body(body, some)
-                own = np.zeros(rows.size, np.int64)
-                own[index] = child.counts
-                parts.append(_Some(own, index, child))
-                counts = counts + own
+                self.body(body, some)
                 ends.append((index, some))
         _meet(rows, assigned((*s.body, *s.orelse)), ends)
-        return _Sequence(counts, parts)
 
-    def loop(self, s: For, rows: _Rows) -> _Node:
+    def loop(self, s: For, rows: _Rows) -> None:
         """All iterations of all rows at once, or of one row one after the other."""
         start, stop, step = (
             self.rows_of(self.value(e, rows, s.where), rows) for e in (s.start, s.stop, s.step)
@@ -332,13 +298,15 @@ class _Tracer:
         trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
         if int(trips.sum()) + self.count > self.most:
             raise TooLongError(s.where, f"a program of more than {self.most:,} instances", "a shorter one")
+        number = self.numbers[id(s)]
+        self.trips[number] = max(self.trips[number], int(trips.max(initial=0)))
         if rows.size != 1 or not self.single:
-            return self.iterations(s, rows, trips, start, step, 0)
-        one = np.ones(1, np.int64)
-        children = [self.iterations(s, rows, one, start, step, n) for n in range(int(trips[0]))]
-        return _Sequence(sum((c.counts for c in children), np.zeros(1, np.int64)), list(children))
+            self.iterations(s, rows, trips, start, step, 0)
+            return
+        for n in range(int(trips[0])):
+            self.iterations(s, rows, np.ones(1, np.int64), start, step, n)
 
-    def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> _Node:
+    def iterations(self, s: For, rows: _Rows, trips: Array, start: Array, step: Array, first: int) -> None:
         """The iterations from `first` on, so many for each row."""
         owner = np.repeat(np.arange(rows.size), trips)
         number = np.arange(owner.size) - np.repeat(np.cumsum(trips) - trips, trips) + first
@@ -349,39 +317,30 @@ class _Tracer:
         if trips.max(initial=0) > 1:
             for name in targets:
                 inner.values[name] = None
-        child = self.body(s.body, inner)
-        counts = np.bincount(owner, child.counts, rows.size).astype(np.int64)
+        self.body(s.body, inner)
         last, ran = np.cumsum(trips) - 1, np.flatnonzero(trips)
         ends = [(ran, inner.take(last[ran]))] if ran.size else []
         if ran.size < rows.size:
             rest = np.flatnonzero(trips == 0)
             ends.append((rest, rows.take(rest)))
         _meet(rows, targets, ends)
-        return _Repeated(counts, owner, child)
 
-    def instruction(self, s: Instruction, rows: _Rows) -> _Node:
+    def instruction(self, s: Instruction, rows: _Rows) -> None:
         """The rows in which it happens, and where it reads and writes there."""
-        size = rows.size
-        index = np.arange(size)
         if s.when is not None:
             index = np.flatnonzero(self.rows_of(self.value(s.when, rows, s.where), rows))
             rows = rows.take(index)
-        counts = np.zeros(size, np.int64)
-        counts[index] = 1
         self.count += rows.size
         iteration = np.stack(rows.iteration) if rows.iteration else np.zeros((0, rows.size), np.int64)
         reads, writes = self.effects[id(s)]
         operands = [self.rows_of(self.value(e, rows, s.where), rows) for e in stated_operands(s).values()]
         part = _Part(
-            counts,
-            index,
             iteration,
             tuple(self.boxes(a, rows, s) for a in reads),
             tuple(self.boxes(a, rows, s) for a in writes),
             np.array(operands, np.int64).reshape(len(operands), rows.size) & MASK,
         )
         self.parts.setdefault(id(s), []).append(part)
-        return part
 
     def boxes(self, access: Access, rows: _Rows, s: Instruction) -> Boxes | None:
         """Where an access is in every row; raises `IRError` where that is outside of its buffer."""
@@ -432,10 +391,9 @@ class _Tracer:
         """The value of an expression of parameters."""
         return int(self.rows_of(self.value(expr, _Rows(1, dict(self.values)), where), _Rows(1, {}))[0])
 
-    def _rows(self, s: Instruction, parts: list[_Part]) -> Rows:
+    def _rows(self, s: Instruction, parts: list[_Part], time: Array) -> Rows:
         """All executions of an instruction."""
         depth = len(self.loops[id(s)])
-        time = np.concatenate([np.empty(0, np.int64), *(p.time for p in parts)])
         iteration = np.concatenate([np.empty((depth, 0), np.int64), *(p.iteration for p in parts)], axis=1)
         reads, writes = self.effects[id(s)]
         empty = np.empty((len(stated_operands(s)), 0), np.int64)

@@ -231,7 +231,7 @@ class AssignWarps:
         if self.synchronise is not None:
             return replace(made, program=self.synchronise(made.program, made.config))
         early = made.tiled is not None and made.tiled.early
-        return replace(made, program=convert(made.program, made.config, early=early).program)
+        return replace(made, program=convert(made.program, made.config, release_early=early).program)
 
 
 @dataclass(frozen=True)

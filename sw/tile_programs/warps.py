@@ -9,11 +9,11 @@ from sw.ir.errors import IRError
 from sw.ir.program import Instruction, Program, Statement
 from sw.ir.split import replaced, without_syncs
 from sw.ir.walk import instructions
-from sw.warps.tree import assign_warps
+from sw.warps.assign import assign_warps
 
 
 def with_warps(program: Program, config: MachineConfig) -> Program:
-    """The program with a warp for every instruction (`sw.warps.tree.assign_warps`).
+    """The program with a warp for every instruction (`sw.warps.assign.assign_warps`).
 
     Raises `IRError` for a warp that the machine does not have, and for `wait` and `signal` without one.
     """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sw.ir.expression import TRUE, Const, Expr, Op, Var, apply
 from sw.ir.program import Assign, For
 from sw.ir.walk import statements
-from sw.warps.sites import Gap, Order, Site, Spot, common
+from sw.warps.sites import Gap, Order, Spot, SyncSite, common
 
 #: Loops of one side that are counted or left out in every combination; more only all or none.
 _MOST_LOOPS = 3
@@ -28,17 +28,17 @@ def behind(gap: Gap) -> Gap:
     return Gap(gap.block, gap.position + 1)
 
 
-def signals(source: Spot, around: int) -> list[tuple[Site, int]]:
+def signals(source: Spot, around: int) -> list[tuple[SyncSite, int]]:
     """Sites behind a source, and how many loops further in than `around` each counts."""
     return list(_sites(source, around, last=True))
 
 
-def waits(sink: Spot, around: int) -> list[tuple[Site, int]]:
+def waits(sink: Spot, around: int) -> list[tuple[SyncSite, int]]:
     """Sites in front of a sink, and how many loops further in than `around` each counts."""
     return list(_sites(sink, around, last=False))
 
 
-def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[Site, int]]:
+def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[SyncSite, int]]:
     order = Order.SIGNAL if last else Order.WAIT
     for length in range(around, len(spot.gap.block) + 1):
         gap = spot.ancestor(length)
@@ -49,9 +49,9 @@ def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[Site, int]]
         if loops:
             guards += _guards(loops, last)
         for guard, counted in guards:
-            yield Site(gap, order, guard), counted
+            yield SyncSite(gap, order, guard), counted
             if own is not None:
-                yield Site(gap, order, own if guard is None else apply(Op.AND, guard, own)), counted
+                yield SyncSite(gap, order, own if guard is None else apply(Op.AND, guard, own)), counted
 
 
 def _guards(loops: list[For], last: bool) -> Iterator[tuple[Expr, int]]:

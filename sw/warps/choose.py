@@ -16,26 +16,26 @@ from sw.ir.program import Program
 from sw.ir.vector import Array
 from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
-from sw.warps.knowledge import Knowledge
-from sw.warps.listing import Graph, SampleGraph
-from sw.warps.sites import Site, spots
+from sw.warps.listing import BoundedRuns, SampleEdges
+from sw.warps.sites import SyncSite, spots
 from sw.warps.tokens import Demand, Pair, Sync, Wanted, World
 from sw.warps.trailing import counters
+from sw.warps.wait_clocks import WaitClocks
 
 #: Tokens in advance that let the other side go on while a place is in use.
 _SPARE = 2
 
 
-def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
-    """The samples of a graph on one line of time, and what its kept edges demand; channels hold `depth`.
+def world_of(bounded: BoundedRuns, depth: int) -> tuple[World, list[Demand]]:
+    """The samples of bounded runs on one line of time, and what its kept edges demand; channels hold `depth`.
 
     Runs that pass the same places in the same order, only with other regions, are one.
     """
-    flows: dict[bytes, list[SampleGraph]] = {}
-    for run in graph.runs:
+    flows: dict[bytes, list[SampleEdges]] = {}
+    for run in bounded.runs:
         flows.setdefault(run.sample.flow(), []).append(run)
-    world = World(graph.program, [runs[0].sample for runs in flows.values()], depth)
-    places = {s.instruction.label: n for n, s in enumerate(spots(graph.program))}
+    world = World(bounded.program, [runs[0].sample for runs in flows.values()], depth)
+    places = {s.instruction.label: n for n, s in enumerate(spots(bounded.program))}
     found: defaultdict[tuple[int, int], list[Array]] = defaultdict(list)
     data: set[tuple[int, int]] = set()
     for number, runs in enumerate(flows.values()):
@@ -47,7 +47,7 @@ def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
                 data.add(pair)
         for pair, parts in here.items():
             found[pair].append(world.placed(number, np.unique(np.concatenate(parts), axis=0)))
-    every = list(graph.runs[0].sample.spots.values())
+    every = list(bounded.runs[0].sample.spots.values())
     demands = [
         Demand(every[a], every[b], np.concatenate(parts), (a, b) in data)
         for (a, b), parts in sorted(found.items())
@@ -55,7 +55,7 @@ def world_of(graph: Graph, depth: int) -> tuple[World, list[Demand]]:
     return world, demands
 
 
-def choose(world: World, demands: Sequence[Demand], early: bool = False) -> list[Sync]:
+def choose(world: World, demands: Sequence[Demand], release_early: bool = False) -> list[Sync]:
     """For each demand the places that hold up least, as a sync; demands with the same places share one."""
     options = []
     for demand in demands:
@@ -63,12 +63,12 @@ def choose(world: World, demands: Sequence[Demand], early: bool = False) -> list
         given, taken = signals(demand.source, around), waits(demand.sink, around)
         options.append([(s, w) for s, n in given for w, m in taken if n == m])
     world.add(site for found in options for both in found for site in both)
-    best: dict[tuple[Pair, Site, Site], Sync] = {}
+    best: dict[tuple[Pair, SyncSite, SyncSite], Sync] = {}
     for demand, found in zip(demands, options, strict=True):
         made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
         if not made:
             continue
-        sync = _best(world, demand, made, early)
+        sync = _best(world, demand, made, release_early)
         key = sync.warps, sync.signals[0], sync.waits[0]
         if key in best:
             wanted = (*best[key].demands, demand)
@@ -80,14 +80,14 @@ def choose(world: World, demands: Sequence[Demand], early: bool = False) -> list
     return list(best.values())
 
 
-def _best(world: World, demand: Demand, syncs: Sequence[Sync], early: bool) -> Sync:
+def _best(world: World, demand: Demand, syncs: Sequence[Sync], release_early: bool) -> Sync:
     """The one of several syncs for a demand that is least in the way.
 
     Data is handed on as early as possible, and both sides stand as far in as that goes, so that a warp makes
     its operands before it waits, not behind. A place that is to be used again is given back as seldom as
     possible, as long as there is another one to go on with: both sides at work in the same place get in each
-    other's way in its memory. With `early`, where some of the places are not used, because what uses them
-    has a predicate, each is given back by itself: else what needs one place waits for all.
+    other's way in its memory. With `release_early`, where some of the places are not used, because what uses
+    them has a predicate, each is given back by itself: else what needs one place waits for all.
     """
     if demand.data:
         return min(
@@ -96,7 +96,7 @@ def _best(world: World, demand: Demand, syncs: Sequence[Sync], early: bool) -> S
     spare = [s for s in syncs if s.lead >= _SPARE]
     if not spare:
         return min(syncs, key=lambda s: (world.held(s), _conditions(s), world.events(s)))
-    if early and demand.source.instruction.when is not None:
+    if release_early and demand.source.instruction.when is not None:
         return min(spare, key=lambda s: (_conditions(s), world.held(s), world.events(s)))
     return min(spare, key=lambda s: (_conditions(s), world.events(s), world.held(s)))
 
@@ -116,7 +116,7 @@ def _conditions(sync: Sync) -> int:
     return sum(isinstance(node, Apply) for guard in guards for node in guard.walk())
 
 
-def _at(world: World, demand: Demand, signal: Site, wait: Site) -> Sync | None:
+def _at(world: World, demand: Demand, signal: SyncSite, wait: SyncSite) -> Sync | None:
     """A sync for a demand at one place for each side."""
     return fit(world, demand.warps, (signal,), (wait,), (demand,))
 
@@ -132,7 +132,7 @@ def plain(world: World, demand: Demand) -> Sync:
 
 def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
     """The syncs without those that others make needless, most tokens first."""
-    known = Knowledge(world, syncs, demands, rooms=False)
+    known = WaitClocks(world, syncs, demands, rooms=False)
     gone: set[int] = set()
     for number in sorted(range(len(syncs)), key=lambda n: world.events(syncs[n]), reverse=True):
         if known.change(number, dict.fromkeys(known.events[number].tolist(), -1), {}):

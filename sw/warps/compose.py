@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from sw.warps.candidates import meeting
-from sw.warps.sites import Gap, Order, Path, Site, common
+from sw.warps.sites import Gap, Order, Path, SyncSite, common
 from sw.warps.tokens import Leg, Pair, Room, Sync, Wanted, World, onwards
 
 
@@ -92,7 +92,11 @@ def _merged(world: World, syncs: Iterable[Sync]) -> Sync | None:
 
 
 def fit(
-    world: World, warps: Pair, signals: tuple[Site, ...], waits: tuple[Site, ...], demands: Iterable[Wanted]
+    world: World,
+    warps: Pair,
+    signals: tuple[SyncSite, ...],
+    waits: tuple[SyncSite, ...],
+    demands: Iterable[Wanted],
 ) -> Sync | None:
     """A sync of these sites, with as many tokens in advance as there may be."""
     world.add((*signals, *waits))
@@ -107,18 +111,18 @@ def _closed(world: World, path: Path, position: int, sync: Sync, lead: int = 0) 
     All of its tokens in advance are, but for `lead` that are there before and after.
     """
     count = sync.lead - lead
-    fill = Site(Gap(path, position), Order.FILL, count=count)
-    drain = Site(Gap(path, position + 1), Order.DRAIN, count=count)
+    fill = SyncSite(Gap(path, position), Order.FILL, count=count)
+    drain = SyncSite(Gap(path, position + 1), Order.DRAIN, count=count)
     world.add((fill, drain))
     return Sync(sync.warps, (*sync.signals, fill), (*sync.waits, drain), lead, sync.demands)
 
 
-def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[Site, ...], tuple[Site, ...]]:
+def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[SyncSite, ...], tuple[SyncSite, ...]]:
     """Places where both warps meet, so that what is demanded lies on either side: signals, and waits.
 
     In front of the sink in the block around both, and for sources in earlier iterations at the start of it.
     """
-    gives: dict[Site, Site] = {}
+    gives: dict[SyncSite, SyncSite] = {}
     for demand in demands:
         if isinstance(demand, Room):
             # Right in front of the signals that are to be held back.
@@ -132,5 +136,5 @@ def meeting_sites(demands: Iterable[Wanted]) -> tuple[tuple[Site, ...], tuple[Si
         gaps = [sink] if source.position < sink.position else []
         if any(length <= around for _, length in demand.sink.loops):
             gaps.append(Gap(sink.block, 0))
-        gives |= {Site(g, Order.GIVE): Site(g, Order.TAKE) for g in gaps}
+        gives |= {SyncSite(g, Order.GIVE): SyncSite(g, Order.TAKE) for g in gaps}
     return tuple(gives), tuple(gives.values())

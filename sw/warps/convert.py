@@ -12,11 +12,11 @@ from sw.ir.expression import Const
 from sw.ir.program import Instruction, Program
 from sw.ir.scope import retype
 from sw.ir.walk import instructions
+from sw.warps.channels import Channels, Shared, share_channels
 from sw.warps.choose import choose, reduced, world_of
-from sw.warps.listing import Entry, Graph, make_graph, rolled_edges
+from sw.warps.listing import BoundedRuns, ListedEdge, bounded_runs, rolled_edges
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels, Shared, share_channels
-from sw.warps.sites import Gap, Order, Site, insert, spots
+from sw.warps.sites import Gap, Order, SyncSite, insert, spots
 from sw.warps.tokens import Demand, Room
 
 
@@ -24,13 +24,13 @@ from sw.warps.tokens import Demand, Room
 class Conversion:
     """The sequential program with the waits and signals of all warps.
 
-    `graph` has what was ordered, by run. `entries` are its edges with distances; one is kept if a channel
+    `bounded` has what was ordered, by run. `entries` are its edges with distances; one is kept if a channel
     serves it, listed in `channels` by name. `throttle` are edges that only keep channels from overflowing.
     """
 
     program: Program
-    graph: Graph
-    entries: tuple[Entry, ...]
+    bounded: BoundedRuns
+    entries: tuple[ListedEdge, ...]
     channels: Mapping[str, int]
     throttle: tuple[tuple[str, str], ...]
     channel_count: int
@@ -44,20 +44,21 @@ def convert(
     *,
     also: Sequence[Mapping[str, int]] = (),
     reach: int = 1,
-    early: bool = False,
+    release_early: bool = False,
     name: Callable[[str], str] = str,
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
 
     Places are chosen on bounded runs with all values of the parameters, or some where there are many, those
     of `also` among them; a larger `reach` follows so many times as many iterations. What comes out is to be
-    checked (`sw.check`). `early`: release buffers as soon as possible; choose it when the consumer is not the
-    bottleneck. `name` gives instructions the names that are listed. Raises `IRError` for a program that fails
-    for all values, `InputError` where the machine has too few channels, or channels that hold too few tokens.
+    checked (`sw.check`). `release_early`: release buffers as soon as possible; choose it when the consumer is
+    not the bottleneck. `name` gives instructions the names that are listed. Raises `IRError` for a program
+    that fails for all values, `InputError` where the machine has too few channels, or channels that hold too
+    few tokens.
     """
-    graph = make_graph(program, reduction, reach=reach, also=also)
-    world, demands = world_of(graph, config.channel_depth)
-    syncs = choose(world, demands, early)
+    bounded = bounded_runs(program, reduction, reach=reach, also=also)
+    world, demands = world_of(bounded, config.channel_depth)
+    syncs = choose(world, demands, release_early)
     if reduction is Reduction.FULL:
         syncs = reduced(world, syncs, demands)
     shared = share_channels(
@@ -72,7 +73,7 @@ def convert(
             f"{source} -> {sink} needs channel {needed - 1}: channels must be at least {needed}, "
             f"not {config.channels}"
         )
-    entries, numbers = _listed(program, rolled_edges(graph), shared, name)
+    entries, numbers = _listed(program, rolled_edges(bounded), shared, name)
     given = dict(zip((s.warps for s in shared.syncs), shared.channels, strict=True))
     throttle: dict[tuple[str, str], None] = {}
     places = {s.gap: s.instruction.label for s in spots(program)}
@@ -81,7 +82,7 @@ def convert(
             first, last = map(name, edge)
             throttle[first, last] = None
             numbers.setdefault(f"{first}->{last}", given[room.warps])
-    return Conversion(emit(program, shared), graph, entries, numbers, tuple(throttle), count)
+    return Conversion(emit(program, shared), bounded, entries, numbers, tuple(throttle), count)
 
 
 def _labels(demands: Sequence[object]) -> tuple[str, str]:
@@ -93,8 +94,8 @@ def _labels(demands: Sequence[object]) -> tuple[str, str]:
 
 
 def _listed(
-    program: Program, entries: Sequence[Entry], shared: Shared, name: Callable[[str], str]
-) -> tuple[tuple[Entry, ...], dict[str, int]]:
+    program: Program, entries: Sequence[ListedEdge], shared: Shared, name: Callable[[str], str]
+) -> tuple[tuple[ListedEdge, ...], dict[str, int]]:
     """The edges, kept where a channel serves their warps, and the channels by edge."""
     warp = {s.label: s.warp for s in instructions(program)}
     exact: dict[tuple[str, str], int] = {}
@@ -109,7 +110,7 @@ def _listed(
         sink, at, distance = e.sink.partition("@")
         found = exact.get((e.source, sink), between.get((warp[e.source], warp[sink])))
         kept = e.kept and found is not None
-        made.append(Entry(name(e.source), name(sink) + at + distance, e.data, kept))
+        made.append(ListedEdge(name(e.source), name(sink) + at + distance, e.data, kept))
         if kept and found is not None:
             numbers[made[-1].name] = found
     return tuple(made), numbers
@@ -135,7 +136,7 @@ def emit(program: Program, shared: Shared) -> Program:
     additions: defaultdict[Gap, list[tuple[tuple[int, int, int], Instruction]]] = defaultdict(list)
     labels: defaultdict[str, int] = defaultdict(int)
 
-    def instruction(name: str, warp: int, channel: int, site: Site) -> Instruction:
+    def instruction(name: str, warp: int, channel: int, site: SyncSite) -> Instruction:
         stem = f"{name}_{warp}"
         labels[stem] += 1
         operands = (("channel", Const(channel)),)
@@ -143,7 +144,7 @@ def emit(program: Program, shared: Shared) -> Program:
 
     start = Gap((), 0)
     for sync, channel in zip(shared.syncs, shared.channels, strict=True):
-        advance = (Site(start, Order.ADVANCE, count=sync.lead),) if sync.lead else ()
+        advance = (SyncSite(start, Order.ADVANCE, count=sync.lead),) if sync.lead else ()
         for name, warp, sites in (
             ("signal", sync.warps[0], (*advance, *sync.signals)),
             ("wait", sync.warps[1], sync.waits),

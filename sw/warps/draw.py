@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from hw.errors import InputError
-from sw.warps.listing import Entry
+from sw.warps.listing import ListedEdge
 
 #: Instances that a picture may have.
 LARGEST = 2_000
@@ -56,7 +56,7 @@ class Figure:
 
 def figure(
     nodes: Sequence[tuple[str, int]],
-    entries: Iterable[Entry],
+    entries: Iterable[ListedEdge],
     throttle: Iterable[tuple[str, str]] = (),
     channels: Mapping[str, int] | None = None,
 ) -> Figure:

@@ -21,7 +21,7 @@ MOST_DISTANCES = 64
 
 
 @dataclass(frozen=True)
-class SampleGraph:
+class SampleEdges:
     """The edges of a program on a bounded run for given parameters."""
 
     sample: Sample
@@ -29,16 +29,16 @@ class SampleGraph:
 
 
 @dataclass(frozen=True)
-class Graph:
+class BoundedRuns:
     """The graphs of a program's runs; `complete` where these are all instances that parameters allow."""
 
     program: Program
-    runs: tuple[SampleGraph, ...]
+    runs: tuple[SampleEdges, ...]
     complete: bool
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedEdge:
     """An edge between printed names; a dropped one is not `kept`."""
 
     source: str
@@ -52,13 +52,13 @@ class Entry:
         return f"{self.source}->{self.sink}"
 
 
-def make_graph(
+def bounded_runs(
     program: Program,
     reduction: Reduction = Reduction.FULL,
     *,
     reach: int = 1,
     also: Sequence[Mapping[str, int]] = (),
-) -> Graph:
+) -> BoundedRuns:
     """The edges of a program whose instructions all have warps, on bounded runs (`sw.warps.sample`).
 
     Where parameters allow more than `MOST_RUNS` runs, some are taken, and those with the values `also`
@@ -68,7 +68,7 @@ def make_graph(
     values: list[Mapping[str, int]] = [*drawn]
     values += [v for v in also if v not in values]
     found = edges(program)
-    runs: list[SampleGraph] = []
+    runs: list[SampleEdges] = []
     failure: IRError | None = None
     for given in values:
         try:
@@ -77,29 +77,29 @@ def make_graph(
             failure = failure or error
             continue
         complete = complete and sample.complete
-        runs.append(SampleGraph(sample, ordered(sample, found, reduction)))
+        runs.append(SampleEdges(sample, ordered(sample, found, reduction)))
     if not runs and failure is not None:
         raise failure
-    return Graph(program, tuple(runs), complete)
+    return BoundedRuns(program, tuple(runs), complete)
 
 
-def rolled_edges(graph: Graph) -> list[Entry]:
+def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:
     """Edges between labels, the sink with its distance in the common loops: `C@0`, `C@0,1`, `C` without any.
 
     Where one pair of labels has more than `MOST_DISTANCES` distances, they are one, `C@*`. Edges are in the
     order of the text.
     """
-    numbers = {s.instruction.label: n for n, s in enumerate(spots(graph.program))}
-    entries: list[Entry] = []
+    numbers = {s.instruction.label: n for n, s in enumerate(spots(bounded.program))}
+    entries: list[ListedEdge] = []
     for (source, sink), distances in sorted(
-        _flags(graph).items(), key=lambda item: tuple(numbers[label] for label in item[0])
+        _flags(bounded).items(), key=lambda item: tuple(numbers[label] for label in item[0])
     ):
         if len(distances) > MOST_DISTANCES:
             data, kept = (any(flags[n] for flags in distances.values()) for n in range(2))
             distances = {("*",): (data, kept)}
         for distance, (data, kept) in sorted(distances.items(), key=lambda item: _order(item[0])):
             apart = f"@{','.join(map(str, distance))}" if distance else ""
-            entries.append(Entry(source, sink + apart, data, kept))
+            entries.append(ListedEdge(source, sink + apart, data, kept))
     return entries
 
 
@@ -107,10 +107,10 @@ def _order(distance: Distance) -> list[tuple[bool, int]]:
     return [(isinstance(d, str), 0 if isinstance(d, str) else d) for d in distance]
 
 
-def _flags(graph: Graph) -> dict[tuple[str, str], dict[Distance, tuple[bool, bool]]]:
+def _flags(bounded: BoundedRuns) -> dict[tuple[str, str], dict[Distance, tuple[bool, bool]]]:
     """By source, sink and distance: whether some run has data on it, and whether one keeps it."""
     found: dict[tuple[str, str], dict[Distance, tuple[bool, bool]]] = {}
-    for run in graph.runs:
+    for run in bounded.runs:
         for o in run.ordered:
             if len(o.pairs) or len(o.edge.distances) > MOST_DISTANCES:
                 distances = found.setdefault((o.edge.source, o.edge.sink), {})
@@ -119,7 +119,7 @@ def _flags(graph: Graph) -> dict[tuple[str, str], dict[Distance, tuple[bool, boo
     return found
 
 
-def by_kind(entries: Sequence[Entry]) -> Mapping[str, list[list[str]]]:
+def by_kind(entries: Sequence[ListedEdge]) -> Mapping[str, list[list[str]]]:
     """The edges as they are printed: kept ones as data and resource, and what was dropped."""
     return {
         "data": [[e.source, e.sink] for e in entries if e.kept and e.data],

@@ -16,9 +16,9 @@ import numpy as np
 from sw.ir.program import Program
 from sw.ir.vector import Array
 from sw.ir.walk import instructions
-from sw.warps.knowledge import Knowledge, room_of
-from sw.warps.sites import Site
+from sw.warps.sites import SyncSite
 from sw.warps.tokens import Demand, Sync, World
+from sw.warps.wait_clocks import WaitClocks, room_of
 
 #: Operations of all runs together up to which every wait and signal is tried.
 _MOST = 200_000
@@ -32,7 +32,7 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
     left = _without_ends(world.program, syncs)
     if world.instances > _MOST:
         return left
-    known = Knowledge(world, left, demands, rooms=True)
+    known = WaitClocks(world, left, demands, rooms=True)
     if not known.in_order or len(known.demands) < len(demands):
         return left
     channels = [_Channel(world, known, n, s) for n, s in enumerate(left)]
@@ -51,7 +51,7 @@ def _without_ends(program: Program, syncs: Sequence[Sync]) -> list[Sync]:
     return [s for s in made if s.waits]
 
 
-def _is_end(program: Program, warp: int, wait: Site, signals: Sequence[tuple[int, Site]]) -> bool:
+def _is_end(program: Program, warp: int, wait: SyncSite, signals: Sequence[tuple[int, SyncSite]]) -> bool:
     """Whether a wait is outside of loops and branches, and a warp does nothing behind it but wait."""
     if wait.gap.block:
         return False
@@ -60,7 +60,7 @@ def _is_end(program: Program, warp: int, wait: Site, signals: Sequence[tuple[int
     return not any(s.warp == warp for s in rest) and not any(later)
 
 
-def _top(site: Site) -> tuple[int, int]:
+def _top(site: SyncSite) -> tuple[int, int]:
     """Where a site, or the outermost statement around it, stands in the program."""
     if site.gap.block:
         return site.gap.block[0][0], 1 << 30
@@ -70,7 +70,7 @@ def _top(site: Site) -> tuple[int, int]:
 class _Channel:
     """The waits and signals of a channel that are left, each site as often as it counts."""
 
-    def __init__(self, world: World, known: Knowledge, number: int, sync: Sync):
+    def __init__(self, world: World, known: WaitClocks, number: int, sync: Sync):
         self.world, self.known, self.number, self.sync = world, known, number, sync
         self.signals, self.waits = (
             [replace(s, count=1) for s in sites for _ in range(s.count)]
@@ -102,7 +102,7 @@ class _Channel:
         found = [pair for pair in self._candidates() if self._leave_out(*pair)]
         return bool(found)
 
-    def _candidates(self) -> Iterator[tuple[Site | None, Site | None]]:
+    def _candidates(self) -> Iterator[tuple[SyncSite | None, SyncSite | None]]:
         """Waits with signals beside them and those that give their tokens; then each by itself."""
         times = [self.world.passes[s] for s in self.signals]
         order = np.argsort(np.concatenate([*times, np.empty(0, np.int64)]), kind="stable")
@@ -122,7 +122,7 @@ class _Channel:
         for signal in signals:
             yield signal, None
 
-    def _leave_out(self, signal: Site | None, wait: Site | None) -> bool:
+    def _leave_out(self, signal: SyncSite | None, wait: SyncSite | None) -> bool:
         """Leave out a signal, a wait or one of each if they can go; whether they do."""
         if (signal and signal not in self.signals) or (wait and wait not in self.waits):
             return False
@@ -160,7 +160,7 @@ class _Channel:
         return self.world.tokens(sync)
 
 
-def _less(sites: Sequence[Site], gone: Site | None) -> list[Site]:
+def _less(sites: Sequence[SyncSite], gone: SyncSite | None) -> list[SyncSite]:
     """The sites without one."""
     left = list(sites)
     if gone is not None:

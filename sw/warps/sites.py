@@ -46,7 +46,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Site:
+class SyncSite:
     """Where tokens are given or taken if the predicate holds, `count` of them."""
 
     gap: Gap

@@ -17,7 +17,7 @@ from sw.ir.expression import Expr
 from sw.ir.program import Instruction, Program
 from sw.ir.vector import Array
 from sw.warps.sample import Sample
-from sw.warps.sites import Gap, Order, Site, Spot
+from sw.warps.sites import Gap, Order, Spot, SyncSite
 
 #: An ordered pair of warps: who signals, who waits.
 Pair = tuple[int, int]
@@ -55,7 +55,7 @@ class Leg(Demand):
     """A part of the way from source to sink; `relay` is where the third warp waits, if it starts there."""
 
     legs: Pair
-    relay: Site | None = None
+    relay: SyncSite | None = None
 
     @property
     def warps(self) -> Pair:
@@ -71,7 +71,7 @@ class Leg(Demand):
         return world.pick(passed, sinks, world.number(passed, sinks)), sinks
 
 
-def onwards(wait: Site) -> tuple[Site, Site]:
+def onwards(wait: SyncSite) -> tuple[SyncSite, SyncSite]:
     """Where a third warp passes on what it waited for, and where that is awaited."""
     return dataclasses.replace(wait, order=Order.PASS), dataclasses.replace(wait, order=Order.PASSED)
 
@@ -84,8 +84,8 @@ class Room:
     """
 
     warps: Pair
-    signals: tuple[Site, ...]
-    waits: tuple[Site, ...]
+    signals: tuple[SyncSite, ...]
+    waits: tuple[SyncSite, ...]
     room: int
     #: What the channel is for.
     demands: tuple[Wanted, ...] = ()
@@ -131,8 +131,8 @@ class Sync:
     """Sites at which one warp signals and another one waits, with tokens in advance, and why."""
 
     warps: Pair
-    signals: tuple[Site, ...]
-    waits: tuple[Site, ...]
+    signals: tuple[SyncSite, ...]
+    waits: tuple[SyncSite, ...]
     lead: int
     demands: tuple[Wanted, ...]
 
@@ -150,8 +150,8 @@ class World:
 
     def __init__(self, program: Program, samples: Sequence[Sample], depth: int):
         self.program, self.samples, self.depth = program, samples, depth
-        self.passes: dict[Site, Array] = {}
-        self.cache: dict[tuple[Site, ...], Array] = {}
+        self.passes: dict[SyncSite, Array] = {}
+        self.cache: dict[tuple[SyncSite, ...], Array] = {}
         #: The predicates of sites that share a gap and an order, by what comes first.
         self._ranks: dict[tuple[Gap, int], dict[Expr | None, int]] = {}
         ends = np.cumsum([0, *((s.end + 1) << _SCALE for s in samples)])
@@ -167,7 +167,7 @@ class World:
         self.of_warp = {warp: np.sort(np.concatenate(found)) for warp, found in parts.items()}
         self.instances = sum(times.size for times in self.of_warp.values())
 
-    def add(self, sites: Iterable[Site]) -> None:
+    def add(self, sites: Iterable[SyncSite]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
         for site in (dataclasses.replace(s, count=1) for s in sites):
             if site in self.passes:
@@ -180,7 +180,7 @@ class World:
                 found.append(_placed(visits.times if site.when is None else visits.holds(site.when), at))
             self.passes[site] = np.concatenate(found) + (((site.order + _FIRST) << _RANKS) + rank)
 
-    def first(self, site: Site) -> int:
+    def first(self, site: SyncSite) -> int:
         """When control passes a site first; sites that it never passes come first."""
         return (
             int(self.times((site,)).min(initial=np.iinfo(np.int64).max)) if self.times((site,)).size else -1
@@ -199,7 +199,7 @@ class World:
         signals, waits = (np.diff(np.searchsorted(t, self.periods), axis=1) for t in (given, taken))
         return bool(np.array_equal(signals, waits))
 
-    def times(self, sites: tuple[Site, ...]) -> Array:
+    def times(self, sites: tuple[SyncSite, ...]) -> Array:
         """When control passes any of the sites, in order."""
         if len(sites) == 1 and sites[0].count == 1:
             return self.passes[sites[0]]
@@ -240,7 +240,7 @@ class World:
         return np.searchsorted(self.starts, times, side="right") - 1
 
     def lead(
-        self, signals: tuple[Site, ...], waits: tuple[Site, ...], demands: Iterable[Wanted]
+        self, signals: tuple[SyncSite, ...], waits: tuple[SyncSite, ...], demands: Iterable[Wanted]
     ) -> int | None:
         """The most tokens in advance, as far as a channel holds them, that still order what is demanded.
 
@@ -268,7 +268,7 @@ class World:
             return None
         return lead if self.goes_on(signals, waits, lead) else None
 
-    def goes_on(self, signals: tuple[Site, ...], waits: tuple[Site, ...], lead: int) -> bool:
+    def goes_on(self, signals: tuple[SyncSite, ...], waits: tuple[SyncSite, ...], lead: int) -> bool:
         """Whether every wait takes a token of the start, or of a signal earlier in the program."""
         given, taken = self.times(signals), self.times(waits)
         number = self.number(taken, taken) - lead

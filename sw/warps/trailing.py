@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import For, Program, Statement
 from sw.ir.walk import instructions
-from sw.warps.sites import Gap, Site
+from sw.warps.sites import Gap, SyncSite
 from sw.warps.tokens import Sync, World, warp_of
 
 #: The loops around a place: the number of the iteration, and how many there are.
@@ -59,7 +59,7 @@ def _not_last(loops: Counters, left_over: int) -> Expr | None:
     return None
 
 
-def executions(program: Program, sites: Sequence[Site]) -> int | None:
+def executions(program: Program, sites: Sequence[SyncSite]) -> int | None:
     """How many tokens all sites give or take in a run; None where that is not known from the text."""
     total = 0
     for site in sites:

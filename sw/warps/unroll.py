@@ -21,7 +21,7 @@ from sw.ir.scope import retype
 from sw.ir.split import replaced
 from sw.ir.types import Kind, Type
 from sw.ir.walk import Instance, expressions, instructions, map_expressions, statements
-from sw.warps.tree import refuse
+from sw.warps.assign import refuse
 
 #: Instructions that an unrolled program may have.
 LARGEST = 1 << 16

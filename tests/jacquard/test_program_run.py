@@ -21,9 +21,9 @@ from sw.ir.load import load_program
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
+from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from sw.warps.unroll import unrolled as laid_out
 from tests.budget import cases
 from tests.jacquard.test_run import KEYS

@@ -10,9 +10,9 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.warps import Warped, converted
 from sw.ir.split import warps
+from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from sw.warps.text import warp_assembly
 from tests.sw.warps.mutations import Fate, Judge, Kind, mutations
 from tests.sw.warps.random_programs import differs, drawn, runs
@@ -173,7 +173,7 @@ def test_places_are_given_back_one_by_one_where_some_are_not_used(
     there: str, early: bool, tokens: int
 ) -> None:
     program = program_of(STAYING.format(columns=5, there=there))
-    made = convert(program, CONFIG, early=early)
+    made = convert(program, CONFIG, release_early=early)
     texts = {warp: warp_assembly(made.program, warp, CONFIG, f"warp {warp}") for warp in warps(made.program)}
     assert differs(program, texts, CONFIG, runs(program)[:4], schedules=4) is None
     at_start = [line.strip() for line in texts[3].splitlines() if "@" not in line]

@@ -8,9 +8,9 @@ import pytest
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.warps import converted
+from sw.warps.channels import Channels
 from sw.warps.draw import LARGEST, Figure, figure, to_dot, to_svg
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from tests.sw.warps.samples import WORKED, program_of
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -86,11 +86,11 @@ def test_a_throttle_is_drawn() -> None:
 
 
 def test_distances_stand_on_the_arrows() -> None:
-    from sw.warps.listing import make_graph, rolled_edges
+    from sw.warps.listing import bounded_runs, rolled_edges
 
     program = program_of(WORKED)
     made = figure(
-        [("P", 0), ("C", 1), ("P4", 0), ("C4", 1), ("P7", 0), ("C7", 1)], rolled_edges(make_graph(program))
+        [("P", 0), ("C", 1), ("P4", 0), ("C4", 1), ("P7", 0), ("C7", 1)], rolled_edges(bounded_runs(program))
     )
     assert ("P", "C", "") in [(a.source, a.sink, a.text) for a in made.arrows]
     nodes = [(n, w) for w, names in made.columns.items() for n in names]

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from sw.check.trace import Trace, trace
-from sw.check.unfed import unfed
 from sw.ir.expression import evaluate
-from sw.ir.program import Instruction, Program
-from sw.warps.tree import assign_warps, schedule_tree
+from sw.ir.program import Program
+from sw.warps.assign import assign_warps, unfed
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs
 from tests.sw.warps import instance_edges as graph
 from tests.sw.warps.instance_edges import edges, warp_of
@@ -178,7 +177,7 @@ FED = "    P = f(write=a[0:4], warp=0)\n"
 )
 def test_a_consumer_that_nobody_feeds(buffer: str, body: str, wrong: str | None) -> None:
     program = program_of(f"@program\ndef p():\n    {buffer}\n{FED}{body}")
-    error = unfed([trace(program, {})])
+    error = unfed(program)
     if wrong is None:
         assert error is None
     else:
@@ -188,9 +187,9 @@ def test_a_consumer_that_nobody_feeds(buffer: str, body: str, wrong: str | None)
 
 def test_buffers_that_nobody_writes_bring_their_contents() -> None:
     program = program_of("@program\ndef p():\n    a: Buffer[8]\n    C = g(read=a, warp=1)\n")
-    assert unfed([trace(program, {})]) is None
+    assert unfed(program) is None
     program = program_of("@program\ndef p():\n    a: Buffer[8, acc]\n    C = g(read=a, warp=1)\n")
-    assert "C, which reads a[0:8]" in str(unfed([trace(program, {})]))
+    assert "C, which reads a[0:8]" in str(unfed(program))
 
 
 def test_warps_where_none_are_given() -> None:
@@ -220,16 +219,3 @@ def test_what_is_no_sequential_program_of_warps(body: str, found_: str) -> None:
     )
     with pytest.raises(Exception, match=found_):
         assign_warps(program)
-
-
-def test_the_schedule_tree_has_loops_and_pairs() -> None:
-    tree = schedule_tree(program_of(WORKED))
-    shapes = [
-        (
-            type(n.statement).__name__,
-            [c.statement.label for c in n.children if isinstance(c.statement, Instruction)],
-        )
-        for n in tree.roots
-    ]
-    assert shapes == [("For", ["P", "C"]), ("For", ["P4", "C4"]), ("Instruction", []), ("Instruction", [])]
-    assert tree.pairs == (("P", "C"), ("P4", "C4"), ("P7", "C7"))

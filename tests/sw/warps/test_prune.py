@@ -10,12 +10,12 @@ from hw.config import load
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.scope import retype
+from sw.warps.channels import Channels, share_channels
 from sw.warps.choose import choose, reduced, world_of
 from sw.warps.convert import convert
-from sw.warps.knowledge import Knowledge, room_of
-from sw.warps.listing import make_graph
-from sw.warps.share import Channels, share_channels
+from sw.warps.listing import bounded_runs
 from sw.warps.tokens import Demand, Sync, World, known, unmet
+from sw.warps.wait_clocks import WaitClocks, room_of
 from tests.sw.warps.random_programs import drawn
 
 CONFIG = load("default")
@@ -24,7 +24,7 @@ CASES = [(kind, seed) for kind in ("nests", "control", "everything", "pipelines"
 
 def prepared(program: Program) -> tuple[World, list[Demand], list[Sync]]:
     """The runs of a program, what must be ordered, and places for it."""
-    world, demands = world_of(make_graph(program), CONFIG.channel_depth)
+    world, demands = world_of(bounded_runs(program), CONFIG.channel_depth)
     return world, demands, choose(world, demands)
 
 
@@ -64,7 +64,7 @@ def test_all_is_ordered_and_no_channel_overflows_after_pruning(kind: str, seed: 
 def test_following_a_change_says_what_following_everything_says(kind: str, seed: int) -> None:
     world, demands, syncs = prepared(drawn(kind, seed))
     for n, sync in enumerate(syncs):
-        knowledge = Knowledge(world, syncs, demands, rooms=False)
+        knowledge = WaitClocks(world, syncs, demands, rooms=False)
         without = [s for s in syncs if s is not sync]
         gone = dict.fromkeys(knowledge.events[n].tolist(), -1)
         assert knowledge.change(n, gone, {}) == (not unmet(world, without, knowledge.demands))

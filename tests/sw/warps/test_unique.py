@@ -12,8 +12,8 @@ from hw.errors import InputError
 from jacquard.warps import Warped, converted
 from sw.ir.program import Program
 from sw.ir.walk import instructions
+from sw.warps.channels import Channels
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from sw.warps.unroll import unrolled
 from tests.sw.random_tile_programs import STRAIGHT, random_program
 from tests.sw.warps.samples import WORKED, program_of, with_warps

@@ -11,10 +11,10 @@ from jacquard.warps import Warped, converted
 from sw.check.trace import Trace, trace
 from sw.ir.errors import IRError
 from sw.ir.program import Program
+from sw.warps.channels import Channels
 from sw.warps.convert import Conversion, convert
-from sw.warps.listing import MOST_DISTANCES, by_kind, make_graph, rolled_edges
+from sw.warps.listing import MOST_DISTANCES, bounded_runs, by_kind, rolled_edges
 from sw.warps.reduce import Reduction
-from sw.warps.share import Channels
 from sw.warps.unroll import unrolled
 from tests.sw.ir.interpret import difference, run
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program, sample_run
@@ -55,7 +55,7 @@ def edges_between_labels(run: Trace) -> list[tuple[str, str]]:
 def check(program: Program, made: Warped | Conversion) -> None:
     """All edges of all runs are kept by the warps, with no more tokens than a channel holds."""
     source = unrolled(program).program
-    for found in made.graph.runs:
+    for found in made.bounded.runs:
         values = found.sample.values
         before = ordered(streams(made.program, values), CONFIG.channel_depth)
         try:
@@ -187,7 +187,7 @@ def test_loops_up_to_a_parameter() -> None:
 
 
 def rolled(program: Program) -> Mapping[str, list[list[str]]]:
-    return by_kind(rolled_edges(make_graph(program)))
+    return by_kind(rolled_edges(bounded_runs(program)))
 
 
 def test_rolled_edges_have_distances_in_common_loops() -> None:
@@ -217,7 +217,7 @@ def test_many_distances_are_one() -> None:
                 P = f(write=a[i], warp=0)
                 C = g(read=a[0:i + 1], write=b[i], warp=1)
     """
-    graph = make_graph(program_of(text), Reduction.OBTAINED)
+    graph = bounded_runs(program_of(text), Reduction.OBTAINED)
     assert [(e.source, e.sink) for e in rolled_edges(graph)] == [("P", "C@*")]
 
 
@@ -232,9 +232,9 @@ def test_an_edge_goes_only_where_all_runs_drop_it() -> None:
             C1 = g(read=b, warp=1, when=p)
             C2 = g(read=a, warp=1)
     """
-    listed = by_kind(rolled_edges(make_graph(program_of(text))))
+    listed = by_kind(rolled_edges(bounded_runs(program_of(text))))
     assert listed["data"] == [["P1", "C2"], ["P2", "C1"]]
-    listed = by_kind(rolled_edges(make_graph(program_of(text.replace(", when=p", "")))))
+    listed = by_kind(rolled_edges(bounded_runs(program_of(text.replace(", when=p", "")))))
     assert listed["dropped"] == [["P1", "C2"]]
 
 

@@ -29,7 +29,7 @@ _FEWER = 8
 _NEVER = int(np.iinfo(np.int64).max)
 
 
-class Knowledge:
+class WaitClocks:
     """What warps know at all waits of some syncs (the events, in order of time).
 
     Syncs go by their numbers in the sequence. Every wait must take a token of an earlier signal

@@ -1,19 +1,15 @@
-"""The schedule tree of a sequential program: loops, branches and intrinsics, with producers and consumers.
-
-The first stage of the conversion (docs/warps.md). Intrinsics without a warp get one here.
-"""
+"""What a sequential program must be to become warps, and the warps of instructions that name none."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from sw.dependence import ENTRY, analyse
 from sw.ir.errors import IRError
-from sw.ir.intrinsics import INTRINSICS
-from sw.ir.program import For, If, Instruction, Program, Region, Statement, While
+from sw.ir.intrinsics import INTRINSICS, effects
+from sw.ir.program import Instruction, Program, Region, Statement, While, print_access
 from sw.ir.roles import WarpRole
-from sw.ir.walk import statements
+from sw.ir.walk import instructions, rewrite, statements
 
 #: The warp of an intrinsic's engine, by the beginning of the intrinsic's name; the first that fits counts.
 _ENGINES = {
@@ -26,51 +22,6 @@ _ENGINES = {
 }
 #: The engine of a plain `load`, by the space that it fills.
 _TARGETS = {"A": "load_a", "B": "load_b", "scratch": "load_c"}
-
-
-@dataclass(frozen=True)
-class Node:
-    """A loop, a branch's side or an intrinsic, with what is inside of it, in order."""
-
-    statement: For | If | Instruction
-    children: tuple[Node, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The schedule tree; `pairs` are labels (producer, consumer), in the order of the text.
-
-    An intrinsic can be both. A pair says that some instance of the one can read what one of the other wrote.
-    """
-
-    program: Program
-    roots: tuple[Node, ...]
-    pairs: tuple[tuple[str, str], ...]
-
-
-def schedule_tree(program: Program) -> Tree:
-    """The tree of a program; raises `IRError` for what no sequential program of warps has (`refuse`)."""
-    refuse(program)
-    found = analyse(program)
-    pairs = [(source, use) for use, sources in found.use_def.items() for source in sources if source != ENTRY]
-    order = {label: n for n, label in enumerate(found.use_def)}
-    pairs.sort(key=lambda pair: (order[pair[0]], order[pair[1]]))
-    return Tree(program, _nodes(program.body), tuple(pairs))
-
-
-def _nodes(body: tuple[Statement, ...]) -> tuple[Node, ...]:
-    made: list[Node] = []
-    for s in body:
-        match s:
-            case Instruction():
-                made.append(Node(s))
-            case For():
-                made.append(Node(s, _nodes(s.body)))
-            case If():
-                made.append(Node(s, _nodes(s.body) + _nodes(s.orelse)))
-            case _:
-                pass
-    return tuple(made)
 
 
 def refuse(program: Program) -> None:
@@ -105,7 +56,14 @@ def assign_warps(program: Program) -> Program:
                 generic[s.name] = next(n for n in range(len(used) + 1) if n not in used)
                 used.add(generic[s.name])
             chosen[s.label] = generic[s.name]
-    return dataclasses.replace(program, body=_with_warps(program.body, chosen))
+
+    def with_warp(s: Statement) -> Statement:
+        """An instruction with its warp."""
+        if isinstance(s, Instruction) and s.label in chosen:
+            return dataclasses.replace(s, warp=chosen[s.label])
+        return s
+
+    return dataclasses.replace(program, body=rewrite(program.body, with_warp))
 
 
 def _engine(program: Program, s: Instruction) -> int | None:
@@ -120,17 +78,29 @@ def _engine(program: Program, s: Instruction) -> int | None:
     return next(warp for prefix, warp in _ENGINES.items() if name.startswith(prefix))
 
 
-def _with_warps(body: tuple[Statement, ...], chosen: dict[str, int]) -> tuple[Statement, ...]:
-    made: list[Statement] = []
-    for s in body:
-        match s:
-            case Instruction() if s.label in chosen:
-                made.append(dataclasses.replace(s, warp=chosen[s.label]))
-            case For():
-                made.append(dataclasses.replace(s, body=_with_warps(s.body, chosen)))
-            case If():
-                sides = _with_warps(s.body, chosen), _with_warps(s.orelse, chosen)
-                made.append(dataclasses.replace(s, body=sides[0], orelse=sides[1]))
-            case _:
-                made.append(s)
-    return tuple(made)
+def unfed(program: Program) -> IRError | None:
+    """The error of the first read that no instruction feeds in any iteration; None where there is none.
+
+    A read is fed where an instruction has written any part of its region before. A buffer in memory brings
+    its contents along, and so does one of no stated space that no instruction writes.
+    """
+    found = instructions(program)
+    written = {a.buffer if isinstance(a, Region) else None for s in found for a in effects(s)[1]}
+    must_be_fed = {
+        b.name
+        for b in program.buffers
+        if b.space != "memory" and (b.space is not None or written & {b.name, None})
+    }
+    sources: dict[tuple[str, int], set[str]] = {}
+    for seen in analyse(program, details=True).edges:
+        sources.setdefault((seen.use, seen.read), set()).add(seen.source)
+    for s in found:
+        for n, access in enumerate(effects(s)[0]):
+            if (
+                isinstance(access, Region)
+                and access.buffer in must_be_fed
+                and sources.get((s.label, n)) == {ENTRY}
+            ):
+                text = f"{s.label}, which reads {print_access(access)} that no instruction writes before it"
+                return IRError(s.where, text, "a producer that feeds it, or a buffer in memory")
+    return None
