@@ -14,6 +14,7 @@ from typing import Any
 from hw.config import MachineConfig
 from jacquard.checking import verdict_on
 from sw.check import Verdict
+from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.ir.split import warps
 from sw.ir.walk import instructions
@@ -24,6 +25,8 @@ from sw.warps.reduce import Reduction
 from sw.warps.text import warp_assembly
 from sw.warps.unroll import Unrolled, unrolled
 
+#: Values of the parameters that are all followed; of more, the ends of ranges and random ones.
+MOST_RUNS = 64
 #: How often a conversion is repeated.
 ROUNDS = 16
 #: How many times as many iterations each repetition follows, and where that ends.
@@ -73,15 +76,15 @@ def converted(
     Raises `InputError` for what the machine does not have, `IRError` for a program that fails for all values
     of its parameters.
     """
-    also: list[Mapping[str, int]] = []
+    tried, complete = assignments(program, MOST_RUNS)
     reach = 1
     for _ in range(ROUNDS):
-        made = _made(program, config, reduction, channels, unroll, samples_suffice, also, reach)
+        made = _made(program, config, reduction, channels, unroll, samples_suffice, tried, reach)
         values, runs = dict(made.verdict.values), made.bounded.runs
-        if made.verdict.ok or made.bounded.complete:
+        if made.verdict.ok or (complete and made.bounded.complete):
             break
-        if values and values not in also and all(dict(r.sample.values) != values for r in runs):
-            also.append(values)
+        if values and values not in tried:
+            tried.append(values)
         elif not unroll and reach < _MOST and not all(r.sample.complete for r in runs):
             reach *= _GROWTH
         else:
@@ -96,14 +99,14 @@ def _made(
     channels: Channels,
     unroll: bool,
     samples_suffice: bool,
-    also: Sequence[Mapping[str, int]],
+    values: Sequence[Mapping[str, int]],
     reach: int,
 ) -> Warped:
     """One conversion: with the loops kept, or every instance by itself."""
     source = unrolled(program) if unroll else Unrolled(program, {})
     if unroll:
         source.fits(config)
-    made = convert(source.program, config, reduction, channels, also=also, reach=reach, name=source.name)
+    made = convert(source.program, config, reduction, channels, values=values, reach=reach, name=source.name)
     nodes = [(source.name(s.label), s.warp or 0) for s in instructions(source.program)]
     text = source.labelled(made.program)
     texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}

@@ -43,33 +43,29 @@ def explore(
     dependences: Iterable[tuple[Event, Event]],
     depth: int,
     *,
-    pending: int | None = None,
     states: int = STATES,
 ) -> Exploration:
     """Go through all schedules; `dependences` are pairs of events (earlier, later) of different warps.
 
-    Without `pending` an event is one step. With it the machine is followed more closely: an operation begins
-    and completes in two steps, with others of its warp begun in between, and a signal happens when all before
-    it in its warp is complete, of which at most `pending` may be outstanding.
-
     Raises `TooLargeError` after `states` states.
     """
-    return _Search(streams, dependences, depth, pending, states).run()
+    return _Search(streams, dependences, depth, states).run()
 
 
-#: For each warp how many events have begun and how many are complete.
-_State = tuple[tuple[int, int], ...]
-#: An event, the state after it, what is wrong with it, and the other event that is concerned.
-_Move = tuple[Event, _State, str | None, Event | None]
+#: For each warp how many events have happened.
+_State = tuple[int, ...]
+#: An event, what is wrong with it, and the other event that is concerned.
+_Move = tuple[Event, str | None, Event | None]
 
 
 class _Search:
+    """A search in breadth; warps go by their place in `warps`."""
+
     def __init__(
         self,
         streams: Mapping[int, Stream],
         dependences: Iterable[tuple[Event, Event]],
         depth: int,
-        pending: int | None,
         states: int,
     ):
         self.warps = sorted(streams)
@@ -81,43 +77,44 @@ class _Search:
         for (x, s), (y, t) in dependences:
             self.needs.setdefault((place[y], t), []).append((place[x], s))
             self.sources.add((place[x], s))
-        self.depth, self.pending, self.states = depth, pending, states
-        used = sorted({c for row in self.channels for c in row if c >= 0})
-        #: Signals and waits on each channel among the first events of each warp.
-        self.signals = {c: [self.prefix(n, c, SIGNAL) for n in range(len(self.warps))] for c in used}
-        self.waits = {c: [self.prefix(n, c, WAIT) for n in range(len(self.warps))] for c in used}
+        self.depth, self.states = depth, states
+        #: By channel what it holds after the first events of each warp: signals less waits.
+        self.held = {
+            c: [self.added(n, c) for n in range(len(self.warps))]
+            for c in sorted({c for row in self.channels for c in row if c >= 0})
+        }
 
-    def prefix(self, warp: int, channel: int, kind: int) -> list[int]:
-        """Counts of events of a kind."""
+    def added(self, warp: int, channel: int) -> list[int]:
+        """Tokens that the first events of a warp add to a channel."""
         counts = [0]
         for k, c in zip(self.kinds[warp], self.channels[warp], strict=True):
-            counts.append(counts[-1] + (k == kind and c == channel))
+            counts.append(counts[-1] + ((k == SIGNAL) - (k == WAIT)) * (c == channel))
         return counts
 
     def run(self) -> Exploration:
-        """A search in breadth."""
-        start: _State = ((0, 0),) * len(self.warps)
+        """All states."""
+        start: _State = (0,) * len(self.warps)
         parents: dict[_State, tuple[_State, Event] | None] = {start: None}
-        most = dict.fromkeys(self.signals, 0)
+        most = dict.fromkeys(self.held, 0)
         todo = deque([start])
         while todo:
             state = todo.popleft()
             moves = self.moves(state)
-            if not moves and any(
-                issued < len(self.kinds[n]) or done < issued for n, (issued, done) in enumerate(state)
-            ):
+            if not moves and any(at < len(self.kinds[n]) for n, at in enumerate(state)):
                 return Exploration("deadlock", len(parents), self.path(parents, state), None, most)
-            for event, following, bad, broken in moves:
+            for event, bad, broken in moves:
                 if bad is not None:
                     path = (*self.path(parents, state), self.named(event))
                     return Exploration(bad, len(parents), path, broken and self.named(broken), most)
+                n, at = event
+                following = (*state[:n], at + 1, *state[n + 1 :])
                 if following not in parents:
                     if len(parents) >= self.states:
                         raise TooLargeError(f"more than {self.states:,} states of the warps")
                     parents[following] = (state, event)
                     todo.append(following)
-                    if self.kinds[event[0]][event[1]] == SIGNAL:
-                        c = self.channels[event[0]][event[1]]
+                    if self.kinds[n][at] == SIGNAL:
+                        c = self.channels[n][at]
                         most[c] = max(most[c], self.tokens(following, c))
         return Exploration(None, len(parents), (), None, most)
 
@@ -125,74 +122,41 @@ class _Search:
         return self.warps[event[0]], event[1]
 
     def path(self, parents: Mapping[_State, tuple[_State, Event] | None], state: _State) -> tuple[Event, ...]:
-        """The events up to a state; one that takes two steps counts when it begins."""
+        """The events up to a state."""
         found: list[Event] = []
         step = parents[state]
         while step is not None:
             state, event = step
-            if state[event[0]][0] == event[1]:
-                found.append(self.named(event))
+            found.append(self.named(event))
             step = parents[state]
         return tuple(reversed(found))
 
     def tokens(self, state: _State, channel: int) -> int:
         """What a channel holds."""
-        signals, waits = self.signals[channel], self.waits[channel]
-        return sum(signals[n][done] - waits[n][issued] for n, (issued, done) in enumerate(state))
-
-    def conflict(self, moves: list[_Move]) -> _Move | None:
-        """Two warps that use the same side of a channel at once: one, with the event of the other."""
-        used: dict[tuple[int, int], Event] = {}
-        for event, following, _, _ in moves:
-            n, at = event
-            kind = self.kinds[n][at]
-            # A signal that is only issued takes effect later.
-            if kind == OP or (kind == SIGNAL and following[n][1] <= at):
-                continue
-            other = used.setdefault((kind, self.channels[n][at]), event)
-            if other[0] != n:
-                return event, following, "conflict", other
-        return None
+        return sum(added[at] for added, at in zip(self.held[channel], state, strict=True))
 
     def moves(self, state: _State) -> list[_Move]:
         """What can happen next."""
         found: list[_Move] = []
-        for n, (issued, done) in enumerate(state):
-            if self.pending is not None and done < issued:
-                event = (n, done)
-                full = self.kinds[n][done] == SIGNAL and self.full(state, self.channels[n][done])
-                found.append(
-                    (event, self.after(state, n, issued, done + 1), "overflow" if full else None, None)
-                )
-            if issued == len(self.kinds[n]):
+        conflict: list[_Move] = []
+        used: dict[tuple[int, int], Event] = {}
+        for n, at in enumerate(state):
+            if at == len(self.kinds[n]):
                 continue
-            event, kind = (n, issued), self.kinds[n][issued]
-            following = self.after(state, n, issued + 1, done if self.pending is not None else issued + 1)
-            if kind == WAIT:
-                if self.tokens(state, self.channels[n][issued]) > 0:
-                    found.append((event, following, None, None))
-            elif kind == SIGNAL:
-                if self.pending is None:
-                    full = self.full(state, self.channels[n][issued])
-                    found.append((event, following, "overflow" if full else None, None))
-                elif sum(k == SIGNAL for k in self.kinds[n][done:issued]) < self.pending:
-                    found.append((event, following, None, None))
-            else:
-                assert kind == OP
-                broken = next((e for e in self.needs.get(event, ()) if state[e[0]][1] <= e[1]), None)
-                move = (event, following, "dependence" if broken else None, broken)
-                if broken or (self.pending is None and event not in self.sources):
+            event, kind, channel = (n, at), self.kinds[n][at], self.channels[n][at]
+            if kind == OP:
+                broken = next((e for e in self.needs.get(event, ()) if state[e[0]] <= e[1]), None)
+                if broken or event not in self.sources:
                     # Nothing waits for it, and nothing is gained by delaying it: no need to look at others.
-                    return [move]
-                found.append(move)
-        wrong = self.conflict(found)
-        return found if wrong is None else [wrong]
-
-    def after(self, state: _State, warp: int, issued: int, done: int) -> _State:
-        """The state in which one warp has moved; waits have no completion of their own."""
-        while done < issued and self.kinds[warp][done] == WAIT:
-            done += 1
-        return (*state[:warp], (issued, done), *state[warp + 1 :])
-
-    def full(self, state: _State, channel: int) -> bool:
-        return self.tokens(state, channel) >= self.depth
+                    return [(event, "dependence" if broken else None, broken)]
+                found.append((event, None, None))
+                continue
+            tokens = self.tokens(state, channel)
+            if kind == WAIT and not tokens:
+                continue
+            found.append((event, "overflow" if kind == SIGNAL and tokens >= self.depth else None, None))
+            # Two warps that use the same side of a channel at once.
+            other = used.setdefault((kind, channel), event)
+            if other != event and not conflict:
+                conflict = [(event, "conflict", other)]
+        return conflict or found

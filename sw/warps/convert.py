@@ -42,21 +42,20 @@ def convert(
     reduction: Reduction = Reduction.FULL,
     channels: Channels = Channels.FIFO,
     *,
-    also: Sequence[Mapping[str, int]] = (),
+    values: Sequence[Mapping[str, int]] = ({},),
     reach: int = 1,
     release_early: bool = False,
     name: Callable[[str], str] = str,
 ) -> Conversion:
     """Put waits and signals into a sequential program whose instructions all have warps.
 
-    Places are chosen on bounded runs with all values of the parameters, or some where there are many, those
-    of `also` among them; a larger `reach` follows so many times as many iterations. What comes out is to be
-    checked (`sw.check`). `release_early`: release buffers as soon as possible; choose it when the consumer is
-    not the bottleneck. `name` gives instructions the names that are listed. Raises `IRError` for a program
-    that fails for all values, `InputError` where the machine has too few channels, or channels that hold too
-    few tokens.
+    Places are chosen on bounded runs with the `values` of the parameters; a larger `reach` follows so many
+    times as many iterations. What comes out is to be checked (`sw.check`). `release_early`: release buffers
+    as soon as possible; choose it when the consumer is not the bottleneck. `name` gives instructions the
+    names that are listed. Raises `IRError` for a program that fails for all values, `InputError` where the
+    machine has too few channels, or channels that hold too few tokens.
     """
-    bounded = bounded_runs(program, reduction, reach=reach, also=also)
+    bounded = bounded_runs(program, reduction, values=values, reach=reach)
     world, demands = world_of(bounded, config.channel_depth)
     syncs = choose(world, demands, release_early)
     if reduction is Reduction.FULL:

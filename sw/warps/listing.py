@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 from sw.dependence.edges import edges
 from sw.ir.errors import IRError
-from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.warps.demands import Distance, Ordered, ordered
 from sw.warps.reduce import Reduction
 from sw.warps.sample import Sample, follow
 from sw.warps.sites import spots
 
-#: Combinations of parameters that are all followed; of more, the ends of ranges and random ones.
-MOST_RUNS = 64
 #: Distances of one pair of labels that are listed one by one.
 MOST_DISTANCES = 64
 
@@ -30,7 +27,7 @@ class SampleEdges:
 
 @dataclass(frozen=True)
 class BoundedRuns:
-    """The graphs of a program's runs; `complete` where these are all instances that parameters allow."""
+    """The edges of a program on all of its bounded runs; `complete` where no iteration is left out."""
 
     program: Program
     runs: tuple[SampleEdges, ...]
@@ -56,17 +53,14 @@ def bounded_runs(
     program: Program,
     reduction: Reduction = Reduction.FULL,
     *,
+    values: Sequence[Mapping[str, int]] = ({},),
     reach: int = 1,
-    also: Sequence[Mapping[str, int]] = (),
 ) -> BoundedRuns:
     """The edges of a program whose instructions all have warps, on bounded runs (`sw.warps.sample`).
 
-    Where parameters allow more than `MOST_RUNS` runs, some are taken, and those with the values `also`
-    besides. Values for which the program fails are left out. Raises `IRError` where all of them do.
+    There is one for each of the `values` of the parameters for which the program does not fail. Raises
+    `IRError` where it fails for all of them.
     """
-    drawn, complete = assignments(program, MOST_RUNS)
-    values: list[Mapping[str, int]] = [*drawn]
-    values += [v for v in also if v not in values]
     found = edges(program)
     runs: list[SampleEdges] = []
     failure: IRError | None = None
@@ -76,11 +70,10 @@ def bounded_runs(
         except IRError as error:
             failure = failure or error
             continue
-        complete = complete and sample.complete
         runs.append(SampleEdges(sample, ordered(sample, found, reduction)))
     if not runs and failure is not None:
         raise failure
-    return BoundedRuns(program, tuple(runs), complete)
+    return BoundedRuns(program, tuple(runs), all(run.sample.complete for run in runs))
 
 
 def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:

@@ -13,9 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from sw.ir.program import Program
 from sw.ir.vector import Array
-from sw.ir.walk import instructions
 from sw.warps.sites import SyncSite
 from sw.warps.tokens import Demand, Sync, World
 from sw.warps.wait_clocks import WaitClocks, room_of
@@ -25,46 +23,16 @@ _MOST = 200_000
 
 
 def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> list[Sync]:
-    """The syncs, one for each ordered pair of warps, without what is needless.
-
-    Of large programs only those waits go that no instruction of their warp comes behind.
-    """
-    left = _without_ends(world.program, syncs)
+    """The syncs, one for each ordered pair of warps, without what is needless; large programs keep all."""
     if world.instances > _MOST:
-        return left
-    known = WaitClocks(world, left, demands, rooms=True)
+        return list(syncs)
+    known = WaitClocks(world, syncs, demands, rooms=True)
     if not known.in_order or len(known.demands) < len(demands):
-        return left
-    channels = [_Channel(world, known, n, s) for n, s in enumerate(left)]
+        return list(syncs)
+    channels = [_Channel(world, known, n, s) for n, s in enumerate(syncs)]
     while sum(c.shrink() for c in channels):
         pass
     return [c.joined() for c in channels if c.waits]
-
-
-def _without_ends(program: Program, syncs: Sequence[Sync]) -> list[Sync]:
-    """The syncs without waits at the end of a warp."""
-    signals = [(s.warps[0], site) for s in syncs for site in s.signals]
-    made = []
-    for sync in syncs:
-        ends = [w for w in sync.waits if _is_end(program, sync.warps[1], w, signals)]
-        made.append(replace(sync, waits=tuple(w for w in sync.waits if w not in ends)))
-    return [s for s in made if s.waits]
-
-
-def _is_end(program: Program, warp: int, wait: SyncSite, signals: Sequence[tuple[int, SyncSite]]) -> bool:
-    """Whether a wait is outside of loops and branches, and a warp does nothing behind it but wait."""
-    if wait.gap.block:
-        return False
-    rest = instructions(replace(program, body=program.body[wait.gap.position :]))
-    later = (s for w, s in signals if w == warp and _top(s) >= (wait.gap.position, wait.order))
-    return not any(s.warp == warp for s in rest) and not any(later)
-
-
-def _top(site: SyncSite) -> tuple[int, int]:
-    """Where a site, or the outermost statement around it, stands in the program."""
-    if site.gap.block:
-        return site.gap.block[0][0], 1 << 30
-    return site.gap.position, site.order
 
 
 class _Channel:

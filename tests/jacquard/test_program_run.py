@@ -17,14 +17,13 @@ from cosim.texts import job, run_jobs
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from jacquard.program_run import prepare, run_prepared, synchronised
+from jacquard.warps import converted
 from sw.ir.load import load_program
 from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.channels import Channels
-from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from sw.warps.unroll import unrolled as laid_out
 from tests.budget import cases
 from tests.jacquard.test_run import KEYS
 from tests.sw.generic_programs import drawn
@@ -272,7 +271,7 @@ def test_the_worked_example_has_its_sequential_meaning_on_the_rtl(
     def unrolled(program: Program, config: MachineConfig) -> Program:
         assert reduction is not None
         assert channels is not None
-        return convert(laid_out(program).program, config, reduction, channels).program
+        return converted(program, config, reduction, channels, unroll=True).program
 
     source = load_program(ROOT / "examples/07_tile_program_on_rtl/phases.py")
     way = synchronised if reduction is None else unrolled

@@ -44,9 +44,6 @@ def test_verdicts_are_those_of_all_schedules(block: int) -> None:
             happens = replay(case.program, streams, {}, depth, found.turns)
             assert happens, seed
             assert "deadlock" in happens or not found.deadlock, seed
-        if seed % 8 == 0:
-            closer = oracle(case.program, streams, {}, depth, pending=rng.choice((1, 2, 8)))
-            assert (closer.kind is None) == found.ok, seed
     assert min(kinds[None], kinds["dependence"], kinds["deadlock"] + kinds["overflow"]) > 0
 
 

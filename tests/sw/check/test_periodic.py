@@ -25,6 +25,7 @@ from sw.warps.text import warp_assembly
 from tests.sw.check.cases import Case
 from tests.sw.check.endless import Endless
 from tests.sw.random_tile_programs import random_expr
+from tests.sw.warps.samples import values_of
 
 ROTATION = """
 @program
@@ -80,7 +81,8 @@ def p(n: int, q: bool):
         R = f(read=b[(i % 2)*10 : (i % 2)*10 + 10], warp=2)
 """
     config = MachineConfig()
-    program = convert(parse_program(text), config).program
+    source = parse_program(text)
+    program = convert(source, config, values=values_of(source)).program
     made = {w: warp_assembly(program, w, config, "p") for w in range(3)}
     found = checked(text, made)
     assert (found.ok, found.method) == (True, "symbolic")

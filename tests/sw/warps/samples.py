@@ -8,10 +8,12 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 
+from jacquard.warps import MOST_RUNS
 from sw.check.trace import Trace, trace
 from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, evaluate
+from sw.ir.parameters import assignments
 from sw.ir.program import Assign, If, Instruction, Program, Statement
 from sw.ir.split import share, warps
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
@@ -35,6 +37,11 @@ WORKED = """
 def program_of(text: str) -> Program:
     """A program from indented text."""
     return parse_program(textwrap.dedent(text))
+
+
+def values_of(program: Program) -> list[dict[str, int]]:
+    """All values of a program's parameters, or some where there are many."""
+    return assignments(program, MOST_RUNS)[0]
 
 
 def with_warps(rng: random.Random, program: Program, most: int) -> Program:

@@ -17,6 +17,7 @@ from sw.warps.listing import bounded_runs
 from sw.warps.tokens import Demand, Sync, World, known, unmet
 from sw.warps.wait_clocks import WaitClocks, room_of
 from tests.sw.warps.random_programs import drawn
+from tests.sw.warps.samples import values_of
 
 CONFIG = load("default")
 CASES = [(kind, seed) for kind in ("nests", "control", "everything", "pipelines") for seed in range(6)]
@@ -24,7 +25,7 @@ CASES = [(kind, seed) for kind in ("nests", "control", "everything", "pipelines"
 
 def prepared(program: Program) -> tuple[World, list[Demand], list[Sync]]:
     """The runs of a program, what must be ordered, and places for it."""
-    world, demands = world_of(bounded_runs(program), CONFIG.channel_depth)
+    world, demands = world_of(bounded_runs(program, values=values_of(program)), CONFIG.channel_depth)
     return world, demands, choose(world, demands)
 
 

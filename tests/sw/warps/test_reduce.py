@@ -6,7 +6,7 @@ import networkx
 import numpy as np
 import pytest
 
-from sw.warps.reduce import Reduction, clocks, reduce
+from sw.warps.reduce import Reduction, reduce
 
 
 def sample(seed: int) -> tuple[list[tuple[int, int]], list[int]]:
@@ -56,18 +56,6 @@ def test_obtained_is_what_reaches_the_instance_before_the_sink(seed: int) -> Non
     before = {b: a for a, b in control(warps)}
     wanted = [(x, y) for x, y in pairs if y not in before or not networkx.has_path(graph, x, before[y])]
     assert left(pairs, warps, Reduction.OBTAINED) == wanted
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_clocks_are_the_latest_ancestors(seed: int) -> None:
-    pairs, warps = sample(seed)
-    made = clocks(np.array(pairs, np.int64).reshape(-1, 2), np.array(warps, np.int64))
-    graph = whole(pairs, warps)
-    known = made.at(np.arange(len(warps)))
-    for node, warp in enumerate(warps):
-        for other in set(warps) - {warp}:
-            latest = max((a for a in networkx.ancestors(graph, node) if warps[a] == other), default=-1)
-            assert known[node, made.place[other]] == latest
 
 
 def test_of_several_sources_in_one_warp_full_keeps_the_last() -> None:

@@ -8,7 +8,7 @@ from hw.config import MachineConfig
 from sw.warps.convert import convert
 from sw.warps.sites import Gap, spots
 from sw.warps.trailing import counters
-from tests.sw.warps.samples import program_of
+from tests.sw.warps.samples import program_of, values_of
 from tests.sw.warps.test_convert import syncs, warps_of
 
 CONFIG = MachineConfig(imem_words=4096)
@@ -27,7 +27,8 @@ PLACES = """
 def guards(outer: str, inner: int, parameters: str = "", last: int = 1) -> list[str]:
     """The predicates of the signals for places that are free, in their loops."""
     text = PLACES.format(outer=outer, inner=inner, parameters=parameters, last=last)
-    program = convert(program_of(text), CONFIG).program
+    source = program_of(text)
+    program = convert(source, CONFIG, values=values_of(source)).program
     signals = [s.instruction for s in spots(program) if s.instruction.name == "signal" and s.loops]
     return [str(s.when) for s in signals if s.warp == last]
 

@@ -19,7 +19,7 @@ from sw.warps.unroll import unrolled
 from tests.sw.ir.interpret import difference, run
 from tests.sw.random_tile_programs import NESTS, Knobs, random_program, sample_run
 from tests.sw.warps.instance_edges import edges
-from tests.sw.warps.samples import ordered, program_of, streams, with_warps
+from tests.sw.warps.samples import ordered, program_of, streams, values_of, with_warps
 
 CONFIG = MachineConfig(channels=64, imem_words=4096)
 
@@ -75,7 +75,8 @@ def test_warps_of_random_programs_keep_every_edge(seed: int) -> None:
     program = with_warps(rng, random_program(rng, rng.choice(KNOBS), instructions=6, whiles=0), 5)
     try:
         source = unrolled(program).program
-        made = convert(source, CONFIG, rng.choice(list(Reduction)), rng.choice(list(Channels)))
+        how = rng.choice(list(Reduction)), rng.choice(list(Channels))
+        made = convert(source, CONFIG, *how, values=values_of(source))
     except IRError:
         pytest.skip("a program that does not run, or has loops without a bound")
     check(program, made)
@@ -232,7 +233,7 @@ def test_an_edge_goes_only_where_all_runs_drop_it() -> None:
             C1 = g(read=b, warp=1, when=p)
             C2 = g(read=a, warp=1)
     """
-    listed = by_kind(rolled_edges(bounded_runs(program_of(text))))
+    listed = by_kind(rolled_edges(bounded_runs(program_of(text), values=[{"p": 0}, {"p": 1}])))
     assert listed["data"] == [["P1", "C2"], ["P2", "C1"]]
     listed = by_kind(rolled_edges(bounded_runs(program_of(text.replace(", when=p", "")))))
     assert listed["dropped"] == [["P1", "C2"]]
