@@ -233,9 +233,11 @@ def test_an_edge_goes_only_where_all_runs_drop_it() -> None:
             C1 = g(read=b, warp=1, when=p)
             C2 = g(read=a, warp=1)
     """
-    listed = by_kind(rolled_edges(bounded_runs(program_of(text), values=[{"p": 0}, {"p": 1}])))
+    values = [{"p": 0}, {"p": 1}]
+    listed = by_kind(rolled_edges(bounded_runs(program_of(text), values=values)))
     assert listed["data"] == [["P1", "C2"], ["P2", "C1"]]
-    listed = by_kind(rolled_edges(bounded_runs(program_of(text.replace(", when=p", "")))))
+    always = program_of(text.replace(", when=p", ""))
+    listed = by_kind(rolled_edges(bounded_runs(always, values=values)))
     assert listed["dropped"] == [["P1", "C2"]]
 
 
