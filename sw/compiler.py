@@ -151,8 +151,21 @@ class _Driver:
             code: MachineCode = self.run(PROGRAM_STAGES, program)
         except InputError as error:
             raise _TooMuchError(str(error)) from None
-        assert program.tiled is not None
-        return Compiled(program.tiled, code, self.seconds)
+        tiled, made = program.tiled, code.origin
+        assert tiled is not None
+        return Compiled(
+            group.network,
+            group.operators,
+            group.config,
+            tiled.memory,
+            tiled.parts,
+            made.source,
+            made.program,
+            code.programs,
+            made.labels,
+            code.operator_of,
+            self.seconds,
+        )
 
     def _look(self, stage: Stage, made: object, seconds: float) -> None:
         self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + seconds

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class ElementType:
@@ -29,11 +27,6 @@ class ElementType:
     def limits(self) -> tuple[int, int]:
         """The smallest and the largest value."""
         return self.low, self.high
-
-    @property
-    def numpy(self) -> np.dtype[np.integer]:
-        """NumPy's type."""
-        return np.dtype(self.name)
 
 
 INT8, UINT8 = ElementType("int8", 1, True), ElementType("uint8", 1, False)

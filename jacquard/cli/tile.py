@@ -40,7 +40,7 @@ _LONGEST = 4000
 
 @click.command("tile")
 @click.argument("problem", required=False, metavar="[PROBLEM.json|-]")
-@click.option("--matmul", metavar="MxKxN", help="TilingPlan one product of this shape instead of a file.")
+@click.option("--matmul", metavar="MxKxN", help="Plan one product of this shape instead of a file.")
 @click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
 @click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
 @click.option(
@@ -62,7 +62,7 @@ def command(
     json_: bool,
     **rest: Any,
 ) -> None:
-    """TilingPlan piece sizes and loop order of a matrix product or convolution.
+    """Plan piece sizes and loop order of a matrix product or convolution.
 
     PROBLEM.json (- is standard input) names m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
     dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,

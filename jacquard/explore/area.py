@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 
-#: Families that machines are estimated and synthesised for.
-FAMILIES = ("ecp5", "xilinx")
 #: Resources by the names of the metrics.
 RESOURCES = ("luts", "ffs", "brams", "dsps")
 

@@ -83,11 +83,6 @@ class ModelMetrics:
     engines: Mapping[str, Engine]
     operators: tuple[OperatorMetrics, ...]
 
-    @property
-    def macs_per_byte(self) -> float:
-        """Operational intensity: multiply-accumulates per byte that went through the ports."""
-        return self.macs / max(1, sum(self.bytes_moved.values()))
-
 
 @dataclass(frozen=True)
 class Point:

@@ -77,61 +77,24 @@ class MachineCode:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Operators as one program of the machine; `seconds` are those of the stages."""
+    """Operators as one program of the machine.
 
-    tiled: Tiled
-    code: MachineCode
+    `source` is the sequential tile program, `synchronised` the one with waits and signals. `labels` holds for
+    every label of it the number of its operator, `operator_of` for every warp and instruction. `seconds` are
+    those of the stages.
+    """
+
+    network: Network
+    operators: tuple[Operator, ...]
+    config: MachineConfig
+    memory: MemoryPlan
+    parts: tuple[LoweredOperator, ...]
+    source: Program
+    synchronised: Program
+    programs: dict[int, list[int]]
+    labels: Mapping[str, int]
+    operator_of: Mapping[tuple[int, int], int]
     seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
-
-    @property
-    def network(self) -> Network:
-        """The network that they belong to."""
-        return self.tiled.group.network
-
-    @property
-    def operators(self) -> tuple[Operator, ...]:
-        """The operators, in order."""
-        return self.tiled.group.operators
-
-    @property
-    def config(self) -> MachineConfig:
-        """The machine."""
-        return self.tiled.group.config
-
-    @property
-    def memory(self) -> MemoryPlan:
-        """Where everything lies."""
-        return self.tiled.memory
-
-    @property
-    def parts(self) -> tuple[LoweredOperator, ...]:
-        """The operators with their tiles."""
-        return self.tiled.parts
-
-    @property
-    def source(self) -> Program:
-        """The sequential tile program."""
-        return self.code.origin.source
-
-    @property
-    def synchronised(self) -> Program:
-        """The tile program with waits and signals."""
-        return self.code.origin.program
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        """The number of the operator of every label."""
-        return self.code.origin.labels
-
-    @property
-    def programs(self) -> dict[int, list[int]]:
-        """Instruction words by warp."""
-        return self.code.programs
-
-    @property
-    def operator_of(self) -> Mapping[tuple[int, int], int]:
-        """The number of the operator of every instruction by warp and place."""
-        return self.code.operator_of
 
     @property
     def constants(self) -> tuple[tuple[int, np.ndarray], ...]:

@@ -40,18 +40,13 @@ class Choice:
     score: float
 
 
-def choose(extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None) -> Blocking:
-    """The blocking of least estimated time; `bandwidth` in bytes per cycle for ports slower than their width.
-
-    Raises `InputError` when not even the smallest tile fits half of the buffers.
-    """
-    return best(extent, config, bandwidth, 1)[0].blocking
-
-
 def best(
     extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None, count: int = 1
 ) -> list[Choice]:
-    """The `count` best blockings by estimated time, best first; see `choose`.
+    """The `count` best blockings by estimated time, best first.
+
+    `bandwidth` in bytes per cycle is that of ports slower than their width. Raises `InputError` when not even
+    the smallest tile fits half of the buffers.
 
     Before all others comes the one that all large products share (`sw.tiling.uniform`), where it takes no
     longer.
