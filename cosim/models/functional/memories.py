@@ -95,12 +95,10 @@ class Memories:
             self._load(name, p)
         elif name.startswith("gemm"):
             self._gemm(p, add=name == "gemm_acc")
-        elif name == "store":
-            self._store(p)
         elif name == "cgra":
             self._launch(p)
         else:
-            self._store_bytes(p, "scratch" if name == "store_scratch" else "out")
+            self._store(p, {"store": "acc", "store_scratch": "scratch", "store_out": "out"}[name])
 
     # Launches of the CGRA
 
@@ -319,29 +317,21 @@ class Memories:
 
     # Stores
 
-    def _store(self, p: dict[str, int]) -> None:
-        """Rows of the accumulator."""
-        bytes_ = self.config.derived.acc_word_bytes
-        i = np.arange(max(1, p["rows"]), dtype=np.int64)[:, None]
-        j = np.arange(max(1, p["bytes"]))
-        word = p["source"] + i * p["store_pitch"] + j // bytes_
-        _inside(word, len(self.acc), "word of the accumulator")
-        place = (p["source"] + i * p["store_pitch"]) * bytes_ + j
-        if self.strict:
-            self.check_known("acc", bool(self.known["acc"].reshape(-1)[place // 4].all()))
-        self._write(p, self.acc.reshape(-1).view(np.uint8)[place])
-
-    def _store_bytes(self, p: dict[str, int], space: str) -> None:
-        """Rows of the scratchpad or the output buffer."""
-        held: Bytes = getattr(self, space)
-        width = self.config.store_bytes
-        for name in ("source", "store_pitch"):
+    def _store(self, p: dict[str, int], space: str) -> None:
+        """Rows of the accumulator, in words, or of the scratchpad or output buffer, in bytes."""
+        held: Bytes = getattr(self, space).reshape(-1).view(np.uint8)
+        unit, what, width = 1, "byte", self.config.store_bytes
+        if space == "acc":
+            unit, what = self.config.derived.acc_word_bytes, "word"
+        for name in ("source", "store_pitch") if space != "acc" else ():
             _need(p[name] % width == 0, f"{name} = {p[name]}", f"a multiple of {width}")
         i = np.arange(max(1, p["rows"]), dtype=np.int64)[:, None]
-        place = p["source"] + i * p["store_pitch"] + np.arange(max(1, p["bytes"]))
-        _inside(place, len(held), f"byte of {NAMES[space]}")
+        place = (p["source"] + i * p["store_pitch"]) * unit + np.arange(max(1, p["bytes"]))
+        _inside(place // unit, held.size // unit, f"{what} of {NAMES[space]}")
         if self.strict:
-            self.check_known(space, bool(self.known[space][place].all()))
+            # What is known of the accumulator is known by elements.
+            known = self.known[space].reshape(-1)[place // 4 if space == "acc" else place]
+            self.check_known(space, bool(known.all()))
         self._write(p, held[place])
 
     def _write(self, p: dict[str, int], rows: Bytes) -> None:
