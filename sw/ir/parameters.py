@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 from sw.ir.program import Program
-from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.types import HIGH, LOW
 
 
 def assignments(program: Program, most: int, seed: int = 0) -> tuple[list[dict[str, int]], bool]:
@@ -14,22 +15,14 @@ def assignments(program: Program, most: int, seed: int = 0) -> tuple[list[dict[s
 
     Otherwise the ends of every range together, and random ones. What has no range is taken from -4 to 64.
     """
-    choices: list[range] = []
+    choices = []
     for p in program.parameters:
-        if p.type.kind is Kind.BOOL:
-            choices.append(range(2))
-        else:
-            low = p.type.low if p.type.low > LOW else -4
-            high = p.type.high if p.type.high < HIGH else 64
-            choices.append(range(low, max(high, low + 1)))
-    bounded = all(
-        p.type.kind is Kind.BOOL or (p.type.low > LOW and p.type.high < HIGH) for p in program.parameters
-    )
-    total = 1
-    for c in choices:
-        total *= len(c)
+        low = p.type.low if p.type.low > LOW else -4
+        high = p.type.high if p.type.high < HIGH else 64
+        choices.append(range(low, max(high, low + 1)))
+    bounded = all(p.type.low > LOW and p.type.high < HIGH for p in program.parameters)
     keys = [p.name for p in program.parameters]
-    if total <= most:
+    if math.prod(map(len, choices)) <= most:
         return [dict(zip(keys, picked, strict=True)) for picked in itertools.product(*choices)], bounded
     rng = random.Random(seed)
     found: dict[tuple[int, ...], None] = {}
