@@ -8,6 +8,7 @@ do not show what must hold, it becomes a requirement, for whoever executes the p
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,11 +17,13 @@ from sw.ir.errors import IRError, Location
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, evaluate, fold, substitute
 from sw.ir.linear import always_holds
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, print_access
-from sw.ir.ranges import Bounds, bounds
-from sw.ir.walk import Body, Instance, assigned
+from sw.ir.ranges import bounds
+from sw.ir.walk import Body, Instance, assigned, executions, value_of
 from sw.tile_programs.places import Place
 
 Values = Mapping[str, int]
+#: Executions of one instruction that are followed at most to choose the size of its log.
+FOLLOWED = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class Requirement:
 
     def check(self, values: Values, iteration: tuple[int, ...]) -> None:
         """Raise `IRError` if it does not hold in an execution."""
-        if not evaluate(self.condition, values):
+        if not value_of(self.condition, values, self.where):
             at = Instance(self.instruction.label, iteration)
             raise IRError(self.where, f"{self.found(values)} in {at}", self.expected)
 
@@ -193,26 +196,37 @@ class Facts:
         context = self._context[s.label]
         if any(self.holds(s, negated(c)) for c in context.conditions):
             return True
-        return any(self._span(loop, s)[1] <= 0 for loop in context.loops)
+        counts = [self._most(loop, s) for loop in context.loops]
+        return any(count is not None and count <= 0 for count in counts)
 
     def trips(self, s: Instruction) -> tuple[int, ...]:
-        """The most iterations of each loop around an instruction in which it happens, outermost first."""
+        """The most iterations of each loop around an instruction in which it happens, outermost first.
+
+        Where the loops do not say how many these are, a bounded number of executions is followed: only places
+        in a log depend on it.
+        """
         context = self._context[s.label]
         once = {e.name for e in context.fixed if isinstance(e, Var)}
-        return tuple(1 if loop.variable in once else self._count(loop, s) for loop in context.loops)
+        counts = [1 if loop.variable in once else self._most(loop, s) for loop in context.loops]
+        known = [max(1, count) for count in counts if count is not None]
+        if len(known) == len(counts) and math.prod(known) <= FOLLOWED:
+            return tuple(known)
+        highest = [1] * len(counts)
+        happening = executions(self.program.body, {}, lambda i: i.label == s.label)
+        for number, (_, iteration) in enumerate(happening):
+            if number == FOLLOWED:
+                found = f"more than {FOLLOWED:,} executions of {s.label}"
+                raise IRError(s.where, found, "fewer, or loops that say how many")
+            highest = [max(a, b + 1) for a, b in zip(highest, iteration, strict=True)]
+        return tuple(highest)
 
-    def _count(self, loop: For, s: Instruction) -> int:
-        """The most iterations of a loop."""
+    def _most(self, loop: For, s: Instruction) -> int | None:
+        """What the iterations of a loop do not exceed, at most 0 where it has none; None: not known."""
         slow, fast = bounds(loop.step)
         if slow <= 0 <= fast:
-            found = f"step {loop.step} of a loop around {s.label}"
-            raise IRError(loop.where, found, "one that is surely positive or surely negative")
-        return max(0, -(-self._span(loop, s)[1] // min(abs(slow), abs(fast))))
-
-    def _span(self, loop: For, s: Instruction) -> Bounds:
-        """Smallest and largest distance from a loop's start to its end, in the direction of its step."""
-        ends = (loop.start, loop.stop) if bounds(loop.step)[0] > 0 else (loop.stop, loop.start)
-        return bounds(self.known(s, fold(Op.SUB, ends[1], ends[0])))
+            return None
+        ends = (loop.start, loop.stop) if slow > 0 else (loop.stop, loop.start)
+        return -(-bounds(self.known(s, fold(Op.SUB, ends[1], ends[0])))[1] // min(abs(slow), abs(fast)))
 
     def require(
         self, s: Instruction, region: Region, condition: Expr, found: Callable[[Values], str], expected: str

@@ -18,7 +18,6 @@ from hw.config import MachineConfig
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Op, Var, fold
 from sw.ir.program import Buffer, For, If, Instruction, Interval, Region, Statement
-from sw.ir.types import HIGH
 from sw.layout import Placement, round_up
 from sw.tile_programs.facts import Box, Facts, where_filled
 from sw.tile_programs.operands import aligned
@@ -97,14 +96,11 @@ def record(
             end += transfers[-1].room if kind == "read" else 0
     size = round_up(max(width, *(t.offset + t.room for t in transfers)), width)
     trips = facts.trips(s)
-    rows = math.prod(trips)
-    if rows >= HIGH:
-        raise IRError(s.where, f"up to {rows:,} executions of {s.label}", "loops that say how often they run")
     index: Expr = Const(0)
     for loop, count in zip(loops, trips, strict=True):
         if count > 1:
             index = index * count + fold(Op.SUB, Var(loop.variable), loop.start) // loop.step
-    buffer = Buffer(name, (Const(rows), Const(size)), "uint8", "memory", s.where)
+    buffer = Buffer(name, (Const(math.prod(trips)), Const(size)), "uint8", "memory", s.where)
     return Record(buffer, trips, index, tuple(transfers))
 
 

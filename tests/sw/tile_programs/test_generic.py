@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosim.models.functional import Memories, execute
+from cosim.models.functional import Memories, check_requirements, execute
 from hw.config import load
 from sw.check.trace import Boxes, trace
+from sw.ir.errors import IRError
 from sw.ir.parse import parse_program
 from sw.ir.program import For, If
 from sw.ir.walk import instructions
@@ -164,3 +165,24 @@ def test_constants_differ_by_seed_and_instruction() -> None:
     first, second = (bind(parse_program(text), TEST, seed=seed).contents for seed in (0, 1))
     arrays = [c[n].tobytes() for c in (first, second) for n in ("P_data", "Q_data")]
     assert len(set(arrays)) == 4
+
+
+def test_the_executions_in_loops_that_scalars_bound_are_counted() -> None:
+    made = bound("s = 3", "for i in range(3):", "    s = s + 1", "    for j in range(0, s): C = f(read=a[j])")
+    assert made.memory["C_log"].shape == (3 * 6, WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("P = f(write=a, when=6 // s > 2)", "a division by zero in"),
+        ("P = f(write=a[6 // s])", "a division by zero in"),
+        ("P = f(write=a[s * 8])", r"the region a\[-8:-7\] in P\[2\]"),
+        ("for j in range(0, 4, s): P = f(write=a)", "step s = 0"),
+    ],
+)
+def test_what_fails_as_the_program_runs_is_refused(line: str, message: str) -> None:
+    with pytest.raises(IRError, match=message):
+        made = bound("s = 2", "for i in range(3):", "    s = s - 1", f"    {line}")
+        check_requirements(made)
+        execute(made.program, Memories(TEST, start(made)))
