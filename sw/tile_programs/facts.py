@@ -14,7 +14,20 @@ from dataclasses import dataclass, field, replace
 
 from sw.canonical.simplify import canonicalize
 from sw.ir.errors import IRError, Location
-from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply, evaluate, fold, substitute
+from sw.ir.expression import (
+    FALSE,
+    TRUE,
+    Apply,
+    Const,
+    Expr,
+    Op,
+    Var,
+    apply,
+    evaluate,
+    fold,
+    names,
+    substitute,
+)
 from sw.ir.linear import always_holds
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, print_access
 from sw.ir.ranges import bounds
@@ -96,7 +109,8 @@ class _Context:
     """What an instruction stands in.
 
     `scalars` are those known by the variables of the `loops`; `conditions` are those of branches and of the
-    instruction itself, and `fixed` are expressions by the numbers that they equal there.
+    instruction itself, and `fixed` are expressions of those variables by the
+    numbers that they equal there.
     """
 
     loops: tuple[For, ...] = ()
@@ -107,10 +121,13 @@ class _Context:
     def where(self, condition: Expr) -> _Context:
         """The same where a condition holds."""
         known = canonicalize(substitute(condition, self.scalars))
-        fixed = dict(self.fixed)
+        fixed, constant = dict(self.fixed), {loop.variable for loop in self.loops}
         for part in _conjuncts(known):
-            if isinstance(part, Apply) and part.op is Op.EQ and isinstance(part.args[1], Const):
-                fixed |= _equal(part.args[0], part.args[1])
+            # Other variables may change behind the condition.
+            if names(part) <= constant:
+                match part:
+                    case Apply(Op.EQ, (expr, Const() as value)):
+                        fixed |= _equal(expr, value)
         return replace(self, conditions=(*self.conditions, known), fixed=fixed)
 
     def known(self, expr: Expr) -> Expr:

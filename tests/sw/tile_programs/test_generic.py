@@ -172,6 +172,18 @@ def test_the_executions_in_loops_that_scalars_bound_are_counted() -> None:
     assert made.memory["C_log"].shape == (3 * 6, WIDTH)
 
 
+def test_a_condition_says_nothing_of_scalars_that_change_behind_it() -> None:
+    made = bound(
+        "s = 2", "for i in range(3):", "    if s == 2:", "        s = s + 1", "        C = f(read=a[s])"
+    )
+    memory = start(made)
+    state = Memories(TEST, memory)
+    state.scratch[: 60 * WIDTH] = np.repeat(np.arange(60), WIDTH)
+    execute(made.program, state)
+    log = made.memory["C_log"]
+    assert log.extract(memory[log.address : log.address + log.size])[0, 0] == 3
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
