@@ -57,9 +57,6 @@ def averaging(name: str, x_scale: float, y_scale: float, counts: Integers) -> Av
 
     Raises `InputError` for scales for which the arithmetic does not suffice.
     """
-    for what, scale in (("input", x_scale), ("output", y_scale)):
-        if not (scale > 0 and math.isfinite(scale)):
-            raise InputError(f"{name}: the {what} scale must be a positive number, not {scale:g}")
     ratio = Fraction(x_scale) / Fraction(y_scale)
     rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
     if rounding < _LEAST_ROUNDING:

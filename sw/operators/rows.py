@@ -20,9 +20,8 @@ from sw.cgra.launcher import UNIT
 from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.limits import LONGEST
-from sw.compile.memory import Allocation
 from sw.compile.operands import Tiles
-from sw.compile.writer import AddressMap, ChipSpace, Writer, loop, row_compatible
+from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Operator, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement
@@ -187,19 +186,15 @@ class LoweredRows:
         largest = round_up(4 * max(len(c.words) for c in self.configured), UNIT)
         slots = [scratch.take(largest) for _ in range(self.slots)]
 
-        def place(area: ChipSpace, bytes_: int) -> Expr:
-            step = round_up(bytes_, area.alignment)
-            return turn * step + area.take(self.places * step)
-
         width, total = row_pitch(self.columns), self.views[0].shape[-2]
         tiles = Tiles(self.loops, self.rows, self.columns, width, total, self.columns, {DOWN: 1}, {})
         rows = size(self.loops, DOWN, total, self.rows)
         tile = RowTile(
             rows,
             self.columns,
-            place(scratch, self.rows * width),
-            place(out, self.rows * RECORD),
-            place(out, self.rows * self.apart),
+            turned(scratch, turn, self.places, self.rows * width),
+            turned(out, turn, self.places, self.rows * RECORD),
+            turned(out, turn, self.places, self.rows * self.apart),
             self.apart,
         )
         if self.loops:
@@ -217,8 +212,7 @@ class LoweredRows:
         """The rows with their padding; all as one where there is none."""
         source, columns, width = self.views[0], self.columns, row_pitch(self.columns)
         walk, step = tiles.walk(source, self.batches[0]), source.strides[-2]
-        home = writer.home(source.tensor)
-        if width == step == columns and home.dense and self.rows * columns <= LONGEST:
+        if width == step == columns and self.rows * columns <= LONGEST:
             region = writer.region(source, walk, rows, step, columns)
             return writer.load_c(source, walk, 1, 0, rows * columns, tile.x, width, region=region)
         fill = (width - columns, self.operator.fill)
@@ -232,6 +226,12 @@ class LoweredRows:
             region = writer.region(target, walk, rows, step, self.columns)
             return writer.store_out(target, walk, 1, 0, rows * step, tile.out, unit, region=region)
         return writer.store_out(target, walk, rows, step, self.columns, tile.out, self.apart)
+
+
+def turned(area: ChipSpace, turn: Expr, places: int, size: int) -> Expr:
+    """A byte of an area, of so many places that take turns, each of some bytes."""
+    step = round_up(size, area.alignment)
+    return turn * step + area.take(places * step)
 
 
 def launches(
@@ -264,15 +264,11 @@ def _region(writer: Writer, span: Span) -> Region:
 
 @lower.register
 def _(operator: RowOperator, context: LoweringContext) -> LoweredRows:
-    """Tiles and configurations.
-
-    Raises `InputError` for views whose rows are not contiguous, and where not even one row fits.
-    """
+    """Tiles and configurations; raises `InputError` where not even one row fits."""
     homes, config = context.homes, context.config
     source, target = merged_axes((operator.x, operator.output), homes, fixed=1)
     total, columns = source.shape[-2:]
-    _check_rows(operator.name, source, target, homes)
-    apart = _apart(columns, target, homes[target.tensor], config)
+    apart = _apart(columns, target, config)
     parameters, constants = operator.parameters(), None
     if parameters is not None:
         constants = Tensor(f"{operator.name}, parameters", parameters.shape, "int32", parameters)
@@ -300,21 +296,10 @@ def _(operator: RowOperator, context: LoweringContext) -> LoweredRows:
     )
 
 
-def _check_rows(name: str, source: View, target: View, homes: Mapping[str, Allocation]) -> None:
-    """Raise `InputError` for rows that no load or store can follow."""
-    for what, view in (("rows", source), ("results", target)):
-        if not rows_contiguous(view):
-            raise InputError(f"{name}: {what} must be contiguous, elements of {view.tensor!r} lie apart")
-    home = homes[source.tensor]
-    if not (home.dense or row_compatible(source, home.row)):
-        raise InputError(f"{name}: rows must be parts of rows of {source.tensor!r}, which has padding")
-
-
-def _apart(columns: int, target: View, home: Allocation, config: MachineConfig) -> int:
+def _apart(columns: int, target: View, config: MachineConfig) -> int:
     """Bytes from the results of a row to the next: words of the port, unless a tile is stored as one row."""
     width = row_pitch(columns)
-    together = home.dense and target.strides[-2] == columns == width
-    return width if together else round_up(width, config.store_bytes)
+    return width if target.strides[-2] == columns == width else round_up(width, config.store_bytes)
 
 
 @dataclass(frozen=True)

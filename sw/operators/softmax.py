@@ -165,8 +165,6 @@ def softmax(
         raise InputError(f"{name}: softmax takes rows of 1 to {MOST_COLUMNS} elements, not {columns}")
     if not 2.0**-28 <= y_scale <= 32:
         raise InputError(f"{name}: the output scale of softmax must be from 2^-28 to 32, not {y_scale:g}")
-    if not (x_scale > 0 and math.isfinite(x_scale)):
-        raise InputError(f"{name}: the input scale of softmax must be a positive number, not {x_scale:g}")
     table = tuple(int(v) for v in np.rint(ONE * np.exp(-np.arange(256.0) * float(x_scale))))
     groups = -(-columns // GROUP)
     fraction, exponent = math.frexp(1 / float(y_scale))

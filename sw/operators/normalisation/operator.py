@@ -183,9 +183,6 @@ def normalisation(
     if not 1 <= columns <= MOST_COLUMNS:
         what = "layer normalisation" if x_zero is None else "RMS normalisation"
         raise InputError(f"{name}: {what} takes rows of 1 to {MOST_COLUMNS} elements, not {columns}")
-    for what, scale in (("input", x_scale), ("output", y_scale)):
-        if not (scale > 0 and math.isfinite(scale)):
-            raise InputError(f"{name}: the {what} scale must be a positive number, not {scale:g}")
     if not 0 <= epsilon < math.inf:
         raise InputError(f"{name}: epsilon must be a number from 0 on, not {epsilon:g}")
     factor = np.broadcast_to(np.asarray(gamma, np.float64), columns) / float(y_scale)

@@ -10,11 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, count, linear, size
 from sw.compile.launches import LaunchWriter
 from sw.compile.memory import Allocation
-from sw.compile.writer import AddressMap, ChipSpace, Writer, loop, row_compatible
+from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Tensor, View
 from sw.ir.expression import Const, Expr
 from sw.ir.program import For, Statement
@@ -25,7 +24,7 @@ from sw.operators.elementwise.lower import merged_axes
 from sw.operators.pools.operator import MaxPool, PoolTile
 from sw.operators.pools.tiles import ACROSS, DOWN, PLANES, Cut, Piece, Results, cut_of, piece
 from sw.operators.registry import LoweringContext, legalise, lower
-from sw.operators.rows import launches
+from sw.operators.rows import launches, turned
 
 #: Name of the loop over the loads of a tile.
 CHANNEL = "channel"
@@ -61,14 +60,10 @@ class LoweredPool:
         cut, places = self.cut, HALVES if self.loops else 1
         turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
 
-        def place(area: ChipSpace, bytes_: int) -> Expr:
-            step = round_up(bytes_, area.alignment)
-            return turn * step + area.take(places * step)
-
         rows = piece(self.operator.rows, cut.rows, self.loops, DOWN)
         cols = piece(self.operator.cols, cut.cols, self.loops, ACROSS)
         planes = size(self.loops, PLANES, self.planes, cut.planes)
-        image = place(scratch, cut.image)
+        image = turned(scratch, turn, places, cut.image)
         tile = PoolTile(
             _known(planes),
             _known(rows.outputs),
@@ -76,7 +71,7 @@ class LoweredPool:
             image + cut.guard,
             cut.pitch,
             cut.plane,
-            place(out, cut.results),
+            turned(out, turn, places, cut.results),
             cut.apart,
         )
         body = self._loads(writer, planes, rows, cols, image)
@@ -97,7 +92,7 @@ class LoweredPool:
         """The image rows of the present tile with their padding."""
         cut, view, pool = self.cut, self.views[0], self.operator
         *_, plane, row, _ = view.strides
-        home, walk = writer.home(view.tensor), self._walk(0, rows.first, cols.first)
+        walk = self._walk(0, rows.first, cols.first)
         first = image + cut.guard
         made: list[Statement] = []
         if cut.guard:
@@ -107,7 +102,7 @@ class LoweredPool:
             first = first + before
         together = cut.all_rows and cut.depth == pool.rows.size and plane == pool.rows.size * row
         held = planes * rows.held
-        if cut.plain and home.dense and row == pool.cols.size and (together or cut.planes == 1):
+        if cut.plain and row == pool.cols.size and (together or cut.planes == 1):
             region = writer.region(view, walk, held, row, row)
             return [*made, writer.load_c(view, walk, 1, 0, held * row, first, cut.pitch, region=region)]
         fill = (_known(cut.pitch - cols.held), pool.fill)
@@ -129,7 +124,7 @@ class LoweredPool:
     def _store(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, tile: PoolTile) -> Statement:
         """The results: one run of bytes, or rows, or channels that start at words of the port."""
         cut, view, unit = self.cut, self.views[1], writer.config.store_bytes
-        results = results_of(view, writer.home(view.tensor))
+        results = results_of(view)
         walk = self._walk(1, rows.start, cols.start)
         outputs = self.operator.rows.outputs * self.operator.cols.outputs
         lines = planes * rows.outputs
@@ -144,10 +139,10 @@ class LoweredPool:
         return writer.store_out(view, walk, 1, 0, lines * cut.cols, tile.out, unit, region=region)
 
 
-def results_of(view: View, home: Allocation) -> Results:
+def results_of(view: View) -> Results:
     """How a view [..., planes, rows, columns] of results lies in memory."""
     *_, plane, row, _ = view.strides
-    return Results(row if view.shape[-2] > 1 else plane, plane, home.dense)
+    return Results(row if view.shape[-2] > 1 else plane, plane)
 
 
 def _known(value: Expr) -> Expr | int:
@@ -169,7 +164,7 @@ def _(operator: MaxPool, context: LoweringContext) -> LoweredPool:
     planes = source.shape[-3]
     batches = tuple({f"batch{i}": s for i, s in enumerate(v.strides[:-3])} for v in views)
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(source.shape[:-3])]
-    results = results_of(target, homes[target.tensor])
+    results = results_of(target)
     held = round_up(4 * len(configure(operator.kernel(False), config).words), 128) + 128
     cut = cut_of(operator, planes, results, config, context.room - held, bool(loops))
     for name, total, part in (
@@ -186,14 +181,6 @@ def _(operator: MaxPool, context: LoweringContext) -> LoweredPool:
 def _views(pool: MaxPool, homes: Mapping[str, Allocation]) -> tuple[View, View]:
     """Input and output as [..., planes, rows, columns]."""
     x, y = pool.x, pool.output
-    for what, view in (("images", x), ("results", y)):
-        home = homes[view.tensor]
-        if view.shape[-1] > 1 and view.strides[-1] != 1:
-            raise InputError(f"{pool.name}: rows of {what} must be contiguous, elements lie apart")
-        if not (home.dense or row_compatible(view, home.row)):
-            raise InputError(
-                f"{pool.name}: {what} must consist of rows of {view.tensor!r}, which has padding"
-            )
     # Both views have one shape there; what the last two axes are does not matter to it.
     source, target = merged_axes((x, View(y.tensor, x.shape, y.strides, y.offset)), homes, fixed=2)
     return source, dataclasses.replace(target, shape=(*target.shape[:-2], *y.shape[-2:]))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hw.errors import InputError
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
@@ -41,16 +40,6 @@ class MaxPool(Operator):
     rows: Axis
     cols: Axis
     element: str
-
-    def __post_init__(self) -> None:
-        rows, cols = self.rows, self.cols
-        expected = (*self.x.shape[:2], rows.outputs, cols.outputs)
-        found, size = self.output.shape, (rows.size, cols.size)
-        if len(self.x.shape) != 4 or self.x.shape[2:] != size or found != expected:
-            raise InputError(
-                f"{self.name}: images of {rows.size} x {cols.size} must give {expected}, "
-                f"the shapes are {self.x.shape} and {found}"
-            )
 
     @property
     def inputs(self) -> tuple[View, ...]:

@@ -57,7 +57,6 @@ class Results:
 
     line: int
     plane: int
-    dense: bool
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def cut(pool: MaxPool, planes: int, rows: int, cols: int, target: Results, unit:
     all_rows, all_cols = rows == pool.rows.outputs, cols == pool.cols.outputs
     pitch = _apart(pool.cols) if all_cols else pool.cols.span(cols)
     depth = _apart(pool.rows) if all_rows else pool.rows.span(rows)
-    joined = (rows == 1 and planes == 1) or (all_cols and target.dense and target.line == cols)
+    joined = (rows == 1 and planes == 1) or (all_cols and target.line == cols)
     apart = 0 if joined else round_up(cols, unit)
     return Cut(
         planes,
