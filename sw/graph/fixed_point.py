@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -36,6 +36,10 @@ class Term:
     low: int
     high: int
     factor: Fraction
+
+
+#: How terms become a rounded sum; None where a factor is out of range.
+Way = Callable[[Sequence[Term]], Expression | None]
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,6 @@ def total(terms: Sequence[Term], constant: Expression | int, scheme: Scheme) -> 
     return apply("add", result, constant)
 
 
-def rounded(value: Expression, fraction: int, zero: int, low: int, high: int) -> Expression:
-    """A sum with fractional bits rounded half to even, plus the zero point, limited."""
-    whole = apply("mul_shift_round_even", value, 1, fraction) if fraction else value
-    return clamped(apply("add", whole, zero), low, high)
-
-
 def schemes(count: int, most: int) -> Iterator[Scheme]:
     """Schemes in the order in which they are tried."""
     up, even = "mul_shift_round", "mul_shift_round_even"
@@ -127,21 +125,50 @@ def exact_sum(terms: Sequence[Term], constant: Fraction, zero: int, low: int, hi
     grids = np.meshgrid(*(np.arange(t.low, t.high + 1) for t in terms), indexing="ij")
     want = np.clip(exact(grids, [t.factor for t in terms], constant) + zero, low, high)
     stand_in = [Term(Argument(i), t.low, t.high, t.factor) for i, t in enumerate(terms)]
-    for make in _candidates(len(terms), most_fraction(terms, float(constant)), constant):
-        found = make(stand_in)
-        if found is None:
-            continue
-        result = clamped(apply("add", found, zero), low, high)
-        if np.array_equal(evaluate(result, grids), want):
-            value = make(terms)
+    ways = _candidates(len(terms), most_fraction(terms, float(constant)), constant)
+    return _first_exact(ways, terms, stand_in, grids, want, zero, low, high)
+
+
+def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expression | None:
+    """The product of two whole numbers times both factors, rounded once, exactly; None where nothing is."""
+    grids = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
+    scale = a.factor * b.factor
+    want = np.clip(exact([grids[0] * grids[1]], [scale], Fraction(0)) + zero, low, high)
+    most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
+    term = Term(Apply("mul", (a.value, b.value)), -most, most, scale)
+    stand_in = Term(Apply("mul", (Argument(0), Argument(1))), -most, most, scale)
+    ways = _candidates(1, most_fraction([term], 0.0), Fraction(0))
+    once = factor(scale, 0)
+    if once is not None and float(most * abs(scale)) < 1 << 29:
+        ways = itertools.chain([lambda t: apply("mul_shift_round_even", t[0].value, *once)], ways)
+    return _first_exact(ways, [term], [stand_in], grids, want, zero, low, high)
+
+
+def _first_exact(
+    ways: Iterable[Way],
+    terms: Sequence[Term],
+    stand_in: Sequence[Term],
+    grids: Sequence[np.ndarray],
+    want: np.ndarray,
+    zero: int,
+    low: int,
+    high: int,
+) -> Expression | None:
+    """The first way that gives what is wanted for all values, which `stand_in` has as arguments."""
+
+    def limited(value: Expression) -> Expression:
+        return clamped(apply("add", value, zero), low, high)
+
+    for way in ways:
+        found = way(stand_in)
+        if found is not None and np.array_equal(evaluate(limited(found), grids), want):
+            value = way(terms)
             assert value is not None
-            return clamped(apply("add", value, zero), low, high)
+            return limited(value)
     return None
 
 
-def _candidates(
-    count: int, most: int, constant: Fraction
-) -> Iterator[Callable[[Sequence[Term]], Expression | None]]:
+def _candidates(count: int, most: int, constant: Fraction) -> Iterator[Way]:
     """Ways to compute a rounded sum, cheap ones first."""
     for scheme in schemes(count, most):
 
@@ -176,31 +203,3 @@ def wide(terms: Sequence[Term], constant: Fraction, upper: int, snapped: int) ->
     higher = apply("add", summed([p >> _LOWER for p in parts], fixed >> _LOWER), apply("shr", lower, _LOWER))
     rest = apply("ne", apply("and", lower, mask - ((1 << snapped) - 1)), 0)
     return apply("mul_shift_round_even", apply("or", apply("shl", higher, 1), rest), 1, upper + 1)
-
-
-def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expression | None:
-    """The product of two whole numbers times both factors, rounded once, exactly; None where nothing is."""
-    x, y = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
-    scale = a.factor * b.factor
-    want = np.clip(exact([x * y], [scale], Fraction(0)) + zero, low, high)
-    most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
-    product = Term(Apply("mul", (a.value, b.value)), -most, most, scale)
-    stand_in = Term(Apply("mul", (Argument(0), Argument(1))), -most, most, scale)
-    once = factor(scale, 0)
-    if once is not None and float(most * abs(scale)) < 1 << 29:
-
-        def direct(term: Term) -> Expression:
-            value = apply("mul_shift_round_even", term.value, *once)
-            return clamped(apply("add", value, zero), low, high)
-
-        if np.array_equal(evaluate(direct(stand_in), [x, y]), want):
-            return direct(product)
-    for scheme in schemes(1, most_fraction([product], 0.0)):
-        value = total([stand_in], 0, scheme)
-        if value is None:
-            continue
-        if np.array_equal(evaluate(rounded(value, scheme.fraction, zero, low, high), [x, y]), want):
-            found = total([product], 0, scheme)
-            assert found is not None
-            return rounded(found, scheme.fraction, zero, low, high)
-    return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sw import dtypes
+
 Follows = Literal["full", "column", "row", "scalar"]
 
 
@@ -33,4 +35,4 @@ class TileAccess:
     @property
     def bytes(self) -> int:
         """Bytes of an element."""
-        return 4 if self.element == "int32" else 1
+        return dtypes.ELEMENTS[self.element].bytes

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hw.config import MachineConfig
+from sw import dtypes
 from sw.dfg.graph import NodeId
 from sw.ir.vector import Array
 from sw.kernels.configuration import Configured
@@ -61,7 +62,7 @@ def _banks(
     config: MachineConfig, stream: Stream, indices: Array, base: int
 ) -> tuple[int, list[int], list[int]]:
     """Space, banks and lines (the words or rows that a bank serves at once) of elements from a byte on."""
-    entry, size = stream.entry(config), 4 if stream.element == "int32" else 1
+    entry, size = stream.entry(config), dtypes.ELEMENTS[stream.element].bytes
     address = base // size * size + entry.base + indices * size
     d = config.derived
     if stream.space == "acc":

@@ -10,6 +10,7 @@ import numpy as np
 
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
+from sw.frontend.quantised import on_grid
 from sw.frontend.values import (
     Constant,
     Dequantised,
@@ -131,8 +132,6 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
         return Stored(output, stored[0].element)
 
     def make(name: str, grid: Quantisation) -> View:
-        from sw.frontend.quantised import on_grid
-
         if not grid.uniform:
             raise grid.node.error("the parts of a Concat need one scale and zero point")
         views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(parts)]
