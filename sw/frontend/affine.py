@@ -74,7 +74,6 @@ class Affine:
         return Fraction(float(self.constant.item())) if self.constant.size == 1 else None
 
 
-_ONE = np.asarray(1, np.float32)
 _MINUS = np.asarray(-1, np.float32)
 
 

@@ -20,10 +20,6 @@ from sw.kernels.configuration import fits
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
 from sw.kernels.kernel import MOST_SCALARS, GridKernel
 
-RESULT = "result"
-#: Keys of the records' first words among the bases.
-RECORDS = {"column": "columns", "row": "rows"}
-
 
 @dataclass(frozen=True)
 class ElementwiseKernel:

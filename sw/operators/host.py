@@ -96,33 +96,27 @@ def outputs(importer: Importer) -> None:
 
 def _output(importer: Importer, name: str, value: Value) -> None:
     node = importer.producers.get(name, OnnxNode(name, "Output", (), (name,)))
+    if isinstance(value, Constant) and str(value.array.dtype) in ELEMENTS:
+        value = Stored(importer.constant(value.array, f"{name}.constant"), str(value.array.dtype))
     match value:
         case Stored(view, element) if element in ELEMENTS:
-            if view.tensor == name and view == whole(importer.tensors[name]):
-                return
-            importer.copy(node, view, _named(importer, name, view.shape, element))
-        case Stored(view, element):
-            if view.tensor != name:
-                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
-                host_operator(importer, hosted, [view], _named(importer, name, view.shape, element))
+            if view.tensor != name or view != whole(importer.tensors[name]):
+                importer.copy(node, view, _named(importer, name, view.shape, element))
+            return
         case Dequantised():
-            output = _named(importer, name, value.shape, "float32")
-            dequantised(importer, node, value, output, edge=True)
+            dequantised(importer, node, value, _named(importer, name, value.shape, "float32"), edge=True)
+            return
+        case Stored(view, element):
+            pass
         case Constant(array):
-            if str(array.dtype) in ELEMENTS:
-                view = importer.constant(array, f"{name}.constant")
-                importer.copy(node, view, _named(importer, name, array.shape, str(array.dtype)))
-            else:
-                _needs_host(importer, name, node)
-                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
-                view = importer.constant(array, f"{name}.constant")
-                host_operator(importer, hosted, [view], _named(importer, name, array.shape, str(array.dtype)))
+            _needs_host(importer, name, node)
+            view, element = importer.constant(array, f"{name}.constant"), str(array.dtype)
         case _:
             _needs_host(importer, name, node)
-            view = hosted_value(importer, name)
-            if view.tensor != name:
-                hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
-                host_operator(importer, hosted, [view], _named(importer, name, value.shape, "float32"))
+            view, element = hosted_value(importer, name), "float32"
+    if view.tensor != name:
+        hosted = OnnxNode(f"{name}.output", "Identity", (name,), (name,))
+        host_operator(importer, hosted, [view], _named(importer, name, value.shape, element))
 
 
 def _needs_host(importer: Importer, name: str, node: OnnxNode) -> None:

@@ -13,12 +13,14 @@ from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.intrinsics import KEEP
 from sw.ir.program import Program
 from sw.kernels.choose import Chosen
-from sw.kernels.elementwise import RECORDS
 from sw.kernels.indices import Key, record_operands
 from sw.tile_programs import bind
 
 #: Steps of the products that fill the accumulator.
 DEPTH = 24
+
+#: Keys of the records' first words among the bases.
+RECORDS = {"column": "columns", "row": "rows"}
 
 
 @dataclass(frozen=True)
