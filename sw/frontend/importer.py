@@ -97,10 +97,19 @@ class Importer:
         return value
 
     def elementwise(
-        self, node: OnnxNode, value: Expression, operands: Sequence[View], shape: Sequence[int], element: str
+        self,
+        node: OnnxNode,
+        value: Expression,
+        operands: Sequence[View],
+        shape: Sequence[int],
+        element: str,
+        hint: str = "",
     ) -> Stored:
-        """An elementwise operator and its result, named after the node's; operands broadcast to `shape`."""
-        output = self.tensor(node.outputs[0], shape, element)
+        """An elementwise operator and its result, by default named after the node's.
+
+        Operands broadcast to `shape`.
+        """
+        output = self.tensor(hint or node.outputs[0], shape, element)
         views = tuple(broadcast(view, output.shape) for view in operands)
         self.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
         return Stored(output, element)

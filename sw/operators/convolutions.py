@@ -20,7 +20,6 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, pixels, two
-from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
 from sw.graph.expression import Argument
 from sw.graph.network import Elementwise, Epilogue, ImageConvolution, Network, Tensor, View, dense
 from sw.graph.requantise import LIMITS, apply
@@ -31,6 +30,7 @@ from sw.operators.elementwise.reals import combined
 from sw.operators.products import Zeros, dequantised_operand, zero_points, zeros
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
+from sw.operators.zero_points import at_edges, common_zero, extended, repeated
 
 
 def _convolved(

@@ -19,15 +19,15 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, settled
 from sw.frontend.values import Constant, Dequantised, Real, Stored, Structured, Value
-from sw.frontend.zero_points import at_edges, common_zero, extended, repeated
 from sw.graph.expression import Argument, Expression
-from sw.graph.network import Elementwise, MatrixProduct, View
+from sw.graph.network import MatrixProduct, View
 from sw.graph.requantise import LIMITS, apply
 from sw.graph.views import broadcast, reshaped
 from sw.operators.copies import Copies, matrix_contiguous, rows_contiguous
 from sw.operators.elementwise.reals import combined
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
+from sw.operators.zero_points import at_edges, common_zero, extended, repeated
 
 
 @dataclass(frozen=True)
@@ -157,10 +157,7 @@ def _corrected(
         if zero_a.more is not None:
             both = apply("mul", apply("mul", more, more_b), k)
             value = apply("add", value, both)
-    result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
-    views = tuple(broadcast(view, total.shape) for view in operands)
-    importer.operators.append(Elementwise(node.name, node.op, (node.name,), result, value, views))
-    return result
+    return importer.elementwise(node, value, operands, total.shape, "int32", f"{hint}.corrected").view
 
 
 def _row_sums(

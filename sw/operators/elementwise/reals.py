@@ -11,8 +11,6 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Real, Reals, Stored, Structured, Value
 from sw.graph.expression import Apply, Argument
-from sw.graph.network import Elementwise
-from sw.graph.views import broadcast
 from sw.operators.registry import REAL_HANDLERS, imports
 from sw.operators.shapes import spread
 
@@ -79,12 +77,10 @@ def _biased(importer: Importer, node: OnnxNode, total: Value, bias: Value) -> De
     apart = np.abs(bias.scale.astype(np.float64) - total.scale) > _SAME_SCALE * np.abs(total.scale)
     if np.any(apart):
         return None
-    output = importer.tensor(f"{node.outputs[0]}.biased", total.shape, "int32")
-    views = (total.view, broadcast(bias.view, total.shape))
-    value = Apply("add", (Argument(0), Argument(1)))
-    importer.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
+    value, operands = Apply("add", (Argument(0), Argument(1))), (total.view, bias.view)
+    biased = importer.elementwise(node, value, operands, total.shape, "int32", f"{node.outputs[0]}.biased")
     reach = min(total.reach + int(np.abs(array.astype(np.int64)).max()), (1 << 31) - 1)
-    return Dequantised(output, "int32", total.scale, total.zero, reach)
+    return Dequantised(biased.view, "int32", total.scale, total.zero, reach)
 
 
 @imports(*FUNCTIONS, "Clip", into=REAL_HANDLERS)

@@ -13,11 +13,8 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Stored
-from sw.graph.host import HostOperator, node_of
 from sw.graph.network import View
-
-#: The version of ONNX that says what the host does to operands.
-OPSET = 13
+from sw.operators.host import host_operator
 
 
 def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarray]]:
@@ -83,11 +80,6 @@ def _handed_in(
     importer: Importer, node: OnnxNode, op: str, views: list[View], output: View, axis: int
 ) -> Stored:
     """What the host does to an operand before the machine starts."""
-    proto = node_of(op, [True] * len(views), axis=axis % len(output.shape))
-    importer.operators.append(
-        HostOperator(
-            *(node.name, op, (node.name,), output, tuple(views), proto.SerializeToString(), OPSET),
-            edge=True,
-        )
-    )
+    made = OnnxNode(node.name, op, ("",) * len(views), ("",), {"axis": axis % len(output.shape)})
+    host_operator(importer, made, views, output, edge=True)
     return Stored(output, importer.tensors[output.tensor].element)
