@@ -10,7 +10,7 @@ import numpy as np
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Quantisation
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, evaluate, walk
 from sw.graph.fuse import substitute
 from sw.graph.network import View
 from sw.graph.requantise import LIMITS
@@ -76,13 +76,7 @@ class Lowering:
             given = [held.get(i, np.zeros((), np.int8)) for i in range(len(self.views))]
             if math.prod(np.broadcast_shapes(*(a.shape for a in given))) <= _MOST_COMPUTED:
                 return self.numbers(evaluate(value, given), "computed")
-        match value:
-            case Apply(operation, operands):
-                return Apply(operation, tuple(self._computed(x) for x in operands))
-            case Lookup(table, index):
-                return Lookup(table, self._computed(index))
-            case _:
-                return value
+        return changed(value, self._computed)
 
     def on_grid(self, array: np.ndarray) -> np.ndarray:
         """Real numbers as QuantizeLinear gives them."""

@@ -97,6 +97,17 @@ def walk(expression: Expression) -> Iterator[Expression]:
     yield expression
 
 
+def changed(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
+    """An expression with what it is made of changed."""
+    match expression:
+        case Apply(operation, operands):
+            return Apply(operation, tuple(change(x) for x in operands))
+        case Lookup(table, index):
+            return Lookup(table, change(index))
+        case _:
+            return expression
+
+
 def evaluate(expression: Expression, operands: Sequence[npt.ArrayLike]) -> npt.NDArray[np.int32]:
     """The value for operands that broadcast against each other, int32.
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, walk
+from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, walk
 from sw.graph.network import (
     Elementwise,
     Epilogue,
@@ -178,15 +178,10 @@ def _substituted(
 
 def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expression:
     """An expression with others in the places of its operands; a table of a table becomes one."""
-    match value:
-        case Argument(index):
-            return replacement[index]
-        case Number():
-            return value
-        case Lookup(table, index):
-            return Lookup(table, substitute(index, replacement))
-        case Apply(operation, operands):
-            return _joined(Apply(operation, tuple(substitute(x, replacement) for x in operands)))
+    if isinstance(value, Argument):
+        return replacement[value.index]
+    made = changed(value, lambda x: substitute(x, replacement))
+    return _joined(made) if isinstance(made, Apply) else made
 
 
 def _joined(value: Apply) -> Expression:
@@ -249,17 +244,17 @@ def _renamed(operators: list[Operator], network: Network) -> list[Operator]:
 def with_tensor(operator: Operator, old: str, new: str) -> Operator:
     """The operator with another tensor of the same layout in the place of one."""
 
-    def changed(item: object) -> object:
+    def renamed(item: object) -> object:
         if isinstance(item, View):
             return dataclasses.replace(item, tensor=new) if item.tensor == old else item
         if isinstance(item, Epilogue):
-            return Epilogue(item.value, tuple(changed(v) for v in item.operands))  # type: ignore[misc]
+            return Epilogue(item.value, tuple(renamed(v) for v in item.operands))  # type: ignore[misc]
         if isinstance(item, tuple) and any(isinstance(v, View) for v in item):
-            return tuple(changed(v) for v in item)
+            return tuple(renamed(v) for v in item)
         return item
 
     fields: dict[str, Any] = {
-        f.name: changed(getattr(operator, f.name)) for f in dataclasses.fields(operator)
+        f.name: renamed(getattr(operator, f.name)) for f in dataclasses.fields(operator)
     }
     return dataclasses.replace(operator, **fields)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, walk
+from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, changed, walk
 
 _CALLS = {
     "mul_shift_round": "mul_shift_round",
@@ -64,15 +64,9 @@ def bytes_as_unsigned(value: Expression, signed: Sequence[bool]) -> tuple[Expres
 
 def _replaced(value: Expression, others: Mapping[Apply, Expression]) -> Expression:
     """An expression with others in the places of parts."""
-    match value:
-        case Apply() if value in others:
-            return others[value]
-        case Apply(operation, operands):
-            return Apply(operation, tuple(_replaced(x, others) for x in operands))
-        case Lookup(table, index):
-            return Lookup(table, _replaced(index, others))
-        case _:
-            return value
+    if isinstance(value, Apply) and value in others:
+        return others[value]
+    return changed(value, lambda x: _replaced(x, others))
 
 
 @dataclass
