@@ -23,6 +23,11 @@ RECORD_WORDS = RECORD // 4
 SIGNS = -0x7F7F7F80
 #: A byte times this is a word of four such bytes.
 BYTES = 0x01010101
+#: The end of an iteration that takes a part of a row: `left` parts are left of it, each row has a record.
+NEXT_ROW = f"""
+row = row if left else row + {RECORD_WORDS}
+left = left - 1 if left else last
+"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,14 @@ def loop(
     head = f"{outside}def {name}({parameters}):\n"
     text = head + indented(before, 4) + "    for i in range(n):\n" + indented(body, 8)
     return GridKernel(name, text, streams, scalars, per_iteration)
+
+
+def unpacked(word: str, signed: bool = False) -> tuple[str, ...]:
+    """The bytes of a word from the lowest on."""
+    if signed:
+        return (*(f"({word} << {by}) >> 24" for by in (24, 16, 8)), f"{word} >> 24")
+    middle = (f"({word} >> {by}) & 255" for by in (8, 16))
+    return (f"{word} & 255", *middle, f"shift_right_logical({word}, 24)")
 
 
 def packed(values: list[str]) -> str:

@@ -16,14 +16,6 @@ from sw.operators.registry import imports
 _WORD = (1 << 31) - 1
 
 
-def grid_of(importer: Importer, node: OnnxNode, shape: tuple[int, ...]) -> Quantisation:
-    """The grid of a QuantizeLinear whose input has that shape."""
-    scale, zero, element = parameters(importer, node, shape)
-    if element not in BYTES:
-        raise node.error(f"the result must be int8 or uint8, not {element}")
-    return Quantisation(element, scale, zero, node)
-
-
 def parameters(
     importer: Importer, node: OnnxNode, shape: tuple[int, ...], element: str | None = None
 ) -> tuple[np.ndarray, np.ndarray, str]:
@@ -79,7 +71,10 @@ def _dequantize(importer: Importer, node: OnnxNode) -> Value:
 @imports("QuantizeLinear")
 def _quantize(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
-    grid = grid_of(importer, node, value.shape)
+    scale, zero, element = parameters(importer, node, value.shape)
+    if element not in BYTES:
+        raise node.error(f"the result must be int8 or uint8, not {element}")
+    grid = Quantisation(element, scale, zero, node)
     if isinstance(value, Stored) and value.element == "float32":
         return quantised_input(importer, node, value, grid)
     if not is_real(value):

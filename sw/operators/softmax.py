@@ -24,6 +24,7 @@ from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import (
     BYTES,
     GROUP,
+    NEXT_ROW,
     RECORD_WORDS,
     SIGNS,
     Pass,
@@ -31,6 +32,7 @@ from sw.kernels.passes import (
     numbered,
     packed,
     packing,
+    unpacked,
     words,
 )
 from sw.kernels.passes import (
@@ -193,10 +195,6 @@ _TOP, _SUM, _FACTOR, _SHIFT = (
 _WORDS = GROUP // 4
 #: Indices of a row's record for the steps of a reciprocal, and for what follows them.
 _AGAIN = numbered("row", STEPS + 1)
-_ROWS = f"""
-row = row if left else row + {RECORD_WORDS}
-left = left - 1 if left else last
-"""
 
 
 def _inputs() -> tuple[Stream, ...]:
@@ -225,21 +223,11 @@ def maxima() -> GridKernel:
         "row_maxima",
         (*_inputs(), _TOP),
         ("row", "x", "left", "last", "flip"),
-        "\n".join(lines) + _ROWS,
+        "\n".join(lines) + NEXT_ROW,
         "most = LEAST",
         "LEAST = -2147483648\n\n\n",
         GROUP,
     )
-
-
-def _indices(word: str) -> list[str]:
-    """The bytes of a word, which are never negative."""
-    return [
-        f"{word} & 255",
-        f"({word} >> 8) & 255",
-        f"({word} >> 16) & 255",
-        f"shift_right_logical({word}, 24)",
-    ]
 
 
 @functools.lru_cache(maxsize=64)
@@ -248,14 +236,14 @@ def sums(table: tuple[int, ...]) -> GridKernel:
     lines, found = ["greatest = top[row]"], []
     for k in range(_WORDS):
         lines.append(f"p{k} = greatest - (a{k}[x] ^ flip)")
-        a, b, c, d = (f"TABLE[{i}]" for i in _indices(f"p{k}"))
+        a, b, c, d = (f"TABLE[{i}]" for i in unpacked(f"p{k}"))
         found.append(f"(({a} + {b}) + ({c} + {d}))")
     lines += [f"x = x + {_WORDS}", f"total = total + (({' + '.join(found)}) >> drop)", "sum[row] = total"]
     return loop(
         "exponential_sums",
         (*_inputs(), _TOP, _SUM),
         ("row", "x", "left", "last", "flip", "drop"),
-        "\n".join(lines) + _ROWS,
+        "\n".join(lines) + NEXT_ROW,
         "total = 0",
         _outside(table),
         GROUP,
@@ -309,7 +297,7 @@ def results(table: tuple[int, ...], gap: bool = False) -> GridKernel:
     lines = ["greatest = top[row]", "multiplier = factor[row]"]
     for k in range(_WORDS):
         lines.append(f"p{k} = greatest - (a{k}[x] ^ flip)")
-        found = [f"min(mul_shift_round_even(TABLE[{i}], multiplier, shift), most)" for i in _indices(f"p{k}")]
+        found = [f"min(mul_shift_round_even(TABLE[{i}], multiplier, shift), most)" for i in unpacked(f"p{k}")]
         lines.append(f"y{k}[y] = {packed(found)}")
     step = f"({_WORDS} if left else next)" if gap else f"{_WORDS}"
     lines += [f"x = x + {_WORDS}", f"y = y + {step}"]
@@ -319,7 +307,7 @@ def results(table: tuple[int, ...], gap: bool = False) -> GridKernel:
         "softmax_results",
         (*_inputs(), _TOP, _FACTOR, *out),
         scalars,
-        "\n".join(lines) + _ROWS,
+        "\n".join(lines) + NEXT_ROW,
         "",
         _outside(table),
         GROUP,

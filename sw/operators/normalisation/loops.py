@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.passes import GROUP, RECORD_WORDS, loop, numbered, packed
+from sw.kernels.passes import GROUP, NEXT_ROW, RECORD_WORDS, loop, numbered, packed, unpacked
 
 #: Bits of the lower part of a variance.
 LOW_BITS = 24
@@ -19,15 +19,6 @@ _SUM, _SQUARES, _SLOPE, _START = (
 )
 #: Elements of an iteration that makes results, and words of parameters of an element.
 COPIES, PARAMETERS = 4, 2
-#: The bytes of `word`.
-_BYTES = {
-    "int8": ("(word << 24) >> 24", "(word << 16) >> 24", "(word << 8) >> 24", "word >> 24"),
-    "uint8": ("word & 255", "(word >> 8) & 255", "(word >> 16) & 255", "shift_right_logical(word, 24)"),
-}
-_ROWS = f"""
-row = row if left else row + {RECORD_WORDS}
-left = left - 1 if left else last
-"""
 
 
 def _added(values: list[str]) -> str:
@@ -56,7 +47,7 @@ def sums(element: str, mean: bool = True) -> GridKernel:
         f"row_sums_{element}" if mean else f"row_squares_{element}",
         (*inputs, *[_SUM] * mean, _SQUARES),
         ("row", "x", "left", "last", *(() if mean else ("zero",))),
-        "\n".join(lines) + _ROWS,
+        "\n".join(lines) + NEXT_ROW,
         "total = 0\nsquare = 0" if mean else "square = 0",
         per_iteration=GROUP,
     )
@@ -150,7 +141,7 @@ def results(element: str, gap: bool = False) -> GridKernel:
     )
     # A word, since loads of its bytes in several steps would meet those of parameters in more banks.
     lines = ["factor = slope[row]", "offset = start[row]", "at = end - left", "word = words[x]"]
-    elements = _BYTES[element]
+    elements = unpacked("word", element == "int8")
     for i in copies:
         lines += [
             f"u{i} = mul_shift_round(({elements[i]}) * factor + offset, g{i}[at], shift) + h{i}[at]",
