@@ -32,10 +32,9 @@ from jacquard.mapping import MappedLoop
 from sw.cgra.attempt import Effort
 from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
-from sw.cgra.legal import arrays_of
 from sw.cgra.search import Budget, SearchResult, map_graph
 from sw.cgra.verify import verify
-from sw.dfg.graph import Graph
+from sw.dfg.graph import Graph, arrays_of
 from tests.sw.cgra.random_fabrics import random_fabric
 from tests.sw.cgra.random_loops import Loop, random_loop
 from tests.sw.dfg.random_functions import MOST

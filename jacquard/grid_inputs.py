@@ -26,10 +26,6 @@ class Arguments:
     arrays: Mapping[str, np.ndarray]
     scalars: Mapping[str, int]
 
-    def iterations(self, kernel: Kernel) -> int:
-        """What the name in the kernel's outermost `range()` holds."""
-        return 0 if kernel.iterations is None else self.scalars[kernel.iterations]
-
 
 def arguments(
     kernel: Kernel, given: Mapping[str, np.ndarray], iterations: int | None = None, seed: int = 0

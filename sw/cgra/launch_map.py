@@ -10,10 +10,9 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import ArrayEntry, encode
 from sw.cgra.encode import configuration
-from sw.cgra.legal import arrays_of
 from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
 from sw.cgra.verify import verify
-from sw.dfg.graph import Edge, Graph, Memory, Node
+from sw.dfg.graph import Edge, Graph, Memory, Node, arrays_of
 
 #: Arrays of the graph that copies words, and how many words it copies in an iteration.
 SOURCE, TARGET, COPIED = "source", "target", 2

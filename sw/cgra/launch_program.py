@@ -19,9 +19,8 @@ from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
 from sw.cgra.launch_map import COPIED, COPY, SOURCE, TARGET, MappedGraph, map_graphs
 from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, launches_of, unused
 from sw.cgra.launcher import HeldConfiguration, launch_operands
-from sw.cgra.legal import arrays_of
 from sw.cgra.search import SearchEvent
-from sw.dfg.graph import Graph
+from sw.dfg.graph import Graph, arrays_of
 from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Assign, Program

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.layout import ARRAYS, FIRST, PATCHES
-from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
 #: What operands of one entry share: the number of first iterations, the initial value.
 Start = tuple[int, Value]
@@ -45,11 +45,6 @@ def prepare(graph: Graph, fabric: Fabric) -> Graph:
     if not builder.changed:
         return graph
     return replace(graph, nodes=tuple(builder.nodes), edges=tuple(builder.edges))
-
-
-def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
-    """The arrays that operations of a graph access, in the order of the nodes."""
-    return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
 
 
 def patches(graph: Graph) -> int:

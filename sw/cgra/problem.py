@@ -139,7 +139,6 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
         [e.distance * ii - (graph.latency(e.source) - 1 if e.routed else 0) for e in edges], dtype=np.int64
     )
     shortest = windows(graph, ii)
-    length = max((w.latest for w in shortest.values()), default=0) + 1
     first: dict[NodeId, int] = defaultdict(int)
     for edge in graph.edges:
         if edge.routed and not graph.opaque:
@@ -150,7 +149,7 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
         low[i] = window.earliest
         # The grid counts iterations up to `stages`, those with initial values included.
         last = (fabric.stages - first[node]) * ii - 1
-        high[i] = min(length - 1 + extra - (length - 1 - window.latest), last)
+        high[i] = min(window.latest + extra, last)
     at: list[list[int]] = [[] for _ in graph.nodes]
     nets: list[list[int]] = [[] for _ in graph.nodes]
     for e, edge in enumerate(edges):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import PATCHED, ArrayEntry, parse
 from hw.fabric.decode import Decoded, Executed, decode
 from hw.fabric.layout import OPERAND_FIELDS
-from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId
+from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Node, NodeId, Value, arrays_of
 
 _MASK = (1 << 32) - 1
 _FIELD = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
@@ -27,14 +27,13 @@ Facts = dict[str, Hashable]
 
 
 @dataclass(frozen=True)
-class Name:
-    """An array or scalar: by its name in the graph, by its number in the configuration."""
+class Scalar:
+    """A scalar of the launch by its number; None: it has none."""
 
-    what: str
-    key: Hashable
+    number: int | None
 
     def __str__(self) -> str:
-        return f"{self.what} {self.key}"
+        return f"scalar {self.number}"
 
 
 @dataclass(frozen=True)
@@ -57,25 +56,26 @@ def verify(
     places: Mapping[NodeId, tuple[int, int]],
     *,
     arrays: Mapping[str, ArrayEntry] | None = None,
-    scalars: Mapping[str, int] | None = None,
+    scalars: Mapping[str, int],
 ) -> list[str]:
     """What is wrong with a bitstream that should implement a graph: nothing where the list is empty.
 
     `graph` is the one that was mapped (`sw.cgra.legal.prepare`), `places` the PE and step of each node.
-    `arrays` and `scalars` are what the words were made with; without them names and numbers only have to
-    stand for one another. Patches of base and length of arrays are for the launch, and not looked at.
+    `scalars` are what the words were made with, and `arrays`; without these, arrays have numbers in the order
+    of their use and may lie anywhere. Patches of base and length are for the launch, and not looked at.
     """
     try:
         decoded = decode(parse(words, fabric))
     except InputError as error:
         return [str(error)]
-    numbers = None if arrays is None else {name: i for i, name in enumerate(arrays)}
+    named = arrays_of(graph, "load", "store") if arrays is None else arrays
+    numbers = _Numbers({name: i for i, name in enumerate(named)}, scalars)
     ii = decoded.configuration.ii
     at = {(e.pe, e.step % ii): number for number, e in enumerate(decoded.operations)}
     known = {node: (pe, step % ii) for node, (pe, step) in places.items() if node in graph.by_id}
     own = {node: at[place] for node, place in known.items() if place in at}
     found = [f"PE {fabric.at(pe)}, context {context}: {why}" for (pe, context), why in decoded.idle.items()]
-    found += _differences(graph, decoded, own, _Names({"array": numbers, "scalar": scalars}))
+    found += _differences(graph, decoded, own, numbers)
     return [
         *found,
         *_order(graph, decoded, own),
@@ -85,27 +85,19 @@ def verify(
     ]
 
 
-@dataclass
-class _Names:
-    """Which names and numbers stand for one another, as far as is known."""
+@dataclass(frozen=True)
+class _Numbers:
+    """The numbers of arrays and scalars in the configuration."""
 
-    numbers: Mapping[str, Mapping[str, int] | None]
-    numbered: dict[Name, Name] = field(default_factory=dict)
-    named: dict[Name, Name] = field(default_factory=dict)
+    arrays: Mapping[str, int]
+    scalars: Mapping[str, int]
 
-    def same(self, asked: Hashable, done: Hashable) -> bool:
-        """Whether two facts are equal, with names for numbers."""
-        if isinstance(asked, tuple) and isinstance(done, tuple):
-            return len(asked) == len(done) and all(map(self.same, asked, done))
-        if not (isinstance(asked, Name) and isinstance(done, Name) and asked.what == done.what):
-            return asked == done
-        known = self.numbers[asked.what]
-        if known is not None:
-            return known.get(str(asked.key)) == done.key
-        return self.numbered.setdefault(asked, done) == done and self.named.setdefault(done, asked) == asked
+    def value(self, value: Value) -> Hashable:
+        """A number as it is stored, or a scalar of the launch."""
+        return Scalar(self.scalars.get(value)) if isinstance(value, str) else value & _MASK
 
 
-def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], names: _Names) -> list[str]:
+def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], numbers: _Numbers) -> list[str]:
     """Where nodes and the operations in their places differ."""
     owner: dict[int, NodeId] = {}
     for identity, number in own.items():
@@ -118,13 +110,13 @@ def _differences(graph: Graph, decoded: Decoded, own: Mapping[NodeId, int], name
             continue
         executed = decoded.operations[own[node.id]]
         where = f"node {node}, {_text(decoded, executed)}"
-        asked, done = _asked(graph, node), _done(decoded, executed, owner, patches)
+        asked, done = _asked(graph, node, numbers), _done(decoded, executed, owner, patches)
         for what in dict.fromkeys([*asked, *done]):
             if what not in asked:
                 found.append(f"{where}: {what} must not be there, it is {_shown(done[what])}")
             elif what not in done:
                 found.append(f"{where}: {what} must be {_shown(asked[what])}, it is missing")
-            elif not names.same(asked[what], done[what]):
+            elif asked[what] != done[what]:
                 found.append(f"{where}: {what} must be {_shown(asked[what])}, not {_shown(done[what])}")
     spare = (e for i, e in enumerate(decoded.operations) if i not in owner)
     return found + [f"{_text(decoded, executed)}: stands for no node of the graph" for executed in spare]
@@ -158,7 +150,7 @@ def _operands(graph: Graph, node: NodeId) -> dict[str, Edge]:
     return fed | {_FIELD[edge.operand]: edge for edge in routed if edge.operand == PREDICATE}
 
 
-def _asked(graph: Graph, node: Node) -> Facts:
+def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
     """What a node asks of the operation that stands for it."""
     fed = _operands(graph, node.id)
     facts: Facts = {"operation": node.op, "negated predicate": any(edge.negated for edge in fed.values())}
@@ -169,20 +161,16 @@ def _asked(graph: Graph, node: Node) -> Facts:
         return facts | {"const": opaque_number(node)}
     for name, edge in fed.items():
         if edge.initial:
-            values = tuple(_value(v) for v in dict.fromkeys(edge.initial))
+            values = tuple(numbers.value(v) for v in dict.fromkeys(edge.initial))
             facts[f"initial value of {name}, with its iterations"] = (*values, edge.distance)
     if node.immediate is not None:
         open_ = [name for name in OPERAND_FIELDS[:-1] if name not in fed and node.op != "const"]
-        facts[f"operand {open_[0]}" if open_ else "const"] = _value(node.immediate)
+        facts[f"operand {open_[0]}" if open_ else "const"] = numbers.value(node.immediate)
     if node.op == "table" and node.memory is not None:
         facts["table"] = tuple(word & _MASK for word in dict(graph.tables)[node.memory.name])
     elif node.memory is not None:
-        facts["array"] = Name("array", node.memory.name)
+        facts["array"] = numbers.arrays.get(node.memory.name)
     return facts
-
-
-def _value(value: int | str) -> Hashable:
-    return Name("scalar", value) if isinstance(value, str) else value & _MASK
 
 
 # What a configuration does
@@ -200,9 +188,9 @@ def _done(
     const: Hashable = executed.entry.const & _MASK
     init: Hashable = executed.entry.init & _MASK
     if ("const", *place) in patches:
-        const = Name("scalar", patches["const", *place])
+        const = Scalar(patches["const", *place])
     if ("init", *place) in patches:
-        init = Name("scalar", patches["init", *place])
+        init = Scalar(patches["init", *place])
     facts: Facts = {"operation": executed.operation.name, "negated predicate": bool(executed.entry["negate"])}
     for name, operand in executed.operands.items():
         if operand.why:
@@ -223,13 +211,13 @@ def _done(
     if executed.operation.name == "table":
         facts |= _table(decoded, executed, const)
     if executed.operation.name in ("load", "store"):
-        facts["array"] = Name("array", executed.entry["array"])
+        facts["array"] = executed.entry["array"]
     return facts
 
 
 def _table(decoded: Decoded, executed: Executed, const: Hashable) -> Facts:
     """The words that a table operation may read; its constant says where they lie."""
-    if isinstance(const, Name):
+    if isinstance(const, Scalar):
         return {"const": const}
     start, count = executed.entry.const & 0xFFFF, (executed.entry.const & _MASK) >> 16
     words = decoded.configuration.tables.get(executed.pe, ())[start : start + count]

@@ -164,6 +164,11 @@ class Graph:
         return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
+def arrays_of(graph: Graph, *operations: str) -> tuple[str, ...]:
+    """The arrays that operations of a graph access, in the order of the nodes."""
+    return tuple(dict.fromkeys(n.memory.name for n in graph.nodes if n.memory and n.op in operations))
+
+
 def check(graph: Graph) -> None:
     """Raises `InputError` for what is not a graph: the place, what was found, what is needed."""
     place = f"graph {graph.name!r}"

@@ -78,10 +78,10 @@ class Window:
     latest: int
 
 
-def windows(graph: Graph, ii: int, length: int | None = None) -> dict[NodeId, Window]:
-    """As soon and as late as possible, for an iteration of `length` steps (default: the shortest possible).
+def windows(graph: Graph, ii: int) -> dict[NodeId, Window]:
+    """As soon and as late as possible, for the shortest possible iteration.
 
-    Raises `InputError` where a recurrence does not allow the II, or the length is too short.
+    Raises `InputError` where a recurrence does not allow the II.
     """
     cycle = positive_cycle(graph, graph.dependences, Fraction(ii))
     if cycle:
@@ -89,13 +89,8 @@ def windows(graph: Graph, ii: int, length: int | None = None) -> dict[NodeId, Wi
         raise InputError(f"graph {graph.name!r}: the recurrence {shown} needs more than II {ii}")
     forwards = _longest(graph, ii, [(e.source, e.target, e) for e in graph.dependences])
     backwards = _longest(graph, ii, [(e.target, e.source, e) for e in graph.dependences])
-    shortest = max((forwards[n] + backwards[n] for n in forwards), default=-1) + 1
-    length = shortest if length is None else length
-    if length < shortest:
-        raise InputError(
-            f"graph {graph.name!r}: the length must be at least {shortest} at II {ii}, not {length}"
-        )
-    return {n: Window(forwards[n], length - 1 - backwards[n]) for n in forwards}
+    last = max((forwards[n] + backwards[n] for n in forwards), default=0)
+    return {n: Window(forwards[n], last - backwards[n]) for n in forwards}
 
 
 def _longest(graph: Graph, ii: int, edges: list[tuple[NodeId, NodeId, Edge]]) -> dict[NodeId, int]:

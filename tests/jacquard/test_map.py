@@ -57,7 +57,7 @@ def test_a_graph_is_mapped_encoded_and_verified(jacquard, tmp_path):
         n.id: (4 * row + col, step) for n in graph.nodes for row, col, step in [found["placement"][str(n.id)]]
     }
     assert len(words) == found["bitstream_words"]
-    assert verify(graph, words, fabric, places) == []
+    assert verify(graph, words, fabric, places, scalars={}) == []
     assert parse(words, fabric).ii == found["ii"]
     drawn = ET.parse(picture).getroot()
     assert len(drawn.findall(f"{SVG}g")) == found["ii"]

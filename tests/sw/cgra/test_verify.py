@@ -284,11 +284,10 @@ def test_a_graph_that_differs_is_refused():
     a, b, *_ = made.scalars
     other = {**made.scalars, a: made.scalars[b], b: made.scalars[a]}
     assert verify(made.graph, words, made.fabric, made.places, arrays=arrays, scalars=other)
-    # Without names, a number must stand for one name only.
-    assert verify(made.graph, words, made.fabric, made.places) == []
+    # One number for two scalars.
     one = [replace(p, scalar=0) for p in made.configuration.patches]
     words = encode(replace(made.configuration, patches=tuple(one)))
-    assert verify(made.graph, words, made.fabric, made.places)
+    assert verify(made.graph, words, made.fabric, made.places, scalars=made.scalars)
 
 
 def _swapped(graph: Graph) -> Iterator[Edge]:
@@ -312,7 +311,9 @@ def test_an_access_that_comes_too_early_is_noticed():
     made = _Case(graph, load("mesh2x2"))
     assert made.problems() == []
     backwards = replace(graph, edges=(*edges[:2], Edge(2, 1, 0, "M"), Edge(1, 2, 1, "M")))
-    found = verify(backwards, encode(made.configuration), made.fabric, made.places, arrays=made.arrays)
+    found = verify(
+        backwards, encode(made.configuration), made.fabric, made.places, arrays=made.arrays, scalars={}
+    )
     assert any("order of 2 (store) and 1 (store)" in line for line in found), found
 
 
@@ -351,6 +352,6 @@ def test_operators_are_numbered_by_name_and_immediate():
 
 def test_words_that_are_no_bitstream_are_said():
     made = case("mac", "mesh4x4")
-    assert verify(made.graph, [1, 2, 3], made.fabric, made.places) == [
+    assert verify(made.graph, [1, 2, 3], made.fabric, made.places, scalars={}) == [
         "bitstream word 0: the mark must be 0x4a430100, not 0x00000001"
     ]

@@ -17,9 +17,8 @@ from sw.dfg.recurrence import critical_cycle, windows
 
 def random_steps(graph: Graph, ii: int, rng: random.Random) -> dict[NodeId, int]:
     """A step for every node, one after the other, within what the dependences on those before leave."""
-    longest = 1 + max((w.latest for w in windows(graph, ii).values()), default=0)
     spare = rng.choice((0, 0, 2, 5))
-    allowed = {n: [w.earliest, w.latest] for n, w in windows(graph, ii, longest + spare).items()}
+    allowed = {n: [w.earliest, w.latest + spare] for n, w in windows(graph, ii).items()}
     for node in rng.sample(list(allowed), len(allowed)):
         allowed[node] = [rng.randint(*allowed[node])] * 2
         changed = True
