@@ -196,8 +196,7 @@ class NoPlaceError(Exception):
 def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> Spots:
     """Operations one after the other where those that have a place draw them to.
 
-    `far` says by operation and PE how unwelcome a PE is. Raises `NoPlaceError` where the PEs of all contexts
-    cannot hold the operations.
+    `far` says by operation and PE how unwelcome a PE is. Raises `NoPlaceError` where one finds no free PE.
     """
     ii, size, pes = problem.arrays.ii, problem.size, problem.fabric.size
     rng = np.random.default_rng(seed)
@@ -212,51 +211,14 @@ def start(problem: Problem, seed: tuple[int, ...], far: Array | None = None) -> 
         problem.arrays, generator((*seed, 2)), _order(problem, rng), far, spots, placed,
         scarce(problem),
     )  # fmt: skip
-    for n in np.flatnonzero(~placed):
-        order = rng.permutation(np.flatnonzero(problem.arrays.allowed[n]))
-        if not _settle(problem, spots, int(n), order, set()):
-            raise NoPlaceError(problem, int(n))
+    if not placed.all():
+        raise NoPlaceError(problem, int(np.argmin(placed)))
     return spots
 
 
 def _order(problem: Problem, rng: np.random.Generator) -> Array:
     """The nodes that must start first come first, so few find both sides placed already."""
     return np.lexsort((rng.random(problem.size), problem.arrays.low, problem.arrays.high)).astype(np.int64)
-
-
-def _steps(problem: Problem, n: int) -> range:
-    """One step of every context, the earliest first."""
-    low = int(problem.arrays.low[n])
-    return range(low, min(low + problem.arrays.ii - 1, int(problem.arrays.high[n])) + 1)
-
-
-def _free(problem: Problem, spots: Spots, n: int, order: Array) -> bool:
-    """Put a node at the first free place."""
-    for step in _steps(problem, n):
-        empty = order[spots.taken[order, step % problem.arrays.ii] < 0]
-        if len(empty):
-            spots.step[n], spots.pe[n] = step, empty[0]
-            spots.taken[empty[0], step % problem.arrays.ii] = n
-            return True
-    return False
-
-
-def _settle(problem: Problem, spots: Spots, n: int, order: Array, seen: set[int]) -> bool:
-    """Find a place for a node; others move away where nothing is free."""
-    if _free(problem, spots, n, order):
-        return True
-    for step in _steps(problem, n):
-        for p in order:
-            slot = int(p) * problem.arrays.ii + step % problem.arrays.ii
-            if slot in seen:
-                continue
-            seen.add(slot)
-            other = int(spots.taken[p, step % problem.arrays.ii])
-            if _settle(problem, spots, other, np.flatnonzero(problem.arrays.allowed[other]), seen):
-                spots.step[n], spots.pe[n] = step, p
-                spots.taken[p, step % problem.arrays.ii] = n
-                return True
-    return False
 
 
 def short(problem: Problem, spots: Spots) -> int:
