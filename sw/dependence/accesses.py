@@ -6,12 +6,15 @@ conditions of the accesses in them, and scalars are replaced by their values.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sw.dependence.cells import Box, SymbolicBox
 from sw.dependence.conditions import Condition, Truth, assume
-from sw.dependence.forms import Facts, Symbol, Value, add, bounds, fits, scale, whole
+from sw.dependence.forms import Facts, Symbol, Terms, Value, add, bounds, fits, scale, whole
+from sw.dependence.index import Indexed, RegionIndex, Spans, region_index
 from sw.dependence.places import Places
 from sw.dependence.scalars import Evaluator
 from sw.dependence.state import State
@@ -42,9 +45,42 @@ class SymbolicLoop:
     around: tuple[SymbolicLoop, ...] = ()
     position: int = 0
     children: list[SymbolicLoop | SymbolicAccess] = field(default_factory=list)
-    #: Children that access a buffer, and all accesses to it further in.
+    #: By buffer the children that access it, all accesses further in, and those as few that stand for all.
     by_buffer: dict[str, list[SymbolicLoop | SymbolicAccess]] = field(default_factory=dict)
     accesses: dict[str, list[SymbolicAccess]] = field(default_factory=dict)
+    hulls: dict[str, list[SymbolicAccess]] = field(default_factory=dict)
+    indices: dict[tuple[str, bool], RegionIndex] = field(default_factory=dict)
+    spans: dict[tuple[str, bool], Spans] = field(default_factory=dict)
+
+    def near(self, buffer: str, writes: bool, low: int, high: int) -> Iterator[SymbolicAccess]:
+        """Those of the few that may touch a place of the first dimension between two."""
+        key = buffer, writes
+        if key not in self.spans:
+            spans = []
+            for n, access in enumerate(self.hulls[buffer]):
+                begin, end = access.hull[0] if access.hull else (0, 1)
+                if access.write or not writes:
+                    spans.append((begin, end - 1, n))
+            self.spans[key] = Spans(spans)
+        found = len(self.hulls[buffer])
+        while (found := self.spans[key].last(low, high, found)) >= 0:
+            yield self.hulls[buffer][found]
+
+    def index(self, buffer: str, writes: bool) -> RegionIndex:
+        """The children that access a buffer, or write it, by their regions."""
+        found = self.indices.get((buffer, writes))
+        if found is None:
+            regions = []
+            for child in self.by_buffer.get(buffer, ()):
+                if isinstance(child, SymbolicLoop):
+                    first = child.symbol.number
+                    inner = [a for a in child.hulls[buffer] if a.write or not writes]
+                    regions += [Indexed(child.position, a.box, first) for a in inner]
+                elif child.write or not writes:
+                    regions.append(Indexed(child.position, child.box))
+            dimensions = len(self.accesses[buffer][0].hull) if regions else 0
+            found = self.indices[buffer, writes] = region_index(regions, dimensions)
+        return found
 
 
 @dataclass(eq=False, slots=True)
@@ -82,6 +118,12 @@ class AccessTree:
             yield from found
 
 
+def common_loops(first: SymbolicAccess, second: SymbolicAccess) -> int:
+    """How many loops stand around both accesses."""
+    pairs = zip(first.loops, second.loops, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
+
+
 def access_tree(program: Program) -> AccessTree:
     """The tree of a program."""
     evaluator = Evaluator()
@@ -97,6 +139,62 @@ def access_tree(program: Program) -> AccessTree:
     root = SymbolicLoop(nowhere, nowhere, 1)
     _Collector(state, places, root).body(program.body)
     return AccessTree(evaluator, root, places.sizes)
+
+
+def _together(accesses: list[SymbolicAccess]) -> list[SymbolicAccess]:
+    """For accesses whose regions differ by constants alone one that touches what any of them does."""
+    found: dict[object, list[SymbolicAccess]] = {}
+    for a in accesses:
+        terms = None if a.box is None else tuple((_terms(start), _terms(stop)) for start, stop in a.box)
+        found.setdefault((a.write, a.loops, a.conditions, terms), []).append(a)
+    return [_hull_of(near) for same in found.values() for near in _clusters(same)]
+
+
+def _clusters(accesses: list[SymbolicAccess]) -> Iterator[list[SymbolicAccess]]:
+    """Accesses in groups that meet along the first dimension."""
+    if not accesses[0].hull:
+        yield accesses
+        return
+    group: list[SymbolicAccess] = []
+    end = 0
+    for a in sorted(accesses, key=lambda a: a.hull[0][0]):
+        if group and a.hull[0][0] > end:
+            yield group
+            group, end = [], 0
+        group.append(a)
+        end = max(end, a.hull[0][1])
+    yield group
+
+
+def _terms(value: Value) -> Terms:
+    return () if isinstance(value, int) else value.terms
+
+
+def _hull_of(accesses: list[SymbolicAccess]) -> SymbolicAccess:
+    """The access to all that some touch whose regions differ by constants."""
+    first = accesses[0]
+    if len(accesses) == 1:
+        return first
+    hull = tuple(
+        (min(low for low, _ in sides), max(high for _, high in sides))
+        for sides in zip(*(a.hull for a in accesses), strict=True)
+    )
+    if first.box is None:
+        return dataclasses.replace(first, hull=hull)
+    box = []
+    for axis, (start, stop) in enumerate(first.box):
+        boxes = [a.box[axis] for a in accesses if a.box is not None]
+        low = min(_apart(begin, start) for begin, _ in boxes)
+        high = max(_apart(end, stop) for _, end in boxes)
+        box.append((add(start, low), add(stop, high)))
+    return dataclasses.replace(first, box=tuple(box), hull=hull)
+
+
+def _apart(a: Value, b: Value) -> int:
+    """The difference of two numbers of the same terms."""
+    found = add(a, b, -1)
+    assert isinstance(found, int)
+    return found
 
 
 @dataclass
@@ -147,6 +245,12 @@ class _Collector:
         self.loop, self.loops = outer
         made.last = symbols.count
         for buffer, found in made.accesses.items():
+            inner = [
+                a
+                for child in made.by_buffer[buffer]
+                for a in (child.hulls[buffer] if isinstance(child, SymbolicLoop) else (child,))
+            ]
+            made.hulls[buffer] = _together(inner)
             self.loop.by_buffer.setdefault(buffer, []).append(made)
             self.loop.accesses.setdefault(buffer, []).extend(found)
         state.dead = False

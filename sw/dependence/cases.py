@@ -6,11 +6,14 @@ import dataclasses
 from dataclasses import dataclass
 
 from sw.dependence.conditions import Condition, assume
-from sw.dependence.forms import Bounds, Facts, Terms, Value, add, differences, scale, whole
+from sw.dependence.forms import Bounds, Facts, Form, Terms, Value, add, differences, scale, whole
 from sw.dependence.uses import UNIQUE, bound_symbols
+from sw.ir.types import HIGH
 
 #: Beyond every difference of places.
 FAR = 1 << 34
+#: Cases of the same element at the same place that are told apart.
+_APART = 16
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,6 +64,19 @@ def not_negative(facts: Facts, form: Value) -> Facts | None:
     return grown
 
 
+def within(facts: Facts, form: Value, low: int, high: int) -> Facts | None:
+    """The facts with a number between two others, both included; None if it is not."""
+    if isinstance(form, int):
+        return facts if low <= form <= high else None
+    found: Facts | None = facts
+    # Constants of 32 bits only: what would wrap is left out.
+    if form.constant - low < HIGH:
+        found = not_negative(facts, Form(form.terms, form.constant - low))
+    if found is not None and high - form.constant < HIGH:
+        found = not_negative(found, Form(tuple((s, -f) for s, f in form.terms), high - form.constant))
+    return found
+
+
 def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
     """The facts with a difference not being negative, or a condition, or the opposite."""
     if isinstance(part, Condition):
@@ -75,9 +91,8 @@ def joined(cases: list[Case]) -> list[Case]:
     found: dict[object, list[Case]] = {}
     for case in cases:
         same = found.setdefault((case.point, case.numbers, case.kept, case.own, case.read_since), [])
-        facts: Facts | None = case.facts
         for n, other in enumerate(same):
-            facts = _either(case.facts, other.facts)
+            facts = _either(case.facts, other.facts, len(same) >= _APART)
             if facts is not None:
                 same[n] = dataclasses.replace(case, facts=facts)
                 break
@@ -86,16 +101,29 @@ def joined(cases: list[Case]) -> list[Case]:
     return [case for same in found.values() for case in same]
 
 
-def _either(a: Facts, b: Facts) -> Facts | None:
-    """What holds where one of two facts does; None where that says less than the two."""
+def _either(a: Facts, b: Facts, anyhow: bool) -> Facts | None:
+    """What holds where one of two facts does; None where that says less than the two, unless `anyhow`."""
+    if anyhow:
+        return {
+            terms: (min(low, b[terms][0]), max(high, b[terms][1]))
+            for terms, (low, high) in a.items()
+            if terms in b
+        }
     if len(a) < len(b):
         a, b = b, a
-    apart = [terms for terms, limits in b.items() if a.get(terms, limits) != limits or terms not in a]
-    if not apart:
-        return b
-    if len(apart) > 1 or len(a) > len(b) or apart[0] not in a:
+    if len(a) > len(b) + 1:
         return None
-    (low, high), (first, last) = a[apart[0]], b[apart[0]]
+    apart = None
+    for terms, limits in b.items():
+        if a.get(terms) != limits:
+            if apart is not None:
+                return None
+            apart = terms
+    if apart is None:
+        return b
+    if len(a) > len(b) or apart not in a:
+        return None
+    (low, high), (first, last) = a[apart], b[apart]
     if low > last + 1 or first > high + 1:
         return None
-    return {**b, apart[0]: (min(low, first), max(high, last))}
+    return {**b, apart: (min(low, first), max(high, last))}

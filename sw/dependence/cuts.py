@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-from sw.dependence.cases import Case, not_negative, sign
+from sw.dependence.cases import Case, not_negative, sign, within
 from sw.dependence.conditions import Condition
 from sw.dependence.forms import (
     PLACES,
@@ -25,7 +25,6 @@ from sw.dependence.forms import (
 from sw.dependence.instance import Instance
 from sw.dependence.scalars import Evaluator
 from sw.ir.expression import Op
-from sw.ir.types import HIGH, LOW
 
 #: Divisors up to which remainders are told apart.
 MOST_DIVISOR = 16
@@ -107,10 +106,7 @@ def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) ->
         if terms[-1][0].number < instance.first:
             continue
         form = instance.value(Form(terms))
-        if facts is not None and low >= LOW:
-            facts = not_negative(facts, add(form, -low))
-        if facts is not None and high < HIGH:
-            facts = not_negative(facts, add(high, form, -1))
+        facts = None if facts is None else within(facts, form, low, high)
     if facts is None:
         return None
     instance = Instance(evaluator, facts, {symbol: value})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sw.dependence.accesses import SymbolicAccess, access_tree
+from sw.dependence.accesses import SymbolicAccess, access_tree, common_loops
 from sw.dependence.cases import Case
 from sw.dependence.distances import ANY_DISTANCE, Distance, listed
 from sw.dependence.forms import Facts
-from sw.dependence.walk import BackwardWalk
+from sw.dependence.walk import BackwardWalk, WalkBudget
 from sw.ir.program import Program
-
-#: Comparisons that walks may take: each at least, and in its turn a share of what all of them have left.
-_LEAST_WORK, _WORK, _SHARE = 100, 32_000, 16
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ def edges(program: Program) -> tuple[Edge, ...]:
 
     Distances at which a pair is data are not listed as resource besides.
     """
-    found, left = _Edges(), _WORK
+    found, budget = _Edges(), WalkBudget()
     tree = access_tree(program)
     by_buffer: dict[str, list[SymbolicAccess]] = {}
     for access in tree.accesses():
@@ -45,10 +42,7 @@ def edges(program: Program) -> tuple[Edge, ...]:
         for sink in accesses:
             if any(_across(a, sink) for a in (accesses if sink.write else writers)):
                 found.sink = sink
-                walk = BackwardWalk(tree, sink, found.add, max(_LEAST_WORK, left // _SHARE))
-                before = walk.work
-                walk.run()
-                left += _LEAST_WORK - (before - max(0, walk.work))
+                BackwardWalk(tree, sink, found.add, budget).run()
     return found.edges()
 
 
@@ -71,11 +65,7 @@ class _Edges:
             return
         key = source.slot, sink.slot, not sink.write
         distances = self.found.setdefault(key, (source.instruction.label, sink.instruction.label, set()))[2]
-        common = 0
-        for a, b in zip(source.loops, sink.loops, strict=False):
-            if a is not b:
-                break
-            common += 1
+        common = common_loops(source, sink)
         earlier = source.slot < sink.slot
         own, numbers = case.own[:common], case.numbers[:common]
         distances.update(listed(own, numbers, facts, earlier) if common else [()])

@@ -189,7 +189,7 @@ def differences(a: Value, b: Value, facts: Facts = NO_FACTS) -> tuple[Bounds, ..
     difference of the forms modulo 2^32. Remainders by one divisor of forms that differ by a constant differ
     by one of two numbers, quotients likewise. Without knowledge the result is one interval without ends.
     """
-    rest = add(a, b, -1)
+    rest = a if b == 0 else add(a, b, -1)
     if isinstance(rest, int):
         return ((rest, rest),) if -PLACES <= rest <= PLACES else _UNKNOWN
     found = _paired(rest, facts) if len(rest.terms) > 1 else (whole(rest, facts),)

@@ -89,11 +89,14 @@ class Instance:
         """A condition."""
         if isinstance(truth, int):
             return truth
-        if truth.word == "not":
-            return negate(self.truth(truth.parts[0]))
-        if truth.atom is None:
-            return self.evaluator.connect(truth.word, *(self.truth(part) for part in truth.parts))
         atom = truth.atom
+        if atom is None:
+            parts = [self.truth(part) for part in truth.parts]
+            if all(new is old for new, old in zip(parts, truth.parts, strict=True)):
+                return truth
+            return negate(parts[0]) if truth.word == "not" else self.evaluator.connect(truth.word, *parts)
+        if atom.terms[-1][0].number < self.first:
+            return truth
         if len(atom.terms) == 1 and (atom.terms[0][0].low, atom.terms[0][0].high) == (0, 1):
             found = self.boolean(atom.terms[0][0])
             if found is not None:

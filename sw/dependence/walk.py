@@ -47,6 +47,8 @@ from sw.dependence.uses import UNIQUE
 
 #: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
 _CUTS, _VISITS = 400, 400
+#: The same of a walk where others have taken most of the work; it visits iterations of its own loops alone.
+_FEW_CUTS, _FEW_VISITS = 16, 8
 #: Cuts that a division of a number into quotient and rest counts for: it makes all that follows longer.
 _DIVISION = 8
 #: Iterations of a loop that are visited one by one where its accesses do not rotate.
@@ -71,6 +73,23 @@ class Reach:
     period: int = 1
 
 
+@dataclass
+class WalkBudget:
+    """Comparisons that walks may take: each at least so many, and a share of what all have left."""
+
+    least: int = 100
+    left: int = 32_000
+    share: int = 16
+
+    def next(self) -> int:
+        """What the next walk may take."""
+        return max(self.least, self.left // self.share)
+
+    def spent(self, count: int) -> None:
+        """A walk has taken so many."""
+        self.left += self.least - count
+
+
 class _TooLongError(Exception):
     """A walk takes more than it may."""
 
@@ -78,19 +97,23 @@ class _TooLongError(Exception):
 class BackwardWalk:
     """A walk from one access of a program; `found` hears of every source.
 
-    It compares at most `work` accesses with the element. From half of that on nothing is cut any more, and
-    where it does not suffice at all, whatever may touch the region at any time counts as a source.
+    It compares accesses with the element, and visits iterations, within a budget. From half of it on nothing is
+    cut any more, and where it does not suffice at all, whatever may touch the region at any time counts as a
+    source.
     """
 
-    def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found, work: int):
+    def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found, budget: WalkBudget):
         self.tree, self.evaluator, self.symbols = tree, tree.evaluator, tree.evaluator.symbols
         self.sink, self.found = sink, found
         self.cuts, self.visits = _CUTS, _VISITS
-        self.work, self.enough = work, work // 2
+        if budget.left < budget.least:
+            self.cuts, self.visits = _FEW_CUTS, _FEW_VISITS
+        self.budget, self.work = budget, budget.next()
+        self.enough = self.work // 2
 
     def run(self) -> list[Case]:
         """Walk back to the start of the program; the cases left see what was there on entry."""
-        start = self.start()
+        start, work = self.start(), self.work
         try:
             return self.walk(start)
         except _TooLongError:
@@ -100,9 +123,11 @@ class BackwardWalk:
                     if self.relevant(access, case):
                         self.found(access, dataclasses.replace(case, numbers=numbers), case.facts)
             return start
+        finally:
+            self.budget.spent(work - max(0, self.work))
 
     def spend(self) -> None:
-        """Count a comparison."""
+        """Count a comparison, or a visit of an iteration."""
         self.work -= 1
         if self.work < self.enough:
             self.cuts = self.visits = 0
@@ -153,7 +178,7 @@ class BackwardWalk:
         pending, found = [first] if first is not None else [], []
         while pending:
             case = pending.pop()
-            parts = self.cut(case, case.kept) if self.cuts > _CUTS // 2 else None
+            parts = self.cut(case, case.kept) if self.cuts > _CUTS // 2 or self.cuts == _FEW_CUTS else None
             if parts is None:
                 made = self.element(case)
                 found += [] if made is None else [made]
@@ -187,22 +212,34 @@ class BackwardWalk:
 
     def children(self, loop: SymbolicLoop, position: int, cases: list[Case]) -> list[Case]:
         """The accesses and loops of a body before a position, from the last on."""
-        for child in reversed(loop.by_buffer.get(self.sink.buffer, ())):
-            if child.position >= position:
-                continue
-            if not cases:
-                break
-            before = cases
-            cases = []
-            for case in before:
+        waiting: dict[int, list[Case]] = {}
+        self.wait(loop, position, cases, waiting)
+        while waiting:
+            position = max(waiting)
+            before = waiting.pop(position)
+            if position < 0:
+                return before
+            child = loop.children[position]
+            going: list[Case] = []
+            for case in joined(before):
                 if isinstance(child, SymbolicAccess):
-                    cases += self.access(child, case)
+                    going += self.access(child, case)
                 else:
                     count = self.instance(case, child.around).value(child.count)
-                    cases += self.iterations(child, case, add(count, -1))
-            if len(cases) > 1:
-                cases = joined(cases)
-        return cases
+                    going += self.iterations(child, case, add(count, -1))
+            self.wait(loop, position, going, waiting)
+        return []
+
+    def wait(
+        self, loop: SymbolicLoop, position: int, cases: list[Case], waiting: dict[int, list[Case]]
+    ) -> None:
+        """Put cases where the last child before a position is that can touch their element; -1: none."""
+        index = loop.index(self.sink.buffer, not self.sink.write)
+        for case in cases:
+            place = case.point[index.axis] if case.point else 0
+            known = self.instance(case, (*loop.around, loop)) if case.numbers else None
+            found = index.last(place, known, case.facts, position)
+            waiting.setdefault(found, []).append(case)
 
     def instance(self, case: Case, loops: tuple[SymbolicLoop, ...], other: int = 0) -> Instance:
         """Numbers of the text at the iterations where the walk is; loops further in are at any iteration."""
@@ -262,6 +299,13 @@ class BackwardWalk:
         instance = self.instance(case, access.loops)
         found: list[tuple[Value | Condition, bool]] = []
         for place, (start, stop) in zip(case.point, access.box or (), strict=False):
+            low, high = whole(place, case.facts)
+            if isinstance(start, int) and isinstance(stop, int) and low >= -PLACES and high <= PLACES:
+                if high < start or low >= stop:
+                    return None
+                found += [(add(place, -start), True)] if low < start else ()
+                found += [(add(stop - 1, place, -1), True)] if high >= stop else ()
+                continue
             for form in self.sides(instance, place, start, stop):
                 verdict = sign(form, case.facts)
                 if verdict is False:
@@ -302,14 +346,27 @@ class BackwardWalk:
         """The iterations of a loop up to one, from the last on; `case.numbers` are of the loops around."""
         if whole(upper, case.facts)[1] < 0:
             return [case]
+        if self.visits <= _FEW_VISITS and loop not in self.sink.loops:
+            self.any_of(loop, case)
+            return [case]
         left = self.reached(loop, dataclasses.replace(case, kept=(*case.kept, upper)))
         return joined([dataclasses.replace(c, kept=c.kept[:-1]) for c in left])
+
+    def any_of(self, loop: SymbolicLoop, case: Case) -> None:
+        """What the iterations of a loop may touch, without a look at what they overwrite."""
+        own = len(loop.around)
+        for access in loop.accesses[self.sink.buffer]:
+            seen = not (access.write and case.read_since) and self.relevant(access, case)
+            if seen and self.open_at(access, case) is not None:
+                numbers = (*case.numbers[:own], *(symbol_form(i.other) for i in access.loops[own:]))
+                self.found(access, dataclasses.replace(case, numbers=numbers), case.facts)
 
     def reached(self, loop: SymbolicLoop, case: Case) -> list[Case]:
         """The same, up to the last number of `kept`."""
         reaches: list[Reach] = []
         facts = not_negative(case.facts, add(case.kept[-1], symbol_form(loop.other), -1))
-        for access in loop.accesses[self.sink.buffer]:
+        low, high = whole(case.point[0], case.facts) if case.point else (0, 0)
+        for access in loop.near(self.sink.buffer, not self.sink.write, low, high):
             if facts is not None and self.relevant(access, case):
                 reach = self.reach(loop, access, case, facts)
                 if isinstance(reach, list):
@@ -358,6 +415,7 @@ class BackwardWalk:
                 return outside
             inside = within
         self.visits -= 1
+        self.spend()
         depth = len(case.numbers)
         into = dataclasses.replace(case, facts=inside, numbers=(*case.numbers, number))
         walked = self.children(loop, len(loop.children), [into])
