@@ -91,6 +91,22 @@ def test_a_predicate_of_an_iteration_is_followed() -> None:
     ) == {"Z->A": {(0, 1)}, "A->S": {(0,)}, "S~>Z": {(1,)}}
 
 
+def test_a_number_that_conditions_leave_one_value_is_no_contradiction() -> None:
+    assert found(
+        """
+        @program
+        def p(x: int[0, 4]):
+            b: Buffer[3]
+            n = 0
+            W = write(write=b[0:3], warp=0)
+            while n < x:
+                if n <= 0:
+                    R = read(read=b[2:3], when=n >= 0, warp=1)
+                n = n + 1
+        """
+    ) == {"W->R": {()}}
+
+
 def test_tiles_of_one_loop_meet_larger_ones_of_another() -> None:
     assert found(
         """
