@@ -97,9 +97,9 @@ class _TooLongError(Exception):
 class BackwardWalk:
     """A walk from one access of a program; `found` hears of every source.
 
-    It compares accesses with the element, and visits iterations, within a budget. From half of it on nothing is
-    cut any more, and where it does not suffice at all, whatever may touch the region at any time counts as a
-    source.
+    It compares accesses with the element, and visits iterations, within a budget. From half of it on nothing
+    is cut any more, and where it does not suffice at all, whatever may touch the region at any time counts as
+    a source.
     """
 
     def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found, budget: WalkBudget):
