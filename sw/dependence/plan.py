@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 
-from sw.dependence.cfg import build_graph
-from sw.dependence.ssa import carried_scalars
 from sw.ir.intrinsics import effects
-from sw.ir.program import For, If, Instruction, Program, Region, Statement, While
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.ranges import bounds
 from sw.ir.types import Kind
 from sw.ir.walk import statements
@@ -68,8 +66,7 @@ def make_plan(program: Program) -> Plan:
     share = max(_INSTANCES, _PER_INSTRUCTION * size) / size
     cells = max(_CELLS, _CELLS_PER_INSTRUCTION * size) / size
     work = max(_WORK, _WORK_PER_INSTRUCTION * size) / size
-    carried = carried_scalars(build_graph(program))
-    _Planner(plan, share, cells, work, carried).body(program.body)
+    _Planner(plan, share, cells, work).body(program.body)
     return plan
 
 
@@ -93,7 +90,6 @@ class _Planner:
     share: float
     cells: float
     work: float
-    carried: dict[int, tuple[tuple[str, Kind], ...]]
 
     def body(self, body: tuple[Statement, ...]) -> tuple[int, float]:
         """Instructions of a body, and instances that running it takes."""
@@ -137,8 +133,10 @@ class _Planner:
         cells = int(self.cells * max(1, count))
         work = int(self.work * max(1, count))
         written = _written(s.body)
+        # In structured text these are the scalars with a phi node at the loop's head.
+        carried = {t.target: t.value.kind for t in statements(s.body) if isinstance(t, Assign)}
         self.plan.loops[id(s)] = LoopPlan(
-            number, limit, rounds, cells, work, count, written, self.carried[id(s)]
+            number, limit, rounds, cells, work, count, written, tuple(carried.items())
         )
         return count, total
 
