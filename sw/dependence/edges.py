@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sw.dependence.accesses import SymbolicAccess, access_tree, common_loops
+from sw.dependence.budget import WalkBudget
 from sw.dependence.cases import Case
 from sw.dependence.distances import ANY_DISTANCE, Distance, listed
 from sw.dependence.forms import Facts
-from sw.dependence.walk import BackwardWalk, WalkBudget
+from sw.dependence.walk import BackwardWalk
 from sw.ir.program import Program
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sw.dependence.accesses import AccessTree, SymbolicAccess, SymbolicLoop
+from sw.dependence.budget import WalkBudget
 from sw.dependence.cases import FAR, Case, assumed, joined, not_negative, sign
 from sw.dependence.conditions import Condition, assume, decide
 from sw.dependence.cuts import (
@@ -71,23 +72,6 @@ class Reach:
     high: int
     repeats: bool = False
     period: int = 1
-
-
-@dataclass
-class WalkBudget:
-    """Comparisons that walks may take: each at least so many, and a share of what all have left."""
-
-    least: int = 100
-    left: int = 32_000
-    share: int = 16
-
-    def next(self) -> int:
-        """What the next walk may take."""
-        return max(self.least, self.left // self.share)
-
-    def spent(self, count: int) -> None:
-        """A walk has taken so many."""
-        self.left += self.least - count
 
 
 class _TooLongError(Exception):
