@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sw.dependence.accesses import AccessTree, SymbolicAccess, SymbolicLoop
 from sw.dependence.budget import WalkBudget
@@ -44,6 +43,7 @@ from sw.dependence.forms import (
     whole,
 )
 from sw.dependence.instance import Instance
+from sw.dependence.reach import Reach, together
 from sw.dependence.uses import UNIQUE
 
 #: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
@@ -58,20 +58,6 @@ _STEPS = 6
 
 #: What is called for a source: the access, the case, and what is known where the two meet.
 Found = Callable[[SymbolicAccess, Case, Facts], None]
-
-
-@dataclass(frozen=True)
-class Reach:
-    """The iterations in which an access can touch the element: those `low` to `high` before `anchor`.
-
-    `repeats`: what it touches depends on the iteration by remainders alone, which come again after `period`.
-    """
-
-    anchor: Value
-    low: int
-    high: int
-    repeats: bool = False
-    period: int = 1
 
 
 class _TooLongError(Exception):
@@ -359,7 +345,7 @@ class BackwardWalk:
                     reaches.append(reach)
         if not reaches:
             return [case]
-        together = _together(reaches, case)
+        together = together(reaches, case)
         cases = self.steps(loop, [dataclasses.replace(case, kept=(*case.kept, together.anchor))], together)
         return [dataclasses.replace(c, kept=c.kept[:-1]) for c in cases]
 
@@ -498,19 +484,3 @@ class BackwardWalk:
             if best is None or ends[1] - ends[0] < best[0]:
                 best = ends[1] - ends[0], anchor, *ends
         return None if best is None else best[1:]
-
-
-def _together(reaches: list[Reach], case: Case) -> Reach:
-    """All iterations that some accesses can touch the element in, counted from one anchor.
-
-    Where their anchors do not differ by constants these are all iterations from the last one on.
-    """
-    first = min(reaches, key=lambda r: r.high - r.low)
-    shifts = [add(first.anchor, r.anchor, -1) for r in reaches]
-    lows = [r.low + n for r, n in zip(reaches, shifts, strict=True) if isinstance(n, int)]
-    highs = [r.high + n for r, n in zip(reaches, shifts, strict=True) if isinstance(n, int)]
-    anchor, low, high = first.anchor, min(lows), max(highs)
-    if len(lows) < len(reaches):
-        anchor, low = case.kept[-1], 0
-        high = whole(anchor, case.facts)[1]
-    return Reach(anchor, low, high, all(r.repeats for r in reaches), math.lcm(*(r.period for r in reaches)))
