@@ -345,8 +345,8 @@ class BackwardWalk:
                     reaches.append(reach)
         if not reaches:
             return [case]
-        together = together(reaches, case)
-        cases = self.steps(loop, [dataclasses.replace(case, kept=(*case.kept, together.anchor))], together)
+        reach = together(reaches, case)
+        cases = self.steps(loop, [dataclasses.replace(case, kept=(*case.kept, reach.anchor))], reach)
         return [dataclasses.replace(c, kept=c.kept[:-1]) for c in cases]
 
     def steps(self, loop: SymbolicLoop, cases: list[Case], reach: Reach) -> list[Case]:
