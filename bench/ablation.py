@@ -59,9 +59,9 @@ from sw.graph.problems import network_of
 from sw.ir.expression import Const
 from sw.ir.program import Instruction, Interval, Program, Region, Statement
 from sw.ir.walk import map_accesses, rewrite
+from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from sw.warps.unique import Channels
 from tests.jacquard.random_models import draw as draw_model
 from tests.jacquard.random_operators import KINDS
 from tests.jacquard.random_views import IMAGES, VIEWS
@@ -193,8 +193,8 @@ ABLATIONS = (
     Ablation("warps", "tokens: barriers of all warps", lambda: _replaced(AssignWarps(barrier))),
     Ablation("warps.reduction", "removal of redundant waits", lambda: _warps(reduction=Reduction.OBTAINED)),
     Ablation("warps.sharing", "shared channels: one per edge", lambda: _warps(channels=Channels.UNIQUE)),
-    Ablation("warps.late", "early releases", lambda: _warps(early=False)),
-    Ablation("warps.early", "late releases", lambda: _warps(early=True)),
+    Ablation("warps.late", "early releases", lambda: _warps(release_early=False)),
+    Ablation("warps.early", "late releases", lambda: _warps(release_early=True)),
     Ablation("canonicalise", "canonical forms", lambda: _left_out(Canonicalise)),
     Ablation("hoist", "hoisting", lambda: _replaced(Hoist(Strategy.NOTHING))),
     Ablation("hoist.budget", "choice: all, in order", lambda: _replaced(Hoist(Strategy.EVERYTHING))),
