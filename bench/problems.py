@@ -24,6 +24,7 @@ from sw.convolution import Convolution
 from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
 from sw.ir.program import Program
+from sw.layout import MEMORY_BYTES
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent
 
@@ -107,10 +108,12 @@ class ProblemProgram:
         return max(self.bounds(bandwidth).values())
 
 
-def extent_of(problem: Product | Convolution, config: MachineConfig) -> Extent:
+def extent_of(
+    problem: Product | Convolution, config: MachineConfig, memory_bytes: int = MEMORY_BYTES
+) -> Extent:
     """What is tiled of a problem."""
     network = legal(network_of(problem), config)
-    homes = plan_memory(network, network.operators, layouts(network, config), config).homes
+    homes = plan_memory(network, network.operators, layouts(network, config), config, memory_bytes).homes
     operator = next(o for o in network.operators if o.output.tensor == "C")
     if isinstance(operator, ImageConvolution):
         return convolution_problem(operator, homes, config).extent

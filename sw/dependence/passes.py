@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from sw.dependence.analysis import analyse
 from sw.ir.expression import Const, Expr, Var
+from sw.ir.grid import GRID
 from sw.ir.intrinsics import effects
 from sw.ir.linear import difference_bounds
 from sw.ir.program import (
@@ -50,7 +51,16 @@ class DeadStore:
             last += "_"
         reads = tuple(_whole(b) for b in program.buffers if b.space in self.lasting)
         end = Instruction(last, "end", reads=reads)
-        found = analyse(dataclasses.replace(program, body=(*rewrite(program.body, _keeping), end)))
+        configurations = {b.name for b in program.buffers if b.space == GRID}
+
+        def keeping(s: Statement) -> Statement:
+            """A launch with what it writes among what it reads, but for its configuration."""
+            if not isinstance(s, Instruction) or s.name != "cgra":
+                return s
+            kept = (a for a in s.writes if isinstance(a, Region) and a.buffer not in configurations)
+            return dataclasses.replace(s, reads=(*s.reads, *kept))
+
+        found = analyse(dataclasses.replace(program, body=(*rewrite(program.body, keeping), end)))
         pending = [i.label for i in instructions(program) if not effects(i)[1]]
         pending.append(last)
         alive = set(pending)
@@ -60,13 +70,6 @@ class DeadStore:
                     alive.add(source)
                     pending.append(source)
         return dataclasses.replace(program, body=without(program.body, used - alive))
-
-
-def _keeping(s: Statement) -> tuple[Statement, ...]:
-    """A launch with what it writes among what it reads."""
-    if isinstance(s, Instruction) and s.name == "cgra":
-        return (dataclasses.replace(s, reads=(*s.reads, *s.writes)),)
-    return (s,)
 
 
 def _whole(buffer: Buffer) -> Region:

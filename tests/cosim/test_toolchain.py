@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,7 +88,7 @@ def test_the_extension_chooses_the_waves(
     monkeypatch: pytest.MonkeyPatch, file: str | None, kind: str | None
 ) -> None:
     monkeypatch.setattr(toolchain, "has_fst_headers", lambda compiler: True)
-    assert wave_kind(file, toolchain.find()) == kind
+    assert wave_kind(file) == kind
 
 
 @pytest.mark.parametrize(
@@ -104,6 +103,5 @@ def test_waves_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, file: str
         return False
 
     monkeypatch.setattr(toolchain, "has_fst_headers", no_headers)
-    tools: Any = toolchain.find()
     with pytest.raises(InputError, match=text):
-        wave_kind(file, tools)
+        wave_kind(file)

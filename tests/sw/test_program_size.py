@@ -73,7 +73,7 @@ def test_sides_need_not_be_equal_nor_powers_of_two(hw: str) -> None:
 
 def estimate(problem: Product, config: MachineConfig) -> tuple[float, float]:
     """Estimated cycles of the tiles that are taken, and the least of the best others."""
-    extent = extent_of(problem, config)
+    extent = extent_of(problem, config, MEMORY)
     found = best(extent, config, count=7)
     shared = uniform(extent, config)
     others = [c.estimate.cycles for c in found if c.blocking != shared]
