@@ -19,7 +19,7 @@ from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
 from jacquard.grid_inputs import arguments
-from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
+from jacquard.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
 from sw.dfg.interpret import run as meaning
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.parse import parse_program
@@ -281,7 +281,8 @@ def test_any_order_that_the_warps_permit_gives_numpys_result(name: str) -> None:
 
 
 def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
-    make = machine(base_machine(), MESH)(0, 0)
+    base = base_machine()
+    make = machine(base, chosen_fabric(base, None, None))(0, 0)  # the one that `jacquard cgra run` takes
     runs = [(name, count) for name in CASES for count in (1, 17)]
     runs += [("matrix_vector", 0), ("softmax", 0), ("softmax", 200), ("histogram", 1000)]
     ready = [prepared(name, count, make, 1) for name, count in runs]
