@@ -21,21 +21,14 @@ _PARITIES = ((Op.MOD, Const(2)), (Op.BIT_AND, Const(1)))
 
 
 @dataclass(frozen=True)
-class Level:
-    """What happens to the value at the end of each step of one loop: statements in terms of its name."""
-
-    updates: tuple[Expr, ...]
-
-
-@dataclass(frozen=True)
 class Induction:
-    """How a value is kept through loops, outermost first: its first value, and its updates per loop.
+    """How a value is kept through loops, outermost first: its first value, and its update per loop.
 
-    Updates are expressions of `SELF`, which stands for the value.
+    Updates are expressions of `SELF`, which stands for the value; None where a loop leaves it as it is.
     """
 
     start: Expr
-    levels: tuple[Level, ...]
+    updates: tuple[Expr | None, ...]
 
 
 #: The value itself, in its updates.
@@ -58,15 +51,14 @@ def induction(expr: Expr, loops: Sequence[For]) -> Induction | None:
     amounts = _amounts(expr, loops)
     both = _two_values(expr, loops[-1])
     if both is not None and not (amounts and _immediate(amounts[-1]) and not fits(both[0] ^ both[1])):
-        return Induction(start, (*[Level(())] * len(inner), _turned(me, *both)))
+        return Induction(start, (*[None] * len(inner), _turned(me, *both)))
     if amounts is not None and expr.kind is Kind.INT:
-        levels = tuple(Level(() if a == Const(0) else (_moved(me, a),)) for a in amounts)
-        return Induction(start, levels)
+        return Induction(start, tuple(None if a == Const(0) else _moved(me, a) for a in amounts))
     rotation = _rotation(expr, loops)
     if rotation is None:
         return None
     odd, values = rotation
-    return Induction(start, tuple(_turned(me, *values) if turns else Level(()) for turns in odd))
+    return Induction(start, tuple(_turned(me, *values) if turns else None for turns in odd))
 
 
 def _two_values(expr: Expr, loop: For) -> tuple[int, int] | None:
@@ -138,8 +130,8 @@ def _put(expr: Expr, part: Expr, value: Expr) -> Expr:
     return folded(Apply(expr.op, tuple(_put(a, part, value) for a in expr.args)))
 
 
-def _turned(me: Var, first: int, second: int) -> Level:
+def _turned(me: Var, first: int, second: int) -> Expr | None:
     """The update that takes a value to the other one of two."""
     if first == second:
-        return Level(())
-    return Level((apply(Op.NOT, me) if me.kind is Kind.BOOL else apply(Op.BIT_XOR, me, first ^ second),))
+        return None
+    return apply(Op.NOT, me) if me.kind is Kind.BOOL else apply(Op.BIT_XOR, me, first ^ second)

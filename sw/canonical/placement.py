@@ -428,8 +428,9 @@ class _Builder:
         start = self.resolve(how.start, before, hint, in_memory=in_memory)
         self.add(before, Assign(variable.name, start))
         loops = nest[: nest.index(outermost) + 1][::-1]
-        for body, level in zip(loops, how.levels, strict=True):
-            body.ends += [(variable.name, substitute(u, {SELF: variable}), in_memory) for u in level.updates]
+        for body, update in zip(loops, how.updates, strict=True):
+            if update is not None:
+                body.ends.append((variable.name, substitute(update, {SELF: variable}), in_memory))
         return variable
 
     def add(self, spot: Spot, statement: Statement) -> None:

@@ -122,15 +122,9 @@ class Selector:
         return target
 
     def _pair(self, left: Expr, right: Expr) -> tuple[int, int]:
-        """Both operands; the one that needs more registers on its way first."""
-        if left == right:
-            a = self.value(left)
-            return a, a
-        if need(right) > need(left):
-            b = self.value(right)
-            return self.value(left), b
+        """Both operands, a repeated one once."""
         a = self.value(left)
-        return a, self.value(right)
+        return a, a if left == right else self.value(right)
 
     def _multiply(self, left: Expr, right: Expr, target: int | None) -> int:
         """A product; shifts and one addition are quicker than the multiplier."""
@@ -335,14 +329,6 @@ def reciprocal(divisor: int, high: int) -> tuple[int, int] | None:
         if high * (factor * divisor - (1 << shift)) < 1 << shift:
             return factor, shift
     return None
-
-
-def need(expr: Expr) -> int:
-    """About how many registers it takes to compute an expression (Sethi and Ullman)."""
-    if not isinstance(expr, Apply):
-        return 1 if isinstance(expr, Const) and expr.value else 0
-    needs = sorted((need(a) for a in expr.args), reverse=True)
-    return max(1, *(n + i for i, n in enumerate(needs)))
 
 
 def guarded(expr: Expr, guard: Expr | None = None) -> Expr:

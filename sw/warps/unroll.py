@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
@@ -20,7 +20,16 @@ from sw.ir.ranges import bounds, may_wrap
 from sw.ir.scope import retype
 from sw.ir.split import replaced
 from sw.ir.types import Kind, Type
-from sw.ir.walk import Instance, expressions, instructions, map_expressions, statements
+from sw.ir.walk import (
+    Instance,
+    assigned,
+    instructions,
+    map_expressions,
+    rewrite,
+    used_names,
+    uses,
+    without_empty,
+)
 from sw.warps.assign import refuse
 
 #: Instructions that an unrolled program may have.
@@ -71,7 +80,7 @@ def unrolled(program: Program, values: Mapping[str, int] | None = None) -> Unrol
     for p in program.parameters:
         if p.name in (values or {}):
             known[p.name] = Const((values or {})[p.name], p.type.kind)
-    made = _Unroller({s.label for s in instructions(program)} | _names(program))
+    made = _Unroller(used_names(program))
     body = made.body(program.body, known, ())
     buffers = tuple(
         dataclasses.replace(b, shape=tuple(evaluated(e, known) for e in b.shape)) for b in program.buffers
@@ -97,42 +106,15 @@ def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
     return fold(expr.op, first, *(evaluated(a, known) for a in expr.args[1:]))
 
 
-def _names(program: Program) -> set[str]:
-    """Names that an unrolled program must not give to instructions and scalars."""
-    found = {p.name for p in program.parameters} | {b.name for b in program.buffers}
-    for s in statements(program.body):
-        if isinstance(s, Assign):
-            found.add(s.target)
-        elif isinstance(s, For):
-            found.add(s.variable)
-    return found
-
-
-def _targets(body: tuple[Statement, ...]) -> set[str]:
-    return {s.target for s in statements(body) if isinstance(s, Assign)}
-
-
 def _needed(body: tuple[Statement, ...]) -> tuple[Statement, ...]:
     """The statements without scalars that nothing reads, and without empty branches."""
-    while True:
-        read = {v.name for s in statements(body) for e in expressions(s) for v in e.variables()}
-        left = _without(body, _targets(body) - read)
-        if left == body:
-            return body
+    while (left := _without(body, uses(body))) != body:
         body = left
+    return body
 
 
-def _without(body: tuple[Statement, ...], dead: set[str]) -> tuple[Statement, ...]:
-    made: list[Statement] = []
-    for s in body:
-        if isinstance(s, If):
-            s = dataclasses.replace(s, body=_without(s.body, dead), orelse=_without(s.orelse, dead))
-            if not s.body and not s.orelse:
-                continue
-        elif isinstance(s, Assign) and s.target in dead:
-            continue
-        made.append(s)
-    return tuple(made)
+def _without(body: tuple[Statement, ...], read: Container[str]) -> tuple[Statement, ...]:
+    return rewrite(body, lambda s: () if isinstance(s, Assign) and s.target not in read else without_empty(s))
 
 
 @dataclass
@@ -210,7 +192,7 @@ class _Unroller:
             return made
         if not isinstance(step, Const) or not step.value:
             raise IRError(s.where, f"the step {s.step} of a loop", "a number other than zero, to unroll it")
-        start, stop = (self.kept(e, _targets(s.body), made) for e in (start, stop))
+        start, stop = (self.kept(e, set(assigned(s.body)), made) for e in (start, stop))
         (low, high), (end_low, end_high) = bounds(start), bounds(stop)
         ends = (low, end_high) if step.value > 0 else (high, end_low)
         count = len(range(*ends, step.value))
