@@ -11,13 +11,16 @@ import functools
 from dataclasses import dataclass
 
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
-from sw.canonical.facts import fits, form_bounds, span
+from sw.canonical.facts import fits, form_bounds, span, value_bounds
 from sw.canonical.linear import (
     Form,
     Monomial,
+    add,
     add_constant,
     difference,
+    exactly,
     negated,
+    number,
     subtract,
     to_expr,
     to_form,
@@ -26,6 +29,7 @@ from sw.canonical.linear import (
 from sw.canonical.operands import DUAL
 from sw.canonical.rank import key, may_raise, opaque, small
 from sw.canonical.settle import settle, settled_exactly, view_choice
+from sw.canonical.variants import less, with_remainders
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, truth
 from sw.ir.types import Kind
 
@@ -82,9 +86,10 @@ def at_least_zero(form: Form) -> Expr | None:
         return None if found is None else build(Op.NOT, found)
     if form in _ACTIVE or negated(add_constant(form, 1)) in _ACTIVE:
         return written(Op.LE, form)
-    found = _by_choice(Op.LE, form)
-    if found is not None:
-        return found
+    for reduce in (_without_factor, _without_rest, _by_choice):
+        found = reduce(Op.LE, form)
+        if found is not None:
+            return found
     _ACTIVE.add(form)
     try:
         split = _taken_apart(form)
@@ -147,6 +152,41 @@ def _taken_apart(form: Form) -> Expr | None:
     return None
 
 
+def _without_factor(op: Op, form: Form) -> Expr | None:
+    """A comparison with 0 without a factor of all products that is never 0."""
+    if form.const or not form.terms:
+        return None
+    for factor in form.terms[0][0]:
+        low, high = value_bounds(factor)
+        if low <= 0 <= high or not all(factor in m and len(m) > 1 for m, _ in form.terms):
+            continue
+        rest = exactly(0, ((less(m, factor), k) for m, k in form.terms))
+        name = "product is zero for one" if op is Op.EQ else f"{'positive' if low > 0 else 'negative'} factor"
+        found = rewrite(name, x=to_expr(rest), y=factor) if fits(rest) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _without_rest(op: Op, form: Form) -> Expr | None:
+    """A comparison with 0 without summands that cannot decide it, beside multiples of larger numbers."""
+    for whole in dict.fromkeys((form, with_remainders(form, exact=True))):
+        for g in sorted({abs(k) for _, k in whole.terms if abs(k) > 1}, reverse=True):
+            x = exactly(0, ((m, k // g) for m, k in whole.terms if k % g == 0))
+            y = exactly(whole.const, ((m, k) for m, k in whole.terms if k % g))
+            low, high = span(y)
+            if not y.terms or low // g != high // g or not (fits(x) and fits(y)):
+                continue
+            if op is Op.LE:
+                found = rewrite("rest within one multiple", x=to_expr(x), y=to_expr(y), g=g, k=low // g)
+            else:
+                x, y = add(x, number(low // g)), Form(y.const - low // g * g, y.terms)
+                found = rewrite("rest is no multiple", x=to_expr(x), y=to_expr(y), g=g) if fits(y) else None
+            if found is not None:
+                return found
+    return None
+
+
 def _by_choice(op: Op, form: Form) -> Expr | None:
     """A comparison of a choice with a side that decides it."""
     view = view_choice(form)
@@ -163,7 +203,7 @@ def _by_choice(op: Op, form: Form) -> Expr | None:
     return None
 
 
-def _of_extreme(form: Form) -> Expr | None:
+def _of_extreme(_: Op, form: Form) -> Expr | None:
     """Equality with a minimum of two, one of which is known to be equal to the other side, or not to be."""
     for inner, sign, rest in _isolated(form, (Op.MIN, Op.MAX)):
         z = rest if sign < 0 else negated(rest)
@@ -222,9 +262,10 @@ def equal_zero(form: Form) -> Expr | None:
     if low > 0 or high < 0:
         return FALSE
     form = signed(form)
-    found = _by_choice(Op.EQ, form) or _of_extreme(form)
-    if found is not None:
-        return found
+    for reduce in (_without_factor, _without_rest, _by_choice, _of_extreme):
+        found = reduce(Op.EQ, form)
+        if found is not None:
+            return found
     if form.const == 0 and len(form.terms) == 1 and len(form.terms[0][0]) > 1:
         zeros = [build(Op.EQ, a, const(0)) for a in dict.fromkeys(form.terms[0][0])]
         return functools.reduce(lambda a, b: build(Op.OR, a, b), zeros)

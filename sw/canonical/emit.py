@@ -8,11 +8,14 @@ prefix of a sum does not change in any deeper loop. A sum can be written in seve
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
+from hw.semantics import wrap
 from sw.canonical.compare import bound_of
 from sw.canonical.cost import cycles
+from sw.canonical.engine import build
 from sw.canonical.facts import fits
 from sw.canonical.linear import (
     ZERO,
@@ -28,7 +31,7 @@ from sw.canonical.linear import (
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import Key, key, may_raise, rank, small
 from sw.canonical.variants import Term, less, variants, with_remainders
-from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, const
+from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.types import LOW, Kind
 
 #: Ways to write a sum that are written in full, of those that are one step away.
@@ -65,12 +68,14 @@ class _Writer:
         """An operator on emitted operands."""
         if expr.op in (Op.MIN, Op.MAX):
             return self.extreme(expr)
+        if expr.op in (Op.AND, Op.OR):
+            return self.connective(expr)
         if expr.op in ASSOCIATIVE:
             return chain(expr.op, [self.expr(a) for a in operands(expr.op, expr)])
         return Apply(expr.op, tuple(self.expr(a) for a in expr.args))
 
     def extreme(self, expr: Apply) -> Expr:
-        """A minimum or maximum of emitted operands, their constants as one."""
+        """A minimum; of quotients by one number, the quotient of the minimum."""
         args = operands(expr.op, expr)
         written = [v for a in args for v in operands(expr.op, self.expr(a))]
         numbers = [v.value for v in written if isinstance(v, Const)]
@@ -78,7 +83,27 @@ class _Writer:
             number = const(functools.reduce(expr.op.meaning, numbers))
             written = [number, *(v for v in written if not isinstance(v, Const))]
         # As they are written: core form sorts sums by their first summands.
-        return chain(expr.op, sorted(written, key=key))
+        found = chain(expr.op, sorted(written, key=key))
+        if any(map(may_raise, args)):
+            return found
+        quotients = [a for a in args if isinstance(a, Apply) and a.op is Op.DIV]
+        divisor = quotients[0].args[1] if len(quotients) == len(args) else None
+        if isinstance(divisor, Const) and divisor.value > 0 and all(q.args[1] == divisor for q in quotients):
+            numerator = build(expr.op, *(q.args[0] for q in quotients))
+            return _cheapest([self.expr(apply(Op.DIV, numerator, divisor)), found])
+        return found
+
+    def connective(self, expr: Apply) -> Expr:
+        """Conditions; those that compare one value with several, with the smallest or largest of them."""
+        found = [self.expr(a) for a in operands(expr.op, expr)]
+        while not may_raise(expr):
+            pairs = itertools.combinations(found, 2)
+            merged = next(((both, p) for p in pairs if (both := _together(expr.op, *p)) is not None), None)
+            if merged is None:
+                break
+            rest = [x for x in found if x not in merged[1]]
+            found = sorted((*rest, merged[0]), key=key)
+        return chain(expr.op, found)
 
     def _form(self, form: Form) -> Expr:
         """A sum of products, as cheap as is known."""
@@ -97,6 +122,8 @@ class _Writer:
         for monomial, coefficient in form.terms:
             groups.setdefault(monomial_key(monomial)[0], []).append((monomial, coefficient))
         found = [self.sum(form.const, [groups[level] for level in sorted(groups)])]
+        if len(groups) > 1 and _most_shared(form.terms) is not None:
+            found.append(self.sum(form.const, [form.terms]))
         found += self.products(form)
         return _cheapest(found)
 
@@ -164,6 +191,8 @@ class _Writer:
         """A product and its sign."""
         negative = coefficient < 0 and coefficient != LOW
         magnitude = -coefficient if negative else coefficient
+        if magnitude != 1:
+            monomial, magnitude = _with_scaled_choice(monomial, magnitude)
         factors = sorted(map(self.atom, monomial), key=key)
         return chain(Op.MUL, factors if magnitude == 1 else [const(magnitude), *factors]), negative
 
@@ -191,6 +220,20 @@ class _Writer:
 
 
 _ROUGH, _SEARCHING = _Writer(search=False), _Writer(search=True)
+
+
+def _together(op: Op, a: Expr, b: Expr) -> Expr | None:
+    """`z <= x and z <= y` as `z <= min(x, y)`, for x and y of one rank."""
+    if not (isinstance(a, Apply) and isinstance(b, Apply) and a.op is b.op and a.op in (Op.LE, Op.LT)):
+        return None
+    for side in (0, 1):
+        x, y = a.args[1 - side], b.args[1 - side]
+        if a.args[side] == b.args[side] and rank(x) == rank(y) and not isinstance(x, Const):
+            smallest = (op is Op.AND) == (side == 0)
+            args = [e for x in (x, y) for e in operands(Op.MIN if smallest else Op.MAX, x)]
+            value = chain(Op.MIN if smallest else Op.MAX, sorted(dict.fromkeys(args), key=key))
+            return Apply(a.op, (value, a.args[1]) if side else (a.args[0], value))
+    return None
 
 
 def _cheapest(found: Sequence[Expr]) -> Expr:
@@ -239,8 +282,19 @@ def _most_shared(terms: Sequence[Term]) -> tuple[Expr | int, list[Term]] | None:
     return best, [t for t in terms if best in t[0] and t[1]]
 
 
+def _with_scaled_choice(monomial: Monomial, factor: int) -> Term:
+    """A product times a number, which goes into a choice of two numbers where there is one."""
+    for choice in monomial:
+        if isinstance(choice, Apply) and choice.op is Op.SELECT:
+            a, b = choice.args[1:]
+            if isinstance(a, Const) and isinstance(b, Const):
+                scaled = (const(wrap(factor * s.value)) for s in (a, b))
+                return (*less(monomial, choice), Apply(Op.SELECT, (choice.args[0], *scaled))), 1
+    return monomial, factor
+
+
 def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
-    """A sum without its constant as a difference: what the deepest loop changes apart, by sign."""
+    """A sum without its constant as a difference: what the deepest loop changes apart, by sign, whole."""
     deepest = _depth(form)
     deep = [t for t in form.terms if monomial_key(t[0])[0] == deepest]
     still = [t for t in form.terms if monomial_key(t[0])[0] != deepest]
@@ -250,6 +304,8 @@ def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
     positive = Form(0, tuple(t for t in form.terms if t[1] >= 0))
     negative = Form(0, tuple(t for t in form.terms if t[1] < 0))
     yield positive, negated(negative)
+    yield Form(0, form.terms), ZERO
+    yield ZERO, negated(Form(0, form.terms))
 
 
 def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:

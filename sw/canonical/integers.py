@@ -131,7 +131,17 @@ def _multiples(a: Expr, c: int) -> Expr | None:
     rest = exactly(
         form.const % c, ((m, k - q * c) for (m, k), (_, q) in zip(form.terms, quotients, strict=True))
     )
-    if not small(a) or not fits(whole) or not fits(rest):
+    found = _out_of_quotient(whole, rest, c) if small(a) else None
+    if found is not None:
+        return found
+    # Where small coefficients would make the rest wrap, or too long, at least what divides evenly goes.
+    even = exactly(form.const // c, ((m, k // c) for m, k in form.terms if k and k % c == 0))
+    rest = exactly(form.const % c, ((m, k) for m, k in form.terms if k % c or k == 0))
+    return None if even == ZERO else _out_of_quotient(even, rest, c)
+
+
+def _out_of_quotient(whole: Form, rest: Form, c: int) -> Expr | None:
+    if not fits(whole) or not fits(rest):
         return None
     return rewrite("multiple of the divisor", x=to_expr(whole), y=to_expr(rest), z=c)
 

@@ -148,12 +148,17 @@ def _nested(clauses: list[Clause]) -> Expr:
 
 
 def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
-    """Operands that all choose by one condition, as one choice."""
-    views = [v for v in map(view_choice, forms) if v is not None]
-    if len(views) < len(forms) or len({v[0] for v in views}) > 1:
-        return None
-    sides = (extreme(op, [to_expr(v[n]) for v in views]) for n in (1, 2))
-    return build(Op.SELECT, views[0][0], *sides)
+    """Operands as one choice: all choose by one condition, or both sides of one are decided by the other."""
+    views = [view_choice(f) for f in forms]
+    for condition in dict.fromkeys(v[0] for v in views if v is not None):
+        mine = [v if v is not None and v[0] == condition else None for v in views]
+        sides = [[f if v is None else v[1:][i] for f, v in zip(forms, mine, strict=True)] for i in (0, 1)]
+        if None in mine:
+            fitting = all(fits(f) for f, v in zip(forms, mine, strict=True) if v is not None)
+            if len(forms) != 2 or not fitting or not all(at_most(a, b) or at_most(b, a) for a, b in sides):
+                continue
+        return build(Op.SELECT, condition, *(extreme(op, [to_expr(f) for f in s]) for s in sides))
+    return None
 
 
 def _take_out(op: Op, forms: Sequence[Form]) -> Expr:

@@ -72,25 +72,32 @@ def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
     condition = inner.args[:1] if op is Op.SELECT else ()
     args = inner.args[1:] if condition else operands(op, inner)
     sides = [to_form(a) for a in args]
+    views = [(op, rest, sides, k)]
+    if len(args) == 2:
+        # The other one of two is their sum less this one.
+        both = add(rest, scale(add(*sides), k))
+        if both.count <= rest.count:
+            views.append((DUAL.get(op, op), both, sides if op in DUAL else sides[::-1], -k))
     if op in DUAL and not all(map(fits, sides)):
         return
     most = _weight(rest) + sum(map(_weight, sides)) + (k != 1)
-    for moved in _parts(rest, _atoms(*sides)):
-        left = subtract(rest, moved)
-        for by in dict.fromkeys((1, k)):
-            # The factor `by` goes inside.
-            outer = k // by
-            if moved.const % outer or any(c % outer for _, c in moved.terms):
-                continue
-            new = [whole_sum((s, by), (divide(moved, outer), 1)) for s in sides]
-            if _weight(left) + sum(map(_weight, new)) + (outer != 1) > most:
-                continue
-            if op in DUAL and not all(map(fits, new)):
-                continue
-            operator = DUAL[op] if op in DUAL and by < 0 else op
-            values = [to_expr(f if op in DUAL else subtract(f, ZERO)) for f in new]
-            made = Apply(op, (*condition, *values)) if condition else chain(operator, values)
-            yield add(left, scale(atom(made), outer))
+    for name, outside, old, factor in views:
+        for moved in _parts(outside, _atoms(*old)):
+            left = subtract(outside, moved)
+            for by in dict.fromkeys((1, factor)):
+                # The factor `by` goes inside.
+                outer = factor // by
+                if moved.const % outer or any(c % outer for _, c in moved.terms):
+                    continue
+                new = [whole_sum((s, by), (divide(moved, outer), 1)) for s in old]
+                if _weight(left) + sum(map(_weight, new)) + (outer != 1) > most:
+                    continue
+                if op in DUAL and not all(map(fits, new)):
+                    continue
+                operator = DUAL[name] if op in DUAL and by < 0 else name
+                values = [to_expr(f if op in DUAL else subtract(f, ZERO)) for f in new]
+                made = Apply(op, (*condition, *values)) if condition else chain(operator, values)
+                yield add(left, scale(atom(made), outer))
 
 
 def _into_quotient(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
@@ -103,6 +110,8 @@ def _into_quotient(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
         return
     mirrored = add_constant(negated(numerator), c - 1)
     views = [(rest, numerator, k), (rest, mirrored, -k)]
+    if c == 2:
+        views.append((add(rest, scale(numerator, k)), Form(numerator.const + 1, numerator.terms), -k))
     for outside, inside, factor in views:
         for moved in _parts(outside, _atoms(inside)):
             if moved.const % factor or any(n % factor for _, n in moved.terms):
@@ -150,15 +159,17 @@ def _remainders(form: Form, exact: bool) -> Iterator[Form]:
         ):
             continue
         cofactor = {less(m, quotient): k for m, k in form.terms if k and quotient in m}
-        remainder = apply(Op.MOD, to_expr(numerator), to_expr(divisor))
-        rest = subtract(numerator, atom(remainder))
-        for factors, k in _multiples(cofactor, divisor):
-            removed = _times(divisor, (quotient, *factors), -k)
-            changed = add(form, removed, _times(rest, factors, k))
-            if changed.coefficient((quotient,)) == 0:
-                # The remainder raises what the quotient would have to stay for.
-                changed = without(changed, (quotient,))
-            yield changed
+        nested = [] if divisor.constant is None else _nested(quotients, quotient, divisor.const)
+        for n, d in [(numerator, divisor), *nested]:
+            remainder = apply(Op.MOD, to_expr(n), to_expr(d))
+            rest = subtract(n, atom(remainder))
+            for factors, k in _multiples(cofactor, d):
+                removed = _times(d, (quotient, *factors), -k)
+                changed = add(form, removed, _times(rest, factors, k))
+                if changed.coefficient((quotient,)) == 0:
+                    # The remainder raises what the quotient would have to stay for.
+                    changed = without(changed, (quotient,))
+                yield changed
 
 
 def quotient_of(expr: Expr) -> tuple[Form, Form] | None:
@@ -177,6 +188,22 @@ def quotient_of(expr: Expr) -> tuple[Form, Form] | None:
     assert isinstance(divisor, Const)
     numerator = to_form(build(expr.op, *(a.args[0] for a in quotients)))
     return (numerator, to_form(divisor)) if divisor.value > 0 else None
+
+
+def _nested(quotients: dict[Expr, None], quotient: Expr, c: int) -> list[tuple[Form, Form]]:
+    """`x // c` as quotient of `x // g`, for those that stand beside it."""
+    assert isinstance(quotient, Apply)
+    found = []
+    for other in quotients:
+        if (
+            isinstance(other, Apply)
+            and other.op is Op.DIV is quotient.op
+            and other.args[0] == quotient.args[0]
+        ):
+            g = other.args[1]
+            if isinstance(g, Const) and 1 < g.value < c and c % g.value == 0:
+                found.append((atom(other), Form(c // g.value)))
+    return found
 
 
 def _multiples(cofactor: dict[Monomial, int], divisor: Form) -> Iterator[Term]:

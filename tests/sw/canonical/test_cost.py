@@ -61,6 +61,7 @@ def test_cases_of_another_simplifier() -> None:
         ("(x + 7) // 2", "(7 + x) // 2"),
         ("max(x, y) // -10", "max(x, y) // -10"),
         ("w % 5 * (v + 3)", "(3 + v) * (w % 5)"),
+        ("x % 3 <= y and x % 3 <= w", "x % 3 <= min(w, y)"),
     ],
 )
 def test_written_cheaply(source: str, expected: str) -> None:
