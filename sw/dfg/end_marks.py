@@ -22,26 +22,23 @@ def distinct(nodes: Sequence[Node], edges: Sequence[Edge]) -> tuple[tuple[Node, 
     Ids that are given twice to anything else stay as they are.
     """
     count = Counter(node.id for node in nodes)
-    marks: dict[NodeId, Node] = {
-        node.id: node for node in nodes if count[node.id] == 2 and node.op in (_CONSTANT, _STORE)
-    }
-    for node in nodes:
-        if node.id in marks and node is not marks[node.id] and node.op in (_CONSTANT, _STORE):
-            del marks[node.id]
-    if not marks:
-        return tuple(nodes), tuple(edges)
-    by_op = {op: {node.id for node in nodes if node.op == op} for op in (_CONSTANT, _STORE, _FLAG)}
-    named = {key: f"{key}.{node.op}" for key, node in marks.items()}
-    renamed = tuple(replace(n, id=named[n.id]) if marks.get(n.id) is n else n for n in nodes)
+    marks = Counter(node.id for node in nodes if node.op in (_CONSTANT, _STORE))
+    known = {(node.id, node.op) for node in nodes}
+
+    def named(node: NodeId, op: str) -> NodeId:
+        """What the node of the mark with this id and operator is called."""
+        shared = count[node] == 2 and marks[node] == 1 and (node, op) in known
+        return f"{node}.{op}" if shared and op in (_CONSTANT, _STORE) else node
+
     found: list[Edge] = []
     taken: set[tuple[NodeId, str]] = set()
     for edge in edges:
-        constant = edge.source in by_op[_CONSTANT] and edge.operand == "I1"
-        flag = edge.source in by_op[_FLAG] and edge.operand == PREDICATE
-        if edge.target in by_op[_STORE] and (constant or flag) and (edge.target, edge.operand) not in taken:
+        constant = (edge.source, _CONSTANT) in known and edge.operand == "I1"
+        flag = (edge.source, _FLAG) in known and edge.operand == PREDICATE
+        stored = (edge.target, _STORE) in known and (edge.target, edge.operand) not in taken
+        if stored and (constant or flag):
             taken.add((edge.target, edge.operand))
-            edge = replace(edge, target=named.get(edge.target, edge.target))
-            if constant:
-                edge = replace(edge, source=named.get(edge.source, edge.source))
+            source = named(edge.source, _CONSTANT) if constant else edge.source
+            edge = replace(edge, source=source, target=named(edge.target, _STORE))
         found.append(edge)
-    return renamed, tuple(found)
+    return tuple(replace(node, id=named(node.id, node.op)) for node in nodes), tuple(found)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from hw.errors import InputError
 from hw.fabric.operations import PEOperation
@@ -124,14 +124,6 @@ class Graph:
         return {node.id: tuple(found[node.id]) for node in self.nodes}
 
     @cached_property
-    def outgoing(self) -> Mapping[NodeId, tuple[Edge, ...]]:
-        """The edges from every node."""
-        found: dict[NodeId, list[Edge]] = defaultdict(list)
-        for edge in self.edges:
-            found[edge.source].append(edge)
-        return {node.id: tuple(found[node.id]) for node in self.nodes}
-
-    @cached_property
     def dependences(self) -> tuple[Edge, ...]:
         """The edges that count in a schedule: all but hints."""
         return tuple(edge for edge in self.edges if edge.operand != HINT)
@@ -139,7 +131,16 @@ class Graph:
     @cached_property
     def order(self) -> tuple[NodeId, ...]:
         """The nodes such that every dependence of distance 0 goes forwards."""
-        return _order(self)
+        sorter = TopologicalSorter[NodeId]({node.id: () for node in self.nodes})
+        for edge in self.dependences:
+            if edge.distance == 0:
+                sorter.add(edge.target, edge.source)
+        try:
+            return tuple(sorter.static_order())
+        except CycleError as error:
+            shown = " -> ".join(str(node) for node in error.args[1])
+            message = "a cycle must have a distance of at least 1, this one has 0"
+            raise InputError(f"graph {self.name!r}: {message}: {shown}") from None
 
     def operation(self, node: Node) -> PEOperation:
         """What a PE executes for a node."""
@@ -148,6 +149,14 @@ class Graph:
     def latency(self, node: NodeId) -> int:
         """Steps after which a node's value can be used."""
         return self.operation(self.by_id[node]).latency
+
+    def operands(self, node: Node) -> dict[str, Edge | Value]:
+        """By operand of a known operation: the edge that gives it, or else the node's immediate."""
+        found: dict[str, Edge | Value] = {e.operand: e for e in self.incoming[node.id] if e.routed}
+        for name in DATA[: OPERATIONS[node.op].operands]:
+            if node.immediate is not None:
+                found.setdefault(name, node.immediate)
+        return found
 
     def delay(self, edge: Edge) -> int:
         """Steps from the start of the source to that of the target, at least, at distance 0."""
@@ -241,43 +250,3 @@ def _check_operands(graph: Graph, node: Node, place: str) -> None:
         raise InputError(f"{place}: needs the name of its memory")
     if operation.name == "table" and node.memory and node.memory.name not in dict(graph.tables):
         raise InputError(f"{place}: there is no table {node.memory.name!r}")
-
-
-def _order(graph: Graph) -> tuple[NodeId, ...]:
-    """Topological order of the dependences of distance 0; the order of the nodes decides between equals."""
-    position = {node.id: i for i, node in enumerate(graph.nodes)}
-    after: dict[NodeId, list[NodeId]] = defaultdict(list)
-    waiting = dict.fromkeys(position, 0)
-    for edge in graph.dependences:
-        if edge.distance == 0:
-            after[edge.source].append(edge.target)
-            waiting[edge.target] += 1
-    ready = [position[n] for n, count in waiting.items() if count == 0]
-    order: list[NodeId] = []
-    while ready:
-        node = graph.nodes[heapq.heappop(ready)].id
-        order.append(node)
-        for target in after[node]:
-            waiting[target] -= 1
-            if waiting[target] == 0:
-                heapq.heappush(ready, position[target])
-    if len(order) < len(graph.nodes):
-        cycle = _cycle(after, [n for n, count in waiting.items() if count])
-        shown = " -> ".join(str(n) for n in cycle)
-        message = "a cycle must have a distance of at least 1, this one has 0"
-        raise InputError(f"graph {graph.name!r}: {message}: {shown}")
-    return tuple(order)
-
-
-def _cycle(after: Mapping[NodeId, Sequence[NodeId]], inside: Sequence[NodeId]) -> list[NodeId]:
-    """A cycle among nodes of which every one has a predecessor in the set."""
-    members = set(inside)
-    before = {t: s for s in inside for t in after.get(s, ()) if t in members}
-    seen: dict[NodeId, int] = {}
-    path: list[NodeId] = []
-    node = inside[0]
-    while node not in seen:
-        seen[node] = len(path)
-        path.append(node)
-        node = before[node]
-    return [*path[seen[node] :], node][::-1]

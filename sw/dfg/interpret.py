@@ -7,23 +7,21 @@ iterations.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from hw.errors import InputError
 from hw.semantics import SEMANTICS
-from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, Output, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
-from sw.dfg.operations import OPERATIONS
 
 #: Iterations of one launch: strides of indices are known not to wrap around below this.
 MOST_ITERATIONS = (1 << 24) - 1
 
-#: Called after every iteration with its number and what every node gave.
-Observer = Callable[[int, Mapping[NodeId, int]], None]
 Words = MutableSequence[int]
 
 
@@ -36,7 +34,7 @@ class Results:
 
 
 class _Code:
-    """The text of a graph: values v, earlier ones h, scalars s, memories m."""
+    """The text of a graph: values v, queues q of values for later iterations, scalars s, memories m."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
@@ -44,84 +42,75 @@ class _Code:
         self.scalars = {name: f"s{i}" for i, name in enumerate(graph.scalars)}
         named = dict.fromkeys(n.memory.name for n in graph.nodes if n.memory)
         self.memories = {name: f"m{i}" for i, name in enumerate(named)}
-        carried = [(e.source, e.distance) for e in graph.edges if e.routed and e.distance]
-        carried += [(o.source, o.distance) for o in graph.outputs]
-        self.depth = {source: max(d for s, d in carried if s == source) for source, _ in carried}
+        self.start: list[str] = []
+        self.end: list[str] = []
 
     def text(self) -> str:
         """The whole function; it gives the outputs."""
-        lines = ["def loop(iterations, scalars, memories, fail, observe):"]
+        body = [line for node in self.graph.order for line in self._node(self.graph.by_id[node])]
+        outputs = []
+        for output in self.graph.outputs:
+            queue = self._queue(output)
+            self.end.append(f"{queue}.popleft()")
+            outputs.append(f"{queue}[0]")
+        lines = ["def loop(iterations, scalars, memories, fail):"]
         lines += [f"    [{', '.join(self.scalars.values())}] = scalars"] * bool(self.scalars)
         lines += [f"    [{', '.join(self.memories.values())}] = memories"] * bool(self.memories)
-        lines += [f"    n{m} = len({m})" for m in self.memories.values()]
-        lines += [f"    h{self.number[node]} = [0] * {depth}" for node, depth in self.depth.items()]
+        lines += [f"    {line}" for line in self.start]
         lines += ["    for t in range(iterations):", "        pass"]
-        for node in self.graph.order:
-            lines += [f"        {line}" for line in self._node(self.graph.by_id[node])]
-        for node, depth in self.depth.items():
-            lines.append(f"        h{self.number[node]}[t % {depth}] = v{self.number[node]}")
-        values = ", ".join(f"{node!r}: v{i}" for node, i in self.number.items())
-        lines.append(f"        if observe is not None: observe(t, {{{values}}})")
-        outputs = [self._earlier(o.source, o.distance, o.initial, "iterations") for o in self.graph.outputs]
+        lines += [f"        {line}" for line in (*body, *self.end)]
         return "\n".join([*lines, f"    return [{', '.join(outputs)}]"])
 
-    def _value(self, value: Value) -> str:
-        return f"({value})" if isinstance(value, int) else self.scalars[value]
+    def _queue(self, carried: Edge | Output) -> str:
+        """A queue that holds what a node gave in the last iterations, at first the initial values."""
+        name = f"q{len(self.start)}"
+        self.start.append(f"{name} = deque([{', '.join(map(self._operand, carried.initial))}])")
+        self.end.append(f"{name}.append(v{self.number[carried.source]})")
+        return name
 
-    def _earlier(self, source: NodeId, distance: int, initial: Sequence[Value], t: str) -> str:
-        """What a node gave some iterations ago."""
-        number, depth = self.number[source], self.depth[source]
-        first = f"({', '.join(map(self._value, initial))},)"
-        return f"({first}[{t}] if {t} < {distance} else h{number}[({t} - {distance}) % {depth}])"
-
-    def _operand(self, edge: Edge) -> str:
-        if not edge.distance:
-            return f"v{self.number[edge.source]}"
-        return self._earlier(edge.source, edge.distance, edge.initial, "t")
+    def _operand(self, given: Edge | Value) -> str:
+        if isinstance(given, Edge):
+            return f"{self._queue(given)}.popleft()" if given.distance else f"v{self.number[given.source]}"
+        return f"({given})" if isinstance(given, int) else self.scalars[given]
 
     def _node(self, node: Node) -> Iterator[str]:
         """What one node does in an iteration."""
-        own, edges = f"v{self.number[node.id]}", {}
-        for edge in self.graph.incoming[node.id]:
-            if edge.routed:
-                edges[edge.operand] = edge
-                if edge.distance:
-                    # A carried operand is worked out once.
-                    yield f"{own}{edge.operand} = {self._operand(edge)}"
-        names = {
-            operand: f"{own}{operand}" if edge.distance else self._operand(edge)
-            for operand, edge in edges.items()
-        }
-        if node.immediate is not None:
-            wanted = DATA[: OPERATIONS[node.op].operands] or DATA[:1]
-            names[next(name for name in wanted if name not in names)] = self._value(node.immediate)
+        own, names = f"v{self.number[node.id]}", {}
+        for operand, given in self.graph.operands(node).items():
+            names[operand] = self._operand(given)
+            if isinstance(given, Edge) and given.distance:
+                yield f"{own}{operand} = {names[operand]}"
+                names[operand] = f"{own}{operand}"
         body = list(self._action(node, own, [names[name] for name in DATA if name in names]))
-        if PREDICATE not in edges:
+        condition = next((e for e in self.graph.incoming[node.id] if e.operand == PREDICATE), None)
+        if condition is None:
             yield from body
             return
         yield f"{own} = 0"
-        yield f"if {names[PREDICATE]} {'==' if edges[PREDICATE].negated else '!='} 0:"
+        yield f"if {names[PREDICATE]} {'==' if condition.negated else '!='} 0:"
         yield from (f"    {line}" for line in body)
 
     def _action(self, node: Node, own: str, operands: Sequence[str]) -> Iterator[str]:
-        if node.memory is None or node.op not in ("load", "store", "table"):
-            text = operands[0] if node.op == "const" else SEMANTICS[node.op].text(*operands)
-            yield f"{own} = {text}"
+        if node.op == "const":
+            yield f"{own} = {self._operand(node.immediate or 0)}"
             return
-        m = self.memories[node.memory.name]
-        yield f"if not 0 <= {operands[0]} < n{m}: fail({self.number[node.id]}, t, {operands[0]}, n{m})"
+        if node.memory is None or node.op not in ("load", "store", "table"):
+            yield f"{own} = {SEMANTICS[node.op].text(*operands)}"
+            return
+        m, index = self.memories[node.memory.name], operands[0]
+        yield f"if not 0 <= {index} < len({m}): fail({self.number[node.id]}, t, {index}, len({m}))"
         if node.op == "store":
             yield f"{own} = 0"
-            yield f"{m}[{operands[0]}] = {operands[1]}"
+            yield f"{m}[{index}] = {operands[1]}"
         else:
-            yield f"{own} = {m}[{operands[0]}]"
+            yield f"{own} = {m}[{index}]"
 
 
 @functools.lru_cache(maxsize=256)
 def _compiled(graph: Graph) -> tuple[Callable[..., list[int]], tuple[str, ...]]:
     """The function of a graph, and the names of its memories in order."""
     code = _Code(graph)
-    names: dict[str, Callable[..., list[int]]] = {}
+    names: dict[str, Callable[..., Any]] = {"deque": deque}
     exec(compile(code.text(), f"<graph {graph.name}>", "exec"), names)
     return names["loop"], tuple(code.memories)
 
@@ -131,7 +120,6 @@ def run_graph(
     arrays: Mapping[str, Words],
     scalars: Mapping[str, int],
     iterations: int,
-    observe: Observer | None = None,
 ) -> dict[str, int]:
     """Run a loop; changes the arrays (lists of integers) and gives the scalar results by name.
 
@@ -157,7 +145,7 @@ def run_graph(
         at = f"node {node.id}, iteration {iteration}"
         raise InputError(f"{place}, {at}: {what}: the index must be {limits}")
 
-    found = loop(iterations, [scalars[n] for n in graph.scalars], [memories[n] for n in names], fail, observe)
+    found = loop(iterations, [scalars[n] for n in graph.scalars], [memories[n] for n in names], fail)
     return {output.name: value for output, value in zip(graph.outputs, found, strict=True)}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,17 @@ from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
 from sw.ir.types import HIGH, LOW
 
-_GRAPH = ("name", "nodes", "edges", "opaque", "outputs", "tables")
+#: What fields of nodes, edges and outputs are called, where that is not their own name.
+_KEYS = {"source": "src", "target": "dst"}
 #: What documents a graph and means nothing here.
 _NOTES = ("origin", "license")
-_NODE = ("id", "op", "const", "scalar", "memory")
-_EDGE = ("src", "dst", "distance", "operand", "negated", "initial")
-_OUTPUT = ("name", "src", "distance", "initial")
 #: Digits of a number that Python still converts.
 _LONGEST = 4000
 #: Iterations back that an edge may reach.
 _FARTHEST = 1 << 16
+
+#: Gives what a JSON value at a place, like `edges[3].src`, stands for; raises `InputError`.
+Reader = Callable[[Any, str], Any]
 
 
 def load_graph(path: str | Path) -> Graph:
@@ -37,51 +39,41 @@ def parse_graph(text: str, file: str = "<text>") -> Graph:
     """Read a graph; raises `InputError` with place, what was found and what is needed."""
     try:
         data = json.loads(text, object_pairs_hook=_object, parse_int=_whole, parse_constant=_constant)
+        graph: Graph = _graph(data, "")
     except json.JSONDecodeError as error:
         raise IRError(Location(file, error.lineno, error.colno), error.msg, "JSON") from None
     except RecursionError:
         raise InputError(f"{file}: must be JSON, not a text nested too deep") from None
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    return _GraphReader(file).graph(data)
+    return graph
 
 
 def format_graph(graph: Graph) -> str:
     """The graph as a text that `parse_graph` reads back."""
     data: dict[str, Any] = {"name": graph.name, **dict(graph.notes), "opaque": graph.opaque}
     if graph.tables:
-        data["tables"] = {name: list(words) for name, words in graph.tables}
-    data["nodes"] = [_node(node) for node in graph.nodes]
-    data["edges"] = [_edge(edge) for edge in graph.edges]
+        data["tables"] = dict(graph.tables)
+    data["nodes"] = [_written(node) for node in graph.nodes]
+    data["edges"] = [_written(edge) for edge in graph.edges]
     if graph.outputs:
-        data["outputs"] = [
-            {"name": o.name, "src": o.source, "distance": o.distance, "initial": list(o.initial)}
-            for o in graph.outputs
-        ]
+        data["outputs"] = [_written(output) for output in graph.outputs]
     return json.dumps(data, indent=1) + "\n"
 
 
-def _node(node: Node) -> dict[str, Any]:
-    data: dict[str, Any] = {"id": node.id, "op": node.op}
-    if node.const is not None:
-        data["const"] = node.const
-    if node.scalar is not None:
-        data["scalar"] = node.scalar
-    if node.memory is not None:
-        data["memory"] = {"name": node.memory.name}
-        if node.memory.bytes is not None:
-            data["memory"]["bytes"] = node.memory.bytes
-    return data
+def _written(value: Any) -> Any:
+    """A node, edge, output or memory as an object, without what it does not have."""
+    if not dataclasses.is_dataclass(value):
+        return value
+    fields = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+    return {
+        _KEYS.get(name, name): _written(v)
+        for name, v in fields
+        if v is not None and v is not False and v != ()
+    }
 
 
-def _edge(edge: Edge) -> dict[str, Any]:
-    data: dict[str, Any] = {"src": edge.source, "dst": edge.target, "distance": edge.distance}
-    data["operand"] = edge.operand
-    if edge.negated:
-        data["negated"] = True
-    if edge.initial:
-        data["initial"] = list(edge.initial)
-    return data
+# JSON as Python reads it
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -103,138 +95,122 @@ def _constant(text: str) -> float:
     raise InputError(f"must be JSON, which has no {text}")
 
 
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    text = repr(text) if isinstance(value, str) else text
-    return text if len(text) <= 60 else text[:57] + "..."
+# What stands at a place
 
 
-class _GraphReader:
-    """Reads pieces; `place` is where they are, like `edges[3].src`."""
+def _wrong(place: str, needed: str, value: object) -> InputError:
+    """An error at a place."""
+    text = repr(value) if isinstance(value, str) else json.dumps(value)
+    return InputError(f"{place} must be {needed}, not {text if len(text) <= 60 else text[:57] + '...'}")
 
-    def __init__(self, file: str):
-        self.file = file
 
-    def error(self, place: str, needed: str, value: object) -> InputError:
-        """An error at a place."""
-        return InputError(f"{self.file}: {place} must be {needed}, not {_shown(value)}")
+def _text(value: Any, place: str) -> str:
+    """A text that is not empty."""
+    if isinstance(value, str) and value:
+        return value
+    raise _wrong(place, "a text", value)
 
-    def graph(self, data: Any) -> Graph:
-        """The whole graph."""
-        self.known(data, (*_GRAPH, *_NOTES), "the graph")
-        name = self.text(data.get("name"), "name")
-        opaque = self.boolean(data.get("opaque", True), "opaque")
-        nodes = [self.node(item, f"nodes[{i}]") for i, item in enumerate(self.items(data, "nodes"))]
-        edges = [self.edge(item, f"edges[{i}]") for i, item in enumerate(self.items(data, "edges"))]
-        outputs = self.items(data, "outputs") if "outputs" in data else []
-        found = tuple(self.output(item, f"outputs[{i}]") for i, item in enumerate(outputs))
-        tables = data.get("tables", {})
-        if not isinstance(tables, dict):
-            raise self.error("tables", "an object of lists", tables)
-        words = tuple((key, self.words(value, f"tables.{key}")) for key, value in tables.items())
-        notes = tuple((key, self.text(data[key], key)) for key in _NOTES if key in data)
-        named, joined = distinct(nodes, edges) if opaque else (tuple(nodes), tuple(edges))
-        try:
-            return Graph(name, named, joined, opaque, found, words, notes)
-        except InputError as error:
-            raise InputError(f"{self.file}: {error}") from None
 
-    def known(self, data: Any, names: tuple[str, ...], place: str) -> None:
-        """Only an object with these names."""
-        if not isinstance(data, dict):
-            raise self.error(place, "an object", data)
-        for name in data:
-            if name not in names:
-                raise self.error(f"a name in {place}", f"one of {', '.join(names)}", name)
+def _boolean(value: Any, place: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _wrong(place, "true or false", value)
 
-    def items(self, data: Mapping[str, Any], key: str) -> list[Any]:
-        """A list."""
-        found = data.get(key)
-        if not isinstance(found, list):
-            raise self.error(key, "a list", found)
-        return found
 
-    def words(self, value: Any, place: str) -> tuple[int, ...]:
-        """Numbers of 32 bits."""
-        if not isinstance(value, list):
-            raise self.error(place, "a list of numbers", value)
-        return tuple(self.number(item, f"{place}[{i}]", LOW, HIGH) for i, item in enumerate(value))
+def _id(value: Any, place: str) -> NodeId:
+    """The id of a node."""
+    if (isinstance(value, str) and value) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise _wrong(place, "a whole number or a text", value)
 
-    def node(self, data: Any, place: str) -> Node:
-        """One node."""
-        self.known(data, _NODE, place)
-        const, scalar, memory = data.get("const"), data.get("scalar"), data.get("memory")
-        return Node(
-            self.id(data.get("id"), f"{place}.id"),
-            self.text(data.get("op"), f"{place}.op"),
-            None if const is None else self.number(const, f"{place}.const", LOW, HIGH),
-            None if scalar is None else self.text(scalar, f"{place}.scalar"),
-            None if memory is None else self.memory(memory, f"{place}.memory"),
-        )
 
-    def memory(self, data: Any, place: str) -> Memory:
-        """What a node accesses."""
-        self.known(data, ("name", "bytes"), place)
-        size = data.get("bytes")
-        size = None if size is None else self.number(size, f"{place}.bytes", 0, 1 << 62)
-        return Memory(self.text(data.get("name"), f"{place}.name"), size)
+def _operand(value: Any, place: str) -> str:
+    if value in OPERANDS:
+        return str(value)
+    raise _wrong(place, f"one of {', '.join(OPERANDS)}", value)
 
-    def edge(self, data: Any, place: str) -> Edge:
-        """One edge."""
-        self.known(data, _EDGE, place)
-        operand = data.get("operand")
-        if operand not in OPERANDS:
-            raise self.error(f"{place}.operand", f"one of {', '.join(OPERANDS)}", operand)
-        return Edge(
-            self.id(data.get("src"), f"{place}.src"),
-            self.id(data.get("dst"), f"{place}.dst"),
-            self.number(data.get("distance", 0), f"{place}.distance", 0, _FARTHEST),
-            operand,
-            self.boolean(data.get("negated", False), f"{place}.negated"),
-            self.values(data.get("initial", []), f"{place}.initial"),
-        )
 
-    def output(self, data: Any, place: str) -> Output:
-        """One scalar result."""
-        self.known(data, _OUTPUT, place)
-        return Output(
-            self.text(data.get("name"), f"{place}.name"),
-            self.id(data.get("src"), f"{place}.src"),
-            self.number(data.get("distance"), f"{place}.distance", 1, _FARTHEST),
-            self.values(data.get("initial"), f"{place}.initial"),
-        )
+def _number(low: int, high: int) -> Reader:
+    """A whole number within limits, half open."""
 
-    def values(self, value: Any, place: str) -> tuple[Value, ...]:
-        """Numbers and names of scalars."""
-        if not isinstance(value, list):
-            raise self.error(place, "a list of numbers and names of scalars", value)
-        return tuple(
-            item if isinstance(item, str) else self.number(item, f"{place}[{i}]", LOW, HIGH)
-            for i, item in enumerate(value)
-        )
-
-    def id(self, value: Any, place: str) -> NodeId:
-        """The id of a node."""
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        raise self.error(place, "a whole number or a text", value)
-
-    def text(self, value: Any, place: str) -> str:
-        """A text that is not empty."""
-        if isinstance(value, str) and value:
-            return value
-        raise self.error(place, "a text", value)
-
-    def boolean(self, value: Any, place: str) -> bool:
-        """True or false."""
-        if isinstance(value, bool):
-            return value
-        raise self.error(place, "true or false", value)
-
-    def number(self, value: Any, place: str, low: int, high: int) -> int:
-        """A whole number within limits, half open."""
+    def read(value: Any, place: str) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and low <= value < high:
             return value
-        raise self.error(place, f"a whole number of {low} to {high - 1}", value)
+        raise _wrong(place, f"a whole number of {low} to {high - 1}", value)
+
+    return read
+
+
+_word = _number(LOW, HIGH)
+
+
+def _value(value: Any, place: str) -> Value:
+    """A number or the name of a scalar."""
+    found: Value = value if isinstance(value, str) else _word(value, place)
+    return found
+
+
+def _list(reader: Reader, what: str = "") -> Reader:
+    """A list of things that a reader reads."""
+
+    def read(value: Any, place: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _wrong(place, f"a list{what}", value)
+        return tuple(reader(item, f"{place}[{i}]") for i, item in enumerate(value))
+
+    return read
+
+
+def _tables(value: Any, place: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Words by name."""
+    if not isinstance(value, dict):
+        raise _wrong(place, "an object of lists", value)
+    words = _list(_word, " of numbers")
+    return tuple((name, words(held, f"{place}.{name}")) for name, held in value.items())
+
+
+def _record(kind: Callable[..., Any], needed: Mapping[str, Reader], others: Mapping[str, Reader]) -> Reader:
+    """An object that stands for something of a kind; the names in `others` may be missing, or null."""
+    readers = {**needed, **others}
+    own = {key: name for name, key in _KEYS.items()}
+
+    def read(data: Any, place: str) -> Any:
+        within = place or "the graph"
+        if not isinstance(data, dict):
+            raise _wrong(within, "an object", data)
+        for name in data:
+            if name not in readers:
+                raise _wrong(f"a name in {within}", f"one of {', '.join(readers)}", name)
+        found = {
+            own.get(name, name): reader(data.get(name), f"{place}.{name}" if place else name)
+            for name, reader in readers.items()
+            if name in needed or data.get(name) is not None
+        }
+        return kind(**found)
+
+    return read
+
+
+def _made(nodes: Sequence[Node], edges: Sequence[Edge], opaque: bool = True, **others: Any) -> Graph:
+    """A graph, which is opaque where it does not say otherwise."""
+    notes = tuple((key, others.pop(key)) for key in _NOTES if key in others)
+    found = distinct(nodes, edges) if opaque else (nodes, edges)
+    return Graph(nodes=tuple(found[0]), edges=tuple(found[1]), opaque=opaque, notes=notes, **others)
+
+
+_initial = _list(_value, " of numbers and names of scalars")
+_memory = _record(Memory, {"name": _text}, {"bytes": _number(0, 1 << 62)})
+_node = _record(Node, {"id": _id, "op": _text}, {"const": _word, "scalar": _text, "memory": _memory})
+_edge = _record(
+    Edge,
+    {"src": _id, "dst": _id, "operand": _operand},
+    {"distance": _number(0, _FARTHEST), "negated": _boolean, "initial": _initial},
+)
+_output = _record(
+    Output, {"name": _text, "src": _id, "distance": _number(1, _FARTHEST), "initial": _initial}, {}
+)
+_graph = _record(
+    _made,
+    {"name": _text, "nodes": _list(_node), "edges": _list(_edge)},
+    {"opaque": _boolean, "outputs": _list(_output), "tables": _tables} | dict.fromkeys(_NOTES, _text),
+)
