@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from sw.dfg.graph import DATA, ORDER, PREDICATE, Edge, Graph, Memory, Node, Output, Value
-from sw.dfg.memory_order import OrderedAccess, may_meet, must_meet, orders
+from sw.dfg.memory_order import may_meet, orders
 from sw.dfg.transform import drop_implied_order
 from sw.dfg.values import CARRIED, COUNTER, Guard, Item, Values
 from sw.ir.linear import Linear
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What an element holds, and where it holds only under a condition, that."""
+class Source(NamedTuple):
+    """Where an operand comes from: a value some iterations ago, or an immediate."""
 
     value: int
-    guard: Guard | None
+    distance: int = 0
+    initial: tuple[Value, ...] = ()
 
 
 class Builder:
@@ -30,11 +30,15 @@ class Builder:
         self.loop = loop
         self.values = Values()
         self.guard: Guard | None = None
-        self._accesses: list[OrderedAccess] = []
-        # By array, then by the changing and the constant part of the index.
-        self._known: dict[str, dict[Linear[int], dict[int, list[_Known]]]] = {}
+        #: The loads and stores, in the order of the text.
+        self._accesses: list[int] = []
+        #: What elements hold, and under which condition: by array, then by the changing and the constant part
+        #: of the index.
+        self._known: dict[str, dict[Linear[int], dict[int, list[tuple[int, Guard | None]]]]] = {}
         self._initial: dict[str, Value] = {}
-        self._version = 0
+        #: What names hold at the end of the body, and the copies of those that swap what they hold.
+        self._finals: Mapping[str, int] = {}
+        self._copies: dict[str, int] = {}
 
     def counter(self) -> int:
         """The loop's variable."""
@@ -52,156 +56,122 @@ class Builder:
     def load(self, array: str, index: int) -> int:
         """An element of an array: known from before, or loaded."""
         linear = self.values.linear(index)
-        known = (
-            self._known.setdefault(array, {}).setdefault(linear.varying, {}).setdefault(linear.constant, [])
-        )
-        for held in known:
-            if held.guard in (None, self.guard):
-                return held.value
-        self._version += 1
-        value = self.values.add(Item("load", (index,), None, array, self.guard, self._version))
-        self._accesses.append(OrderedAccess(value, array, index, self.guard, False))
-        known.append(_Known(value, self.guard))
+        elements = self._known.setdefault(array, {}).setdefault(linear.varying, {})
+        known = elements.setdefault(linear.constant, [])
+        for value, guard in known:
+            if guard in (None, self.guard):
+                return value
+        value = self._access("load", array, index)
+        known.append((value, self.guard))
         return value
 
     def store(self, array: str, index: int, value: int) -> None:
         """Set an element; earlier stores to it that nothing reads are left out."""
-        for i in range(len(self._accesses) - 1, -1, -1):
-            access = self._accesses[i]
-            if access.array != array:
+        for access in reversed(self._accesses):
+            item = self.values.items[access]
+            if item.memory != array or not may_meet(self.values, item.args[0], index):
                 continue
-            if not access.stores and may_meet(self.values, access.index, index):
+            if item.op == "load":
                 break
-            meets = access.stores and must_meet(self.values, access.index, index)
-            if meets and self.guard in (None, access.guard):
-                del self._accesses[i]
-        self._version += 1
-        stored = self.values.add(Item("store", (index, value), None, array, self.guard, self._version))
-        self._accesses.append(OrderedAccess(stored, array, index, self.guard, True))
+            if self.values.difference(item.args[0], index) == 0 and self.guard in (None, item.guard):
+                self._accesses.remove(access)
+        self._access("store", array, index, value)
         # What is known of elements at another constant distance stays true, anything else may have changed.
         linear = self.values.linear(index)
         same = self._known.get(array, {}).get(linear.varying, {})
-        self._known[array] = {linear.varying: same | {linear.constant: [_Known(value, self.guard)]}}
+        self._known[array] = {linear.varying: same | {linear.constant: [(value, self.guard)]}}
+
+    def _access(self, op: str, array: str, *args: int) -> int:
+        """A load or a store of its own."""
+        item = Item(op, args, None, array, self.guard, len(self.values.items))
+        self._accesses.append(self.values.add(item))
+        return self._accesses[-1]
+
+    # The graph
 
     def graph(self, name: str, finals: Mapping[str, int], tables: Mapping[str, Sequence[int]]) -> Graph:
-        """The graph; `finals` are the names that it sets, and their values at the end of the body."""
-        return _Emitter(self.values, self._initial, finals, self._accesses, self.loop).graph(name, tables)
+        """All that a store or a name that the body sets needs, in the order of the text.
 
-
-@dataclass(frozen=True)
-class _Source:
-    """Where an operand comes from: a value some iterations ago, or an immediate."""
-
-    value: int
-    distance: int = 0
-    initial: tuple[Value, ...] = ()
-
-
-class _Emitter:
-    """Nodes and edges of all values that a store or a final value needs."""
-
-    def __init__(
-        self,
-        values: Values,
-        initial: Mapping[str, Value],
-        finals: Mapping[str, int],
-        accesses: Sequence[OrderedAccess],
-        loop: bool,
-    ):
-        self.values, self.initial, self.finals = values, initial, dict(finals)
-        self.accesses, self.loop = accesses, loop
-        self.copies: dict[str, int] = {}
-
-    def graph(self, name: str, tables: Mapping[str, Sequence[int]]) -> Graph:
-        """Everything that is needed, in the order of the text."""
-        roots = [a.value for a in self.accesses if a.stores]
-        outputs = {n: self.output(n, v) for n, v in self.finals.items() if not self.loop or n in self.initial}
-        needed = self.needed([*roots, *(s.value for s in outputs.values())])
+        `finals` are these names, and their values at the end of the body.
+        """
+        self._finals = finals
+        outputs = {n: self._output(n, v) for n, v in finals.items() if not self.loop or n in self._initial}
+        stores = [a for a in self._accesses if self.values.items[a].op == "store"]
+        needed = self._needed([*stores, *(s.value for s in outputs.values())])
         numbers = {value: i for i, value in enumerate(needed)}
-        nodes = [self.node(value, numbers) for value in needed]
-        edges = [edge for value in needed for edge in self.edges(value, numbers)]
-        used = [a for a in self.accesses if a.value in numbers]
+        nodes = [self._node(value, number) for value, number in numbers.items()]
+        edges = [edge for value in needed for edge in self._edges(value, numbers)]
         edges += [
             Edge(numbers[a], numbers[b], distance, ORDER)
-            for a, b, distance in orders(self.values, used, self.loop)
+            for a, b, distance in orders(self.values, (a for a in self._accesses if a in numbers), self.loop)
         ]
         read = {n.memory.name for n in nodes if n.op == "table" and n.memory}
         words = tuple((n, tuple(w)) for n, w in tables.items() if n in read)
         found = tuple(Output(n, numbers[s.value], s.distance, s.initial) for n, s in outputs.items())
         return drop_implied_order(Graph(name, tuple(nodes), tuple(edges), False, found, words))
 
-    def output(self, name: str, value: int) -> _Source:
+    def _output(self, name: str, value: int) -> Source:
         """What a name holds after the loop: what the next iteration would find."""
-        if self.loop:
-            found = self.source(self.values.add(Item(CARRIED, immediate=name)))
-            # A name that never changes has no source in the loop but its own initial value.
-            return found if found.distance else replace(found, distance=1, initial=(self.initial[name],))
-        found = self.source(value)
-        # Straight code runs once: there is no other iteration to take a value from.
-        return replace(found, distance=1, initial=(0,))
+        if not self.loop:
+            # Straight code runs once: there is no other iteration to take a value from.
+            return self._source(value)._replace(distance=1, initial=(0,))
+        found = self._source(self.values.add(Item(CARRIED, immediate=name)))
+        # A name that never changes has no source in the loop but its own initial value.
+        return found if found.distance else Source(found.value, 1, (self._initial[name],))
 
-    def source(self, value: int) -> _Source:
+    def _source(self, value: int) -> Source:
         """Where a value comes from; names that only pass on what another held reach further back."""
         passed: list[str] = []
-        initial: list[Value] = []
         while self.values.items[value].op == CARRIED:
-            name = self.values.items[value].immediate
-            assert isinstance(name, str)
-            final = self.finals.get(name, value)
-            if name in self.copies:
-                value = self.copies[name]
-                initial.append(self.initial[name])
-                break
+            name = str(self.values.items[value].immediate)
+            final = self._finals.get(name, value)
             if final == value:
                 # It never changes.
-                value = self.values.immediate(self.initial[name])
+                value = self.values.immediate(self._initial[name])
                 break
             if name in passed:
                 # Names that swap what they hold: one operation has to make the value.
-                self.copies[name] = self.values.add(Item("mov", (final,)))
-                return self.source(self.values.add(Item(CARRIED, immediate=passed[0])))
+                self._copies[name] = self.values.add(Item("mov", (final,)))
+                return self._source(self.values.add(Item(CARRIED, immediate=passed[0])))
             passed.append(name)
-            initial.append(self.initial[name])
-            value = final
-        return _Source(value, len(initial), tuple(initial))
+            value = self._copies.get(name, final)
+        return Source(value, len(passed), tuple(self._initial[name] for name in passed))
 
-    def needed(self, roots: Sequence[int]) -> list[int]:
+    def _operands(self, value: int) -> Iterator[tuple[str, bool, Source]]:
+        """The operands of a value: which, whether negated, and where it comes from."""
+        item = self.values.items[value]
+        for operand, argument in zip(DATA, item.args, strict=False):
+            yield operand, False, self._source(argument)
+        if item.guard is not None:
+            yield PREDICATE, item.guard[1], self._source(item.guard[0])
+
+    def _needed(self, roots: Sequence[int]) -> list[int]:
         """All values that the roots need, by number."""
         found: set[int] = set()
         stack = list(roots)
         while stack:
             value = stack.pop()
-            if value in found:
-                continue
-            found.add(value)
-            item = self.values.items[value]
-            stack += [self.source(a).value for a in item.args]
-            if item.guard is not None:
-                stack.append(self.source(item.guard[0]).value)
+            if value not in found:
+                found.add(value)
+                stack += [source.value for _, _, source in self._operands(value)]
         return sorted(found)
 
-    def node(self, value: int, numbers: Mapping[int, int]) -> Node:
+    def _node(self, value: int, number: int) -> Node:
         """The node of a value."""
         item = self.values.items[value]
         memory = Memory(item.memory) if item.memory else None
         if item.op == COUNTER:
-            return Node(numbers[value], "add", const=1)
+            return Node(number, "add", const=1)
         if isinstance(item.immediate, str):
-            return Node(numbers[value], item.op, scalar=item.immediate, memory=memory)
-        return Node(numbers[value], item.op, const=item.immediate, memory=memory)
+            return Node(number, item.op, scalar=item.immediate, memory=memory)
+        return Node(number, item.op, const=item.immediate, memory=memory)
 
-    def edges(self, value: int, numbers: Mapping[int, int]) -> list[Edge]:
+    def _edges(self, value: int, numbers: Mapping[int, int]) -> list[Edge]:
         """The edges to a value's operands."""
-        item, own = self.values.items[value], numbers[value]
-        if item.op == COUNTER:
+        own = numbers[value]
+        if self.values.items[value].op == COUNTER:
             return [Edge(own, own, 1, DATA[0], initial=(-1,))]
-        found: list[Edge] = []
-        for operand, argument in zip(DATA, item.args, strict=False):
-            source = self.source(argument)
-            found.append(Edge(numbers[source.value], own, source.distance, operand, False, source.initial))
-        if item.guard is not None:
-            condition, negated = item.guard
-            source = self.source(condition)
-            edge = Edge(numbers[source.value], own, source.distance, PREDICATE, negated, source.initial)
-            found.append(edge)
-        return found
+        return [
+            Edge(numbers[source.value], own, source.distance, operand, negated, source.initial)
+            for operand, negated, source in self._operands(value)
+        ]

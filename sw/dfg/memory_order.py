@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from sw.dfg.values import COUNTER, Guard, Values
+from sw.dfg.values import COUNTER, Values
 
 #: Strides up to this are taken apart by iteration; with fewer than 2^24 iterations they cannot wrap around.
 _WIDEST = 128
 
-
-@dataclass(frozen=True)
-class OrderedAccess:
-    """A load or a store in the order of the text; `value` is its number among the values."""
-
-    value: int
-    array: str
-    index: int
-    guard: Guard | None
-    stores: bool
+#: Earlier and later access, and the distance at which, and at every greater one, their order counts.
+Order = tuple[int, int, int]
 
 
 def may_meet(values: Values, a: int, b: int) -> bool:
@@ -27,84 +19,68 @@ def may_meet(values: Values, a: int, b: int) -> bool:
     return values.difference(a, b) in (None, 0)
 
 
-def must_meet(values: Values, a: int, b: int) -> bool:
-    """Whether two indices of one iteration are equal."""
-    return values.difference(a, b) == 0
-
-
 def later_distance(values: Values, a: int, b: int) -> int | None:
     """The least number of iterations, at least 1, after which index `b` may equal `a` of now; None: never."""
-    first, stride_a = _split(values, a)
-    second, stride_b = _split(values, b)
-    if first is None or second is None or stride_a != stride_b or first[1] != second[1]:
-        return 1
-    gap = first[0] - second[0]
-    if stride_a == 0:
-        return 1 if gap == 0 else None
-    if abs(stride_a) > _WIDEST:
-        return 1
-    # b at iteration t + d equals a at iteration t: stride * d = gap.
-    return gap // stride_a if gap % stride_a == 0 and gap // stride_a >= 1 else None
-
-
-def _split(values: Values, index: int) -> tuple[tuple[int, tuple[tuple[int, int], ...]] | None, int]:
-    """An index as what does not change and the stride per iteration; None where it changes otherwise."""
-    linear, stride = values.linear(index), 0
-    rest: list[tuple[int, int]] = []
-    for value, factor in sorted(linear.factors.items()):
+    first, second = values.linear(a), values.linear(b)
+    stride = 0
+    for value, factor in {**second.factors, **first.factors}.items():
         if values.items[value].op == COUNTER:
             stride = factor
-        elif values.invariant(value):
-            rest.append((value, factor))
-        else:
-            return None, 0
-    return (linear.constant, tuple(rest)), stride
+        elif not values.invariant(value):
+            return 1
+    gap = (first - second).wrapped().number
+    if gap is None or abs(stride) > _WIDEST:
+        return 1
+    if stride == 0:
+        return 1 if gap == 0 else None
+    # b at iteration t + d equals a at iteration t: stride * d = gap.
+    return gap // stride if gap % stride == 0 and gap // stride >= 1 else None
 
 
-def orders(values: Values, accesses: Iterable[OrderedAccess], loop: bool) -> list[tuple[int, int, int]]:
-    """What must come before what: earlier and later access, distance; without what follows from other orders.
+def orders(values: Values, accesses: Iterable[int], loop: bool) -> list[Order]:
+    """What must come before what; without what follows from other orders.
 
-    A distance stands for every greater one too. Accesses that can never meet are in no order, nor are loads.
+    Accesses that can never meet are in no order, nor are loads.
     """
-    by_array: dict[str, list[OrderedAccess]] = {}
+    by_array: dict[str | None, list[int]] = defaultdict(list)
     for access in accesses:
-        by_array.setdefault(access.array, []).append(access)
-    found: list[tuple[int, int, int]] = []
+        by_array[values.items[access].memory].append(access)
+    found: list[Order] = []
     for listed in by_array.values():
-        inside, before = _inside(values, listed)
-        found += inside
-        if loop:
-            found += _across(values, listed, before)
+        indices = [values.items[access].args[0] for access in listed]
+        stores = [values.items[access].op == "store" for access in listed]
+        inside, before = _inside(values, indices, stores)
+        own = inside + (_across(values, indices, stores, before) if loop else [])
+        found += [(listed[i], listed[j], distance) for i, j, distance in own]
     return found
 
 
-def _inside(values: Values, listed: Sequence[OrderedAccess]) -> tuple[list[tuple[int, int, int]], list[int]]:
+def _inside(values: Values, indices: Sequence[int], stores: Sequence[bool]) -> tuple[list[Order], list[int]]:
     """Orders of one iteration, and for every access the set (bits) of those before it, itself included."""
-    found: list[tuple[int, int, int]] = []
-    before = [1 << i for i in range(len(listed))]
-    for j, b in enumerate(listed):
+    found: list[Order] = []
+    before = [1 << i for i in range(len(indices))]
+    for j, b in enumerate(indices):
         for i in range(j - 1, -1, -1):
-            a = listed[i]
-            if (a.stores or b.stores) and not before[j] >> i & 1 and may_meet(values, a.index, b.index):
-                found.append((a.value, b.value, 0))
+            apart = before[j] >> i & 1 or not (stores[i] or stores[j])
+            if not apart and may_meet(values, indices[i], b):
+                found.append((i, j, 0))
                 before[j] |= before[i]
     return found, before
 
 
 def _across(
-    values: Values, listed: Sequence[OrderedAccess], before: Sequence[int]
-) -> list[tuple[int, int, int]]:
+    values: Values, indices: Sequence[int], stores: Sequence[bool], before: Sequence[int]
+) -> list[Order]:
     """Orders of an access and one of a later iteration, from the last to the first."""
-    found: list[tuple[int, int, int]] = []
-    for i in range(len(listed) - 1, -1, -1):
-        for j in range(len(listed)):
-            a, b = listed[i], listed[j]
+    found: list[Order] = []
+    for i in range(len(indices) - 1, -1, -1):
+        for j, b in enumerate(indices):
             # In the order of one iteration it holds for later ones too.
-            if not (a.stores or b.stores) or before[j] >> i & 1:
+            if before[j] >> i & 1 or not (stores[i] or stores[j]):
                 continue
-            distance = later_distance(values, a.index, b.index)
-            if distance is None:
-                continue
-            if not any(before[k] >> i & 1 and before[j] >> m & 1 and d <= distance for k, m, d in found):
+            distance = later_distance(values, indices[i], b)
+            if distance is not None and not any(
+                before[k] >> i & 1 and before[j] >> m & 1 and d <= distance for k, m, d in found
+            ):
                 found.append((i, j, distance))
-    return [(listed[i].value, listed[j].value, distance) for i, j, distance in found]
+    return found
