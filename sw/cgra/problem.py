@@ -145,11 +145,10 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
             first[edge.target] = max(first[edge.target], edge.distance)
     low, high = np.zeros((2, len(graph.nodes)), dtype=np.int64)
     for node, i in number.items():
-        window = shortest[node]
-        low[i] = window.earliest
+        low[i], latest = shortest[node]
         # The grid counts iterations up to `stages`, those with initial values included.
         last = (fabric.stages - first[node]) * ii - 1
-        high[i] = min(window.latest + extra, last)
+        high[i] = min(latest + extra, last)
     at: list[list[int]] = [[] for _ in graph.nodes]
     nets: list[list[int]] = [[] for _ in graph.nodes]
     for e, edge in enumerate(edges):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from hw.semantics import BITS
 from sw.dfg.build import Builder
+from sw.dfg.graph import Graph, Value
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.syntax import BINARY, CALLS, COMPARE, RESERVED, KernelText
 from sw.ir.syntax import is_docstring, short, source, whole
@@ -22,28 +23,41 @@ _EXPRESSION = "an integer, a name, + - * & | ^ << >>, a comparison, and, or, not
 _FUNCTIONS = ", ".join(("min", "max", *CALLS))
 
 
-@dataclass
-class Scope:
-    """What names stand for in a body.
+class Body:
+    """Statements as operations of a builder.
 
-    `unset` are names that may have no value yet, with the reason.
+    `names` are known before the body: as a number or by the name that the host keeps them under. `unset` may
+    have no value yet, with the reason. Where the body is a loop with this `variable`, the names in `changed`
+    are carried from iteration to iteration.
     """
 
-    source: KernelText
-    arrays: frozenset[str]
-    values: dict[str, int] = field(default_factory=dict)
-    unset: dict[str, str] = field(default_factory=dict)
-    #: Tables that were used, by name.
-    tables: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        text: KernelText,
+        arrays: Collection[str],
+        names: Mapping[str, Value],
+        unset: Mapping[str, str],
+        variable: str | None = None,
+        changed: Collection[str] = (),
+    ):
+        self.text, self.arrays, self.error = text, arrays, text.error
+        self.build = Builder(loop=variable is not None)
+        self.values = self.build.values
+        #: What names stand for.
+        self.names: dict[str, int] = {}
+        self.unset = dict(unset)
+        #: Tables that were used, by name.
+        self.tables: dict[str, tuple[int, ...]] = {}
+        self._reading: tuple[str, ...] = ()
+        for name, value in names.items():
+            carried = name in changed
+            self.names[name] = self.build.carried(name, value) if carried else self.values.immediate(value)
+        if variable is not None:
+            self.names[variable] = self.build.counter()
 
-
-class Body:
-    """Statements as operations of a builder."""
-
-    def __init__(self, scope: Scope, builder: Builder):
-        self.scope, self.build = scope, builder
-        self.values, self.error = builder.values, scope.source.error
-        self._reading: list[str] = []
+    def graph(self, name: str, changed: Iterable[str]) -> Graph:
+        """The graph of all statements; `changed` are the names that they set."""
+        return self.build.graph(name, {n: self.names[n] for n in changed if n in self.names}, self.tables)
 
     # Statements
 
@@ -74,7 +88,7 @@ class Body:
                 self.unroll(statement)
             case _:
                 expected = "an assignment, `if`, `for` or `pass`"
-                raise self.scope.source.unexpected(statement, expected)
+                raise self.text.unexpected(statement, expected)
 
     def assign(self, targets: Sequence[ast.expr], value: ast.expr) -> None:
         """`a = v`, `a = b = v`, `a, b = v, w`: the values first, then the targets from left to right."""
@@ -97,7 +111,7 @@ class Body:
             self.build.store(array, index, self.binary(at, op, before, self.expr(value)))
             return
         if not isinstance(target, ast.Name):
-            raise self.scope.source.unexpected(target, "a name or an element of an array")
+            raise self.text.unexpected(target, "a name or an element of an array")
         before = self.name(target)
         self.set(target, self.binary(at, op, before, self.expr(value)))
 
@@ -105,16 +119,16 @@ class Body:
         """Set a name or an element."""
         match target:
             case ast.Name(id=name):
-                if name in self.scope.arrays or name in RESERVED:
-                    what = "array" if name in self.scope.arrays else "function"
+                if name in self.arrays or name in RESERVED:
+                    what = "array" if name in self.arrays else "function"
                     raise self.error(target, f"an assignment to the {what} {name!r}", "another name")
-                self.scope.values[name] = value
-                self.scope.unset.pop(name, None)
+                self.names[name] = value
+                self.unset.pop(name, None)
             case ast.Subscript():
                 array, index = self.element(target)
                 self.build.store(array, index, value)
             case _:
-                raise self.scope.source.unexpected(target, "a name or an element of an array")
+                raise self.text.unexpected(target, "a name or an element of an array")
 
     def branch(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> None:
         """Both sides under their conditions; names get what the side that is taken sets."""
@@ -123,22 +137,21 @@ class Body:
         if known is not None:
             self.statements(body if known else orelse)
             return
-        scope = self.scope
-        before, unset = dict(scope.values), dict(scope.unset)
+        before, unset = dict(self.names), dict(self.unset)
         with self.under(condition):
             self.statements(body)
-        then, then_unset = scope.values, scope.unset
-        scope.values, scope.unset = dict(before), dict(unset)
+        then, then_unset = self.names, self.unset
+        self.names, self.unset = before, unset
         with self.under(condition, True):
             self.statements(orelse)
-        scope.unset = then_unset | scope.unset
-        for name in [*then, *(n for n in scope.values if n not in then)]:
-            if name in then and name in scope.values:
-                both = (condition, then[name], scope.values[name])
-                scope.values[name] = self.values.apply("select", *both)
+        self.unset = then_unset | self.unset
+        for name in [*then, *(n for n in self.names if n not in then)]:
+            if name in then and name in self.names:
+                both = (condition, then[name], self.names[name])
+                self.names[name] = self.values.apply("select", *both)
             else:
-                scope.values.pop(name, None)
-                scope.unset[name] = "set on one side of an `if` only"
+                self.names.pop(name, None)
+                self.unset[name] = "set on one side of an `if` only"
 
     @contextlib.contextmanager
     def under(self, condition: int, negated: bool = False) -> Iterator[None]:
@@ -153,12 +166,12 @@ class Body:
         if loop.orelse or loop.type_comment:
             raise self.error(loop, "a `for` with `else`", "a plain `for`")
         if not isinstance(loop.target, ast.Name):
-            raise self.scope.source.unexpected(loop.target, "a name")
+            raise self.text.unexpected(loop.target, "a name")
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[_, *_] as args, keywords=[]) if len(args) <= 3:
                 bounds = [self.constant(a, _BOUND) for a in args]
             case _:
-                raise self.scope.source.unexpected(loop.iter, "range()")
+                raise self.text.unexpected(loop.iter, "range()")
         if len(bounds) == 3 and bounds[2] == 0:
             raise self.error(args[2], "a step of 0", "a step that is not 0")
         numbers = range(*bounds)
@@ -172,7 +185,7 @@ class Body:
         """An expression that is known here."""
         found = self.values.constant(self.expr(node))
         if found is None:
-            raise self.scope.source.unexpected(node, expected)
+            raise self.text.unexpected(node, expected)
         return found
 
     # Expressions
@@ -203,46 +216,45 @@ class Body:
                 return self.choice(test, body, orelse)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return self.call(node, name, args)
-        raise self.scope.source.unexpected(node, _EXPRESSION)
+        raise self.text.unexpected(node, _EXPRESSION)
 
     def name(self, node: ast.Name) -> int:
         """What a name holds."""
         name = node.id
-        if name in self.scope.arrays:
+        if name in self.arrays:
             raise self.error(node, f"the array {name!r} as a whole", f"an element, {name}[...]")
-        if name in self.scope.values:
-            return self.scope.values[name]
-        if name in self.scope.unset:
-            raise self.error(node, f"{name!r}, {self.scope.unset[name]}", "a value on every way here")
-        if name in self.scope.source.names:
-            return self.module_number(node)
+        if name in self.names:
+            return self.names[name]
+        if name in self.unset:
+            raise self.error(node, f"{name!r}, {self.unset[name]}", "a value on every way here")
+        if name in self._reading:
+            raise self.error(node, f"{name!r}, set to itself", "a number")
+        if name in self.text.names:
+            return self.values.number(self.outside(self.text.names[name], name))
         raise self.error(node, f"unknown name {name!r}", "a parameter, or a name that is set before")
 
-    def module_number(self, node: ast.Name) -> int:
-        """A constant that is set outside of functions."""
-        if node.id in self._reading:
-            raise self.error(node, f"{node.id!r}, set to itself", "a number")
-        value = self.scope.source.names[node.id]
-        outside = Body(Scope(self.scope.source, frozenset()), self.build)
-        outside._reading = [*self._reading, node.id]
-        return self.values.number(outside.constant(value))
+    def outside(self, node: ast.expr, name: str) -> int:
+        """A number that is set outside of functions, as part of what has this name."""
+        body = copy.copy(self)
+        body.arrays, body.names, body.unset = (), {}, {}
+        body._reading = (*self._reading, name)
+        return body.constant(node)
 
     def read(self, node: ast.Subscript) -> int:
         """An element of an array, or a word of a table."""
         base = node.value
-        if isinstance(base, ast.Name) and base.id not in self.scope.arrays:
-            table = self.scope.source.names.get(base.id)
-            if isinstance(table, ast.Tuple | ast.List) and table.elts and base.id not in self.scope.values:
-                outside = Body(Scope(self.scope.source, frozenset()), self.build)
-                if base.id not in self.scope.tables:
-                    self.scope.tables[base.id] = tuple(outside.constant(e) for e in table.elts)
+        if isinstance(base, ast.Name) and base.id not in self.arrays and base.id not in self.names:
+            table = self.text.names.get(base.id)
+            if isinstance(table, ast.Tuple | ast.List) and table.elts:
+                if base.id not in self.tables:
+                    self.tables[base.id] = tuple(self.outside(word, "") for word in table.elts)
                 return self.lookup(node, base.id, self.index(node))
         array, index = self.element(node)
         return self.build.load(array, index)
 
     def lookup(self, node: ast.Subscript, table: str, index: int) -> int:
         """A word of a table; a known one is a constant."""
-        words, known = self.scope.tables[table], self.values.constant(index)
+        words, known = self.tables[table], self.values.constant(index)
         if known is None:
             return self.build.table(table, index)
         if not 0 <= known < len(words):
@@ -251,9 +263,9 @@ class Body:
 
     def element(self, node: ast.Subscript) -> tuple[str, int]:
         """Array and index."""
-        if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
             expected = "an element of an array that is a parameter, or of a table set outside of the function"
-            raise self.scope.source.unexpected(node, expected)
+            raise self.text.unexpected(node, expected)
         index = self.index(node)
         known = self.values.constant(index)
         if known is not None and known < 0:
@@ -263,7 +275,7 @@ class Body:
     def index(self, node: ast.Subscript) -> int:
         """One index."""
         if isinstance(node.slice, ast.Tuple | ast.Slice):
-            raise self.scope.source.unexpected(node, "one index: arrays have one dimension")
+            raise self.text.unexpected(node, "one index: arrays have one dimension")
         return self.expr(node.slice)
 
     def unary(self, op: ast.unaryop, value: int) -> int:
@@ -288,7 +300,7 @@ class Body:
                     return self.values.apply("and", left, self.values.number(divisor - 1))
                 return self.values.apply("shr", left, self.values.number(divisor.bit_length() - 1))
             raise self.error(node, f"a division: {source(node)}", "a divisor that is a power of two")
-        raise self.scope.source.unexpected(node, "one of + - * & | ^ << >> // %")
+        raise self.text.unexpected(node, "one of + - * & | ^ << >> // %")
 
     def logic(self, both: bool, operands: Sequence[ast.expr]) -> int:
         """`and` and `or` give the operand that decides; later ones access memory only where they count."""
@@ -310,7 +322,7 @@ class Body:
         result: int | None = None
         for op, term in zip(node.ops, node.comparators, strict=True):
             if type(op) not in COMPARE:
-                raise self.scope.source.unexpected(node, "< <= > >= == !=")
+                raise self.text.unexpected(node, "< <= > >= == !=")
             if result is not None and self.values.constant(result) is None:
                 self.build.guard = self.values.both(guard, result)
             right = self.expr(term)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sw.dfg.body import Body, Scope
-from sw.dfg.build import Builder
+from sw.dfg.body import Body
 from sw.dfg.graph import Value
 from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, prune
 from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
-from sw.ir.syntax import check_depth, is_docstring, python_tree, whole
+from sw.ir.syntax import byte_lines, check_depth, is_docstring, python_tree, whole
 
 
 def from_function(path: str | Path, name: str) -> Kernel:
@@ -30,18 +28,10 @@ def parse_kernel(text: str, name: str, file: str = "<text>") -> Kernel:
     if name not in functions:
         listed = ", ".join(functions) or "one, there is none"
         raise IRError(Location(file, 1, 1), f"no function {name!r}", f"a function of the file: {listed}")
-    where = KernelText(file, text, module_names(module))
+    where = KernelText(file, byte_lines(text), module_names(module))
     for outside in where.names.values():
         check_depth(outside, file)
     return _Function(where, functions[name]).kernel()
-
-
-@dataclass
-class _Names:
-    """What names hold between launches: a number, or what the host keeps under a name."""
-
-    values: dict[str, Value] = field(default_factory=dict)
-    unset: dict[str, str] = field(default_factory=dict)
 
 
 class _Function:
@@ -54,7 +44,10 @@ class _Function:
         subscripted = indexed(function)
         self.arrays = frozenset(p for p in self.parameters if p in subscripted)
         self.iterations: str | None = None
-        self.names = _Names({p: p for p in self.parameters if p not in self.arrays})
+        #: What names hold between launches: a number, or what the host keeps under a name.
+        self.values: dict[str, Value] = {p: p for p in self.parameters if p not in self.arrays}
+        #: Names that may have no value, with the reason.
+        self.unset: dict[str, str] = {}
         self.launched, self.pieces = 0, 0
 
     def kernel(self) -> Kernel:
@@ -138,7 +131,7 @@ class _Function:
         for outer in loops(self.function.body):
             if isinstance(outer.target, ast.Name) and outer.target.id == stop.id:
                 return outer in self.function.body or self._counted(outer)
-        held = self.names.values.get(stop.id)
+        held = self.values.get(stop.id)
         return isinstance(held, str) or (held is None and stop.id not in self.where.names)
 
     def straight(self, statements: Sequence[ast.stmt]) -> list[Step]:
@@ -151,19 +144,17 @@ class _Function:
                     raise self.where.error(
                         loop, "a loop inside of an `if`", "a loop with constant bounds there"
                     )
-        builder = Builder(loop=False)
-        scope = Scope(self.where, self.arrays, {}, dict(self.names.unset))
-        scope.values = {name: builder.values.immediate(v) for name, v in self.names.values.items()}
-        Body(scope, builder).statements(statements)
-        finals = {n: scope.values[n] for n in assigned(statements) if n in scope.values}
+        body = Body(self.where, self.arrays, self.values, self.unset)
+        body.statements(statements)
+        changed = assigned(statements)
         self.pieces += 1
-        title = f"{self.function.name}.straight.{self.pieces}"
-        graph = builder.graph(title, finals, scope.tables)
-        for name, value in finals.items():
-            number = builder.values.constant(value)
-            self.names.values[name] = name if number is None else number
-            self.names.unset.pop(name, None)
-        self._forget(assigned(statements), scope)
+        graph = body.graph(f"{self.function.name}.straight.{self.pieces}", changed)
+        for name in changed:
+            if name in body.names:
+                number = body.values.constant(body.names[name])
+                self.values[name] = name if number is None else number
+                self.unset.pop(name, None)
+        self._forget(changed, body.unset)
         return [Launch(graph, 1)]
 
     def loop(self, loop: ast.For) -> list[Step]:
@@ -171,52 +162,40 @@ class _Function:
         variable, count = self._head(loop)
         if any(self._counted(inner) for inner in loops(loop.body)):
             return self.nest(loop, variable, count)
-        builder = Builder(loop=True)
-        scope = Scope(self.where, self.arrays, {}, dict(self.names.unset))
         changed = assigned(loop.body)
         if variable in changed:
             raise self.where.error(loop, f"a loop that sets its variable {variable!r}", "another name inside")
-        for name, value in self.names.values.items():
-            carried = name in changed
-            scope.values[name] = builder.carried(name, value) if carried else builder.values.immediate(value)
-        for name in changed:
-            if name not in scope.values:
-                scope.unset[name] = "read before it is set, in the first iteration"
-        scope.values[variable] = builder.counter()
-        Body(scope, builder).statements(loop.body)
-        finals = {n: scope.values[n] for n in changed if n in scope.values}
+        new = [name for name in changed if name not in self.values]
+        unset = self.unset | dict.fromkeys(new, "read before it is set, in the first iteration")
+        body = Body(self.where, self.arrays, self.values, unset, variable, changed)
+        body.statements(loop.body)
         self.launched += 1
-        graph = builder.graph(f"{self.function.name}.{self.launched}", finals, scope.tables)
-        for name in changed:
-            if name in self.names.values:
-                self.names.values[name] = name
-        self._forget([variable, *changed], None)
+        graph = body.graph(f"{self.function.name}.{self.launched}", changed)
+        self.values |= {name: name for name in changed if name in self.values}
+        self._forget([variable, *changed])
         return [Launch(graph, count)]
 
     def nest(self, loop: ast.For, variable: str, count: Value) -> list[Step]:
         """A loop on the host."""
         changed = assigned([loop])
         # The host keeps what changes inside, even where it is a known number before.
-        kept = [n for n in changed if n in self.names.values and n != variable]
-        for name in kept:
-            self.names.values[name] = name
-        outer = dict(self.names.values)
-        for name in changed:
-            if name not in outer:
-                self.names.unset[name] = "read before it is set, in the first iteration"
-        self.names.values[variable] = variable
-        self.names.unset.pop(variable, None)
+        self.values |= {n: n for n in changed if n in self.values}
+        outer = dict(self.values)
+        new = [name for name in changed if name not in outer]
+        self.unset |= dict.fromkeys(new, "read before it is set, in the first iteration")
+        self.values[variable] = variable
+        self.unset.pop(variable, None)
         steps = self.steps(loop.body, inside=True)
-        self.names.values = {n: n if n in kept else v for n, v in outer.items() if n != variable}
-        self._forget([variable, *changed], None)
+        self.values = outer
+        self._forget(changed)
         return [HostLoop(variable, count, tuple(steps))]
 
-    def _forget(self, names: Sequence[str], scope: Scope | None) -> None:
+    def _forget(self, names: Sequence[str], reasons: Mapping[str, str] | None = None) -> None:
         """Names that have no value for sure after a step."""
         for name in names:
-            if name not in self.names.values:
-                reason = scope.unset.get(name) if scope else "set in a loop that may not run"
-                self.names.unset[name] = reason or "not set before"
+            if name not in self.values:
+                reason = "set in a loop that may not run" if reasons is None else reasons.get(name)
+                self.unset[name] = reason or "not set before"
 
     def _head(self, loop: ast.For) -> tuple[str, Value]:
         """Variable and number of iterations."""
@@ -225,17 +204,15 @@ class _Function:
         if not isinstance(loop.target, ast.Name):
             raise self.where.unexpected(loop.target, "a name")
         variable, stop = loop.target.id, trip(loop)
-        if variable in self.names.values or variable in self.arrays:
+        if variable in self.values or variable in self.arrays:
             raise self.where.error(loop.target, f"{variable!r} a second time", "a name of the loop's own")
         number = whole(stop) if stop is not None else None
         if number is not None:
             return variable, number
         if not isinstance(stop, ast.Name):
             raise self.where.unexpected(loop.iter, "range() of a parameter or a number")
-        builder = Builder(loop=False)
-        values = {name: builder.values.immediate(v) for name, v in self.names.values.items()}
-        found = Body(Scope(self.where, self.arrays, values, dict(self.names.unset)), builder).expr(stop)
-        held = builder.values.items[found].immediate
+        body = Body(self.where, self.arrays, self.values, self.unset)
+        held = body.values.items[body.expr(stop)].immediate
         assert held is not None
         return variable, held
 
@@ -251,7 +228,7 @@ class _Function:
         return self.straight(assignments)
 
     def _result(self, index: int, value: ast.expr) -> Value:
-        held = self.names.values[f"return.{index}"]
+        held = self.values[f"return.{index}"]
         if isinstance(value, ast.Name) and isinstance(held, str):
-            return self.names.values[value.id]
+            return self.values[value.id]
         return held

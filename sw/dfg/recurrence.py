@@ -5,8 +5,7 @@ Source: B. R. Rau, "Iterative modulo scheduling", 1994.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
 
 from hw.errors import InputError
@@ -20,33 +19,50 @@ def critical_cycle(graph: Graph) -> tuple[Edge, ...]:
     """
     best: tuple[Edge, ...] = ()
     ratio = Fraction(0)
-    while True:
-        cycle = positive_cycle(graph, graph.dependences, ratio)
-        if not cycle:
-            return best
+    while cycle := _longest(graph, ratio)[1]:
         best = cycle
         ratio = Fraction(sum(graph.delay(e) for e in cycle), sum(e.distance for e in cycle))
+    return best
 
 
-def positive_cycle(graph: Graph, edges: Iterable[Edge], ii: Fraction) -> tuple[Edge, ...]:
-    """A cycle whose delay is more than its distance times `ii`, or nothing."""
-    scale = ii.denominator
-    weighted = [(e, graph.delay(e) * scale - ii.numerator * e.distance) for e in edges]
-    start = dict.fromkeys((n.id for n in graph.nodes), 0)
+def windows(graph: Graph, ii: int) -> dict[NodeId, tuple[int, int]]:
+    """The first and the last step of every node in the shortest possible iteration, whatever the resources.
+
+    Raises `InputError` where a recurrence does not allow the II.
+    """
+    forwards, cycle = _longest(graph, Fraction(ii))
+    if cycle:
+        shown = " -> ".join(str(e.source) for e in cycle)
+        raise InputError(f"graph {graph.name!r}: the recurrence {shown} needs more than II {ii}")
+    backwards, _ = _longest(graph, Fraction(ii), backwards=True)
+    last = max((forwards[n] + backwards[n] for n in forwards), default=0)
+    return {n: (forwards[n], last - backwards[n]) for n in forwards}
+
+
+def _longest(
+    graph: Graph, ii: Fraction, *, backwards: bool = False
+) -> tuple[dict[NodeId, int], tuple[Edge, ...]]:
+    """The longest paths to (or from) all nodes in steps, as multiples of the denominator of `ii`.
+
+    Where a cycle has more delay than its distance times `ii`, there are none: it gives that cycle as well.
+    """
+    weighted = [(e, graph.delay(e) * ii.denominator - ii.numerator * e.distance) for e in graph.dependences]
+    found = dict.fromkeys((n.id for n in graph.nodes), 0)
     into: dict[NodeId, Edge] = {}
-    while True:
+    changed = True
+    while changed:
         changed = False
         for edge, weight in weighted:
-            found = start[edge.source] + weight
-            if found > start[edge.target]:
-                start[edge.target] = found
-                into[edge.target] = edge
+            source, target = edge.source, edge.target
+            if backwards:
+                source, target = target, source
+            if found[source] + weight > found[target]:
+                found[target] = found[source] + weight
+                into[target] = edge
                 changed = True
-        if not changed:
-            return ()
-        cycle = _closed(into)
-        if cycle:
-            return cycle
+        if not backwards and (cycle := _closed(into)):
+            return found, cycle
+    return found, ()
 
 
 def _closed(into: Mapping[NodeId, Edge]) -> tuple[Edge, ...]:
@@ -59,49 +75,9 @@ def _closed(into: Mapping[NodeId, Edge]) -> tuple[Edge, ...]:
             path[node] = None
             node = into[node].source
         if node in path:
-            found: list[Edge] = []
-            last = node
-            while True:
-                found.append(into[node])
-                node = into[node].source
-                if node == last:
-                    return tuple(reversed(found))
+            found = [into[node]]
+            while found[-1].source != node:
+                found.append(into[found[-1].source])
+            return tuple(reversed(found))
         done |= path.keys()
     return ()
-
-
-@dataclass(frozen=True)
-class Window:
-    """The steps that a node may have without regard to resources."""
-
-    earliest: int
-    latest: int
-
-
-def windows(graph: Graph, ii: int) -> dict[NodeId, Window]:
-    """As soon and as late as possible, for the shortest possible iteration.
-
-    Raises `InputError` where a recurrence does not allow the II.
-    """
-    cycle = positive_cycle(graph, graph.dependences, Fraction(ii))
-    if cycle:
-        shown = " -> ".join(str(e.source) for e in cycle)
-        raise InputError(f"graph {graph.name!r}: the recurrence {shown} needs more than II {ii}")
-    forwards = _longest(graph, ii, [(e.source, e.target, e) for e in graph.dependences])
-    backwards = _longest(graph, ii, [(e.target, e.source, e) for e in graph.dependences])
-    last = max((forwards[n] + backwards[n] for n in forwards), default=0)
-    return {n: Window(forwards[n], last - backwards[n]) for n in forwards}
-
-
-def _longest(graph: Graph, ii: int, edges: list[tuple[NodeId, NodeId, Edge]]) -> dict[NodeId, int]:
-    """The longest paths to all nodes where no cycle is positive."""
-    found = dict.fromkeys((n.id for n in graph.nodes), 0)
-    changed = True
-    while changed:
-        changed = False
-        for source, target, edge in edges:
-            least = found[source] + graph.delay(edge) - ii * edge.distance
-            if least > found[target]:
-                found[target] = least
-                changed = True
-    return found

@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sw.ir.errors import IRError, Location
-from sw.ir.syntax import Place, byte_lines, source
+from sw.ir import parse
+from sw.ir.errors import IRError
+from sw.ir.expression import Op
+from sw.ir.syntax import Place, SourceText, source
 
 #: Functions of integers by their names in a program, and the operations they are.
 CALLS = {
@@ -17,47 +19,19 @@ CALLS = {
     "mul_shift_round_even": "mul_shift_round_even",
     "shift_right_logical": "shr_logical",
 }
-BINARY = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-    ast.LShift: "shl",
-    ast.RShift: "shr",
-}
-COMPARE = {
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-}
+#: Operations by the operators of Python's syntax; division is for powers of two only.
+BINARY = {kind: op.semantics.name for kind, op in parse.BINARY.items() if op not in (Op.DIV, Op.MOD)}
+COMPARE = {kind: op.semantics.name for kind, op in parse.COMPARE.items()}
 #: Names that a program cannot give anything else.
 RESERVED = frozenset({*CALLS, "min", "max", "range"})
 
 
-@dataclass(frozen=True)
-class KernelText:
+@dataclass
+class KernelText(SourceText):
     """The text of a file, and what it says outside of functions: integers and tables by name."""
 
-    file: str
-    text: str
     #: Names that are set outside of functions, and to what.
     names: Mapping[str, ast.expr]
-
-    def at(self, node: Place) -> Location:
-        """Where something stands; columns count characters."""
-        column, lines = node.col_offset, byte_lines(self.text)
-        if lines is not None and node.lineno <= len(lines):
-            column = len(lines[node.lineno - 1][:column].decode("utf-8", "replace"))
-        return Location(self.file, node.lineno, column + 1)
-
-    def error(self, node: Place, found: str, expected: str) -> IRError:
-        """An error at this place."""
-        return IRError(self.at(node), found, expected)
 
     def unexpected(self, node: Place, expected: str) -> IRError:
         """An error that shows the piece."""

@@ -32,6 +32,7 @@ from sw.ir.program import (
 from sw.ir.scope import loop_type, retype
 from sw.ir.syntax import (
     Place,
+    SourceText,
     byte_lines,
     check_depth,
     is_docstring,
@@ -43,7 +44,7 @@ from sw.ir.syntax import (
 )
 from sw.ir.types import BOOL, HIGH, INT, LOW, Kind, Type
 
-_BINARY = {
+BINARY = {
     ast.Add: Op.ADD,
     ast.Sub: Op.SUB,
     ast.Mult: Op.MUL,
@@ -55,7 +56,7 @@ _BINARY = {
     ast.LShift: Op.SHL,
     ast.RShift: Op.SHR,
 }
-_COMPARE = {
+COMPARE = {
     ast.Lt: Op.LT,
     ast.LtE: Op.LE,
     ast.Gt: Op.GT,
@@ -132,12 +133,9 @@ def _parse_program(text: str, file: str) -> Program:
 
 
 @dataclass
-class _ProgramReader:
+class _ProgramReader(SourceText):
     """What has been declared so far."""
 
-    file: str
-    #: Lines of the text in UTF-8, None where it is all ASCII.
-    lines: Sequence[bytes] | None
     names: dict[str, Var]
     buffers: dict[str, Buffer] = field(default_factory=dict)
     parameters: set[str] = field(default_factory=set)
@@ -147,17 +145,6 @@ class _ProgramReader:
     used: set[str] = field(default_factory=set)
     #: How many fresh labels of each stem there are.
     counts: Counter[str] = field(default_factory=Counter)
-
-    def at(self, node: Place) -> Location:
-        """Where something stands."""
-        column = node.col_offset
-        if self.lines is not None and node.lineno <= len(self.lines):
-            column = len(self.lines[node.lineno - 1][:column].decode("utf-8", "replace"))
-        return Location(self.file, node.lineno, column + 1)
-
-    def error(self, node: Place, found: str, expected: str) -> IRError:
-        """An error at this place."""
-        return IRError(self.at(node), found, expected)
 
     # Declarations
 
@@ -447,8 +434,8 @@ class _ProgramReader:
                 return self.expr(operand, Kind.INT)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Apply(Op.NOT, (self.expr(operand, Kind.BOOL),))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                return Apply(_BINARY[type(op)], (self.expr(left, Kind.INT), self.expr(right, Kind.INT)))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in BINARY:
+                return Apply(BINARY[type(op)], (self.expr(left, Kind.INT), self.expr(right, Kind.INT)))
             case ast.BoolOp(op=op, values=values):
                 word = Op.AND if isinstance(op, ast.And) else Op.OR
                 return self._fold(word, [self.expr(v, Kind.BOOL) for v in values])
@@ -486,9 +473,9 @@ class _ProgramReader:
         terms = [self.expr(e) for e in (node.left, *node.comparators)]
         links: list[Expr] = []
         for i, op in enumerate(node.ops):
-            if type(op) not in _COMPARE:
+            if type(op) not in COMPARE:
                 raise self.error(node, source(node), "< <= > >= == !=")
-            word, left, right = _COMPARE[type(op)], terms[i], terms[i + 1]
+            word, left, right = COMPARE[type(op)], terms[i], terms[i + 1]
             wanted = left.kind if word in (Op.EQ, Op.NE) else Kind.INT
             for side, place in ((left, [node.left, *node.comparators][i]), (right, node.comparators[i])):
                 if side.kind is not wanted:

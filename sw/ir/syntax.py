@@ -7,6 +7,7 @@ import contextlib
 import gc
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sw.ir.errors import IRError, Location
 
@@ -130,3 +131,22 @@ def source(node: ast.AST) -> str:
 def short(value: int) -> str:
     """A number as it may stand in a message."""
     return str(value) if abs(value) < 10**20 else f"a number of {value.bit_length()} bits"
+
+
+@dataclass
+class SourceText:
+    """A text that is read: its file, and its lines in UTF-8, None where it is all ASCII."""
+
+    file: str
+    lines: Sequence[bytes] | None
+
+    def at(self, node: Place) -> Location:
+        """Where something stands; columns count characters."""
+        column = node.col_offset
+        if self.lines is not None and node.lineno <= len(self.lines):
+            column = len(self.lines[node.lineno - 1][:column].decode("utf-8", "replace"))
+        return Location(self.file, node.lineno, column + 1)
+
+    def error(self, node: Place, found: str, expected: str) -> IRError:
+        """An error at this place."""
+        return IRError(self.at(node), found, expected)

@@ -18,7 +18,7 @@ from sw.dfg.recurrence import critical_cycle, windows
 def random_steps(graph: Graph, ii: int, rng: random.Random) -> dict[NodeId, int]:
     """A step for every node, one after the other, within what the dependences on those before leave."""
     spare = rng.choice((0, 0, 2, 5))
-    allowed = {n: [w.earliest, w.latest + spare] for n, w in windows(graph, ii).items()}
+    allowed = {n: [first, last + spare] for n, (first, last) in windows(graph, ii).items()}
     for node in rng.sample(list(allowed), len(allowed)):
         allowed[node] = [rng.randint(*allowed[node])] * 2
         changed = True

@@ -54,8 +54,8 @@ def test_slack_is_what_a_node_can_move() -> None:
     nodes = tuple(Node(i, "add") for i in range(4))
     graph = Graph("g", nodes, (Edge(0, 1), Edge(1, 2), Edge(3, 2, operand="I2")), opaque=True)
     found = windows(graph, 1)
-    assert [found[i].latest - found[i].earliest for i in range(4)] == [0, 0, 0, 1]
-    assert [found[i].latest for i in range(4)] == [0, 1, 2, 1]
+    assert [found[i][1] - found[i][0] for i in range(4)] == [0, 0, 0, 1]
+    assert [found[i][1] for i in range(4)] == [0, 1, 2, 1]
 
 
 def test_an_ii_below_a_recurrence_is_refused() -> None:
