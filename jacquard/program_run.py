@@ -16,7 +16,7 @@ import numpy as np
 from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Simulator, Window
 from cosim.models.cycle import predict
-from cosim.models.functional import Memories, check_requirements, execute
+from cosim.models.functional import Memories, execute
 from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
@@ -113,7 +113,6 @@ def compile_program(
     the checker looks at what came of it. Raises `InputError` for what the machine cannot do or does not have.
     """
     bound = bind(program, config, values, seed=seed)
-    check_requirements(bound)
     if after is not None:
         after("bind", bound.program)
 

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hw.config import MachineConfig
 from sw.canonical.program import canonicalize_program
-from sw.ir.errors import IRError, Location
-from sw.ir.expression import Expr, Var
+from sw.ir.errors import IRError
+from sw.ir.expression import Const, Expr, Var, names, substitute
 from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
 from sw.ir.scope import retype
-from sw.ir.split import replaced
-from sw.ir.walk import (
-    Body,
-    fresh_names,
-    instructions,
-    map_bodies,
-    statements,
-    walk,
-)
+from sw.ir.split import replaced, without_syncs
+from sw.ir.walk import Body, assigned, fresh_names, instructions, rewrite, statements, walk
 from sw.layout import MEMORY_BYTES, PAGE, Placement
-from sw.tile_programs.facts import Facts, Requirement
+from sw.tile_programs.checks import follow
 from sw.tile_programs.generic import Record, contents, operation_of, record
-from sw.tile_programs.operands import Binder
-from sw.tile_programs.parameters import with_values
-from sw.tile_programs.places import Place, memory_place, place_buffers, place_memory, space_of
-from sw.tile_programs.uses import Uses, is_generic, uses_of
-from sw.tile_programs.warps import with_warps
+from sw.tile_programs.operands import bound_operation
+from sw.tile_programs.places import Place, memory_places, place_buffers, place_memory, space_of
+from sw.tile_programs.regions import Seen
+from sw.tile_programs.uses import Uses, is_generic, operation, uses_of
+from sw.warps.assign import assign_warps
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,6 @@ class Bound:
     the source, then the logs and constants of instructions that are none of the machine's. These are in
     `records` by label, with what they hold at the start in `contents`. `places` holds all buffers that
     regions name; `read` and `written` name those that loads read and those that anything writes.
-    `requirements` must hold whenever the instructions of `source` happen.
     """
 
     source: Program
@@ -55,7 +46,6 @@ class Bound:
     contents: Mapping[str, np.ndarray]
     read: frozenset[str]
     written: frozenset[str]
-    requirements: tuple[Requirement, ...]
 
     @property
     def size(self) -> int:
@@ -93,13 +83,62 @@ def bind(
 
     `values` are those of the program's parameters. `seed` decides what instructions write that are none of
     the machine's. Raises `IRError` for buffers that do not fit, regions that one operation cannot move, and
-    what fails when the program runs.
+    what fails as the program runs.
     """
-    source = with_warps(with_values(program, values or {}), config)
+    source = _with_warps(_with_values(program, values or {}), config)
+    for s in statements(source.body):
+        if isinstance(s, While):
+            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
     spaces = {b.name: space_of(b) for b in source.buffers}
     uses = uses_of(source, spaces)
     places = place_buffers(source, config, uses)
-    return _Binding(source, config, spaces, uses, places, Facts(source), seed, memory_bytes).bound()
+    in_memory = {b.name: b for b in source.buffers if spaces[b.name] == "memory"}
+    places |= memory_places(in_memory, place_memory(in_memory, config, uses, memory_bytes))
+    seen = follow(source, config, places, spaces)
+    return _Binding(source, config, spaces, uses, places, seen, seed, memory_bytes).bound()
+
+
+def _with_values(program: Program, values: Mapping[str, int]) -> Program:
+    """The program with numbers in the place of its parameters.
+
+    Raises `IRError` for a parameter without a value, and a value out of its range.
+    """
+    known: dict[str, Expr] = {}
+    for p in program.parameters:
+        if p.name not in values:
+            raise IRError(p.where, f"no value of the parameter {p.name}", "one among the inputs")
+        value = values[p.name]
+        if not p.type.low <= value < p.type.high:
+            raise IRError(p.where, f"{p.name} = {value}", f"a value of {p.type}")
+        known[p.name] = Const(int(value), p.type.kind)
+
+    def change(expr: Expr) -> Expr:
+        return substitute(expr, known)
+
+    buffers = tuple(
+        dataclasses.replace(b, shape=tuple(change(size) for size in b.shape)) for b in program.buffers
+    )
+    body = rewrite(program.body, expression=change)
+    return retype(dataclasses.replace(program, parameters=(), buffers=buffers, body=body))
+
+
+def _with_warps(program: Program, config: MachineConfig) -> Program:
+    """The program with a warp for every instruction (`sw.warps.assign.assign_warps`).
+
+    Raises `IRError` for a warp that the machine does not have, and for `wait` and `signal` without one.
+    """
+    warps = {s.label: s.warp for s in instructions(assign_warps(without_syncs(program)))}
+
+    def change(s: Instruction) -> tuple[Statement, ...]:
+        warp = warps.get(s.label, s.warp)
+        if warp is None:
+            raise IRError(s.where, f"{s.name} without warp=", "the warp that executes it")
+        if warp >= config.warps:
+            there = f"a warp of 0 to {config.warps - 1}, the warps of {config.name}"
+            raise IRError(s.where, f"warp {warp} of {s.label}", there)
+        return (dataclasses.replace(s, warp=warp),)
+
+    return dataclasses.replace(program, body=replaced(program.body, change))
 
 
 @dataclass
@@ -111,28 +150,25 @@ class _Binding:
     spaces: dict[str, str]
     uses: Uses
     places: dict[str, Place]
-    facts: Facts
+    seen: Mapping[str, Seen]
     seed: int
     memory_bytes: int
     records: dict[str, Record] = field(default_factory=dict)
     memory: dict[str, Placement] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-    variables: Iterator[str] = field(default_factory=lambda: iter(()))
+
+    def __post_init__(self) -> None:
+        self.taken = {b.name for b in self.source.buffers} | {s.label for s in instructions(self.source)}
+        self.variables = fresh_names(self.source, "n")
 
     def bound(self) -> Bound:
         """All of it."""
-        for s in statements(self.source.body):
-            if isinstance(s, While):
-                raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
-        self.taken = {b.name for b in self.source.buffers} | {s.label for s in instructions(self.source)}
-        self.variables = fresh_names(self.source, "n")
-        source = dataclasses.replace(self.source, body=self.with_starts(self.source.body, ()))
+        source = dataclasses.replace(self.source, body=self.with_starts())
         self.collect(source)
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}
         buffers |= {r.buffer.name: r.buffer for r in self.records.values()}
         uses = self.with_records()
         self.memory = place_memory(buffers, self.config, uses, self.memory_bytes)
-        self.places |= {name: memory_place(b, self.memory[name]) for name, b in buffers.items()}
+        self.places |= memory_places(buffers, self.memory)
         declared = (
             *(dataclasses.replace(b, space=self.spaces[b.name]) for b in source.buffers),
             *(r.buffer for r in self.records.values()),
@@ -150,43 +186,37 @@ class _Binding:
             {name: contents(name, self.memory[name], self.seed) for name in names},
             frozenset(name for name, found in uses.ports.items() if found - {"store"}),
             frozenset(a.buffer for s in instructions(program) for a in s.writes if isinstance(a, Region)),
-            tuple(self.facts.requirements),
         )
 
-    def with_starts(self, body: Body, around: tuple[str, ...]) -> Body:
+    def with_starts(self) -> Body:
         """Starts and steps that depend on scalars get scalars of their own, which stay as the loop runs."""
-        made: list[Statement] = []
-        for s in body:
-            inner = around
-            if isinstance(s, For):
-                inner = (*around, s.variable)
-                start, step = (self.fixed(e, around, made, s.where) for e in (s.start, s.step))
-                s = dataclasses.replace(s, start=start, step=step)
-            made.append(map_bodies(s, functools.partial(self.with_starts, around=inner)))
-        return tuple(made)
+        assignable = set(assigned(self.source.body))
 
-    def fixed(
-        self, end: Expr, around: tuple[str, ...], made: list[Statement], where: Location | None
-    ) -> Expr:
-        """A start or step by variables of loops, or else a new scalar of its value, assigned in `made`."""
-        if all(v.name in around for v in end.variables()):
-            return end
-        scalar = Var(next(self.variables))
-        made.append(Assign(scalar.name, end, where))
-        return scalar
+        def change(s: Statement) -> Sequence[Statement]:
+            if not isinstance(s, For):
+                return (s,)
+            ends = [s.start, s.step]
+            made: list[Statement] = []
+            for i, end in enumerate(ends):
+                if names(end) & assignable:
+                    ends[i] = Var(next(self.variables))
+                    made.append(Assign(str(ends[i]), end, s.where))
+            return (*made, dataclasses.replace(s, start=ends[0], step=ends[1]))
+
+        return rewrite(self.source.body, change)
 
     # What instructions need in memory
 
     def collect(self, source: Program) -> None:
         """Find out what memory instructions need that are none of the machine's."""
-        original = {s.label: s for s in instructions(self.source)}
         for s, around in walk(source.body):
-            if not isinstance(s, Instruction) or not is_generic(s) or not (s.reads or s.writes):
-                continue
-            if not self.facts.never(original[s.label]):
+            if isinstance(s, Instruction) and is_generic(s) and s.label in self.seen:
+                if not (s.reads or s.writes):
+                    continue
                 loops = [x for x in around if isinstance(x, For)]
                 name = self.name(f"{s.label}_{'log' if s.reads else 'data'}")
-                self.records[s.label] = record(s, self.facts, self.places, loops, name, self.config)
+                own = self.seen[s.label]
+                self.records[s.label] = record(s, own.boxes(self.places), own.trips, loops, name, self.config)
 
     def name(self, wanted: str) -> str:
         """A name like this that is not taken, and now is."""
@@ -211,16 +241,17 @@ class _Binding:
         """The operations of an instruction; nothing for one that never happens."""
         if s.name in ("wait", "signal"):
             return (s,)
-        if self.facts.never(s):
+        if s.label not in self.seen:
             return ()
         if not is_generic(s):
-            bound = Binder(self.config, self.facts, self.places, self.spaces).bind(s)
+            boxes = self.seen[s.label].boxes(self.places)
+            bound = bound_operation(s, operation(s, self.spaces), boxes)
             return () if bound is None else (bound,)
         if s.label not in self.records:
             return ()
         own = self.records[s.label]
         place = self.memory[own.buffer.name]
-        moves = [t for t in own.transfers if any(t.largest)]
+        moves = [t for t in own.transfers if t.room]
         return [
             operation_of(
                 s,

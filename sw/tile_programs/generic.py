@@ -15,29 +15,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from hw.config import MachineConfig
-from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Op, Var, fold
 from sw.ir.program import Buffer, For, If, Instruction, Interval, Region, Statement
 from sw.layout import Placement, round_up
-from sw.tile_programs.facts import Box, Facts, where_filled
-from sw.tile_programs.operands import aligned
-from sw.tile_programs.places import Place
+from sw.tile_programs.regions import Box, where_filled
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """A region that an instruction reads or writes, its largest sizes, and its bytes in the record."""
+    """A region that an instruction reads or writes, and its bytes in the record."""
 
     kind: str
     number: int
     box: Box
-    largest: tuple[int, ...]
     offset: int
 
     @property
     def room(self) -> int:
         """Bytes of the largest region."""
-        return math.prod(self.largest) * self.box.strides[-1]
+        return math.prod(self.box.largest) * self.box.strides[-1]
 
 
 @dataclass(frozen=True)
@@ -54,28 +50,10 @@ class Record:
     transfers: tuple[Transfer, ...]
 
 
-def boxes_of(s: Instruction, facts: Facts, places: Mapping[str, Place], kind: str) -> tuple[Box, ...]:
-    """What an instruction reads or writes (`kind`) in the scratchpad. Raises `IRError` for other places."""
-    made = []
-    for access in s.reads if kind == "read" else s.writes:
-        if not isinstance(access, Region):
-            raise IRError(s.where, f"{kind}=ANY of {s.label}", "a region, to run the program")
-        place = places.get(access.buffer)
-        if place is None or place.space != "scratch":
-            space = "memory" if place is None else place.space
-            raise IRError(
-                access.where or s.where,
-                f"{access.buffer} in space {space} as {kind}= of the generic {s.name}",
-                "a buffer in the scratchpad, or of no stated space",
-            )
-        made.append(facts.box(s, access, place))
-    return tuple(made)
-
-
 def record(
     s: Instruction,
-    facts: Facts,
-    places: Mapping[str, Place],
+    boxes: Mapping[str, Box],
+    trips: tuple[int, ...],
     loops: Sequence[For],
     name: str,
     config: MachineConfig,
@@ -87,15 +65,12 @@ def record(
     width = max(config.store_bytes, config.load_c_bytes)
     transfers: list[Transfer] = []
     end = 0
-    for kind in ("read", "write"):
-        for number, box in enumerate(boxes_of(s, facts, places, kind)):
-            if kind == "read":
-                aligned(s, facts, box, config.store_bytes)
+    for kind, accesses in (("read", s.reads), ("write", s.writes)):
+        for number in range(len(accesses)):
             offset = end if kind == "read" else number * width
-            transfers.append(Transfer(kind, number, box, facts.largest(s, box), offset))
+            transfers.append(Transfer(kind, number, boxes[f"{kind}{number}"], offset))
             end += transfers[-1].room if kind == "read" else 0
     size = round_up(max(width, *(t.offset + t.room for t in transfers)), width)
-    trips = facts.trips(s)
     index: Expr = Const(0)
     for loop, count in zip(loops, trips, strict=True):
         if count > 1:
@@ -116,7 +91,7 @@ def operation_of(
 
     It moves rows; regions of more than two dimensions take loops, whose variables are new.
     """
-    box, largest, offset = transfer.box, transfer.largest, transfer.offset
+    box, largest, offset = transfer.box, transfer.box.largest, transfer.offset
     unit = box.strides[-1]
     row = largest[-1] * unit
     address = Const(placement.address + offset) + record_.index * placement.pitch

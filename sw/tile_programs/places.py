@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,12 +51,26 @@ class Place:
         """Bytes of one element."""
         return self.buffer.element_bytes
 
+    @property
+    def across(self) -> int | None:
+        """The dimension of the lanes, counted from the last one; None where there are none."""
+        return {"A": -2, "B": -1, "acc": -1}.get(self.space)
+
+    def bytes_of(self, box: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+        """The bytes of a box in its space: an axis for each dimension, and one for bytes of an element."""
+        at = np.full((), self.base)
+        for (first, end), stride in zip(box[:-1], self.strides[:-1], strict=True):
+            at = at[..., None] + np.arange(first, end) * stride
+        last = np.arange(*box[-1])
+        at = at[..., None] + last // self.lanes * self.strides[-1]
+        if self.space == "acc":
+            # The last dimension counts words of so many elements, all others too.
+            at = (at * self.lanes + last % self.lanes) * self.element_bytes
+        return at[..., None] + np.arange(self.element_bytes)
+
     def extract(self, data: npt.NDArray[np.uint8]) -> np.ndarray:
         """The buffer's elements out of the bytes of the scratchpad or memory."""
-        at = np.full((), self.base)
-        for n, stride in zip(self.shape, self.strides, strict=True):
-            at = at[..., None] + np.arange(n) * stride
-        return data[at[..., None] + np.arange(self.element_bytes)].view(self.buffer.element)[..., 0]
+        return data[self.bytes_of([(0, n) for n in self.shape])].view(self.buffer.element)[..., 0]
 
 
 def space_of(buffer: Buffer) -> str:
@@ -168,12 +182,14 @@ def place_memory(
     return found
 
 
-def memory_place(buffer: Buffer, placement: Placement) -> Place:
-    """A buffer's place in memory, as places in the machine are given."""
-    shape, size = placement.shape, placement.dtype.itemsize
-    strides = [size]
-    step = placement.pitch
-    for n in reversed(shape[:-1]):
-        strides.insert(0, step)
-        step *= n
-    return Place(buffer, shape, "memory", placement.address, tuple(strides))
+def memory_places(buffers: Mapping[str, Buffer], placements: Mapping[str, Placement]) -> dict[str, Place]:
+    """The places of buffers in memory, as places in the machine are given."""
+    found = {}
+    for name, p in placements.items():
+        strides = [p.dtype.itemsize]
+        step = p.pitch
+        for n in reversed(p.shape[:-1]):
+            strides.insert(0, step)
+            step *= n
+        found[name] = Place(buffers[name], p.shape, "memory", p.address, tuple(strides))
+    return found

@@ -48,19 +48,5 @@ class Launches:
             place = self.places.get(access.buffer)
             if place is not None and place.space in made:
                 box = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in access.box]
-                _fill(made[place.space], place, box)
+                made[place.space][place.bytes_of(box)] = True
         return made
-
-
-def _fill(mask: Mask, place: Place, box: Sequence[tuple[int, int]]) -> None:
-    """Mark the bytes of a box."""
-    at = np.full((), place.base)
-    for (first, end), stride in zip(box[:-1], place.strides[:-1], strict=True):
-        at = at[..., None] + np.arange(first, end) * stride
-    last = np.arange(*box[-1])
-    # In the accumulator the last dimension counts words of so many elements, all others too.
-    at = at[..., None] + last // place.lanes * place.strides[-1]
-    size = place.element_bytes
-    if place.space == "acc":
-        at = (at * place.lanes + last % place.lanes) * size
-    mask[at[..., None] + np.arange(size)] = True

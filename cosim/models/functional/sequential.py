@@ -10,8 +10,6 @@ from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Instruction, Program
 from sw.ir.walk import executions, value_of
-from sw.tile_programs import Bound
-from sw.tile_programs.facts import Requirement
 from sw.tile_programs.stated import Stated
 
 
@@ -26,17 +24,6 @@ def _operands(s: Instruction) -> dict[str, Expr]:
             raise IRError(s.where, f"{name} of {s.label} without a value", "an expression")
         found[name] = value
     return found
-
-
-def check_requirements(bound: Bound) -> None:
-    """Follow a program as far as it may break what its operations need; raises `IRError` where it does."""
-    wanted: dict[str, list[Requirement]] = {}
-    for requirement in bound.requirements:
-        wanted.setdefault(requirement.instruction.label, []).append(requirement)
-    values: dict[str, int] = {}
-    for s, iteration in executions(bound.source.body, values, lambda i: i.label in wanted):
-        for requirement in wanted[s.label]:
-            requirement.check(values, iteration)
 
 
 def execute(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosim.models.functional import Memories, check_requirements, execute
+from cosim.models.functional import Memories, execute
 from hw.config import load
 from sw.check.trace import Boxes, trace
 from sw.ir.errors import IRError
@@ -58,7 +58,7 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
         assert (label, number) not in used
         used.add((label, number))
         record = records[f"{label}_{kind}"][number]
-        rooms = {(t.kind, t.number): t.largest[-len(t.box.place.shape) :] for t in own.transfers}
+        rooms = {(t.kind, t.number): t.box.largest[-len(t.box.place.shape) :] for t in own.transfers}
         offset = 0
         for turn, box in enumerate(rows.reads):
             assert box is not None
@@ -196,5 +196,4 @@ def test_a_condition_says_nothing_of_scalars_that_change_behind_it() -> None:
 def test_what_fails_as_the_program_runs_is_refused(line: str, message: str) -> None:
     with pytest.raises(IRError, match=message):
         made = bound("s = 2", "for i in range(3):", "    s = s - 1", f"    {line}")
-        check_requirements(made)
         execute(made.program, Memories(TEST, start(made)))

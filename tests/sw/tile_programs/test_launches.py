@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cosim.models.functional import Memories, check_requirements, execute
+from cosim.models.functional import Memories, execute
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
@@ -113,7 +113,7 @@ def test_a_kept_configuration_is_the_one_before() -> None:
 )
 def test_what_no_launch_can_do_is_refused(lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        check_requirements(bound(*lines))
+        bound(*lines)
 
 
 @pytest.mark.parametrize(

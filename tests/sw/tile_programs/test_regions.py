@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from cosim.models.functional import Memories, check_requirements, execute
+from cosim.models.functional import Memories, execute
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.ir.parse import parse_program
@@ -280,7 +280,7 @@ LOAD = "load(memory=A[0:4, 0:12], target="
 )
 def test_what_cannot_be_done_names_the_place_and_the_reason(line: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        check_requirements(bind(program(line), TEST, {"n": 3}))
+        bind(program(line), TEST, {"n": 3})
     assert message in str(error.value)
     assert str(error.value).startswith("f.py:12:")
 

@@ -1,0 +1,171 @@
+"""Regions of a program: as one execution has them, and as all executions together do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sw.ir.errors import Location
+from sw.ir.expression import Const, Expr, Op, apply, fold
+from sw.ir.program import Instruction, Region, print_access
+from sw.ir.walk import value_of
+from sw.tile_programs.places import Place
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A region in one execution, with at least two dimensions: a buffer of one is one row."""
+
+    region: Region
+    place: Place
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+
+    @classmethod
+    def of(cls, region: Region, place: Place, values: Mapping[str, int], where: Location | None) -> Piece:
+        """The region where the variables have these values."""
+        ends = [(value_of(i.start, values, where), value_of(i.stop, values, where)) for i in region.box]
+        if len(ends) == 1:
+            ends.insert(0, (0, 1))
+        return cls(region, place, tuple(a for a, _ in ends), tuple(b - a for a, b in ends))
+
+    @property
+    def filled(self) -> bool:
+        """Whether the region is not empty."""
+        return min(self.size) > 0
+
+    def counted(self, dimension: int) -> int:
+        """The size along a dimension, 0 where the region is empty."""
+        return self.size[dimension] if self.filled else 0
+
+    @property
+    def first(self) -> int:
+        """Where the region starts, in the unit of its space."""
+        return self.place.base + sum(
+            at * step for at, step in zip(self.start[::-1], self.place.strides[::-1], strict=False)
+        )
+
+    @property
+    def inside(self) -> bool:
+        """Whether the region lies inside of its buffer."""
+        ends = zip(self.start[::-1], self.size[::-1], self.place.shape[::-1], strict=False)
+        return all(0 <= start <= room - size for start, size, room in ends)
+
+    @property
+    def text(self) -> str:
+        """The region as it is written."""
+        return print_access(self.region)
+
+    def __str__(self) -> str:
+        own = [*zip(self.start, self.size, strict=True)][-len(self.region.box) :]
+        return f"{self.region.buffer}[{', '.join(f'{start}:{start + size}' for start, size in own)}]"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A region over all executions, with at least two dimensions.
+
+    `start` and `size` are expressions per dimension, numbers where they are always the same. `unless_empty`
+    are the conditions under which the region is not empty, last dimension first; none where it never is.
+    `largest` are the sizes along each dimension that it never exceeds; all 0 where it is always empty.
+    """
+
+    region: Region
+    place: Place
+    start: tuple[Expr, ...]
+    size: tuple[Expr, ...]
+    unless_empty: tuple[Expr, ...]
+    largest: tuple[int, ...]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Distances along each dimension."""
+        missing = len(self.start) - len(self.place.strides)
+        return (*(0 for _ in range(missing)), *self.place.strides)
+
+    def first(self) -> Expr:
+        """Where the region starts, in the unit of its space."""
+        start = list(self.start)
+        if self.place.across:
+            start[self.place.across] = start[self.place.across] // self.place.lanes
+        result: Expr = Const(self.place.base)
+        for expr, stride in zip(start, self.strides, strict=True):
+            result = result + expr * stride
+        return result
+
+
+@dataclass
+class SeenRegion:
+    """The pieces of a region that executions have had.
+
+    `low` and `high` are the least and greatest starts and sizes of those that are not empty; `emptied` are
+    the dimensions, counted from the last, along which some are.
+    """
+
+    region: Region
+    low: tuple[int, ...] = ()
+    high: tuple[int, ...] = ()
+    emptied: set[int] = field(default_factory=set)
+
+    def add(self, piece: Piece) -> None:
+        """Another one."""
+        self.emptied |= {d for d, size in enumerate(piece.size[::-1], 1) if size <= 0}
+        if piece.filled:
+            own = (*piece.start, *piece.size)
+            self.low = tuple(map(min, self.low or own, own))
+            self.high = tuple(map(max, self.high or own, own))
+
+    def box(self, place: Place) -> Box:
+        """All of them."""
+        box = self.region.box
+        start, size = [i.start for i in box], [fold(Op.SUB, i.stop, i.start) for i in box]
+        if len(box) == 1:
+            start, size = [Const(0), *start], [Const(1), *size]
+        rank = len(start)
+        conditions = {d: apply(Op.LT, i.start, i.stop) for d, i in enumerate(box[::-1], 1)}
+        unless_empty = dict.fromkeys(c for d, c in conditions.items() if d in self.emptied)
+        if self.low:
+            known = [
+                Const(low) if low == high else expr
+                for expr, low, high in zip((*start, *size), self.low, self.high, strict=True)
+            ]
+            start, size = known[:rank], known[rank:]
+        largest = self.high[rank:] or (0,) * rank
+        return Box(self.region, place, tuple(start), tuple(size), tuple(unless_empty), largest)
+
+
+@dataclass
+class Seen:
+    """What all executions of an instruction have in common: regions by operand, and iterations.
+
+    `first` and `last` are the least and greatest numbers of the iterations, outermost loop first.
+    """
+
+    regions: Mapping[str, SeenRegion]
+    first: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+    count: int = 0
+
+    def add(self, iteration: tuple[int, ...], pieces: Mapping[str, Piece]) -> None:
+        """Another execution."""
+        self.count += 1
+        self.first = tuple(map(min, self.first or iteration, iteration))
+        self.last = tuple(map(max, self.last or iteration, iteration))
+        for operand, piece in pieces.items():
+            self.regions[operand].add(piece)
+
+    @property
+    def trips(self) -> tuple[int, ...]:
+        """The most iterations of each loop; 1 where it happens in one of them only."""
+        return tuple(1 if a == b else b + 1 for a, b in zip(self.first, self.last, strict=True))
+
+    def boxes(self, places: Mapping[str, Place]) -> dict[str, Box]:
+        """The regions over all executions."""
+        return {name: seen.box(places[seen.region.buffer]) for name, seen in self.regions.items()}
+
+
+def where_filled(s: Instruction, boxes: tuple[Box, ...]) -> Expr | None:
+    """The instruction's predicate, extended by what makes it do nothing for empty boxes."""
+    conditions = [*([] if s.when is None else [s.when]), *(c for box in boxes for c in box.unless_empty)]
+    return functools.reduce(lambda a, b: apply(Op.AND, a, b), conditions) if conditions else None
