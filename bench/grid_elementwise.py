@@ -146,7 +146,7 @@ def main(names: Sequence[str], fabric: str, hw: str, rows: int, width: int) -> N
             f"{made.unrolling.mask:b}",
             str(len(configured.graph.nodes)),
             str(configured.ii),
-            str(configured.mii),
+            str(configured.found.bound.mii),
             str(len(configured.words)),
             f"{configured.ii / made.per_iteration:.3f}",
             f"{cycles:,}",

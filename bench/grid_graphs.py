@@ -30,7 +30,6 @@ from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.mapping import MappedLoop
 from sw.cgra.attempt import Effort
-from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
 from sw.cgra.search import Budget, SearchResult, map_graph
 from sw.cgra.verify import verify
@@ -108,7 +107,7 @@ def attempt(seed: int, timeout: float | None = None) -> Attempt:
         found = Attempt(seed, graph, fabric, None, str(error))
     else:
         faults = tuple(_wrong(graph, outcome))
-        found = Attempt(seed, graph, fabric, outcome, MappedLoop(graph, outcome, fabric).failure, faults)
+        found = Attempt(seed, graph, fabric, outcome, MappedLoop(outcome, fabric).failure, faults)
     if not found.mapped and found.limit is None:
         return Attempt(seed, graph, fabric, found.outcome, found.why, ("says not what limits it",))
     return found
@@ -124,9 +123,9 @@ def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
         for i, name in enumerate(arrays_of(graph, "load", "store"))
     }
     scalars = {name: i for i, name in enumerate(graph.scalars)}
-    words = MappedGraph(graph, outcome).words(places)
+    words = outcome.words(places)
     yield from verify(
-        outcome.graph, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
+        outcome.prepared, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
     )
 
 

@@ -86,14 +86,13 @@ def main(names: Sequence[str], fabric: str, unroll: int, hw: str | None, sim: st
                 wrong.append(f"{name}, {count}: {result.difference or result.result.divergence}")
             elif not equals_numpy(name, count, result):
                 wrong.append(f"{name}, {count}: not NumPy's result")
-        outcome = own[-1].main.outcome
-        assert outcome.mapping is not None
+        main = own[-1].main
         each = (cycles[-1] - cycles[-2]) / (COUNTS[-1] - COUNTS[-2])
         table.add_row(
             name,
-            str(len(own[-1].main.graph.nodes)),
-            str(outcome.mapping.ii),
-            str(outcome.mii),
+            str(len(main.graph.nodes)),
+            str(main.found.ii),
+            str(main.bound.mii),
             *(f"{c:,}" for c in cycles),
             f"{each:.2f}",
         )

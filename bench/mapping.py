@@ -128,7 +128,7 @@ def graphs(console: Console, name: str, seeds: int) -> None:
         table.add_row(
             graph.name,
             str(len(graph.nodes)),
-            str(runs[0].outcome.mii),
+            str(runs[0].outcome.bound.mii),
             "-".join(map(str, dict.fromkeys((found[0], found[-1])))),
             _span([r.wall for r in runs]),
             _span([r.processor for r in runs]),
@@ -170,7 +170,13 @@ def scale(console: Console, efforts: int) -> None:
             reach, ratio = f"{both}: {first_at[0]:.2f}, {first_at[1]:.2f}", f"{first_at[1] / first_at[0]:.2f}"
         label = f"{name} x{times}"
         table.add_row(
-            f"{edge}x{edge}", label, str(len(graph.nodes)), str(groups.outcome.mii), *shown, reach, ratio
+            f"{edge}x{edge}",
+            label,
+            str(len(graph.nodes)),
+            str(groups.outcome.bound.mii),
+            *shown,
+            reach,
+            ratio,
         )
         console.print(
             f"{edge}x{edge} {label}: groups {shown[0]}; flat {shown[1]}; to II {reach}; ratio {ratio}"

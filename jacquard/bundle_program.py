@@ -14,6 +14,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ArrayEntry
 from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
+from sw.cgra.bounds import MII
 from sw.cgra.draw import to_svg
 from sw.compile.memory import Allocation, Kind
 from sw.dfg.json import format_graph, parse_graph
@@ -222,8 +223,8 @@ def _plan_text(program: MachineProgram) -> str:
         for k in o.kernels:
             kernel = program.kernels[k]
             lines.append(
-                f"  {kernel.name}: {o.launches} launches, II {kernel.ii}, at least {kernel.mii} "
-                f"({kernel.why})"
+                f"  {kernel.name}: {o.launches} launches, II {kernel.ii}, at least {kernel.bound.mii} "
+                f"({kernel.bound.why})"
             )
     return "\n".join(lines) + "\n"
 
@@ -239,11 +240,8 @@ def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any
         "arrays": {n: [a.space, a.element, a.base, a.length] for n, a in kernel.arrays.items()},
         "scalars": list(kernel.scalars),
         "ii": kernel.ii,
-        "mii": kernel.mii,
-        "res_mii": kernel.res_mii,
-        "rec_mii": kernel.rec_mii,
+        **kernel.bound.as_dict(),
         "depth": kernel.depth,
-        "why": kernel.why,
         "proved_minimal": kernel.proved_minimal,
         "places": [list(place) for place in kernel.places],
     }
@@ -264,11 +262,8 @@ def _kernel(folder: Path, entry: Mapping[str, Any], listed: set[str], config: Ma
         arrays,
         scalars,
         entry["ii"],
-        entry["mii"],
-        entry["res_mii"],
-        entry["rec_mii"],
+        MII(entry["res_mii"], entry["rec_mii"], entry["why"]),
         entry["depth"],
-        entry["why"],
         entry["proved_minimal"],
         decoded(graph, words, arrays, scalars, entry["places"], config),
         tuple((pe, step) for pe, step in entry["places"]),

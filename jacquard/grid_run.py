@@ -18,10 +18,9 @@ from hw.fabric import load as load_fabric
 from jacquard.grid_inputs import Arguments
 from jacquard.program_run import Prepared, ProgramResult, prepare, run_prepared
 from sw.cgra.launch_arrays import ArrayExtent
-from sw.cgra.launch_map import MappedGraph
 from sw.cgra.launch_plan import plan
 from sw.cgra.launch_program import KernelProgram, build
-from sw.cgra.search import SearchEvent
+from sw.cgra.search import SearchEvent, SearchResult
 from sw.compiler import Observer
 from sw.dfg.graph import Graph
 from sw.dfg.interpret import Results, run
@@ -162,7 +161,7 @@ class KernelResult:
         )
 
     @property
-    def main(self) -> MappedGraph:
+    def main(self) -> SearchResult:
         """The loop of the kernel with the most operations."""
         loops = {launch.graph.name for launch in self.kernel.kernel.loops}
         found = [m for g, m in self.kernel.program.mapped.items() if _stem(g) in loops]
@@ -174,14 +173,13 @@ class KernelResult:
         counters = self.result.observed.counters
         config = self.kernel.config
         assert config.cgra is not None
-        assert self.main.outcome.mapping is not None
         return {
             "correct": self.correct,
             "cycles": self.result.observed.cycles,
             "model_cycles": self.result.predicted.cycles,
             "first_divergence": divergence and divergence.as_dict(),
-            "ii": self.main.outcome.mapping.ii,
-            "mii": self.main.outcome.mii,
+            "ii": self.main.found.ii,
+            "mii": self.main.bound.mii,
             "difference": self.difference,
             "returned": list(self.returned),
             "launches": [_configuration(m) for m in self.kernel.program.mapped.values()],
@@ -211,19 +209,17 @@ def _stem(graph: Graph) -> str:
     return graph.name.removesuffix(".rest")
 
 
-def _configuration(mapped: MappedGraph) -> dict[str, Any]:
+def _configuration(mapped: SearchResult) -> dict[str, Any]:
     """What is told of a configuration."""
-    outcome = mapped.outcome
-    assert outcome.mapping is not None
     return {
         "name": mapped.graph.name,
         "operators": len(mapped.graph.nodes),
-        "ii": outcome.mapping.ii,
-        "mii": outcome.mii,
-        "depth": outcome.mapping.depth,
-        "proved_minimal": outcome.proved_minimal,
+        "ii": mapped.found.ii,
+        "mii": mapped.bound.mii,
+        "depth": mapped.found.depth,
+        "proved_minimal": mapped.proved_minimal,
         "verified": not mapped.differences,
-        "seconds": outcome.seconds,
+        "seconds": mapped.seconds,
     }
 
 

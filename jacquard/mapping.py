@@ -10,7 +10,7 @@ from typing import Any
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import SCALARS
-from sw.cgra.launch_map import MappedGraph
+from sw.cgra.search import SearchResult
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.python import from_function
@@ -19,30 +19,31 @@ from sw.dfg.unroll import unroll
 
 
 @dataclass(frozen=True)
-class MappedLoop(MappedGraph):
+class MappedLoop:
     """What became of one loop of a command: the search, the words, and what differs when they are decoded."""
 
+    outcome: SearchResult
     fabric: Fabric
 
     @property
     def name(self) -> str:
         """The name of the loop."""
-        return self.graph.name
+        return self.outcome.graph.name
 
     @functools.cached_property
     def bitstream(self) -> tuple[int, ...]:
         """The words; scalars and arrays have numbers in the order of their use. Nothing without a mapping."""
-        return () if self.outcome.mapping is None else tuple(self.words())
+        return () if self.outcome.mapping is None else tuple(self.outcome.words())
 
     @property
     def ok(self) -> bool:
         """Whether there is a mapping whose bitstream means the graph."""
-        return self.outcome.mapping is not None and not self.differences
+        return self.outcome.mapping is not None and not self.outcome.differences
 
     @property
     def operators(self) -> int:
         """Operations that are placed."""
-        return len(self.outcome.graph.nodes)
+        return len(self.outcome.prepared.nodes)
 
     @property
     def utilization(self) -> float:
@@ -58,10 +59,11 @@ class MappedLoop(MappedGraph):
         if outcome.mapping is not None:
             return ""
         where = f"{self.name}: no mapping on {self.fabric.name}"
-        if outcome.mii > most:
-            return f"{where}: the MII is {outcome.mii} ({outcome.why}), the fabric has {most} contexts"
+        mii = outcome.bound.mii
+        if mii > most:
+            return f"{where}: the MII is {mii} ({outcome.bound.why}), the fabric has {most} contexts"
         if not outcome.refused:
-            return f"{where} in {outcome.seconds:.1f} s, the search got no further than II {outcome.mii}"
+            return f"{where} in {outcome.seconds:.1f} s, the search got no further than II {mii}"
         last = outcome.refused[-1]
         return f"{where} in {outcome.seconds:.1f} s up to II {last.ii}: {last.why}"
 
@@ -73,10 +75,7 @@ class MappedLoop(MappedGraph):
             "name": self.name,
             "fabric": self.fabric.name,
             "ii": None if mapping is None else mapping.ii,
-            "mii": outcome.mii,
-            "res_mii": outcome.res_mii,
-            "rec_mii": outcome.rec_mii,
-            "why": outcome.why,
+            **outcome.bound.as_dict(),
             "proved_minimal": outcome.proved_minimal,
             "seconds": round(outcome.seconds, 3),
             "operators": self.operators,
@@ -88,7 +87,7 @@ class MappedLoop(MappedGraph):
             },
             "bitstream_words": len(self.bitstream),
             "verified": self.ok,
-            "problems": list(self.differences),
+            "problems": list(self.outcome.differences),
             "failure": self.failure,
         }
 

@@ -15,6 +15,7 @@ import numpy as np
 from hw import isa
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.fabric.bitstream import ArrayEntry
+from sw.cgra.bounds import MII
 from sw.cgra.launcher import UNIT
 from sw.cgra.verify import verify
 from sw.compile.memory import Allocation
@@ -44,11 +45,8 @@ class KernelFacts:
     arrays: Mapping[str, ArrayEntry]
     scalars: tuple[str, ...]
     ii: int
-    mii: int
-    res_mii: int
-    rec_mii: int
+    bound: MII
     depth: int
-    why: str
     proved_minimal: bool
     differences: tuple[str, ...]
     #: PE and step of every node of the graph.
@@ -66,12 +64,9 @@ class KernelFacts:
             "name": self.name,
             "operations": len(self.graph.nodes),
             "ii": self.ii,
-            "mii": self.mii,
-            "res_mii": self.res_mii,
-            "rec_mii": self.rec_mii,
+            **self.bound.as_dict(),
             "depth": self.depth,
             "words": len(self.words),
-            "why": self.why,
             "proved_minimal": self.proved_minimal,
             "verified": self.verified,
         }
@@ -190,12 +185,9 @@ def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> Ke
         arrays,
         kernel.scalars,
         configured.ii,
-        configured.mii,
-        configured.res_mii,
-        configured.rec_mii,
+        configured.found.bound,
         configured.depth,
-        configured.why,
-        configured.proved_minimal,
+        configured.found.proved_minimal,
         configured.differences,
         tuple(configured.mapping.at[node.id] for node in configured.graph.nodes),
         configured,
@@ -270,7 +262,7 @@ def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _
             launched = found.setdefault(compiled.labels[i.label], _Launched())
             launched.kernels.add(current)
             launched.count += operands["iterations"] > 0
-            launched.cycles += operands["iterations"] * kernels[current].mii
+            launched.cycles += operands["iterations"] * kernels[current].bound.mii
     return found
 
 

@@ -83,7 +83,9 @@ class OperatorResult:
             "bound_cycles": self.bound_cycles,
             "bounds": dict(self.bounds),
             "launches": self.facts.launches if self.facts else 0,
-            "ii": [{"name": k.name, "ii": k.ii, "mii": k.mii, "verified": k.verified} for k in self.kernels],
+            "ii": [
+                {"name": k.name, "ii": k.ii, "mii": k.bound.mii, "verified": k.verified} for k in self.kernels
+            ],
             "correct": self.same,
             "program": self.program,
             "plan": self.plan.summary() if self.plan else None,

@@ -78,7 +78,7 @@ def command(
                 status.update(Text(f"{name}: II {event.ii}, {event.stage}, attempt {event.attempt + 1}"))
 
             outcome = map_graph(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell)
-            loops.append(MappedLoop(graph, outcome, target))
+            loops.append(MappedLoop(outcome, target))
     for i, loop in enumerate(loops):
         _write(loop, output and _numbered(output, i, len(loops)), svg and _numbered(svg, i, len(loops)))
     if json_:
@@ -87,7 +87,7 @@ def command(
     else:
         _render(loops)
     for loop in loops:
-        for line in (loop.failure, *loop.differences):
+        for line in (loop.failure, *loop.outcome.differences):
             if line:
                 note(f"jacquard: {line}")
     return 0 if all(loop.ok for loop in loops) else 1
@@ -122,9 +122,9 @@ def _render(loops: Sequence[MappedLoop]) -> None:
         ("loop", lambda loop: loop.name),
         ("operators", lambda loop: str(loop.operators)),
         ("II", lambda loop: str(loop.outcome.mapping.ii) if loop.outcome.mapping else "none"),
-        ("MII", lambda loop: str(loop.outcome.mii)),
-        ("ResMII", lambda loop: str(loop.outcome.res_mii)),
-        ("RecMII", lambda loop: str(loop.outcome.rec_mii)),
+        ("MII", lambda loop: str(loop.outcome.bound.mii)),
+        ("ResMII", lambda loop: str(loop.outcome.bound.res_mii)),
+        ("RecMII", lambda loop: str(loop.outcome.bound.rec_mii)),
         ("depth", lambda loop: str(loop.outcome.mapping.depth) if loop.outcome.mapping else ""),
         ("PEs busy", lambda loop: f"{100 * loop.utilization:.0f} %"),
         ("words", lambda loop: str(len(loop.bitstream))),
@@ -142,7 +142,9 @@ def _render(loops: Sequence[MappedLoop]) -> None:
     for loop in loops:
         outcome, mapping = loop.outcome, loop.outcome.mapping
         console.print()
-        limit = f"the MII is {outcome.mii}" + (f": {outcome.why}" if outcome.mii > 1 else "")
+        limit = f"the MII is {outcome.bound.mii}" + (
+            f": {outcome.bound.why}" if outcome.bound.mii > 1 else ""
+        )
         console.print(Text(f"{loop.name}: {limit}"), soft_wrap=True)
         for refused in outcome.refused:
             console.print(Text(f"  II {refused.ii}: {refused.why}"), soft_wrap=True)

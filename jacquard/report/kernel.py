@@ -21,9 +21,8 @@ def print_kernel(result: KernelResult, title: str, console: Console) -> None:
     for name in ("configuration", "operations", "II", "least II", "depth"):
         table.add_column(name, justify="left" if name == "configuration" else "right", no_wrap=True)
     for mapped in result.kernel.program.mapped.values():
-        outcome = mapped.outcome
-        assert outcome.mapping is not None
-        numbers = (len(mapped.graph.nodes), outcome.mapping.ii, outcome.mii, outcome.mapping.depth)
+        mapping = mapped.found
+        numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)
         table.add_row(mapped.graph.name, *(str(n) for n in numbers))
     console.print(table)
     console.print()

@@ -118,7 +118,9 @@ def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str 
         where = "edge" if operator.where == "edge" else "host"
         return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
     same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
-    ii = ", ".join(f"{k.ii}" if k.ii == k.mii else f"{k.ii} (≥ {k.mii})" for k in operator.kernels)
+    ii = ", ".join(
+        f"{k.ii}" if k.ii == k.bound.mii else f"{k.ii} (≥ {k.bound.mii})" for k in operator.kernels
+    )
     return (
         name,
         kind,

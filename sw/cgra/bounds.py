@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +24,18 @@ _MOST_SETS = 10
 class MII:
     """The minimum initiation interval from resources and from recurrences; `why` says what limits it."""
 
-    res: int
-    rec: int
+    res_mii: int
+    rec_mii: int
     why: str
 
     @property
-    def value(self) -> int:
+    def mii(self) -> int:
         """The greater of both bounds."""
-        return max(self.res, self.rec)
+        return max(self.res_mii, self.rec_mii)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The bounds for other programs."""
+        return {"mii": self.mii, "res_mii": self.res_mii, "rec_mii": self.rec_mii, "why": self.why}
 
 
 def bound(graph: Graph, fabric: Fabric) -> MII:

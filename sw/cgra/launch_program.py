@@ -16,17 +16,36 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry
 from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
-from sw.cgra.launch_map import COPIED, COPY, SOURCE, TARGET, MappedGraph, map_graphs
 from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, launches_of, unused
 from sw.cgra.launcher import HeldConfiguration, launch_operands
-from sw.cgra.search import SearchEvent
-from sw.dfg.graph import Graph, arrays_of
+from sw.cgra.search import SearchEvent, SearchResult, map_graphs
+from sw.dfg.graph import Edge, Graph, Memory, Node, arrays_of
 from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Assign, Program
 from sw.tile_programs import Bound, bind
 
 _SPACES = {"scratch": SCRATCH, "out": OUT}
+#: Arrays of the graph that copies words, and how many words it copies in an iteration.
+SOURCE, TARGET, COPIED = "source", "target", 2
+
+
+def _copy() -> Graph:
+    """Copies words from one array to another, `COPIED` in an iteration."""
+    nodes, edges = [Node("i", "add", const=COPIED)], [Edge("i", "i", 1, "I1", initial=(-COPIED,))]
+    for k in range(COPIED):
+        index = f"i{k}" if k else "i"
+        if k:
+            nodes.append(Node(index, "add", const=k))
+            edges.append(Edge("i", index))
+        load, store = f"load{k}", f"store{k}"
+        nodes += [Node(load, "load", memory=Memory(SOURCE)), Node(store, "store", memory=Memory(TARGET))]
+        edges += [Edge(index, load), Edge(index, store), Edge(load, store, 0, "I2")]
+    return Graph("copy", tuple(nodes), tuple(edges))
+
+
+#: The graph that copies words.
+COPY = _copy()
 
 
 @dataclass(frozen=True)
@@ -40,7 +59,7 @@ class KernelProgram:
     plan: LaunchPlan
     program: Program
     bound: Bound
-    mapped: Mapping[Graph, MappedGraph]
+    mapped: Mapping[Graph, SearchResult]
     memory: Mapping[str, tuple[str, ArrayExtent]]
     contents: Mapping[str, np.ndarray]
     results: str | None
@@ -97,7 +116,7 @@ class _ProgramWriter:
         self,
         plan: LaunchPlan,
         arrays: Mapping[str, ArrayExtent],
-        mapped: Mapping[Graph, MappedGraph],
+        mapped: Mapping[Graph, SearchResult],
         copied: Sequence[str],
     ):
         self.plan, self.mapped, self.copied = plan, mapped, copied

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, replace
 
 from hw.errors import InputError
 from hw.fabric import Fabric
+from hw.fabric.bitstream import ArrayEntry, encode
 from sw.cgra.attempt import Effort, Try, finish, place_flat
 from sw.cgra.bounds import MII, bound
 from sw.cgra.embed import embed, smaller
-from sw.cgra.encode import differences
+from sw.cgra.encode import configuration, differences
 from sw.cgra.exact import INFEASIBLE, decidable, decide
 from sw.cgra.groups import place_in_groups
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Mapping
 from sw.cgra.place import NoPlaceError
 from sw.cgra.problem import problem
-from sw.dfg.graph import Graph
+from sw.dfg.graph import Graph, arrays_of
 
 #: By how much longer than the shortest an iteration may be, in IIs, by stage and number of the attempt.
 _EXTRA = {"flat": (2, 4, 1, 3), "groups": (3, 4, 3, 2)}
@@ -79,22 +82,76 @@ class Budget:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """What a search found for a graph.
 
-    `graph` is the graph as prepared; `why` says what limits the MII. `proved_minimal`: no smaller II exists.
+    `prepared` is the graph with what makes it fit, which is mapped. `proved_minimal`: no smaller II exists.
     `refused` are the smaller ones that were tried, `attempts` all that was done, `seconds` the time.
     """
 
-    mapping: Mapping | None
     graph: Graph
-    mii: int
-    res_mii: int
-    rec_mii: int
-    why: str
+    prepared: Graph
+    mapping: Mapping | None
+    bound: MII
     proved_minimal: bool
-    refused: tuple[Refused, ...]
-    attempts: tuple[Attempt, ...]
-    seconds: float
+    refused: tuple[Refused, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def found(self) -> Mapping:
+        """The mapping, where there is one."""
+        assert self.mapping is not None
+        return self.mapping
+
+    def words(self, places: Dictionary[str, ArrayEntry] | None = None) -> list[int]:
+        """The bitstream for arrays in these places; without them no array has elements.
+
+        Scalars and arrays have numbers in the order of their use.
+        """
+        names = arrays_of(self.graph, "load", "store")
+        given = None if places is None else {name: places[name] for name in names}
+        scalars = {name: i for i, name in enumerate(self.graph.scalars)}
+        return encode(configuration(self.found, given, scalars))
+
+    @functools.cached_property
+    def differences(self) -> tuple[str, ...]:
+        """Where the words do not mean the graph, by an independent decoder; nothing without a mapping."""
+        return () if self.mapping is None else differences(self.mapping)
+
+
+def map_graphs(
+    graphs: Iterable[Graph],
+    fabric: Fabric,
+    *,
+    seed: int = 0,
+    timeout: float | None = None,
+    budget: Budget | None = None,
+    report: Callable[[Graph, SearchEvent], None] | None = None,
+) -> dict[Graph, SearchResult]:
+    """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
+
+    Raises `InputError` for a graph for which no mapping is found.
+    """
+    found: dict[Graph, SearchResult] = {}
+    for graph in dict.fromkeys(graphs):
+        told = None if report is None else functools.partial(report, graph)
+        outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=budget, report=told)
+        if outcome.mapping is None:
+            raise InputError(f"graph {graph.name!r} on fabric {fabric.name!r}: {_obstacle(outcome, fabric)}")
+        found[graph] = outcome
+    return found
+
+
+def _obstacle(outcome: SearchResult, fabric: Fabric) -> str:
+    """Why there is no mapping."""
+    mii = outcome.bound.mii
+    if mii > fabric.contexts:
+        return (
+            f"contexts must be at least {mii}, not {fabric.contexts}: no smaller II is possible, "
+            f"because of {outcome.bound.why}"
+        )
+    why = "; ".join(f"II {refused.ii}: {refused.why}" for refused in outcome.refused)
+    return f"no mapping was found: {why or 'the time was too short'}"
 
 
 def map_graph(
@@ -118,24 +175,15 @@ def map_graph(
     Raises `InputError` where an operation finds no PE.
     """
     began = time.perf_counter()
-    graph = prepare(graph, fabric)
-    least = bound(graph, fabric)
+    prepared = prepare(graph, fabric)
+    least = bound(prepared, fabric)
     end = None if timeout is None else began + timeout
-    search = _Search(graph, fabric, least, seed, flat, budget or Budget(), end, report)
+    search = _Search(prepared, fabric, least, seed, flat, budget or Budget(), end, report)
     found = search.run()
-    minimal = found is not None and search.refuted >= set(range(least.value, found.ii))
-    return SearchResult(
-        found,
-        graph,
-        least.value,
-        least.res,
-        least.rec,
-        least.why,
-        minimal,
-        search.refused(found),
-        tuple(search.attempts),
-        time.perf_counter() - began,
-    )
+    minimal = found is not None and search.refuted >= set(range(least.mii, found.ii))
+    refused, attempts = search.refused(found), tuple(search.attempts)
+    seconds = time.perf_counter() - began
+    return SearchResult(graph, prepared, found, least, minimal, refused, attempts, seconds)
 
 
 @dataclass
@@ -168,7 +216,7 @@ class _Search:
         self.part = self.inside()
         for effort in range(len(self.budget.efforts)):
             best = self.step(effort, best)
-            if best is not None and best.ii == self.least.value:
+            if best is not None and best.ii == self.least.mii:
                 break
         return best
 
@@ -189,7 +237,7 @@ class _Search:
     def open(self, best: Mapping | None) -> bool:
         """Whether there is time, and an II below that of `best` may exist."""
         least = max(self.refuted, default=0) + 1
-        return not self.late() and max(least, self.least.value) < self.below(best)
+        return not self.late() and max(least, self.least.mii) < self.below(best)
 
     def below(self, best: Mapping | None) -> int:
         """The II that is not to be reached again."""
@@ -200,7 +248,7 @@ class _Search:
 
         Greater efforts only try smaller ones than what was found.
         """
-        ii, tried = self.least.value, 0
+        ii, tried = self.least.mii, 0
         upwards = effort == 0 or best is None
         while upwards and self.open(best) and ii < self.below(best):
             found = self.rung(ii, effort)
@@ -218,7 +266,7 @@ class _Search:
 
     def decide(self, best: Mapping | None) -> Mapping | None:
         """Small graphs as a whole, from the MII on: a mapping, or a proof that none exists."""
-        ii = self.least.value
+        ii = self.least.mii
         while self.open(best) and ii < self.below(best):
             p = problem(self.graph, self.fabric, ii)
             if not decidable(p):
@@ -265,7 +313,7 @@ class _Search:
         """The ways of placement: groups tear long recurrences apart, so these try flat places first."""
         if self.flat or self.fabric.size < _GROUPS_FROM:
             return ("flat",)
-        return ("flat", "groups") if self.least.rec >= self.least.res else ("groups", "flat")
+        return ("flat", "groups") if self.least.rec_mii >= self.least.res_mii else ("groups", "flat")
 
     def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
         """One attempt, recorded. A mapping that is not right has failed."""

@@ -74,7 +74,7 @@ def _mapped(made: ElementwiseKernel, config: MachineConfig, seed: int) -> Chosen
         found = Chosen(made, configured, cycles(made, configured, config))
         if best is None or found.cycles_per_element < best.cycles_per_element:
             best = found
-        if best.cycles_per_element * made.per_iteration == best.configured.mii:
+        if best.cycles_per_element * made.per_iteration == best.configured.found.bound.mii:
             break
     assert best is not None
     return best
@@ -104,4 +104,4 @@ def _candidates(
         made = make(value, operands, result, mask=mask, name=name)
         if multiple > 0 and multiple % made.block == 0:
             graph = prepare(graph_of(made.kernel), config.cgra)
-            yield bound(graph, config.cgra).value / made.per_iteration, made
+            yield bound(graph, config.cgra).mii / made.per_iteration, made

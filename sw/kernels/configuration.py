@@ -18,6 +18,7 @@ from sw.cgra.bounds import bound
 from sw.cgra.encode import configuration
 from sw.cgra.legal import patches, prepare
 from sw.cgra.mapping import Mapping
+from sw.cgra.search import SearchResult
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph, NodeId
 from sw.dfg.python import parse_kernel
@@ -30,22 +31,21 @@ from sw.kernels.kernel import GridKernel
 class Configured:
     """A loop on the grid of a machine.
 
-    `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `why` says what limits the MII, the
-    greater of `res_mii` and `rec_mii`; `proved_minimal`: no smaller II exists. `cached`: the mapping was
-    found on disk.
+    `words` is the bitstream; scalar i of a launch is `kernel.scalars[i]`. `cached`: the mapping was found on
+    disk.
     """
 
     kernel: GridKernel
     config: MachineConfig
     words: tuple[int, ...]
-    mapping: Mapping
-    mii: int
-    res_mii: int
-    rec_mii: int
-    why: str
-    proved_minimal: bool
+    found: SearchResult
     seconds: float
     cached: bool
+
+    @property
+    def mapping(self) -> Mapping:
+        """Where and when the graph is executed."""
+        return self.found.found
 
     @property
     def graph(self) -> Graph:
@@ -107,17 +107,17 @@ def fits(kernel: GridKernel) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def mapped(graph: Graph, fabric: Fabric, seed: int) -> mappings.Found:
+def mapped(graph: Graph, fabric: Fabric, seed: int) -> tuple[SearchResult, bool]:
     """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
-        least = bound(prepare(graph, fabric), fabric).value
+        least = bound(prepare(graph, fabric), fabric).mii
         few = _with_tables(fabric, sum(-(-count // least) for count in counts.values()))
         if few != fabric:
             with contextlib.suppress(InputError):
-                found = mappings.find(graph, few, seed)
-                if found.mapping.ii == least:
-                    return replace(found, mapping=replace(found.mapping, fabric=fabric))
+                found, cached = mappings.find(graph, few, seed)
+                if found.found.ii == least:
+                    return replace(found, mapping=replace(found.found, fabric=fabric)), cached
     return mappings.find(graph, fabric, seed)
 
 
@@ -140,20 +140,8 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found, words = _encoded(graph_of(kernel), config.cgra, *_tables(kernel, config), seed)
-    return Configured(
-        kernel,
-        config,
-        words,
-        found.mapping,
-        found.mii,
-        found.res_mii,
-        found.rec_mii,
-        found.why,
-        found.proved_minimal,
-        time.perf_counter() - began,
-        found.cached,
-    )
+    found, cached, words = _encoded(graph_of(kernel), config.cgra, *_tables(kernel, config), seed)
+    return Configured(kernel, config, words, found, time.perf_counter() - began, cached)
 
 
 #: Arrays of a kernel by name, and the places of its scalars in a launch.
@@ -172,9 +160,9 @@ def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[_Arrays, _Scalar
 @functools.lru_cache(maxsize=1024)
 def _encoded(
     graph: Graph, fabric: Fabric, arrays: _Arrays, scalars: _Scalars, seed: int
-) -> tuple[mappings.Found, tuple[int, ...]]:
-    found = mapped(graph, fabric, seed)
-    return found, tuple(encode(configuration(found.mapping, dict(arrays), dict(scalars))))
+) -> tuple[SearchResult, bool, tuple[int, ...]]:
+    found, cached = mapped(graph, fabric, seed)
+    return found, cached, tuple(encode(configuration(found.found, dict(arrays), dict(scalars))))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from hw.cache import directory, fingerprint, write
 from hw.fabric import Fabric
-from sw.cgra.bounds import bound
+from sw.cgra.bounds import MII, bound
 from sw.cgra.encode import differences
-from sw.cgra.launch_map import map_graphs
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
-from sw.cgra.search import Budget
+from sw.cgra.search import Budget, SearchResult, map_graphs
 from sw.dfg.graph import Edge, Graph, Memory, Node, Value
 
 #: To be raised when the form of the files changes.
@@ -28,8 +27,6 @@ VERSION = 2
 #: The work for a kernel: the least effort. On fabrics of few links the greater ones take minutes, for an II
 #: that is one less here and there, where the array, not the grid, is what most kernels wait for.
 BUDGET = Budget(Budget().efforts[:1])
-#: What the search says about a mapping, as `Found` has it.
-_FIELDS = ("mii", "res_mii", "rec_mii", "why", "proved_minimal")
 
 
 @functools.cache
@@ -38,19 +35,6 @@ def mapper() -> str:
     folders = (resources.files("sw.cgra"), resources.files("sw.dfg"))
     files = sorted((f.name, f) for folder in folders for f in folder.iterdir() if f.name.endswith(".py"))
     return fingerprint(text for name, file in files for text in (name, file.read_text(encoding="utf-8")))
-
-
-@dataclass(frozen=True)
-class Found:
-    """A mapping of a graph, and what the search says about it; `cached`: it was found on disk."""
-
-    mapping: Mapping
-    mii: int
-    res_mii: int
-    rec_mii: int
-    why: str
-    proved_minimal: bool
-    cached: bool
 
 
 def structure(graph: Graph) -> Graph:
@@ -89,44 +73,50 @@ def structure(graph: Graph) -> Graph:
     )
 
 
-def find(graph: Graph, fabric: Fabric, seed: int = 0) -> Found:
-    """A mapping of a graph on a fabric, from disk or made now and kept there.
+def find(graph: Graph, fabric: Fabric, seed: int = 0) -> tuple[SearchResult, bool]:
+    """A mapping of a graph on a fabric, made now or found on disk; and whether it was found there.
 
-    Raises `InputError` where none is found, or the cache cannot be written.
+    Raises `InputError` where there is none, or the cache cannot be written.
     """
-    graph = prepare(graph, fabric)
-    common = structure(graph)
+    prepared = prepare(graph, fabric)
+    common = structure(prepared)
     fabric_text = json.dumps(fabric.as_dict(), sort_keys=True)
     parts = (fabric_text, repr(common.nodes), repr(common.edges), repr(common.tables))
     key = fingerprint((str(VERSION), mapper(), str(seed), repr(BUDGET), *parts))
     path = directory() / "mappings" / f"{key}.json"
-    found = _read(path, common, fabric)
-    if found is None:
+    held = _read(path, common, fabric)
+    if held is None:
         # What finds no PE is told by its own name.
-        bound(graph, fabric)
-        o = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common].outcome
-        assert o.mapping is not None
-        found = Found(o.mapping, o.mii, o.res_mii, o.rec_mii, o.why, o.proved_minimal, False)
+        bound(prepared, fabric)
+        found = map_graphs([common], fabric, seed=seed, budget=BUDGET)[common]
         text = json.dumps(_written(found), separators=(",", ":"))
         write(path, f"{fingerprint((text,))}\n{text}\n")
-    mapping = found.mapping
+    else:
+        found = held
+    mapping = found.found
     assert mapping.graph == common, "the structure of a prepared graph is prepared"
-    places = {node.id: mapping.places[i] for i, node in enumerate(graph.nodes)}
-    return replace(found, mapping=replace(mapping, graph=graph, places=places))
+    places = {node.id: mapping.places[i] for i, node in enumerate(prepared.nodes)}
+    mapping = replace(mapping, graph=prepared, places=places)
+    return replace(found, graph=graph, prepared=prepared, mapping=mapping), held is not None
 
 
-def _written(found: Found) -> dict[str, Any]:
-    mapping = found.mapping
+def _written(found: SearchResult) -> dict[str, Any]:
+    mapping = found.found
     places = [mapping.places[node.id] for node in mapping.graph.nodes]
     routes = {
         str(edge): [[hop.register.kind, hop.register.pe, hop.register.number, hop.step] for hop in hops]
         for edge, hops in sorted(mapping.routes.items())
     }
-    held = {name: getattr(found, name) for name in _FIELDS}
-    return {**held, "ii": mapping.ii, "places": [[p.pe, p.step] for p in places], "routes": routes}
+    return {
+        **found.bound.as_dict(),
+        "proved_minimal": found.proved_minimal,
+        "ii": mapping.ii,
+        "places": [[p.pe, p.step] for p in places],
+        "routes": routes,
+    }
 
 
-def _read(path: Path, graph: Graph, fabric: Fabric) -> Found | None:
+def _read(path: Path, graph: Graph, fabric: Fabric) -> SearchResult | None:
     """What a file holds, None where there is none that is a mapping of the graph."""
     try:
         check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
@@ -141,6 +131,7 @@ def _read(path: Path, graph: Graph, fabric: Fabric) -> Found | None:
         mapping = Mapping(graph, fabric, held["ii"], places, routes)
         if differences(mapping):
             return None
-        return Found(mapping, **{name: held[name] for name in _FIELDS}, cached=True)
+        least = MII(held["res_mii"], held["rec_mii"], held["why"])
+        return SearchResult(graph, graph, mapping, least, held["proved_minimal"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError):
         return None

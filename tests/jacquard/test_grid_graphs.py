@@ -45,7 +45,7 @@ def test_a_configuration_of_another_graph_is_a_fault(monkeypatch: Any, kind: str
 
     def spoiled(graph: Graph, *given: Any, **named: Any) -> SearchResult:
         outcome = map_graph(other(graph), *given, **named)
-        return replace(outcome, graph=map_graph(graph, *given, **named).graph)
+        return replace(outcome, graph=graph, prepared=map_graph(graph, *given, **named).prepared)
 
     seed = next(s for s in range(0, 40, 2) if _predicated(s) and attempt(s).mapped)
     monkeypatch.setattr(grid_graphs, "map_graph", spoiled)

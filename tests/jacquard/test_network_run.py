@@ -207,7 +207,7 @@ def test_bounds_count_each_element_once_and_launches_by_the_least_ii() -> None:
     assert facts.moved["store"] == 4 * 40 * 50
     assert facts.moved["load_c"] == 2 * 4 * 40 * 50 + 4 * len(kernel.words)
     assert facts.launches > 1
-    assert facts.grid * kernel.configured.kernel.per_iteration >= 40 * 50 * kernel.mii  # type: ignore[union-attr]
+    assert facts.grid * kernel.configured.kernel.per_iteration >= 40 * 50 * kernel.bound.mii  # type: ignore[union-attr]
     bounds = facts.bounds(TEST, {"load_c": 1})
     assert bounds["load_c"] == facts.moved["load_c"]
     assert bounds["store"] == -(-facts.moved["store"] // TEST.store_bytes)

@@ -10,6 +10,7 @@ from cosim.compare import Divergence
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from sw.cgra.bounds import MII
 from sw.cgra.mapping import Mapping as GridMapping
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
@@ -113,8 +114,7 @@ class Kernel:
 
     name: str
     mapping: GridMapping
-    mii: int
-    why: str
+    bound: MII
     proved_minimal: bool = False
     verified: bool = True
     used_by: tuple[str, ...] = ()

@@ -22,15 +22,17 @@ def _mapping(kernel: Kernel) -> dict[str, Any]:
     ii = mapping.ii
     contexts = [document(mapping.fabric, [panel(mapping, context)], per_row=1) for context in range(ii)]
     busy = len(mapping.graph.nodes) / (ii * mapping.fabric.size)
-    limit = f"The least II is {kernel.mii}" + (f": {kernel.why}." if kernel.mii > 1 else ".")
-    if ii == kernel.mii or kernel.proved_minimal:
+    limit = f"The least II is {kernel.bound.mii}" + (
+        f": {kernel.bound.why}." if kernel.bound.mii > 1 else "."
+    )
+    if ii == kernel.bound.mii or kernel.proved_minimal:
         reached = "No smaller II is possible."
     else:
         reached = "The search found no mapping with a smaller II; none is ruled out."
     return {
         "name": kernel.name,
         "ii": ii,
-        "mii": kernel.mii,
+        "mii": kernel.bound.mii,
         "why": f"{limit} {reached}",
         "depth": mapping.depth,
         "operations": len(mapping.graph.nodes),

@@ -6,7 +6,7 @@ from cosim.settings import MemorySettings
 from jacquard.grid_run import KernelResult
 from jacquard.report.html.data import Check, Kernel, OperatorRow, Run, RunReport
 from jacquard.report.html.from_results import moved, of_program, runs_checks
-from sw.cgra.launch_map import MappedGraph
+from sw.cgra.search import SearchResult
 
 
 def kernel_report(result: KernelResult, title: str, settings: MemorySettings) -> RunReport:
@@ -43,30 +43,20 @@ def kernel_report(result: KernelResult, title: str, settings: MemorySettings) ->
     )
 
 
-def kernel_of(mapped: MappedGraph, used_by: tuple[str, ...] = ()) -> Kernel:
-    """A configuration as it is drawn; raises `ValueError` for a graph without a mapping."""
-    outcome = mapped.outcome
-    if outcome.mapping is None:
-        raise ValueError(f"{mapped.graph.name} must have a mapping")
-    return Kernel(
-        mapped.graph.name,
-        outcome.mapping,
-        outcome.mii,
-        outcome.why,
-        outcome.proved_minimal,
-        not mapped.differences,
-        used_by,
-    )
+def kernel_of(mapped: SearchResult, used_by: tuple[str, ...] = ()) -> Kernel:
+    """A configuration as it is drawn."""
+    name, verified = mapped.graph.name, not mapped.differences
+    return Kernel(name, mapped.found, mapped.bound, mapped.proved_minimal, verified, used_by)
 
 
-def configurations_check(mapped: list[MappedGraph]) -> Check:
+def configurations_check(mapped: list[SearchResult]) -> Check:
     """Every bitstream, decoded, against its graph."""
     wrong = [f"{m.graph.name}: {text}" for m in mapped for text in m.differences]
     what = "every bitstream, decoded independently, against the graph of its loop"
     return Check("bitstreams", what, not wrong, len(mapped), "configurations", "\n".join(wrong))
 
 
-def _checks(result: KernelResult, mapped: list[MappedGraph]) -> tuple[Check, ...]:
+def _checks(result: KernelResult, mapped: list[SearchResult]) -> tuple[Check, ...]:
     expected = result.kernel.expected
     values = sum(array.size for array in expected.arrays.values()) + len(expected.scalars)
     what = "every value of the RTL against what the function means, bit for bit"

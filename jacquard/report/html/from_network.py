@@ -112,7 +112,7 @@ def _kernels(report: NetworkReport, operators: list[OperatorResult]) -> list[Ker
         return tuple(o.name for o in operators if any(k.words == kernel.words for k in o.kernels))
 
     return [
-        Kernel(k.name, k.configured.mapping, k.mii, k.why, k.proved_minimal, k.verified, users(k))
+        Kernel(k.name, k.configured.mapping, k.bound, k.proved_minimal, k.verified, users(k))
         for k in report.kernels
         if k.configured is not None
     ]

@@ -39,7 +39,7 @@ BOUNDS = {
 
 def test_the_bounds_of_the_benchmark_graphs() -> None:
     found = {path.stem: bound(load_graph(path), MESH) for path in FILES}
-    assert {name: (mii.res, mii.rec) for name, mii in found.items()} == BOUNDS
+    assert {name: (mii.res_mii, mii.rec_mii) for name, mii in found.items()} == BOUNDS
 
 
 def test_what_limits_is_named() -> None:

@@ -54,7 +54,7 @@ def test_an_interval_that_is_refuted_is_named_and_makes_the_next_one_minimal() -
     fabric = replace(load("mesh4x4", (1, 2)), links=())
     pair = Graph("pair", (Node(0, "op"), Node(1, "op")), (Edge(0, 1, 0, "I1"),), True)
     outcome = map_graph(pair, fabric, budget=Budget())
-    assert outcome.mii == 1
+    assert outcome.bound.mii == 1
     assert right(outcome).ii == 2
     assert outcome.proved_minimal
     assert [r.ii for r in outcome.refused] == [1]

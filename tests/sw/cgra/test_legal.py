@@ -135,7 +135,7 @@ def test_a_unit_that_is_missing_is_named() -> None:
 def test_the_bound_counts_what_only_some_pes_execute() -> None:
     nodes = tuple(Node(i, "load" if i < 9 else "op") for i in range(20))
     found = bound(Graph("g", nodes, (), True), load("mesh4x4"))
-    assert (found.res, found.rec, found.value) == (3, 1, 3)
+    assert (found.res_mii, found.rec_mii, found.mii) == (3, 1, 3)
     assert found.why == "9 operations on 4 PEs with memory"
 
 

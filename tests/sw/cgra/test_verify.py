@@ -72,7 +72,7 @@ class _Case:
     def __init__(self, graph: Graph, fabric: Fabric):
         outcome = map_graph(graph, fabric)
         assert outcome.mapping is not None
-        self.graph, self.fabric, self.places = outcome.graph, fabric, outcome.mapping.at
+        self.graph, self.fabric, self.places = outcome.prepared, fabric, outcome.mapping.at
         self.scalars = {name: i for i, name in enumerate(self.graph.scalars)}
         accesses = [(n.memory.name, n.op) for n in graph.nodes if n.memory and n.op in ("load", "store")]
         written = {name for name, op in accesses if op == "store"}

@@ -119,7 +119,10 @@ class _Drawing:
         }
         words = made.records(follows, arrays)
         held = self.spaces["scratch"].view(np.int32)
-        base = self.bases[f"{follows}s"] = self.rng.randint(0, len(held) - len(words))
+        # Those of rows lie in the first half, those of columns in the second.
+        half = len(held) // 2
+        base = self.rng.randint(0, half - len(words)) + (half if follows == "column" else 0)
+        self.bases[f"{follows}s"] = base
         held[base : base + len(words)] = words
         return arrays
 

@@ -10,7 +10,7 @@ from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
 from hw.fabric.bitstream import ArrayEntry
-from sw.cgra.launch_map import map_graphs
+from sw.cgra.search import map_graphs
 from sw.dfg.graph import Graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants
