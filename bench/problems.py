@@ -14,8 +14,7 @@ from cosim.refine import part_of
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from sw.compile.images import convolution_problem
-from sw.compile.layouts import layouts
-from sw.compile.legal import legal
+from sw.compile.legal import layouts, legal
 from sw.compile.matrices import product_problem
 from sw.compile.memory import plan_memory
 from sw.compile.stages import Compiled

@@ -12,7 +12,7 @@ from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array_tiles import LoweredProduct
-from sw.compile.layouts import stores_sums
+from sw.compile.legal import stores_sums
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph.network import Network, Operator

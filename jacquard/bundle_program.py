@@ -145,7 +145,7 @@ def _memory(program: MachineProgram) -> dict[str, Any]:
 def _home(entry: Mapping[str, Any]) -> Allocation:
     tensor = Tensor(entry["name"], tuple(entry["shape"]), entry["element"])
     place = (entry["address"], entry["pitch"], entry["first"], entry["last"], entry["row"])
-    return Allocation(tensor, Kind(entry["kind"]), *place)
+    return Allocation.of(tensor, Kind(entry["kind"]), *place)
 
 
 def _memory_text(program: MachineProgram) -> str:

@@ -23,7 +23,7 @@ from jacquard.network_program import MachineProgram, machine_program
 from jacquard.network_results import NetworkReport, ProgramRun, difference, equal
 from jacquard.results import Result
 from sw.check import Verdict
-from sw.compile.layouts import stores_sums
+from sw.compile.legal import stores_sums
 from sw.compile.memory import Allocation, Kind
 from sw.compile.stages import Compiled
 from sw.compiler import Observer, compile_network

@@ -303,7 +303,11 @@ def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
 
 def _values(bound: Bound, memory: np.ndarray, scratch: np.ndarray | None) -> Arrays:
     """What the buffers hold that a program writes."""
-    found = {n: p.extract(memory[p.address : p.address + p.size]) for n, p in bound.memory.items() if p.write}
+    found = {
+        n: p.extract(memory[p.address : p.address + p.size])
+        for n, p in bound.memory.items()
+        if n in bound.stored
+    }
     if scratch is None:
         return found
     places = {n: p for n, p in bound.places.items() if p.space == "scratch" and n in bound.written}

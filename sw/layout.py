@@ -17,48 +17,61 @@ PAGE = 4096
 GARBAGE = 0xA5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Placement:
-    """One tensor in memory, from `address` on; rows (its last axis) start `pitch` bytes apart."""
+    """An array in memory, from `address` on: rows of `row` elements start `pitch` bytes apart."""
 
     name: str
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype
     pitch: int
-    write: bool = False
+    row: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.dtype.itemsize
 
     @property
     def rows(self) -> int:
-        """Rows of the tensor, all axes but the last taken together."""
-        return math.prod(self.shape[:-1])
+        """Number of rows."""
+        return math.prod(self.shape) // self.row
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row without its padding."""
-        return self.shape[-1] * self.dtype.itemsize
+    def dense(self) -> bool:
+        """Whether rows follow each other without padding."""
+        return self.pitch == self.row * self.itemsize
 
     @property
     def size(self) -> int:
-        """Bytes from the first element to the end of the last row's padding."""
+        """Bytes, padding behind the last row included."""
         return self.rows * self.pitch
 
+    def offset(self, element: int) -> int:
+        """Bytes from the start of the array to an element, or those that such a step moves on.
+
+        A step across rows of an array with padding must be a whole number of rows.
+        """
+        rows, column = divmod(element, self.row)
+        return rows * self.pitch + column * self.itemsize
+
     def image(self, array: np.ndarray) -> np.ndarray:
-        """The tensor's bytes as they lie in memory, padding included (uint8)."""
+        """The bytes as they lie in memory, padding included (uint8)."""
         if array.shape != self.shape or array.dtype != self.dtype:
             raise InputError(
                 f"{self.name} must be {self.dtype} of shape {list(self.shape)}, "
                 f"not {array.dtype} of {list(array.shape)}"
             )
         out = np.full((self.rows, self.pitch), GARBAGE, np.uint8)
-        rows = np.ascontiguousarray(array).reshape(self.rows, self.shape[-1])
-        out[:, : self.row_bytes] = rows.view(np.uint8).reshape(self.rows, self.row_bytes)
+        rows = np.ascontiguousarray(array).reshape(self.rows, self.row)
+        out[:, : self.row * self.itemsize] = rows.view(np.uint8).reshape(self.rows, -1)
         return out.reshape(-1)
 
     def extract(self, data: np.ndarray) -> np.ndarray:
-        """The tensor out of the bytes that lie in memory (inverse of `image`)."""
-        rows = np.ascontiguousarray(data.reshape(self.rows, self.pitch)[:, : self.row_bytes])
-        return rows.view(self.dtype).reshape(self.shape)
+        """The array out of the bytes that lie in memory (inverse of `image`)."""
+        rows = data.reshape(self.rows, self.pitch)[:, : self.row * self.itemsize]
+        return np.ascontiguousarray(rows).view(self.dtype).reshape(self.shape)
 
 
 def coalesce(batch: tuple[int, ...], steps: tuple[tuple[int, ...], ...]) -> list[tuple[int, tuple[int, ...]]]:

@@ -17,9 +17,8 @@ from sw.compile.array import ArrayProblem, Key, Nest
 from sw.compile.array_emitter import ArrayEmitter, Shape
 from sw.compile.forms import HALVES
 from sw.compile.launches import LaunchWriter, TileLaunches
-from sw.compile.limits import LONGEST
 from sw.compile.operands import Segments, Tiles, fetches, longest, records, room
-from sw.compile.writer import ChipSpace, Writer
+from sw.compile.writer import LONGEST, ChipSpace, Writer
 from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess

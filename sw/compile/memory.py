@@ -16,7 +16,7 @@ import numpy as np
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.graph.network import Network, Operator, Tensor
-from sw.layout import GARBAGE, MEMORY_BYTES, PAGE, round_up
+from sw.layout import MEMORY_BYTES, PAGE, Placement, round_up
 
 #: Tensors start at multiples of this, which is at least a word of every port.
 ALIGNMENT = 128
@@ -31,63 +31,41 @@ class Kind(enum.Enum):
     OUTPUT = "output"
 
 
-@dataclass(frozen=True)
-class Allocation:
-    """A tensor in memory: rows start `pitch` bytes apart from `address` on.
+@dataclass(frozen=True, kw_only=True)
+class Allocation(Placement):
+    """A tensor in memory: a row is its last axis, or several of the last axes.
 
-    A row has `row` elements: the last axis, or several of the last axes. The tensor holds something from
-    operator `first` (-1: from the start) to operator `last` of the program; what lies there later overwrites
-    it.
+    The tensor holds something from operator `first` (-1: from the start) to operator `last` of the program;
+    what lies there later overwrites it.
     """
 
     tensor: Tensor
     kind: Kind
-    address: int
-    pitch: int
     first: int
     last: int
-    row: int
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return np.dtype(self.tensor.element).itemsize
+    def end(self) -> int:
+        """Where the next tensor may start."""
+        return round_up(self.address + self.size, ALIGNMENT)
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.tensor.elements // self.row
-
-    @property
-    def dense(self) -> bool:
-        """Whether rows follow each other without padding."""
-        return self.pitch == self.row * self.itemsize
-
-    @property
-    def size(self) -> int:
-        """Bytes, padding behind the last row included."""
-        return self.rows * self.pitch
-
-    def offset(self, element: int) -> int:
-        """Bytes from the start of the tensor to an element, or those that such a step moves on.
-
-        A step across rows of a tensor with padding must be a whole number of rows.
-        """
-        rows, column = divmod(element, self.row)
-        return rows * self.pitch + column * self.itemsize
-
-    def image(self, array: np.ndarray) -> np.ndarray:
-        """The bytes as they lie in memory (uint8)."""
-        out = np.full((self.rows, self.pitch), GARBAGE, np.uint8)
-        values = np.ascontiguousarray(array, dtype=self.tensor.element).reshape(self.rows, self.row)
-        out[:, : self.row * self.itemsize] = values.view(np.uint8).reshape(self.rows, -1)
-        return out.reshape(-1)
-
-    def extract(self, data: np.ndarray) -> np.ndarray:
-        """The tensor out of its bytes (inverse of `image`)."""
-        rows = data.reshape(self.rows, self.pitch)[:, : self.row * self.itemsize]
-        values = np.ascontiguousarray(rows).view(self.tensor.element)
-        return values.reshape(self.tensor.shape)
+    @classmethod
+    def of(
+        cls, tensor: Tensor, kind: Kind, address: int, pitch: int, first: int, last: int, row: int
+    ) -> Allocation:
+        """A tensor at an address, with rows of so many elements."""
+        return cls(
+            name=tensor.name,
+            address=address,
+            shape=tensor.shape,
+            dtype=np.dtype(tensor.element),
+            pitch=pitch,
+            row=row,
+            tensor=tensor,
+            kind=kind,
+            first=first,
+            last=last,
+        )
 
 
 @dataclass(frozen=True)
@@ -128,28 +106,30 @@ def plan_memory(
     lines: Mapping[str, Lines],
     config: MachineConfig,
     memory_bytes: int = MEMORY_BYTES,
+    further: Sequence[Tensor] = (),
 ) -> MemoryPlan:
-    """Give every tensor that the operators touch a home.
+    """Give every tensor that the operators touch a home, and so `further` constants.
 
     `lines` holds how rows lie of tensors that are not dense or not aligned. What a network's later part needs
     stays to the end. Raises `InputError` where memory or windows do not suffice.
     """
-    lives = _lives(network, operators)
+    wanted = _lives(network, operators, lines)
+    wanted += [_unplaced(t, Kind.CONSTANT, -1, len(operators), lines) for t in further]
     homes: dict[str, Allocation] = {}
     address = PAGE
     areas: dict[Kind, tuple[int, int]] = {}
     for kind in Kind:
         start = address
-        tensors = [t for t, k, _, _ in lives.values() if k is kind]
+        own = [home for home in wanted if home.kind is kind]
         if kind is Kind.ACTIVATION:
-            address = _place_activations([(t, *lives[t.name][2:]) for t in tensors], lines, address, homes)
+            placed = _place_activations(own, address)
         else:
-            for tensor in tensors:
-                first, last = lives[tensor.name][2:]
-                own = _lines(tensor, lines)
-                home = Allocation(tensor, kind, address + own.start, own.pitch, first, last, own.row)
-                homes[tensor.name] = home
-                address = round_up(home.address + home.size, ALIGNMENT)
+            placed = []
+            for home in own:
+                placed.append(dataclasses.replace(home, address=address + home.address))
+                address = placed[-1].end
+        homes |= {home.name: home for home in placed}
+        address = max((home.end for home in placed), default=start)
         areas[kind] = (start, address)
         # Nothing lies at the end of an area, so that what runs across it meets no tensor.
         address = round_up(address, PAGE) + (PAGE if address > start else 0)
@@ -162,10 +142,11 @@ def plan_memory(
     return MemoryPlan(homes, _windows(areas, config), address)
 
 
-def _lines(tensor: Tensor, lines: Mapping[str, Lines]) -> Lines:
+def _unplaced(tensor: Tensor, kind: Kind, first: int, last: int, lines: Mapping[str, Lines]) -> Allocation:
+    """A tensor whose address is, so far, the byte behind a word at which it starts."""
     row = last_axis(tensor)
     own = lines.get(tensor.name, Lines(row * np.dtype(tensor.element).itemsize))
-    return own if own.row else dataclasses.replace(own, row=row)
+    return Allocation.of(tensor, kind, own.start, own.pitch, first, last, own.row or row)
 
 
 def last_axis(tensor: Tensor) -> int:
@@ -173,8 +154,8 @@ def last_axis(tensor: Tensor) -> int:
     return tensor.shape[-1] if tensor.shape else 1
 
 
-def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[Tensor, Kind, int, int]]:
-    """Tensors in the order of their first use: kind, first operator that writes, last that touches."""
+def _lives(network: Network, operators: Sequence[Operator], lines: Mapping[str, Lines]) -> list[Allocation]:
+    """Tensors in the order of their first use, without places."""
     end = len(operators)
     own = {id(o) for o in operators}
     others = [o for o in network.operators if id(o) not in own]
@@ -188,51 +169,36 @@ def _lives(network: Network, operators: Sequence[Operator]) -> dict[str, tuple[T
             last[view.tensor] = number
         written.setdefault(operator.output.tensor, number)
         last[operator.output.tensor] = number
-    made: dict[str, tuple[Tensor, Kind, int, int]] = {}
+    made = []
     for name in last:
         tensor = network.tensors[name]
+        kind, since, until = Kind.ACTIVATION, written.get(name, -1), last[name]
         if tensor.constant is not None:
-            made[name] = (tensor, Kind.CONSTANT, -1, end)
+            kind, since, until = Kind.CONSTANT, -1, end
         elif name not in written:
-            made[name] = (tensor, Kind.INPUT, -1, end)
+            kind, until = Kind.INPUT, end
         elif name in shared:
-            made[name] = (tensor, Kind.OUTPUT, -1, end)
+            kind, since, until = Kind.OUTPUT, -1, end
         elif name in wanted:
-            made[name] = (tensor, Kind.OUTPUT, written[name], end)
-        else:
-            made[name] = (tensor, Kind.ACTIVATION, written[name], last[name])
+            kind, until = Kind.OUTPUT, end
+        made.append(_unplaced(tensor, kind, since, until, lines))
     return made
 
 
-def _place_activations(
-    lives: Sequence[tuple[Tensor, int, int]],
-    lines: Mapping[str, Lines],
-    base: int,
-    homes: dict[str, Allocation],
-) -> int:
+def _place_activations(wanted: Sequence[Allocation], base: int) -> list[Allocation]:
     """Largest first, each at the lowest address where nothing lies that lives at the same time."""
-    end = base
     placed: list[Allocation] = []
-    rows = {t.name: _lines(t, lines) for t, _, _ in lives}
-    wanted = [
-        Allocation(t, Kind.ACTIVATION, 0, rows[t.name].pitch, first, last, rows[t.name].row)
-        for t, first, last in lives
-    ]
-    for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.tensor.name)):
-        start = rows[home.tensor.name].start
-        address = base + start
+    for home in sorted(wanted, key=lambda h: (-h.size, h.first, h.name)):
+        address = base + home.address
         # What an operator reads and what it writes live at the same time.
         for other in sorted(placed, key=lambda h: h.address):
             if other.last < home.first or home.last < other.first:
                 continue
             if address + home.size <= other.address:
                 break
-            address = max(address, round_up(other.address + other.size, ALIGNMENT) + start)
-        home = dataclasses.replace(home, address=address)
-        placed.append(home)
-        homes[home.tensor.name] = home
-        end = max(end, round_up(address + home.size, ALIGNMENT))
-    return end
+            address = max(address, other.end + home.address)
+        placed.append(dataclasses.replace(home, address=address))
+    return placed
 
 
 def _windows(

@@ -9,17 +9,19 @@ from typing import TypeGuard
 
 import numpy as np
 
+from hw import isa
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array_tiles import Choices, LoweredProduct
 from sw.compile.launches import LaunchWriter
-from sw.compile.layouts import layouts, stores_sums
-from sw.compile.limits import check_operands
-from sw.compile.memory import ALIGNMENT, Allocation, Kind, MemoryPlan, plan_memory
+from sw.compile.legal import layouts, stores_sums
+from sw.compile.memory import Allocation, MemoryPlan, plan_memory
 from sw.compile.writer import ChipSpace, Writer
 from sw.graph.network import Network, Operator, Tensor
-from sw.ir.program import Program, Statement
-from sw.layout import PAGE, round_up
+from sw.ir.expression import Expr
+from sw.ir.program import Instruction, Program, Statement
+from sw.ir.ranges import bounds
+from sw.ir.walk import statements
 from sw.operators.registry import LoweredOperator, LoweringContext, lower
 from sw.operators.rows import LoweredRows
 from sw.tiling.machine import array_sets_pace
@@ -59,14 +61,15 @@ class Tiled:
 def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
     """Memory, tiles and configurations of operators that run one after the other."""
     network, operators, config = group.network, group.operators, group.config
-    memory = plan_memory(network, operators, layouts(network, config), config, memory_bytes)
+    lines = layouts(network, config)
+    memory = plan_memory(network, operators, lines, config, memory_bytes)
     # What comes next may load its configuration and operands while the present operator runs.
     half = config.scratch_bytes // 2
     taken = set(network.tensors)
     parts = tuple(_part(o, memory.homes, config, half, taken, allowed) for o in operators)
     configurations = _configurations(parts, taken)
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
-    memory = with_blobs(memory, blobs, len(operators), config, memory_bytes)
+    memory = plan_memory(network, operators, lines, config, memory_bytes, blobs)
     early = all(
         holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.rates)
         for p in parts
@@ -135,28 +138,6 @@ def _configurations(parts: Sequence[LoweredOperator], taken: set[str]) -> dict[t
     return made
 
 
-def with_blobs(
-    memory: MemoryPlan, blobs: Sequence[Tensor], end: int, config: MachineConfig, memory_bytes: int
-) -> MemoryPlan:
-    """The plan with constants of the compiler behind everything else, in a window of their own."""
-    homes = dict(memory.homes)
-    start = address = memory.end
-    for tensor in blobs:
-        row = tensor.shape[-1]
-        home = Allocation(tensor, Kind.CONSTANT, address, row * 4, -1, end, row)
-        homes[tensor.name] = home
-        address = round_up(address + home.size, ALIGNMENT)
-    if address == start:
-        return memory
-    windows = (*memory.windows, (start, address - 1, True, False))
-    if len(windows) > config.windows:
-        raise InputError(f"windows must be at least {len(windows)}, not {config.windows}")
-    finish = round_up(address, PAGE) + PAGE
-    if finish > memory_bytes:
-        raise InputError(f"tensors must fit {memory_bytes} bytes of memory, {finish} are needed")
-    return dataclasses.replace(memory, homes=homes, windows=windows, end=finish)
-
-
 def _statements(own: LoweredOperator, writer: Writer, grid: LaunchWriter, number: int) -> list[Statement]:
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
     c = writer.config
@@ -179,3 +160,26 @@ def _statements(own: LoweredOperator, writer: Writer, grid: LaunchWriter, number
             last = error
     name = f"{own.operator.name}: "
     raise InputError(name + str(last).removeprefix(name))
+
+
+def check_operands(name: str, body: Sequence[Statement]) -> None:
+    """Raise `InputError` with an operator's name where an operand can be wider than its field."""
+    for s in statements(tuple(body)):
+        if not isinstance(s, Instruction):
+            continue
+        widths = _widths(s)
+        for operand, value in s.operands:
+            bits = widths.get(operand, 32)
+            if bits == 32 or not isinstance(value, Expr):
+                continue
+            high = bounds(value)[1]
+            if high >> bits > 0:
+                raise InputError(
+                    f"{name}: {operand} of {s.name} must be at most {(1 << bits) - 1}, it can be {high}"
+                )
+
+
+def _widths(s: Instruction) -> dict[str, int]:
+    """Bits of the operands and parameters of an operation by name."""
+    spec = isa.INSTRUCTIONS[s.name]
+    return {o.name: o.bits for o in spec.operands} | {p: isa.PARAMETERS[p].bits for p in spec.parameters}

@@ -17,6 +17,8 @@ from sw.ir.roles import WarpRole
 from sw.ir.walk import statements
 from sw.layout import round_up
 
+#: Most rows of a load or store, and most bytes of a row.
+LONGEST = (1 << 16) - 1
 #: The chip's memories as buffers of the program.
 BUFFER_A, BUFFER_B, ACCUMULATOR, SCRATCH, OUT, CONFIGURATION = (
     "buffer_a",

@@ -19,9 +19,8 @@ from hw.errors import InputError
 from sw.cgra.launcher import UNIT
 from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import LaunchWriter
-from sw.compile.limits import LONGEST
 from sw.compile.operands import Tiles
-from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
+from sw.compile.writer import LONGEST, AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Operator, Tensor, View, whole
 from sw.ir.expression import Const, Expr
 from sw.ir.program import Region, Statement

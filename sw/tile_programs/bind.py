@@ -34,7 +34,8 @@ class Bound:
     operations, with values for registers, and the same warps. `memory` holds all buffers in memory: those of
     the source, then the logs and constants of instructions that are none of the machine's. These are in
     `records` by label, with what they hold at the start in `contents`. `places` holds all buffers that
-    regions name; `read` and `written` name those that loads read and those that anything writes.
+    regions name; `read` and `stored` name those in memory that loads read and that stores write, `written`
+    all that anything writes.
     """
 
     source: Program
@@ -45,6 +46,7 @@ class Bound:
     records: Mapping[str, Record]
     contents: Mapping[str, np.ndarray]
     read: frozenset[str]
+    stored: frozenset[str]
     written: frozenset[str]
 
     @property
@@ -59,9 +61,9 @@ class Bound:
         permission first.
         """
         found = [
-            (p.address, p.address + p.size - 1, name in self.read, p.write)
+            (p.address, p.address + p.size - 1, name in self.read, name in self.stored)
             for name, p in self.memory.items()
-            if name in self.read or p.write
+            if name in self.read | self.stored
         ]
         while len(found) > self.config.windows:
             alike = [i for i in range(len(found) - 1) if found[i][2:] == found[i + 1][2:]]
@@ -185,6 +187,7 @@ class _Binding:
             self.records,
             {name: contents(name, self.memory[name], self.seed) for name in names},
             frozenset(name for name, found in uses.ports.items() if found - {"store"}),
+            frozenset(name for name, found in uses.ports.items() if "store" in found),
             frozenset(a.buffer for s in instructions(program) for a in s.writes if isinstance(a, Region)),
         )
 

@@ -171,7 +171,9 @@ def place_memory(
         shape, dtype = shape_of(buffer), np.dtype(buffer.element)
         width = max((config.port_bytes(port) for port in uses.ports.get(name, ())), default=4)
         pitch = round_up(shape[-1] * dtype.itemsize, width)
-        found[name] = Placement(name, address, shape, dtype, pitch, write="store" in uses.ports.get(name, ()))
+        found[name] = Placement(
+            name=name, address=address, shape=shape, dtype=dtype, pitch=pitch, row=shape[-1]
+        )
         address = round_up(address + found[name].size, PAGE) + PAGE
         if address > memory_bytes:
             raise IRError(

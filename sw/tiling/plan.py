@@ -9,6 +9,7 @@ the number of loads changes are tried: about 2·sqrt(blocks) of them.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,13 +113,10 @@ def plan(problem: TilingProblem) -> TilingPlan:
     if best is None:
         raise _unfit(p)
 
-    # Halving as long as a split of these cycles fits ends at the same size as halving until it does not.
-    needed = min(size for size in (_least_acc(p, cut, best.ticks) for cut in cuts) if size is not None)
-    acc = p.acc_max
-    while acc // 2 >= needed:
-        acc //= 2
-    smaller = _best(p, cuts, acc)
-    assert smaller is not None
+    # Equal loads are as good with less of the accumulator.
+    acc, smaller = p.acc_max, best
+    while (half := _best(p, cuts, acc // 2, best.ticks)) is not None:
+        acc, smaller = acc // 2, half
     rows, columns = min(smaller.blocks_m * p.block_m, p.m), min(smaller.blocks_n * p.block_n, p.n)
     depth = min(p.buf_a // (rows * p.elem_bytes), p.buf_b // (columns * p.elem_bytes), p.k)
     if depth > p.kernel:
@@ -167,12 +165,13 @@ def _inside_kernels(p: TilingProblem) -> list[_Cut]:
     return found
 
 
-def _best(p: TilingProblem, cuts: list[_Cut], acc: int) -> _Split | None:
-    """The best choice with K split and so many bytes of accumulator, over all ways to cut K."""
-    return min((found for cut in cuts if (found := _best_split(p, cut, acc)) is not None), default=None)
+def _best(p: TilingProblem, cuts: list[_Cut], acc: int, ticks: float = math.inf) -> _Split | None:
+    """The best choice of at most so many ticks with K split and so many bytes of accumulator."""
+    found = (_best_split(p, cut, acc, ticks) for cut in cuts)
+    return min((f for f in found if f is not None and f.ticks <= ticks), default=None)
 
 
-def _best_split(p: TilingProblem, cut: _Cut, acc: int) -> _Split | None:
+def _best_split(p: TilingProblem, cut: _Cut, acc: int, ticks: float) -> _Split | None:
     """The best choice with K cut in one way, or None if not one block fits (source, paragraphs 185-200)."""
     m, n, block_m, block_n = p.m, p.n, p.block_m, p.block_n
     _, gemm, load_a, load_b = cut.times
@@ -211,7 +210,7 @@ def _best_split(p: TilingProblem, cut: _Cut, acc: int) -> _Split | None:
     blocks = most_m
     while blocks:
         loads_b = -(-all_m // blocks)
-        if best is not None and loads_b * load_b > best.ticks:
+        if loads_b * load_b > (ticks if best is None else best.ticks):
             break
         blocks = -(-all_m // loads_b)
         room = words // min(blocks * block_m, m)
@@ -226,32 +225,6 @@ def _best_split(p: TilingProblem, cut: _Cut, acc: int) -> _Split | None:
             break
         blocks -= 1
     return best
-
-
-def _least_acc(p: TilingProblem, cut: _Cut, ticks: int) -> int | None:
-    """The fewest bytes of accumulator that a split of at most so many ticks needs; None if there is none.
-
-    Both pieces may be as small as the loads allow that the ticks leave time for, each by itself.
-    """
-    piece, column = cut.depth * p.elem_bytes, p.k * p.elem_bytes
-    most_loads_a, most_loads_b = ticks // cut.times.load_a, ticks // cut.times.load_b
-    if not most_loads_a or not most_loads_b:
-        return None
-    all_m, all_n = -(-p.m // p.block_m), -(-p.n // p.block_n)
-    least_m = -(-all_m // min(most_loads_b, all_m))
-    least_n = -(-all_n // min(most_loads_a, all_n))
-    most_m, most_n = _most(p.m, p.block_m, p.buf_a // piece), _most(p.n, p.block_n, p.buf_b // piece)
-    pairs = (
-        (least_m, least_n, most_m, most_n),
-        (least_m, 1, _most(p.m, p.block_m, p.buf_a // column), most_n),
-        (1, least_n, most_m, _most(p.n, p.block_n, p.buf_b // column)),
-    )
-    sizes = [
-        min(m * p.block_m, p.m) * min(n * p.block_n, p.n) * p.acc_elem_bytes
-        for m, n, room_m, room_n in pairs
-        if m <= room_m and n <= room_n
-    ]
-    return min(sizes, default=None)
 
 
 def _unfit(p: TilingProblem) -> InputError:

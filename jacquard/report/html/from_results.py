@@ -121,8 +121,9 @@ def _tensors(result: Result, number: int) -> list[TensorRow]:
 
 def of_program(result: ProgramResult, number: int) -> list[TensorRow]:
     """The buffers in memory of a tile program."""
-    places = result.compiled.bound.memory
-    return [_row(name, p, number, "written" if p.write else "input") for name, p in places.items()]
+    bound = result.compiled.bound
+    kinds = {name: "written" if name in bound.stored else "input" for name in bound.memory}
+    return [_row(name, p, number, kinds[name]) for name, p in bound.memory.items()]
 
 
 def _row(name: str, place: Placement, number: int, kind: str) -> TensorRow:

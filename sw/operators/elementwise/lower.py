@@ -10,10 +10,9 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
-from sw.compile.limits import LONGEST
 from sw.compile.memory import Allocation
 from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
-from sw.compile.writer import ChipSpace, Writer, loop, row_compatible
+from sw.compile.writer import LONGEST, ChipSpace, Writer, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
 from sw.ir.program import Statement

@@ -119,7 +119,7 @@ def test_memory_and_windows_that_do_not_suffice_are_refused() -> None:
 
 def test_images_of_rows_with_padding_are_read_back() -> None:
     tensor = Tensor("x", (2, 3, 5), "int32")
-    home = Allocation(tensor, Kind.INPUT, 4096, 24, -1, 1, tensor.shape[-1])
+    home = Allocation.of(tensor, Kind.INPUT, 4096, 24, -1, 1, tensor.shape[-1])
     array = np.arange(30, dtype=np.int32).reshape(tensor.shape)
     assert home.image(array).size == home.size == 6 * 24
     assert np.array_equal(home.extract(home.image(array)), array)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.forms import Loop, size
-from sw.compile.limits import check_operands
 from sw.compile.memory import Lines, plan_memory
+from sw.compile.program import check_operands
 from sw.compile.writer import AddressMap, Writer, loop, row_compatible
 from sw.compile.writer import given as operands_of
 from sw.graph.expression import Argument
