@@ -7,7 +7,7 @@ wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hw.errors import InputError
@@ -21,28 +21,15 @@ from sw.dfg.transform import dead_code, fuse_constants, store_outputs
 from sw.dfg.unroll import unroll, unroll_with_rest
 from sw.ir.expression import Const, Expr, Op, Var, const, fold
 from sw.ir.parse import ENTRY, RESERVED
-from sw.ir.program import Assign
+from sw.ir.program import Assign, For, Instruction, Statement
+from sw.ir.walk import Body, instructions
 
 
 @dataclass(frozen=True)
-class PlannedLaunch:
-    """A launch: a graph without outputs, how many iterations, and its scalars in order."""
+class PlannedLaunch(Instruction):
+    """A launch of a graph without outputs; `operands` are how many iterations, and its scalars in order."""
 
-    graph: Graph
-    count: Expr
-    scalars: tuple[tuple[str, Expr], ...]
-
-
-@dataclass(frozen=True)
-class PlannedLoop:
-    """A loop of the tile program; `variable` counts from 0."""
-
-    variable: str
-    count: Expr
-    body: tuple[Planned, ...]
-
-
-Planned = PlannedLaunch | PlannedLoop | Assign
+    graph: Graph = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -56,7 +43,7 @@ class LaunchPlan:
 
     kernel: Kernel
     scalars: Mapping[str, int]
-    steps: tuple[Planned, ...]
+    body: Body
     names: frozenset[str]
     words: str
     word_count: int
@@ -65,7 +52,7 @@ class LaunchPlan:
     @property
     def launches(self) -> tuple[PlannedLaunch, ...]:
         """All launches in the order of the text."""
-        return tuple(launches_of(self.steps))
+        return launches_of(self.body)
 
     def iterations(self, step: Step) -> int | None:
         """How often a loop of the kernel runs, where that follows from its scalars alone."""
@@ -75,13 +62,9 @@ class LaunchPlan:
         return trips(count, self.scalars)
 
 
-def launches_of(steps: Sequence[Planned]) -> Iterator[PlannedLaunch]:
-    """All launches in these steps, in the order of the text."""
-    for step in steps:
-        if isinstance(step, PlannedLaunch):
-            yield step
-        elif isinstance(step, PlannedLoop):
-            yield from launches_of(step.body)
+def launches_of(body: Iterable[Statement]) -> tuple[PlannedLaunch, ...]:
+    """All launches in a body, in the order of the text."""
+    return tuple(s for s in instructions(body) if isinstance(s, PlannedLaunch))
 
 
 def unused(stem: str, taken: set[str]) -> str:
@@ -95,14 +78,8 @@ def unused(stem: str, taken: set[str]) -> str:
     return found
 
 
-@dataclass(frozen=True)
-class _Word:
-    """An element of the array of words."""
-
-    number: int
-
-
-_Place = Expr | _Word
+#: Where a scalar is: an expression that a warp evaluates, or the number of a word.
+_Place = Expr | int
 
 
 def plan(kernel: Kernel, scalars: Mapping[str, int], times: int = 1) -> LaunchPlan:
@@ -138,7 +115,7 @@ class _Planner:
             self.word(name)
         steps = self.steps(kernel.body)
         own = {name: self.words[name] for name in returned}
-        steps += self.move([(own[n], self.places[n]) for n in returned if self.places[n] != _Word(own[n])])
+        steps += self.move([(own[n], self.places[n]) for n in returned if self.places[n] != own[n]])
         results = [const(v) if isinstance(v, int) else own[v] for v in kernel.results]
         return LaunchPlan(
             kernel,
@@ -160,9 +137,9 @@ class _Planner:
 
     # Steps
 
-    def steps(self, body: Sequence[Step]) -> list[Planned]:
+    def steps(self, body: Sequence[Step]) -> list[Statement]:
         """Steps of the kernel in order."""
-        made: list[Planned] = []
+        made: list[Statement] = []
         for step in body:
             made += self.launch(step) if isinstance(step, Launch) else self.host_loop(step)
         return made
@@ -170,17 +147,17 @@ class _Planner:
     def count(self, count: Value) -> Expr:
         """How often a loop runs, never negative."""
         place = self.place(count)
-        if isinstance(place, _Word):
+        if isinstance(place, int):
             raise self.error(
                 f"the number of iterations {count}",
                 "known to a warp before the loop, not computed by the grid: a warp cannot read what it wrote",
             )
         return fold(Op.MAX, place, 0)
 
-    def launch(self, step: Launch) -> list[Planned]:
+    def launch(self, step: Launch) -> list[Statement]:
         """Straight code, or a loop, unrolled as far as its iterations allow."""
         if step.on_host:
-            given = {n: p for n in step.graph.scalars if not isinstance(p := self.places[n], _Word)}
+            given = {n: p for n in step.graph.scalars if not isinstance(p := self.places[n], int)}
             found = express(step.graph, given)
             if found is not None:
                 self.places |= found
@@ -196,7 +173,7 @@ class _Planner:
         made = self.run(first, whole) if first.nodes else []
         return made + self.run(rest, left)
 
-    def run(self, graph: Graph, count: Expr) -> list[Planned]:
+    def run(self, graph: Graph, count: Expr) -> list[Statement]:
         """A launch, and before it what its outputs are where it runs no iteration."""
         written = {output.name: self.word(output.name) for output in graph.outputs}
         pairs: list[tuple[int, _Place]] = []
@@ -208,18 +185,18 @@ class _Planner:
             place = self.places[name]
             if isinstance(place, Expr):
                 given[name] = place
-            elif place.number in written.values():
+            elif place in written.values():
                 words[name] = self.word(f"{name} before")
                 pairs.append((words[name], place))
             else:
-                words[name] = place.number
-        after: dict[str, _Place] = {name: _Word(number) for name, number in written.items()}
+                words[name] = place
+        after: dict[str, _Place] = {**written}
         if not (isinstance(count, Const) and count.value > 0):
             for output in graph.outputs:
                 first = self.place(output.initial[0])
                 if count == const(0) and isinstance(first, Expr):
                     after[output.name] = first
-                elif first != _Word(written[output.name]):
+                elif first != written[output.name]:
                     pairs.append((written[output.name], first))
         made = self.move(pairs)
         self.places |= after
@@ -237,18 +214,19 @@ class _Planner:
                 f"scalars of one launch ({graph.name})",
                 f"at most {len(SCALARS)}, not {len(graph.scalars)}: {', '.join(graph.scalars)}",
             )
-        return PlannedLaunch(graph, count, tuple((name, given[name]) for name in graph.scalars))
+        scalars = ((name, given[name]) for name in graph.scalars)
+        return PlannedLaunch("", "cgra", operands=(("iterations", count), *scalars), graph=graph)
 
-    def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Planned]:
+    def move(self, pairs: Sequence[tuple[int, _Place]]) -> list[Statement]:
         """Launches that set words, as far as possible all at once."""
         others = [(word, place) for word, place in pairs if isinstance(place, Expr)]
-        made: list[Planned] = []
+        made: list[Statement] = []
         for i in range(0, max(1, len(others)), len(SCALARS)):
             part = {f"value{n}": pair for n, pair in enumerate(others[i : i + len(SCALARS)])}
             moved: dict[int, str | int] = {word: name for name, (word, _) in part.items()}
             if i == 0:
                 # What is read must not be written before.
-                moved |= {word: place.number for word, place in pairs if isinstance(place, _Word)}
+                moved |= {word: place for word, place in pairs if isinstance(place, int)}
             if moved:
                 graph = moves(f"{self.kernel.name}.words", self.array, moved)
                 given = {name: place for name, (_, place) in part.items()}
@@ -257,7 +235,7 @@ class _Planner:
 
     # Loops on the host
 
-    def host_loop(self, step: HostLoop) -> list[Planned]:
+    def host_loop(self, step: HostLoop) -> list[Statement]:
         """A loop of the tile program around launches."""
         count = self.count(step.count)
         if count == const(0):
@@ -265,16 +243,16 @@ class _Planner:
         variable = unused(step.variable, self.taken)
         carried = [name for name in assigned(step.body) if name in self.places]
         before = dict(self.places)
-        in_words = {name for name in carried if isinstance(before[name], _Word)}
+        in_words = {name for name in carried if isinstance(before[name], int)}
         # A scalar that the grid computes in one iteration is a word at the start of each.
         while True:
             names = {name: unused(name, self.taken) for name in carried if name not in in_words}
-            start: dict[str, _Place] = {name: _Word(self.word(name)) for name in in_words}
+            start: dict[str, _Place] = {name: self.word(name) for name in in_words}
             start |= {name: Var(names[name]) for name in names}
             self.places = {**before, **start, step.variable: Var(variable)}
             body = self.steps(step.body)
             ends = {name: self.places[name] for name in carried}
-            computed = {name for name in names if isinstance(ends[name], _Word)}
+            computed = {name for name in names if isinstance(ends[name], int)}
             if not computed:
                 break
             in_words |= computed
@@ -283,15 +261,15 @@ class _Planner:
         made = self.move(first) + [Assign(names[n], _expression(before[n])) for n in names]
         body += self.move(last) + self.assign({names[n]: _expression(ends[n]) for n in names})
         self.places = {**before, **start}
-        return [*made, PlannedLoop(variable, count, tuple(body))]
+        return [*made, For(variable, Const(0), count, Const(1), tuple(body))]
 
-    def assign(self, values: Mapping[str, Expr]) -> list[Planned]:
+    def assign(self, values: Mapping[str, Expr]) -> list[Statement]:
         """Scalars take their next values all at once."""
         changed = {name: value for name, value in values.items() if value != Var(name)}
         if len(changed) == 1:
             return [Assign(name, value) for name, value in changed.items()]
         between = {name: unused(f"{name}_next", self.taken) for name in changed}
-        made: list[Planned] = [Assign(between[name], value) for name, value in changed.items()]
+        made: list[Statement] = [Assign(between[name], value) for name, value in changed.items()]
         return made + [Assign(name, Var(between[name])) for name in changed]
 
 

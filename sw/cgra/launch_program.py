@@ -16,13 +16,13 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.fabric.bitstream import ELEMENTS, OUT, SCRATCH, ArrayEntry
 from sw.cgra.launch_arrays import ArrayExtent, copied_arrays
-from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, launches_of, unused
+from sw.cgra.launch_plan import LaunchPlan, PlannedLaunch, launches_of, unused
 from sw.cgra.launcher import HeldConfiguration, launch_operands
 from sw.cgra.search import SearchEvent, SearchResult, map_graphs
 from sw.dfg.graph import Edge, Graph, Memory, Node, arrays_of
 from sw.ir.builder import BufferValue, ProgramBuilder
 from sw.ir.expression import Const, Expr
-from sw.ir.program import Assign, Program
+from sw.ir.program import Assign, For, Program, Statement
 from sw.tile_programs import Bound, bind
 
 _SPACES = {"scratch": SCRATCH, "out": OUT}
@@ -143,7 +143,7 @@ class _ProgramWriter:
         for array in copied:
             words, source, target = self._as_words(array).length, self.sources[array], self.held[array]
             self._launch(self._copier(array), words // COPIED, [], [source], [target])
-        self._steps(plan.steps)
+        self._steps(plan.body)
         self.program = self.b.build()
 
     # Buffers
@@ -228,7 +228,7 @@ class _ProgramWriter:
 
     # Launches
 
-    def _steps(self, steps: Sequence[Planned]) -> None:
+    def _steps(self, steps: Sequence[Statement]) -> None:
         """All steps, and stores as early as possible."""
         last = {
             name: i
@@ -243,19 +243,19 @@ class _ProgramWriter:
             self._step(step)
             self._stores(n for n in stored if last.get(n) == i)
 
-    def _step(self, step: Planned) -> None:
+    def _step(self, step: Statement) -> None:
         """One step."""
         match step:
             case Assign(name, value):
                 self.b.assign(name, value)
-            case PlannedLaunch(graph, count, scalars):
+            case PlannedLaunch(graph=graph):
                 reads, writes = ([self.held[n] for n in arrays_of(graph, op)] for op in ("load", "store"))
-                given = [value for _, value in scalars]
+                count, *given = (value for _, value in step.operands if isinstance(value, Expr))
                 self._launch(self.configurations[graph], count, given, reads, writes)
-            case PlannedLoop():
+            case For():
                 self._loop(step)
 
-    def _loop(self, step: PlannedLoop) -> None:
+    def _loop(self, step: For) -> None:
         """A loop; where all launches in it have one configuration, it is brought before."""
         needed = {self.configurations[launch.graph] for launch in launches_of(step.body)}
         if len(needed) == 1:
@@ -264,7 +264,7 @@ class _ProgramWriter:
                 self._launch(only, 0, [], [], [])
         else:
             self.there.forget()
-        with self.b.loop(step.count, name=step.variable):
+        with self.b.loop(step.stop, name=step.variable):
             for inner in step.body:
                 self._step(inner)
         if len(needed) > 1:

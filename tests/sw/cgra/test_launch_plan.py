@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hw.errors import InputError
-from sw.cgra.launch_plan import LaunchPlan, Planned, PlannedLaunch, PlannedLoop, plan
+from sw.cgra.launch_plan import LaunchPlan, PlannedLaunch, plan
 from sw.dfg.interpret import run_graph
 from sw.dfg.python import from_function, parse_kernel
-from sw.ir.expression import Const, evaluate
-from sw.ir.program import Assign
+from sw.ir.expression import Const, Expr, evaluate
+from sw.ir.walk import executions
 from tests.sw.dfg.reference import CASES, KERNELS
 from tests.sw.dfg.running import run
 from tests.sw.dfg.test_random_functions import draw
@@ -26,23 +26,13 @@ def execute(
     words = {name: array.tolist() for name, array in arrays.items()}
     # What nothing has written must not count.
     words[made.words] = [0x5A5A5A5A] * made.word_count
-    _steps(made.steps, words, {})
+    values: dict[str, int] = {}
+    for launch, _ in executions(made.body, values):
+        assert isinstance(launch, PlannedLaunch)
+        given = {name: evaluate(e, values) for name, e in launch.operands if isinstance(e, Expr)}
+        assert run_graph(launch.graph, words, given, given["iterations"]) == {}
     results = tuple(r.value if isinstance(r, Const) else words[made.words][r] for r in made.results)
     return {name: words[name] for name in arrays}, results
-
-
-def _steps(steps: tuple[Planned, ...], arrays: dict[str, list[int]], values: dict[str, int]) -> None:
-    for step in steps:
-        match step:
-            case Assign(name, value):
-                values[name] = evaluate(value, values)
-            case PlannedLoop(variable, count, body):
-                for i in range(evaluate(count, values)):
-                    values[variable] = i
-                    _steps(body, arrays, values)
-            case PlannedLaunch(graph, count, scalars):
-                given = {name: evaluate(value, values) for name, value in scalars}
-                assert run_graph(graph, arrays, given, evaluate(count, values)) == {}
 
 
 def check(text_or_kernel, arrays, scalars, n: int, times: int = 1) -> LaunchPlan:
