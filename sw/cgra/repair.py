@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sw.cgra.compiled import ZERO, Array, below, compiled, inner, unit
+from sw.cgra.compiled import ONE, ZERO, Array, below, compiled, inner, unit
 from sw.cgra.place import Spots, partner, propose, put
 from sw.cgra.problem import Arrays, Problem
-from sw.cgra.route import Routes, Scratch, negotiate, put_back, rip_up, route_net
+from sw.cgra.route import Routes, Scratch, last_step, negotiate, route_net, use_net
 
 #: What a use beyond one costs, and a step too short or a user that is not reached.
 OVER, SHORT = 6.0, 8.0
@@ -27,7 +27,7 @@ def _bad(f: Arrays, r: Routes, step: Array, e: int) -> bool:
         return bool(step[f.target[e]] - step[f.source[e]] + f.wait[e] < 1)
     if r.length[e] == 0:
         return True
-    start = step[f.source[e]] + f.latency[f.source[e]] - 1
+    start = last_step(f, step, f.source[e])
     wide = f.on.links + f.on.pes
     for k in range(1, r.length[e] + 1):
         x = r.path[e, k]
@@ -90,11 +90,6 @@ def _copy_nets(
             to_length[e] = length[e]
             for k in range(1, length[e] + 1):
                 to[e, k] = path[e, k]
-
-
-@inner
-def _begin(f: Arrays, spots: Spots, n: int) -> int:
-    return int(spots.step[n] + f.latency[n] - 1)
 
 
 class Before(NamedTuple):
@@ -161,7 +156,7 @@ def settle(
         paid = r.cost[0] + OVER * r.over[0]
         _copy_nets(f, b.nets, count, r.path, r.length, b.path, b.length)
         for j in range(count):
-            rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+            use_net(f, r, s, b.nets[j], last_step(f, spots.step, b.nets[j]), -ONE)
         put(spots, n, t, p, m, s1, p0)
         for j in range(count):
             route_net(f, r, s, b.nets[j], spots.step, spots.pe)
@@ -174,9 +169,9 @@ def settle(
             best = min(best, broken + r.over[0])
             continue
         for j in range(count):
-            rip_up(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+            use_net(f, r, s, b.nets[j], last_step(f, spots.step, b.nets[j]), -ONE)
         put(spots, n, t0, p0, m, s0, p)
         _copy_nets(f, b.nets, count, b.path, b.length, r.path, r.length)
         for j in range(count):
-            put_back(f, r, s, b.nets[j], _begin(f, spots, b.nets[j]))
+            use_net(f, r, s, b.nets[j], last_step(f, spots.step, b.nets[j]), ONE)
     return moves if best == 0 else -1 - best

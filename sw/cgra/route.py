@@ -74,20 +74,11 @@ def routes(problem: Problem) -> Routes:
 def scratch(problem: Problem) -> Scratch:
     """Empty working arrays."""
     layers, registers = problem.longest + 2, problem.arrays.on.registers
-    shape = (layers, registers)
-    return Scratch(
-        np.zeros(2, dtype=np.int64),
-        np.zeros(shape),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(shape, dtype=np.int64),
-        np.zeros(layers * registers, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(16 * layers * registers),
-        np.zeros(16 * layers * registers, dtype=np.int64),
-    )
+    size, shape = layers * registers, (layers, registers)
+    seen, back, tree, root, read = (np.zeros(shape, dtype=np.int64) for _ in range(5))
+    stamp, members, count = (np.zeros(n, dtype=np.int64) for n in (2, size, 1))
+    keys, states = np.zeros(16 * size), np.zeros(16 * size, dtype=np.int64)
+    return Scratch(stamp, np.zeros(shape), seen, back, tree, root, read, members, count, keys, states)
 
 
 @inner
@@ -137,21 +128,18 @@ def change_net(f: Arrays, r: Routes, s: Scratch, e: int, start: int, sign: int) 
 
 
 @inner
-def rip_up(f: Arrays, r: Routes, s: Scratch, n: int, start: int) -> None:
-    """Give back all that the net of node n uses; its paths stay written where `length` was."""
-    s.stamp[0] += 1
-    s.count[0] = 0
-    for i in range(f.net_at[n], f.net_at[n + 1]):
-        change_net(f, r, s, f.nets[i], start, -ONE)
+def last_step(f: Arrays, step: Array, n: int) -> int:
+    """The last step of node n: its value is there in the next one."""
+    return int(step[n] + f.latency[n] - 1)
 
 
 @inner
-def put_back(f: Arrays, r: Routes, s: Scratch, n: int, start: int) -> None:
-    """Take all that the paths of node n use."""
+def use_net(f: Arrays, r: Routes, s: Scratch, n: int, start: int, sign: int) -> None:
+    """Take all that the paths of node n use (sign 1) or give it back (-1); the paths stay written."""
     s.stamp[0] += 1
     s.count[0] = 0
     for i in range(f.net_at[n], f.net_at[n + 1]):
-        change_net(f, r, s, f.nets[i], start, 1)
+        change_net(f, r, s, f.nets[i], start, sign)
 
 
 @inner
@@ -298,7 +286,7 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end
 @inner
 def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> int:
     """Route the net of node n, which uses nothing; gives how many users could not be reached in time."""
-    start = step[n] + f.latency[n] - 1
+    start = last_step(f, step, n)
     first, last = f.net_at[n], f.net_at[n + 1]
     s.stamp[0] += 1
     s.count[0] = 0
@@ -344,7 +332,7 @@ def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: 
         for n in range(nodes):
             if f.net_at[n + 1] > f.net_at[n]:
                 if turn > 0:
-                    rip_up(f, r, s, n, step[n] + f.latency[n] - 1)
+                    use_net(f, r, s, n, last_step(f, step, n), -ONE)
                 missing += route_net(f, r, s, n, step, pe)
         if r.over[0] == 0:
             return turn
