@@ -11,7 +11,7 @@ import numpy as np
 from sw.cgra.compiled import generator
 from sw.cgra.congestion import congestion, spread
 from sw.cgra.mapping import Hop, Mapping, Place, registers_of
-from sw.cgra.place import Spots, short, start
+from sw.cgra.place import Spots, short, spare, start
 from sw.cgra.problem import Problem
 from sw.cgra.repair import before, settle
 from sw.cgra.resources import MOST_REGISTERS
@@ -120,11 +120,9 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
     graph, fabric = problem.graph, problem.fabric
     named: list[str] = []
     left = 0
-    distance = problem.arrays.on.distance
     for e, edge in enumerate(graph.dependences):
         u, v = problem.arrays.source[e], problem.arrays.target[e]
-        hops = int(distance[spots.pe[u], spots.pe[v]]) if edge.routed else 1
-        lacks = max(1, hops) - int(spots.step[v] - spots.step[u] + problem.arrays.wait[e])
+        lacks = -spare(problem.arrays, e, spots)
         if lacks > 0:
             named.append(f"{edge.source} -> {edge.target} lacks {lacks} step{'s' * (lacks > 1)}")
         elif edge.routed and not found.length[e]:

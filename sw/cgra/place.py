@@ -24,21 +24,23 @@ class Spots(NamedTuple):
     pe: Array
     taken: Array
 
-    def copy(self) -> Spots:
-        """A copy."""
-        return Spots(self.step.copy(), self.pe.copy(), self.taken.copy())
+
+@compiled
+def spare(f: Arrays, e: int, spots: Spots) -> int:
+    """Steps that an edge has beyond those that it needs; negative where it is too short."""
+    u, v = f.source[e], f.target[e]
+    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
+    return int(spots.step[v] - spots.step[u] + f.wait[e] - max(1, hops))
 
 
 @inner
 def edge_cost(f: Arrays, e: int, spots: Spots) -> float:
     """The cost of one edge."""
-    u, v = f.source[e], f.target[e]
-    steps = spots.step[v] - spots.step[u] + f.wait[e]
-    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 0
-    spare = steps - max(1, hops)
-    if spare < 0:
-        return float(-spare * SHORT + hops * HOP)
-    return float(hops * HOP + (spare * HOLD if f.routed[e] else 0.0))
+    left = spare(f, e, spots)
+    cost = -left * SHORT if left < 0 else 0.0
+    if f.routed[e]:
+        cost += f.on.distance[spots.pe[f.source[e]], spots.pe[f.target[e]]] * HOP + max(left, 0) * HOLD
+    return float(cost)
 
 
 @inner
@@ -224,7 +226,4 @@ def _order(problem: Problem, rng: np.random.Generator) -> Array:
 def short(problem: Problem, spots: Spots) -> int:
     """How many steps all dependences together are too short."""
     f = problem.arrays
-    hops = f.on.distance[spots.pe[f.source], spots.pe[f.target]]
-    needs = np.where(f.routed, np.maximum(1, hops), 1)
-    spare = spots.step[f.target] - spots.step[f.source] + f.wait - needs
-    return int(-spare[spare < 0].sum())
+    return sum(max(0, -spare(f, e, spots)) for e in range(len(f.source)))

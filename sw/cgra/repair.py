@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sw.cgra.compiled import ONE, ZERO, Array, below, compiled, inner, unit
-from sw.cgra.place import Spots, partner, propose, put
+from sw.cgra.place import Spots, partner, propose, put, spare
 from sw.cgra.problem import Arrays, Problem
 from sw.cgra.route import Routes, Scratch, last_step, negotiate, route_net, use_net
 
@@ -21,13 +21,13 @@ OVER, SHORT = 6.0, 8.0
 
 
 @inner
-def _bad(f: Arrays, r: Routes, step: Array, e: int) -> bool:
+def _bad(f: Arrays, r: Routes, spots: Spots, e: int) -> bool:
     """Whether an edge has no route, or one through a resource that others use too."""
     if not f.routed[e]:
-        return bool(step[f.target[e]] - step[f.source[e]] + f.wait[e] < 1)
+        return spare(f, e, spots) < 0
     if r.length[e] == 0:
         return True
-    start = last_step(f, step, f.source[e])
+    start = last_step(f, spots.step, f.source[e])
     wide = f.on.links + f.on.pes
     for k in range(1, r.length[e] + 1):
         x = r.path[e, k]
@@ -55,10 +55,7 @@ def _gather(f: Arrays, n: int, mark: Array, stamp: int, list_: Array, count: int
 @inner
 def _lacks(f: Arrays, r: Routes, spots: Spots, e: int) -> int:
     """Steps that an edge is too short, one more where its user is not reached."""
-    u, v = f.source[e], f.target[e]
-    hops = f.on.distance[spots.pe[u], spots.pe[v]] if f.routed[e] else 1
-    lacks = max(0, max(1, hops) - (spots.step[v] - spots.step[u] + f.wait[e]))
-    return int(lacks + (1 if f.routed[e] and r.length[e] == 0 else 0))
+    return max(0, -spare(f, e, spots)) + (1 if f.routed[e] and r.length[e] == 0 else 0)
 
 
 @inner
@@ -139,7 +136,7 @@ def settle(
             offset = below(rng, total)
             for i in range(total):
                 e = (offset + i) % total
-                if _bad(f, r, spots.step, e):
+                if _bad(f, r, spots, e):
                     n = f.source[e] if below(rng, 2) == 0 else f.target[e]
                     break
         t, p = propose(f, n, rng, spots)
