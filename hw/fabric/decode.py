@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from hw.fabric.bitstream import Configuration, Entry
@@ -48,16 +47,6 @@ class Executed:
         return self.entry["initial"] if self.entry["first"] else 0
 
 
-@dataclass(frozen=True, order=True)
-class Flow:
-    """A value that flows: numbers of operations, operand field, distance in iterations."""
-
-    source: int
-    target: int
-    field: str
-    distance: int
-
-
 @dataclass(frozen=True)
 class Decoded:
     """The operations in ascending order of PE and context, and why some entries are none.
@@ -68,16 +57,6 @@ class Decoded:
     configuration: Configuration
     operations: tuple[Executed, ...]
     idle: Mapping[tuple[int, int], str]
-
-    @cached_property
-    def flows(self) -> tuple[Flow, ...]:
-        """Operands that operations take, and that an operation made."""
-        return tuple(
-            Flow(operand.source, target, name, operand.distance)
-            for target, executed in enumerate(self.operations)
-            for name, operand in executed.operands.items()
-            if operand.source is not None
-        )
 
 
 def decode(configuration: Configuration) -> Decoded:

@@ -13,8 +13,7 @@ from hw.fabric.layout import ARRAYS, OPERAND_FIELDS, layout
 from sw.cgra.legal import starts
 from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
-from sw.dfg.graph import DATA, PREDICATE, Node, Value
-from sw.dfg.operations import OPERATIONS
+from sw.dfg.graph import DATA, PREDICATE, Edge, Node, Value, arrays_of
 
 #: Bits of an address in a table memory.
 _TABLE_BITS = 16
@@ -64,16 +63,11 @@ def differences(mapping: Mapping) -> tuple[str, ...]:
 
 def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:
     """The arrays in the order of their use, without elements: any access to them is an error."""
-    found: dict[str, ArrayEntry] = {}
     if mapping.graph.opaque:
-        return found
-    for node in mapping.graph.nodes:
-        if node.memory and mapping.graph.operation(node).unit is Unit.MEMORY:
-            written = node.op == "store" or (
-                node.memory.name in found and found[node.memory.name].space == OUT
-            )
-            found[node.memory.name] = ArrayEntry(OUT if written else SCRATCH, 0, 0, 0)
-    return found
+        return {}
+    written = arrays_of(mapping.graph, "store")
+    names = arrays_of(mapping.graph, "load", "store")
+    return {name: ArrayEntry(OUT if name in written else SCRATCH, 0, 0, 0) for name in names}
 
 
 @dataclass
@@ -164,12 +158,9 @@ class _EntryWriter:
             self.set(pe, step, "array", self.arrays[node.memory.name])
         if node.immediate is not None:
             self.consts[key] = self.value(name, "const", key, node.immediate)
-            given = {e.operand for e in graph.incoming[node.id]}
-            for operand, mux in zip(
-                DATA[: OPERATIONS[node.op].operands], OPERAND_FIELDS[: len(DATA)], strict=False
-            ):
-                if operand not in given:
-                    self.select(pe, step, mux, "const")
+            for operand, given in graph.operands(node).items():
+                if not isinstance(given, Edge):
+                    self.select(pe, step, OPERAND_FIELDS[DATA.index(operand)], "const")
 
     def start(self, node: Node, key: tuple[int, int], name: str) -> None:
         """What operands are in the first iterations."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hw.errors import InputError
-from sw.dfg.graph import DATA, PREDICATE, Graph, Node, NodeId
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, Value
 from sw.dfg.operations import OPERATIONS
 from sw.ir.expression import Const, Expr, Op, const, fold
 from sw.ir.types import Kind
@@ -25,17 +25,21 @@ def express(graph: Graph, scalars: Mapping[str, Expr]) -> dict[str, Expr] | None
     if any(edge.distance for edge in graph.edges) or any(name not in scalars for name in graph.scalars):
         return None
     values: dict[NodeId, Expr] = {}
+
+    def operand(given: Edge | Value) -> Expr:
+        if isinstance(given, Edge):
+            return values[given.source]
+        return scalars[given] if isinstance(given, str) else const(given)
+
     for identity in graph.order:
         node = graph.by_id[identity]
-        edges = {e.operand: e for e in graph.incoming[identity] if e.routed}
-        immediate = node.immediate
-        given = scalars[immediate] if isinstance(immediate, str) else const(immediate or 0)
-        names = DATA[: OPERATIONS[node.op].operands]
-        found = _applied(
-            graph, node, [values[edges[n].source] if n in edges else given for n in names], given
-        )
-        if found is not None and PREDICATE in edges:
-            condition = edges[PREDICATE]
+        given = graph.operands(node)
+        if node.op == "const":
+            found: Expr | None = operand(node.immediate or 0)
+        else:
+            found = _applied(graph, node, [operand(given[name]) for name in DATA if name in given])
+        condition = given.get(PREDICATE)
+        if found is not None and isinstance(condition, Edge):
             holds = fold(Op.EQ if condition.negated else Op.NE, values[condition.source], 0)
             found = fold(Op.SELECT, holds, found, 0)
         if found is None or sum(1 for _ in found.walk()) > LARGEST:
@@ -44,12 +48,10 @@ def express(graph: Graph, scalars: Mapping[str, Expr]) -> dict[str, Expr] | None
     return {output.name: values[output.source] for output in graph.outputs}
 
 
-def _applied(graph: Graph, node: Node, operands: list[Expr], immediate: Expr) -> Expr | None:
+def _applied(graph: Graph, node: Node, operands: list[Expr]) -> Expr | None:
     """An operation on expressions; None where a tile program has no operator for it."""
     numbers = [operand.value for operand in operands if isinstance(operand, Const)]
     meaning = OPERATIONS[node.op].meaning
-    if node.op == "const":
-        return immediate
     if node.op == "table":
         return _word(graph, node, numbers[0]) if numbers else None
     if node.op == "mov":

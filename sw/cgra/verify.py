@@ -163,9 +163,11 @@ def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
         if edge.initial:
             values = tuple(numbers.value(v) for v in dict.fromkeys(edge.initial))
             facts[f"initial value of {name}, with its iterations"] = (*values, edge.distance)
-    if node.immediate is not None:
-        open_ = [name for name in OPERAND_FIELDS[:-1] if name not in fed and node.op != "const"]
-        facts[f"operand {open_[0]}" if open_ else "const"] = numbers.value(node.immediate)
+    for operand, given in graph.operands(node).items():
+        if not isinstance(given, Edge):
+            facts[f"operand {_FIELD[operand]}"] = numbers.value(given)
+    if node.op == "const" and node.immediate is not None:
+        facts["const"] = numbers.value(node.immediate)
     if node.op == "table" and node.memory is not None:
         facts["table"] = tuple(word & _MASK for word in dict(graph.tables)[node.memory.name])
     elif node.memory is not None:

@@ -22,6 +22,7 @@ from sw.dfg.json import load_graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
 from tests.cosim.models.stepping_cgra import CgraAccess, CgraState, LaunchError
+from tests.hw.fabric.flows import flows
 
 DFG = Path(__file__).parents[2] / "data" / "dfg"
 WORDS = 64
@@ -243,7 +244,7 @@ def test_a_change_of_an_opaque_graph_is_noticed_or_decodes_to_the_same(name, ste
         operations = [
             (o.pe, o.step, o.operation, o.entry.const, o.entry["negate"], o.initial) for o in found.operations
         ]
-        return operations, found.flows, found.idle, changed.depth
+        return operations, flows(found), found.idle, changed.depth
 
     assert noticed_changes(made, step, decoded) > 100 // step
 

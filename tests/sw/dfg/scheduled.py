@@ -9,7 +9,7 @@ import random
 from collections import defaultdict
 from typing import Any
 
-from sw.dfg.graph import Graph, NodeId, Value
+from sw.dfg.graph import Edge, Graph, NodeId, Value
 from sw.dfg.kernel import Launch, Step, trips
 from sw.dfg.operations import OPERATIONS
 from sw.dfg.recurrence import critical_cycle, windows
@@ -67,19 +67,18 @@ def run_overlapped(
             spec, operation = graph.by_id[node], OPERATIONS[graph.by_id[node].op]
             operands: dict[str, int] = {}
             holds = True
-            for edge in graph.incoming[node]:
-                if not edge.routed:
-                    continue
-                source = (edge.source, t - edge.distance)
-                if t >= edge.distance:
+            for operand, given in graph.operands(spec).items():
+                if not isinstance(given, Edge) or t < given.distance:
+                    operands[operand] = known(given.initial[t] if isinstance(given, Edge) else given)
+                else:
+                    source = (given.source, t - given.distance)
                     assert ready[source] <= now
-                operands[edge.operand] = known(edge.initial[t]) if t < edge.distance else values[source]
-                if edge.operand == "P":
-                    holds = (operands["P"] != 0) is not edge.negated
-            if spec.immediate is not None:
-                missing = [d for d in ("I1", "I2", "I3") if d not in operands]
-                operands[missing[0]] = known(spec.immediate)
+                    operands[operand] = values[source]
+                if isinstance(given, Edge) and operand == "P":
+                    holds = (operands["P"] != 0) is not given.negated
             args = [operands[d] for d in ("I1", "I2", "I3") if d in operands]
+            if spec.op == "const":
+                args = [known(spec.immediate or 0)]
             values[node, t] = _value(spec, args, memory, tables) if holds else 0
             ready[node, t] = now + operation.latency
     return {
@@ -92,13 +91,11 @@ def _value(
     node: Any, args: list[int], memory: dict[str, list[int]], tables: dict[str, tuple[int, ...]]
 ) -> int:
     meaning = OPERATIONS[node.op].meaning
-    if meaning:
-        return meaning(*args)
+    if meaning or node.op == "const":
+        return meaning(*args) if meaning else args[0]
     if node.op == "store":
         memory[node.memory.name][args[0]] = args[1]
         return 0
-    if node.op == "const":
-        return args[0]
     return (memory if node.op == "load" else tables)[node.memory.name][args[0]]
 
 
