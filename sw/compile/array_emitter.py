@@ -27,7 +27,7 @@ from sw.compile.forms import (
     turns,
 )
 from sw.compile.launches import TileLaunches
-from sw.compile.operands import Tiles
+from sw.compile.operands import Tile, Tiles
 from sw.compile.writer import AddressMap, Writer, given, interval, loop
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Instruction, Region, Statement
@@ -284,10 +284,8 @@ class ArrayEmitter:
             held = word, self.pitch_of(columns)
             return [self.writer.store("store", region, view, walk, rows, columns, *held, there)]
         sums = (word * self.nest.config.cols, region)
-        turn = count(self.stored) % HALVES
-        return self.launches.statements(
-            self.tiles, moves, view, (rows, self.across(columns)), turn, there, sums
-        )
+        tile = Tile(self.tiles, rows, self.across(columns), count(self.stored) % HALVES, there)
+        return self.launches.statements(tile, moves, view, sums)
 
     def across(self, columns: Expr) -> Expr:
         """What launches count the columns of a tile in: rows of images where these have gaps behind them."""

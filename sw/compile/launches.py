@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
 from sw.cgra.launcher import UNIT, HeldConfiguration, launch_operands
-from sw.compile.operands import Fetch, Segments, Tiles
+from sw.compile.operands import Fetch, Segments, Tile
 from sw.compile.writer import CONFIGURATION, AddressMap, ChipSpace, Writer, given, interval
 from sw.graph.network import View, whole
 from sw.ir.expression import Expr
@@ -38,7 +39,7 @@ class LaunchWriter(HeldConfiguration):
         home = self.writer.home(self.stored[words])
         self.places[words] = place
         view = whole(home.tensor)
-        return [self.writer.load_c(view, AddressMap((), {}), 1, home.row, home.row, place, home.size)]
+        return [self.writer.load_scratch(view, AddressMap((), {}), 1, home.row, home.row, place, home.size)]
 
     def bring(self, configured: Configured) -> list[Statement]:
         """A launch of no iteration that only brings a configuration, if it is not there."""
@@ -78,64 +79,49 @@ class TileLaunches:
     """What a tile of results takes: loads of operands, a launch, a store."""
 
     writer: Writer
-    grid: LaunchWriter
+    launcher: LaunchWriter
     chosen: Chosen
     fetches: Sequence[Fetch]
     out_base: int
 
     def statements(
-        self,
-        tiles: Tiles,
-        batches: Batches,
-        output: View,
-        size: tuple[Expr, Expr],
-        turn: Expr,
-        there: Expr | None = None,
-        sums: tuple[Expr, Region] | None = None,
+        self, tile: Tile, batches: Batches, output: View, sums: tuple[Expr, Region] | None = None
     ) -> list[Statement]:
-        """The statements of the present tile of so many rows and columns (or segments of rows).
+        """The statements of the present tile; its columns may count segments of rows.
 
-        `turn` says which of two places it has. `sums` are index and region of operand 0 in the accumulator.
+        `sums` are index and region of operand 0 in the accumulator.
         """
-        writer, kernel = self.writer, self.chosen.elementwise
-        rows, columns = size
+        writer, kernel, tiles, there = self.writer, self.chosen.elementwise, tile.tiles, tile.there
         segments, pitch = tiles.segments, tiles.pitch("result")
         width = segments.width if segments else tiles.width
-        made, reads, bases = self.operands(tiles, batches, size, turn, there)
+        made, reads, bases = self.operands(tile, batches)
         if sums is not None:
             bases[0] = sums[0]
             reads.insert(0, sums[1])
         itemsize = writer.home(output.tensor).itemsize
         half = tiles.rows * pitch * itemsize
-        place = turn * half + self.out_base
-        bases["result"] = turn * (half // itemsize) + self.out_base // itemsize
+        place = tile.turn * half + self.out_base
+        bases["result"] = tile.turn * (half // itemsize) + self.out_base // itemsize
         scalars = kernel.scalars(bases, width, **gaps(segments))
-        written = (writer.out(place, rows * (pitch * itemsize)),)
-        iterations = kernel.iterations(rows, width)
-        made.append(self.grid.launch(self.chosen.configured, iterations, scalars, reads, written, there))
-        walk = tiles.walk(output, batches.get("c", {}))
-        elements, step = across(segments, "result", columns), output.strides[-2]
-        region = tiles.region(writer, output)
-        made.append(
-            writer.store_out(
-                output, walk, rows, step, elements, place, pitch * itemsize, there, region=region
-            )
-        )
+        written = (writer.out(place, tile.rows * (pitch * itemsize)),)
+        iterations = kernel.iterations(tile.rows, width)
+        made.append(self.launcher.launch(self.chosen.configured, iterations, scalars, reads, written, there))
+        walk, step = tiles.walk(output, batches.get("c", {})), output.strides[-2]
+        stored = (tile.rows, step, across(segments, "result", tile.columns), place, pitch * itemsize, there)
+        made.append(writer.store_out(output, walk, *stored, region=tiles.region(writer, output)))
         return made
 
     def operands(
-        self, tiles: Tiles, batches: Batches, size: tuple[Expr, Expr], turn: Expr, there: Expr | None
+        self, tile: Tile, batches: Batches
     ) -> tuple[list[Statement], list[Access], dict[int | str, Expr | int]]:
         """The loads of a tile, what the launch reads of them, and the first element's index of each."""
         made: list[Statement] = []
         reads: list[Access] = []
         bases: dict[int | str, Expr | int] = {}
         for fetch in self.fetches:
-            batch = batches.get(fetch.key, {})
-            elements = across(tiles.segments, fetch.key, size[1], fetch.follows)
-            loads, region, bases[fetch.key] = fetch.load(
-                self.writer, tiles, batch, size[0], elements, turn, there
-            )
+            columns = across(tile.tiles.segments, fetch.key, tile.columns, fetch.follows)
+            own = dataclasses.replace(tile, columns=columns)
+            loads, region, bases[fetch.key] = fetch.load(self.writer, own, batches.get(fetch.key, {}))
             made += loads
             reads.append(region)
         return made, reads, bases

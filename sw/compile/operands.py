@@ -19,6 +19,7 @@ from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
+from sw.layout import round_up
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,17 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """The present tile: how many rows and columns it has, which of two places, and whether it is there."""
+
+    tiles: Tiles
+    rows: Expr
+    columns: Expr
+    turn: Expr
+    there: Expr | None = None
+
+
+@dataclass(frozen=True)
 class Fetch:
     """A load that brings what a tile needs of an operand, or of a record, into one of two places.
 
@@ -129,80 +141,62 @@ class Fetch:
     record: bool = False
 
     def load(
-        self,
-        writer: Writer,
-        tiles: Tiles,
-        batch: Mapping[str, int],
-        rows: Expr,
-        columns: Expr,
-        turn: Expr,
-        there: Expr | None,
+        self, writer: Writer, tile: Tile, batch: Mapping[str, int]
     ) -> tuple[list[Statement], Region, Expr]:
         """The loads, the bytes that the launch reads, and the first element's index.
 
         `batch` are elements that other loops than those of tiles move on; of records, rows.
         """
-        home = writer.home(self.view.tensor)
-        target = turn * self.half + self.base
-        first = turn * (self.half // home.itemsize) + self.base // home.itemsize
-        if self.record and self.follows == "column":
-            walk = AddressMap(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()}, 0)
-            statement = writer.load_c(self.view, walk, 1, home.row, self.unit, target, self.half, there)
-        elif self.record:
-            steps = {n: s * self.unit for n, s in batch.items()}
-            steps |= {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
-            walk = AddressMap(tiles.loops, steps, 0)
-            statement = writer.load_c(
-                self.view, walk, 1, home.row, rows * self.unit, target, self.half, there
-            )
-        elif self.follows == "full":
-            walk = tiles.walk(self.view, batch)
-            step = self.view.strides[-2]
-            if self.view.strides[-1] != 1:
-                # Nothing is contiguous along rows: elements come one by one.
-                made = self._lines(writer, tiles, walk, (rows, columns), target, there)
-                return made, writer.scratch(target, self.half), first
-            statement = writer.load_c(
-                *(self.view, walk, rows, step, columns, target, self.pitch, there),
-                region=tiles.region(writer, self.view),
-            )
-        else:
-            walk = tiles.walk(self.view, batch)
-            number: Expr | int = rows if self.follows == "row" else columns if self.follows == "column" else 1
-            step = self.view.strides[-2 if self.follows == "row" else -1]
-            if self.follows == "scalar" or step == 1:
-                # Elements that follow rows may be rows of their tensor.
-                region = writer.whole(self.view.tensor) if self.follows == "row" else None
-                statement = writer.load_c(
-                    self.view, walk, 1, 0, number, target, self.half, there, region=region
-                )
-            else:
-                statement = writer.load_c(self.view, walk, number, step, 1, target, home.itemsize, there)
-        # Padding is computed too, so the launch reads all of the place.
-        return [statement], writer.scratch(target, self.half), first
+        home, tiles, how = writer.home(self.view.tensor), tile.tiles, self.follows
+        target = tile.turn * self.half + self.base
+        first = tile.turn * (self.half // home.itemsize) + self.base // home.itemsize
+        number: Expr | int = {"row": tile.rows, "column": tile.columns}.get(how, 1)
+        row, column = (0, 1) if self.record else self.view.strides[-2:]
+        step = row if how == "row" else column
 
-    def _lines(
-        self,
-        writer: Writer,
-        tiles: Tiles,
-        walk: AddressMap,
-        size: tuple[Expr, Expr],
-        target: Expr,
-        there: Expr | None,
-    ) -> list[Statement]:
+        def load(
+            rows: Expr | int, step: int, columns: Expr | int, pitch: int, region: Region | None = None
+        ) -> list[Statement]:
+            walk = self._record(tiles, batch) if self.record else tiles.walk(self.view, batch)
+            made = (self.view, walk, rows, step, columns, target, pitch, tile.there)
+            return [writer.load_scratch(*made, region=region)]
+
+        if self.record:
+            loads = load(1, home.row, self.unit if how == "column" else number * self.unit, self.half)
+        elif how == "full" and column != 1:
+            # Nothing is contiguous along rows: elements come one by one.
+            loads = self._lines(writer, tile, batch, target)
+        elif how == "full":
+            loads = load(tile.rows, row, tile.columns, self.pitch, tiles.region(writer, self.view))
+        elif how == "scalar" or step == 1:
+            # Elements that follow rows may be rows of their tensor.
+            loads = load(1, 0, number, self.half, writer.whole(self.view.tensor) if how == "row" else None)
+        else:
+            loads = load(number, step, 1, home.itemsize)
+        # Padding is computed too, so the launch reads all of the place.
+        return loads, writer.scratch(target, self.half), first
+
+    def _record(self, tiles: Tiles, batch: Mapping[str, int]) -> AddressMap:
+        """Where the records of the present tile start."""
+        if self.follows == "column":
+            return AddressMap(tiles.loops, {n: t * self.unit for n, t in tiles.across.items()})
+        steps = {n: s * self.unit for n, s in batch.items()}
+        steps |= {n: t * tiles.rows * self.unit for n, t in tiles.down.items()}
+        return AddressMap(tiles.loops, steps)
+
+    def _lines(self, writer: Writer, tile: Tile, batch: Mapping[str, int], target: Expr) -> list[Statement]:
         """Loads of single elements, one for each row of the tile or, if there are fewer, each column."""
-        element = writer.home(self.view.tensor).itemsize
-        row, column = self.view.strides[-2:]
-        (rows, columns), by_rows = size, tiles.rows <= tiles.columns
+        element, tiles, there = writer.home(self.view.tensor).itemsize, tile.tiles, tile.there
+        (row, column), by_rows = self.view.strides[-2:], tiles.rows <= tiles.columns
         line = Loop(f"line_{self.key}", tiles.rows if by_rows else tiles.columns)
-        walk = walk.moved({line.name: row if by_rows else column}, (line,))
+        walk = tiles.walk(self.view, batch).moved({line.name: row if by_rows else column}, (line,))
         number = variable(walk.loops, line.name)
         target = target + number * (self.pitch if by_rows else element)
-        count, step, pitch = (columns, column, element) if by_rows else (rows, row, self.pitch)
-        lines = rows if by_rows else columns
+        lines, count = (tile.rows, tile.columns) if by_rows else (tile.columns, tile.rows)
+        step, pitch = (column, element) if by_rows else (row, self.pitch)
         if not isinstance(lines, Const):
             there = both(there, apply(Op.LT, number, lines))
-        load = writer.load_c(self.view, walk, count, step, 1, target, pitch, there)
+        load = writer.load_scratch(self.view, walk, count, step, 1, target, pitch, there)
         return [loop(line, [load])]
 
 
@@ -256,27 +250,32 @@ def fetches(
 ) -> list[Fetch]:
     """The loads of a tile, with places in the scratchpad."""
     found: list[Fetch] = []
+
+    def place(key: int | str, view: View, how: Follows, size: int, pitch: int = 0, unit: int = 0) -> None:
+        """Two places of so many bytes; `unit` elements are a record."""
+        # The second starts as the first does.
+        half = round_up(size, area.alignment)
+        base = area.take(HALVES * half)
+        found.append(Fetch(key, view, how, base, half, pitch, unit or 1, record=unit > 0))
+
     for key, tensor in made.items():
-        how: Follows = "column" if key == "columns" else "row"
-        count = sum(s.access.record and s.access.follows == how for s in sources.values())
-        words = tensor.shape[1] if how == "column" else count * tiles.rows
-        unit = tensor.shape[1] if how == "column" else count
-        half = _half(area, 4 * words)
-        found.append(Fetch(key, whole(tensor), how, area.take(HALVES * half), half, 0, unit, True))
+        if key == "columns":
+            place(key, whole(tensor), "column", 4 * tensor.shape[1], unit=tensor.shape[1])
+        else:
+            count = sum(s.access.record and s.access.follows == "row" for s in sources.values())
+            place(key, whole(tensor), "row", 4 * count * tiles.rows, unit=count)
     for k, s in sources.items():
-        if s.access.record:
-            continue
-        size = homes[s.view.tensor].itemsize
-        elements = {
-            "full": tiles.rows * (tiles.pitch(k) if s.access.follows == "full" else 0),
-            "row": tiles.rows,
-            "column": tiles.width,
-            "scalar": 1,
-        }[s.access.follows]
-        half = _half(area, size * elements)
-        pitch = (tiles.pitch(k) if s.access.follows == "full" else 0) * size
-        found.append(Fetch(k, s.view, s.access.follows, area.take(HALVES * half), half, pitch))
+        if not s.access.record:
+            size = homes[s.view.tensor].itemsize
+            pitch = tiles.pitch(k) if s.access.follows == "full" else 0
+            place(k, s.view, s.access.follows, size * _elements(s, tiles, pitch), pitch * size)
     return found
+
+
+def _elements(s: Source, tiles: Tiles, pitch: int) -> int:
+    """Elements of an operand that a tile takes, with rows so far apart."""
+    every = {"full": tiles.rows * pitch, "row": tiles.rows, "column": tiles.width, "scalar": 1}
+    return every[s.access.follows]
 
 
 def variable(loops: Sequence[Loop], name: str) -> Var:
@@ -286,23 +285,12 @@ def variable(loops: Sequence[Loop], name: str) -> Var:
     return found
 
 
-def _half(area: ChipSpace, size: int) -> int:
-    """Bytes of a place, so that the second starts as the first does."""
-    return -(-size // area.alignment) * area.alignment
-
-
 def room(sources: Mapping[int, Source], homes: Mapping[str, Allocation], tiles: Tiles) -> int:
     """Bytes of the scratchpad that loads of these tiles take at most."""
     total = 0
     for s in sources.values():
         size = 4 if s.access.record else homes[s.view.tensor].itemsize
-        elements = {
-            "full": tiles.rows * tiles.width,
-            "row": tiles.rows,
-            "column": tiles.width,
-            "scalar": 1,
-        }[s.access.follows]
-        total += HALVES * (size * elements + 128)
+        total += HALVES * (size * _elements(s, tiles, tiles.width) + 128)
     return total
 
 

@@ -173,7 +173,7 @@ class Writer:
         """Words of the accumulator."""
         return Region(ACCUMULATOR, (interval(word, words), interval(0, self.config.cols)))
 
-    def load_c(
+    def load_scratch(
         self,
         view: View,
         walk: AddressMap,

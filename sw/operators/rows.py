@@ -180,7 +180,7 @@ class LoweredRows:
             home = writer.home(self.constants.name)
             constants = scratch.take(home.size)
             view = whole(home.tensor)
-            made.append(writer.load_c(view, AddressMap((), {}), 1, 0, home.row, constants, home.size))
+            made.append(writer.load_scratch(view, AddressMap((), {}), 1, 0, home.row, constants, home.size))
         turn: Expr = count(self.loops) % HALVES if self.places > 1 else Const(0)
         largest = round_up(4 * max(len(c.words) for c in self.configured), UNIT)
         slots = [scratch.take(largest) for _ in range(self.slots)]
@@ -213,9 +213,9 @@ class LoweredRows:
         walk, step = tiles.walk(source, self.batches[0]), source.strides[-2]
         if width == step == columns and self.rows * columns <= LONGEST:
             region = writer.region(source, walk, rows, step, columns)
-            return writer.load_c(source, walk, 1, 0, rows * columns, tile.x, width, region=region)
+            return writer.load_scratch(source, walk, 1, 0, rows * columns, tile.x, width, region=region)
         fill = (width - columns, self.operator.fill)
-        return writer.load_c(source, walk, rows, step, columns, tile.x, width, None, fill)
+        return writer.load_scratch(source, walk, rows, step, columns, tile.x, width, None, fill)
 
     def _store(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
         """The results: rows, all as one where these are no words of the port."""

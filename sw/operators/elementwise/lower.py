@@ -11,7 +11,7 @@ from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
 from sw.compile.memory import Allocation
-from sw.compile.operands import Source, Tiles, fetches, longest, records, room, source
+from sw.compile.operands import Source, Tile, Tiles, fetches, longest, records, room, source
 from sw.compile.writer import LONGEST, ChipSpace, Writer, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
@@ -124,11 +124,12 @@ class LoweredElementwise:
         found = fetches(self.sources, writer.memory.homes, self.records, t, scratch)
         base = out.take(HALVES * t.rows * t.width * writer.home(self.output.tensor).itemsize)
         launches = TileLaunches(writer, grid, self.chosen, found, base)
-        here = (
+        rows, columns = (
             size(t.loops, DOWN, t.whole_rows, t.rows),
             size(t.loops, ACROSS, t.whole_columns, t.columns),
         )
-        body = launches.statements(t, self.batches, self.output, here, count(t.loops) % HALVES)
+        here = Tile(t, rows, columns, count(t.loops) % HALVES)
+        body = launches.statements(here, self.batches, self.output)
         for level in reversed(t.loops):
             body = [loop(level, body)]
         return body

@@ -98,23 +98,26 @@ class LoweredPool:
         if cut.guard:
             before = rows.before * cut.pitch + cols.before
             fill = (_known(before), pool.fill)
-            made.append(writer.load_c(view, walk, 1, 0, 1, image, cut.pitch, None, fill))
+            made.append(writer.load_scratch(view, walk, 1, 0, 1, image, cut.pitch, None, fill))
             first = first + before
         together = cut.all_rows and cut.depth == pool.rows.size and plane == pool.rows.size * row
         held = planes * rows.held
         if cut.plain and row == pool.cols.size and (together or cut.planes == 1):
             region = writer.region(view, walk, held, row, row)
-            return [*made, writer.load_c(view, walk, 1, 0, held * row, first, cut.pitch, region=region)]
+            return [*made, writer.load_scratch(view, walk, 1, 0, held * row, first, cut.pitch, region=region)]
         fill = (_known(cut.pitch - cols.held), pool.fill)
         if together:
-            return [*made, writer.load_c(view, walk, held, row, cols.held, first, cut.pitch, None, fill)]
+            return [
+                *made,
+                writer.load_scratch(view, walk, held, row, cols.held, first, cut.pitch, None, fill),
+            ]
         below = cut.depth - rows.held
         if not cut.all_rows:
             below = below - rows.before
         if cut.planes > 1:
             walk = walk.moved({CHANNEL: plane}, [Loop(CHANNEL, cut.planes)])
             first = first + linear(walk.loops, {CHANNEL: cut.plane})
-        load = writer.load_c(
+        load = writer.load_scratch(
             view, walk, rows.held, row, cols.held, first, cut.pitch, None, fill, _known(below)
         )
         return (

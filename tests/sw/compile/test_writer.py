@@ -63,7 +63,7 @@ def test_regions_hold_what_is_touched(
         out = View("y", view.shape, view.strides, view.offset)
         body = [writer.store_out(out, walk, here, view.strides[0], Const(columns), 0, 256)]
     else:
-        body = [writer.load_c(view, walk, here, view.strides[0], Const(columns), 0, 256)]
+        body = [writer.load_scratch(view, walk, here, view.strides[0], Const(columns), 0, 256)]
     program = retype(writer.program("views", [loop(loops[0], body)] if loops else body))
     found = Footprints(program, TEST, memory.homes)
     assert found.executions() == (loops[0].count if loops else 1)
