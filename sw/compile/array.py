@@ -7,14 +7,17 @@ pixels as they lie in memory.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.config import BufferShape, MachineConfig
-from sw.compile.forms import INNER, Loop
+from sw.compile.forms import HALVES, INNER, Loop
 from sw.compile.memory import Allocation
-from sw.compile.operands import Source
+from sw.compile.operands import Segments, Source, Tiles
 from sw.graph.network import ImageConvolution, MatrixProduct, View
+from sw.layout import round_up
 from sw.tiling.blocking import Blocking, Extent, Resident, pitch
 
 Homes = Mapping[str, Allocation]
@@ -33,7 +36,8 @@ class ArrayProblem:
     images [channel, row, column]. `moves` holds the elements that each of them moves on with loops over
     batches, of which `outer` are around all others; those over images and rows of outputs are inside.
     `zeros` are the zero points of A and B. `direct`: B is loaded as it lies, not as patches. `images` holds
-    the elements from one row of outputs to the next, by operand or `"result"`, where any have gaps.
+    the elements from one row of outputs to the next, by operand or `"result"`, where any have gaps; tiles are
+    bands of such rows where they are `segmented`.
     """
 
     operator: MatrixProduct | ImageConvolution
@@ -47,6 +51,7 @@ class ArrayProblem:
     zeros: tuple[int, int]
     direct: bool = True
     images: Mapping[Key, int] = dataclasses.field(default_factory=dict)
+    segmented: bool = False
 
     @property
     def signed(self) -> tuple[bool, bool]:
@@ -61,8 +66,14 @@ class ArrayProblem:
 
     @property
     def unit(self) -> int:
-        """Elements of the output buffer of which the rows of a tile are a multiple."""
+        """Elements of the output buffer of which its rows are a multiple."""
         return self.config.store_bytes // self.result.itemsize if self.operator.epilogue else 1
+
+    @property
+    def across(self) -> int:
+        """Outputs in a row of an image."""
+        assert self.extent.patches is not None
+        return self.extent.patches.cols.outputs
 
     def nest(self, t: Blocking) -> Nest:
         """The loops of a blocking."""
@@ -80,12 +91,18 @@ class ArrayProblem:
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops around the tiles of a product; of columns in `extent` those that the loop n cuts."""
+    """The loops around the tiles of a product; of columns in `extent` those that the loop n cuts.
+
+    In the accumulator inner tiles lie one after the other. Of a row `width` elements are computed, those
+    beyond the tile being padding. Where tiles are `tight`, rows of one with fewer columns lie closer
+    together.
+    """
 
     problem: ArrayProblem
     extent: Extent
     blocking: Blocking
     loops: tuple[Loop, ...]
+    tight: bool = False
 
     @property
     def config(self) -> MachineConfig:
@@ -96,6 +113,64 @@ class Nest:
     def inner(self) -> tuple[Loop, ...]:
         """The loop over the inner tiles of a partition, if there are several."""
         return (Loop(INNER, self.blocking.parts),) if self.blocking.parts > 1 else ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of an inner tile."""
+        return min(self.blocking.tile_m, self.extent.m)
+
+    @property
+    def columns(self) -> int:
+        """Columns of an inner tile."""
+        return min(self.blocking.tile_n, self.extent.n)
+
+    @property
+    def width(self) -> int:
+        """Elements of a row of an inner tile that are computed."""
+        unit = 1 if self.problem.segmented else self.problem.unit
+        return round_up(self.columns, math.lcm(unit, self.config.cols))
+
+    @property
+    def row_words(self) -> int:
+        """Words of the accumulator from row to row."""
+        return self.width // self.config.cols
+
+    @property
+    def words(self) -> int:
+        """Words of an inner tile."""
+        return self.rows * self.row_words
+
+    @property
+    def fits(self) -> bool:
+        """Whether the inner tiles fit the accumulator."""
+        t = self.blocking
+        rows, columns = min(t.partition_m, self.extent.m), min(t.partition_n, self.extent.n)
+        if t.tile_n < t.partition_n and self.tight:
+            words = rows * -(-columns // self.config.cols)
+        elif t.tile_n < t.partition_n:
+            words = -(-columns // t.tile_n) * self.words
+        else:
+            words = rows * self.row_words
+        return words <= self.config.derived.acc_words // (1 if t.single_c else HALVES)
+
+    @functools.cached_property
+    def tiles(self) -> Tiles:
+        """How the result is cut into inner tiles."""
+        t, e, p = self.blocking, self.extent, self.problem
+        loops = (*self.loops[: self.depth("c")], *self.inner)
+        down, across = {"m": -(-t.partition_m // t.tile_m)}, {"n": -(-t.partition_n // t.tile_n)}
+        if self.inner:
+            (across if t.tile_n < t.partition_n else down)[INNER] = 1
+        made = Tiles(loops, self.rows, self.columns, self.width, e.m, e.n, down, across)
+        if not p.segmented:
+            return made
+        number = self.columns // p.across
+        apart: dict[Key, int] = {0: p.across, **p.images}
+        pitches = {key: number * step for key, step in apart.items()}
+        pitches[0] = self.width
+        pitches["result"] = round_up(pitches["result"], p.unit)
+        segments = Segments(p.across, number, apart, pitches)
+        return dataclasses.replace(made, width=max(pitches.values()), segments=segments)
 
     def depth(self, tensor: str) -> int:
         """Inside how many loops a tile of the tensor is loaded (or stored)."""

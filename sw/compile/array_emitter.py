@@ -7,7 +7,6 @@ passes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from sw.compile.array import AXIS, Nest
@@ -27,72 +26,22 @@ from sw.compile.forms import (
     turns,
 )
 from sw.compile.launches import TileLaunches
-from sw.compile.operands import Tile, Tiles
+from sw.compile.operands import Tile
 from sw.compile.writer import AddressMap, Writer, given, interval, loop
 from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Instruction, Region, Statement
 from sw.ir.roles import WarpRole
-from sw.layout import round_up
 from sw.patches import Axis
 from sw.tiling.blocking import Resident
 
 Operands = dict[str, Expr | int]
 
 
-@dataclass(frozen=True)
-class Shape:
-    """Inner tiles in the accumulator: rows of `pitch` words, one tile after the other.
-
-    `width` elements of a row are computed, those beyond `columns` being padding. Where tiles are `tight`,
-    rows of one that has fewer columns lie closer together.
-    """
-
-    rows: int
-    columns: int
-    pitch: int
-    width: int
-    tight: bool = False
-
-    @classmethod
-    def of(cls, nest: Nest, unit: int) -> Shape:
-        """The inner tiles of a nest; rows take a multiple of `unit` elements."""
-        rows = min(nest.blocking.tile_m, nest.extent.m)
-        columns = min(nest.blocking.tile_n, nest.extent.n)
-        width = round_up(columns, math.lcm(unit, nest.config.cols))
-        return cls(rows, columns, width // nest.config.cols, width)
-
-    @property
-    def words(self) -> int:
-        """Words of a tile."""
-        return self.rows * self.pitch
-
-    def fits(self, nest: Nest) -> bool:
-        """Whether the inner tiles of a nest fit the accumulator one after the other."""
-        t = nest.blocking
-        rows, columns = min(t.partition_m, nest.extent.m), min(t.partition_n, nest.extent.n)
-        if t.tile_n < t.partition_n and self.tight:
-            words = rows * -(-columns // nest.config.cols)
-        elif t.tile_n < t.partition_n:
-            words = -(-columns // t.tile_n) * self.words
-        else:
-            words = rows * self.pitch
-        return words <= nest.config.derived.acc_words // (1 if t.single_c else HALVES)
-
-    def tiles(self, nest: Nest) -> Tiles:
-        """How the result is cut into inner tiles."""
-        t, e = nest.blocking, nest.extent
-        loops = (*nest.loops[: nest.depth("c")], *nest.inner)
-        down, across = {"m": -(-t.partition_m // t.tile_m)}, {"n": -(-t.partition_n // t.tile_n)}
-        if nest.inner:
-            (across if t.tile_n < t.partition_n else down)[INNER] = 1
-        return Tiles(loops, self.rows, self.columns, self.width, e.m, e.n, down, across)
-
-
 class ArrayEmitter:
     """Emits a product or convolution as part of a program."""
 
-    def __init__(self, nest: Nest, shape: Shape, tiles: Tiles, writer: Writer, launches: TileLaunches | None):
-        self.nest, self.shape, self.tiles, self.writer, self.launches = nest, shape, tiles, writer, launches
+    def __init__(self, nest: Nest, writer: Writer, launches: TileLaunches | None):
+        self.nest, self.writer, self.launches = nest, writer, launches
         self.problem, self.t, self.loops = nest.problem, nest.blocking, nest.loops
         self.depths = {tensor: nest.depth(tensor) for tensor in "abc"}
         self.all = (*nest.loops, *nest.inner)
@@ -212,18 +161,18 @@ class ArrayEmitter:
         half = self.nest.config.derived.acc_words // HALVES
         inner = index(loops, INNER)
         if not self.t.single_c:
-            word = self.turn("c") * half + linear(loops, {INNER: self.shape.words})
-        elif inner is not None and -(-self.t.parts // HALVES) * self.shape.words <= half:
+            word = self.turn("c") * half + linear(loops, {INNER: self.nest.words})
+        elif inner is not None and -(-self.t.parts // HALVES) * self.nest.words <= half:
             # Neighbours lie in different banks, so that storer and array are not in each other's way.
-            word = inner % HALVES * half + inner // HALVES * self.shape.words
+            word = inner % HALVES * half + inner // HALVES * self.nest.words
         else:
-            word = linear(loops, {INNER: self.shape.words})
+            word = linear(loops, {INNER: self.nest.words})
         return word, self.writer.accumulator(word, rows * self.pitch_of(columns))
 
     def pitch_of(self, columns: Expr) -> Expr:
         """Words between the rows of the present inner tile."""
         cols = self.nest.config.cols
-        return (columns + (cols - 1)) // cols if self.shape.tight else Const(self.shape.pitch)
+        return (columns + (cols - 1)) // cols if self.nest.tight else Const(self.nest.row_words)
 
     def operand(self, x: str, lanes: Expr, k: Expr) -> tuple[Expr, Region]:
         """First column of the present tile of A or B, and its region."""
@@ -284,12 +233,12 @@ class ArrayEmitter:
             held = word, self.pitch_of(columns)
             return [self.writer.store("store", region, view, walk, rows, columns, *held, there)]
         sums = (word * self.nest.config.cols, region)
-        tile = Tile(self.tiles, rows, self.across(columns), count(self.stored) % HALVES, there)
+        tile = Tile(self.nest.tiles, rows, self.across(columns), count(self.stored) % HALVES, there)
         return self.launches.statements(tile, moves, view, sums)
 
     def across(self, columns: Expr) -> Expr:
         """What launches count the columns of a tile in: rows of images where these have gaps behind them."""
-        segments, patches, t = self.tiles.segments, self.nest.extent.patches, self.t
+        segments, patches, t = self.nest.tiles.segments, self.nest.extent.patches, self.t
         if segments is None:
             return columns
         assert patches is not None

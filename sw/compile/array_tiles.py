@@ -5,8 +5,10 @@ Results are stored as sums, or go through the loop of an epilogue on the CGRA; t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,17 +16,16 @@ from dataclasses import dataclass, field
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.array import ArrayProblem, Key, Nest
-from sw.compile.array_emitter import ArrayEmitter, Shape
+from sw.compile.array_emitter import ArrayEmitter
 from sw.compile.forms import HALVES
 from sw.compile.launches import LaunchWriter, TileLaunches
-from sw.compile.operands import Segments, Tiles, fetches, longest, records, room
+from sw.compile.operands import Tiles, fetches, longest, records, room
 from sw.compile.writer import LONGEST, ChipSpace, Writer
 from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import Configured
-from sw.layout import round_up
 from sw.tiling.blocking import Blocking, Extent
 from sw.tiling.machine import Choice, best
 
@@ -35,7 +36,7 @@ LAUNCH = 90
 #: Halvings of the accumulator that are tried: smaller tiles begin and end sooner.
 HALVINGS = 3
 
-Suits = Callable[[Nest, Shape], bool]
+Suits = Callable[[Nest], bool]
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,24 @@ class Choices:
 class LoweredProduct:
     """A product or convolution in tiles; `records` are constants of its epilogue."""
 
-    problem: ArrayProblem
     nest: Nest
-    shape: Shape
-    tiles: Tiles
     chosen: Chosen | None
     records: Mapping[str, Tensor]
+
+    @property
+    def problem(self) -> ArrayProblem:
+        """What is cut into tiles."""
+        return self.nest.problem
 
     @property
     def operator(self) -> MatrixProduct | ImageConvolution:
         """What it computes."""
         return self.problem.operator
+
+    @property
+    def tiles(self) -> Tiles:
+        """The tiles of the result."""
+        return self.nest.tiles
 
     @property
     def extent(self) -> Extent:
@@ -93,55 +101,49 @@ class LoweredProduct:
             found = fetches(p.sources, p.homes, self.records, self.tiles, scratch)
             base = out.take(HALVES * self.tiles.rows * self.tiles.pitch("result") * p.result.itemsize)
             launches = TileLaunches(writer, grid, self.chosen, found, base)
-        return ArrayEmitter(self.nest, self.shape, self.tiles, writer, launches).body()
+        return ArrayEmitter(self.nest, writer, launches).body()
 
 
 def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:
     """The tiles of a product, and the loop of its epilogue; raises `InputError` where no tile fits."""
     if p.images:
-        try:
-            return _lowered(p, room_bytes, allowed, segmented=True)
-        except InputError:
-            pass  # Tiles inside of one row of outputs have no gaps.
-    return _lowered(p, room_bytes, allowed, segmented=False)
+        with contextlib.suppress(InputError):
+            return _lowered(dataclasses.replace(p, segmented=True), room_bytes, allowed)
+    # Tiles inside of one row of outputs have no gaps.
+    return _lowered(p, room_bytes, allowed)
 
 
-def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices, segmented: bool) -> LoweredProduct:
+def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices) -> LoweredProduct:
     """Tiles that are bands of rows with gaps between them, or tiles without gaps."""
-    chosen = _chosen(p, segmented) if p.operator.epilogue is not None else None
-    across = p.extent.patches.cols.outputs if p.extent.patches is not None else 0
+    chosen = _chosen(p) if p.operator.epilogue is not None else None
 
-    def suits(nest: Nest, shape: Shape) -> bool:
+    def suits(nest: Nest) -> bool:
         """Whether tiles of results and operands fit the buffers of the CGRA, twice."""
-        if p.images and (shape.columns % across if segmented else shape.columns > across):
+        if p.images and (nest.columns % p.across if p.segmented else nest.columns > p.across):
             return False
         if chosen is None:
             return True
-        tiles, size = _cut(nest, shape, segmented), p.result.itemsize
-        counted = max(shape.width * size, longest(p.sources, p.homes, tiles)) <= LONGEST
-        held = HALVES * shape.rows * tiles.pitch("result") * size
+        tiles, size = nest.tiles, p.result.itemsize
+        counted = max(nest.width * size, longest(p.sources, p.homes, tiles)) <= LONGEST
+        held = HALVES * tiles.rows * tiles.pitch("result") * size
         return counted and held <= p.config.out_bytes and room(p.sources, p.homes, tiles) <= room_bytes
 
-    unit = 1 if segmented else p.unit
     if chosen is None:
-        nest, shape = _plain(p, unit, suits, allowed)
-    else:
-        nest, shape = _balanced(p, unit, suits, chosen.cycles_per_element, allowed)
-    tiles = _cut(nest, shape, segmented)
-    own = records(p.operator.name, chosen.elementwise, p.sources, p.homes, tiles) if chosen else {}
-    return LoweredProduct(p, nest, shape, tiles, chosen, own)
+        return LoweredProduct(_plain(p, suits, allowed), None, {})
+    nest = _balanced(p, suits, chosen.cycles_per_element, allowed)
+    own = records(p.operator.name, chosen.elementwise, p.sources, p.homes, nest.tiles)
+    return LoweredProduct(nest, chosen, own)
 
 
-def _chosen(p: ArrayProblem, segmented: bool) -> Chosen:
+def _chosen(p: ArrayProblem) -> Chosen:
     """The loop of the epilogue."""
     assert p.operator.epilogue is not None
     operands: dict[Key, TileAccess] = {0: TileAccess("acc", "int32")}
     operands |= {k: p.sources[k].access for k in sorted(p.sources)}
     operands["result"] = TileAccess("out", p.result.tensor.element)
     every = math.lcm(p.unit, p.config.cols)
-    if segmented:
-        assert p.extent.patches is not None
-        every = p.extent.patches.cols.outputs
+    if p.segmented:
+        every = p.across
         for key, access in operands.items():
             gap = p.images.get(key, every) != every
             operands[key] = dataclasses.replace(access, segment_gap=gap, row_gap=access.follows == "full")
@@ -150,35 +152,13 @@ def _chosen(p: ArrayProblem, segmented: bool) -> Chosen:
     return choose(value, [*operands.values()], result, p.config, multiple=every, name="epilogue")
 
 
-def _cut(nest: Nest, shape: Shape, segmented: bool) -> Tiles:
-    """How the result is cut into inner tiles, where rows of outputs have gaps between them and where not."""
-    tiles = shape.tiles(nest)
-    if not segmented:
-        return tiles
-    p, patches = nest.problem, nest.extent.patches
-    assert patches is not None
-    length = patches.cols.outputs
-    number = shape.columns // length
-    apart: dict[Key, int] = {0: length, **p.images}
-    pitches = {key: number * step for key, step in apart.items()}
-    pitches[0] = shape.width
-    pitches["result"] = round_up(pitches["result"], p.unit)
-    segments = Segments(length, number, apart, pitches)
-    return dataclasses.replace(tiles, width=max(pitches.values()), segments=segments)
-
-
-def _plain(p: ArrayProblem, unit: int, suits: Suits, allowed: Choices) -> tuple[Nest, Shape]:
+def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> Nest:
     """The best blocking of a product whose sums are stored, the first `skip` left out."""
-    left = allowed.skip
-    for blocking in _blockings(p, allowed):
-        nest = p.nest(blocking)
-        shape = Shape.of(nest, unit)
-        if not shape.fits(nest):
-            shape = dataclasses.replace(shape, tight=True)
-        if shape.fits(nest) and suits(nest, shape):
-            if left == 0:
-                return nest, shape
-            left -= 1
+    nests = (p.nest(blocking) for blocking in _blockings(p, allowed))
+    shaped = (nest if nest.fits else dataclasses.replace(nest, tight=True) for nest in nests)
+    found = itertools.islice((nest for nest in shaped if nest.fits and suits(nest)), allowed.skip, None)
+    for nest in found:
+        return nest
     raise InputError(f"{p.operator.name}: no tile fits the accumulator ({p.config.acc_bytes} bytes)")
 
 
@@ -196,11 +176,9 @@ def _blockings(p: ArrayProblem, allowed: Choices) -> Iterator[Blocking]:
             yield choice.blocking
 
 
-def _balanced(
-    p: ArrayProblem, unit: int, suits: Suits, per_element: float, allowed: Choices
-) -> tuple[Nest, Shape]:
+def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> Nest:
     """The nest of least time of array and CGRA together; `per_element` are the cycles of the latter."""
-    found: tuple[float, Nest, Shape] | None = None
+    found: tuple[float, Nest] | None = None
     seen: set[Blocking] = set()
     for halvings, choices in enumerate(_choices(p.extent, p.config, allowed.bandwidth)):
         for choice in choices:
@@ -208,12 +186,10 @@ def _balanced(
                 continue
             seen.add(choice.blocking)
             nest = p.nest(choice.blocking)
-            shape = Shape.of(nest, unit)
-            if not choice.blocking.even or not shape.fits(nest) or not suits(nest, shape):
-                continue
-            score = _time(choice, shape, shape.tiles(nest), per_element)
-            if found is None or score < found[0]:
-                found = score, nest, shape
+            if choice.blocking.even and nest.fits and suits(nest):
+                score = _time(choice, nest, per_element)
+                if found is None or score < found[0]:
+                    found = score, nest
         if found is not None and halvings >= HALVINGS:
             break
     if found is None:
@@ -221,7 +197,7 @@ def _balanced(
             f"{p.operator.name}: no tile fits accumulator ({p.config.acc_bytes} bytes), scratchpad "
             f"({p.config.scratch_bytes}) and output buffer ({p.config.out_bytes})"
         )
-    return found[1:]
+    return found[1]
 
 
 def _choices(
@@ -245,8 +221,8 @@ def _best(
     return tuple(best(extent, config, dict(bandwidth) or None, count))
 
 
-def _time(choice: Choice, shape: Shape, tiles: Tiles, per_element: float) -> float:
+def _time(choice: Choice, nest: Nest, per_element: float) -> float:
     """Cycles by estimate: the slower of array and CGRA, and what of the other one nothing hides."""
-    number = math.prod(loop.count for loop in tiles.loops)
-    array, cgra = choice.score, number * (shape.rows * shape.width * per_element + LAUNCH)
+    number = math.prod(loop.count for loop in nest.tiles.loops)
+    array, cgra = choice.score, number * (nest.words * nest.config.cols * per_element + LAUNCH)
     return max(array, cgra) + min(array, cgra) / number
