@@ -103,25 +103,6 @@ class Convolution:
             text += f" /{r.stride}" + (f"x{c.stride}" if c.stride != r.stride else "")
         return text + (f" in {self.groups} groups" if self.groups > 1 else "")
 
-    @property
-    def product(self) -> Product | None:
-        """The same as a matrix product, where every patch is one pixel and every pixel a patch."""
-        for axis in (self.rows, self.cols):
-            if (axis.kernel, axis.stride, axis.before, axis.after) != (1, 1, 0, 0):
-                return None
-        one = self.groups == 1
-        return Product(
-            self.m,
-            self.k,
-            self.n,
-            self.type_a,
-            self.type_b,
-            self.zero_a,
-            self.zero_b,
-            batch_a=() if one else (1, self.groups),
-            batch_b=(self.images,) if one else (self.images, self.groups),
-        )
-
     def check(self, a: np.ndarray, b: np.ndarray) -> None:
         """Raise `InputError` unless the arrays have the shapes and types of weights and images."""
         check_operand("W", a, self.type_a, self.shape_a)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from sw.cgra.launcher import UNIT, HeldConfiguration, launch_operands
 from sw.compile.operands import Fetch, Segments, Tile
@@ -16,7 +15,6 @@ from sw.ir.program import Access, Instruction, Region, Statement
 from sw.ir.roles import WarpRole
 from sw.kernels.choose import Chosen
 from sw.kernels.configuration import Configured
-from sw.kernels.indices import Key
 from sw.layout import round_up
 
 
@@ -102,7 +100,7 @@ class TileLaunches:
         half = tiles.rows * pitch * itemsize
         place = tile.turn * half + self.out_base
         bases["result"] = tile.turn * (half // itemsize) + self.out_base // itemsize
-        scalars = kernel.scalars(bases, width, **gaps(segments))
+        scalars = kernel.scalars(bases, width, **(segments.gaps if segments else {}))
         written = (writer.out(place, tile.rows * (pitch * itemsize)),)
         iterations = kernel.iterations(tile.rows, width)
         made.append(self.launcher.launch(self.chosen.configured, iterations, scalars, reads, written, there))
@@ -132,22 +130,3 @@ def across(segments: Segments | None, key: int | str, columns: Expr, follows: st
     if segments is None:
         return columns
     return columns * (segments.apart[key] if follows == "full" else segments.length)
-
-
-class Gaps(TypedDict, total=False):
-    """What scalars of a launch say about segments."""
-
-    segment: int
-    row_gaps: Mapping[Key, Expr | int]
-    segment_gaps: Mapping[Key, Expr | int]
-
-
-def gaps(segments: Segments | None) -> Gaps:
-    """The gaps of rows that consist of segments."""
-    if segments is None:
-        return {}
-    return {
-        "segment": segments.length,
-        "row_gaps": {key: segments.behind(key) for key in segments.pitches},
-        "segment_gaps": {key: segments.between(key) for key in segments.apart},
-    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
@@ -20,6 +21,14 @@ from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.layout import round_up
+
+
+class Gaps(TypedDict, total=False):
+    """Elements of a segment, and those that are skipped, by number of the operand or `"result"`."""
+
+    segment: int
+    row_gaps: Mapping[int | str, Expr | int]
+    segment_gaps: Mapping[int | str, Expr | int]
 
 
 @dataclass(frozen=True)
@@ -40,13 +49,14 @@ class Segments:
         """Elements of a row that are computed."""
         return self.length * self.count
 
-    def between(self, key: int | str) -> int:
-        """Elements that are skipped behind a segment."""
-        return self.apart[key] - self.length
-
-    def behind(self, key: int | str) -> int:
-        """Elements that are skipped behind a row."""
-        return self.pitches[key] - self.count * self.apart[key]
+    @property
+    def gaps(self) -> Gaps:
+        """What is skipped behind rows and behind segments, as scalars of a launch."""
+        return {
+            "segment": self.length,
+            "row_gaps": {k: pitch - self.count * self.apart[k] for k, pitch in self.pitches.items()},
+            "segment_gaps": {k: step - self.length for k, step in self.apart.items()},
+        }
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +19,13 @@ from sw.tile_programs.uses import Uses
 
 #: Buffers of no stated space lie here.
 DEFAULT_SPACE = "scratch"
-#: What a place in each space is counted in, and the configuration's field that limits it.
-UNITS = {
-    "memory": ("bytes", "memory"),
-    "A": ("columns", "buffer_a_bytes"),
-    "B": ("columns", "buffer_b_bytes"),
-    "acc": ("words", "acc_bytes"),
-    "scratch": ("bytes", "scratch_bytes"),
-    "out": ("bytes", "out_bytes"),
+#: By space what its places are counted in, the configuration's field that limits it, and how many there are.
+_ROOMS: dict[str, tuple[str, str, Callable[[MachineConfig], int]]] = {
+    "A": ("columns", "buffer_a_bytes", lambda c: c.derived.buffer_a.columns),
+    "B": ("columns", "buffer_b_bytes", lambda c: c.derived.buffer_b.columns),
+    "acc": ("words", "acc_bytes", lambda c: c.derived.acc_words),
+    "scratch": ("bytes", "scratch_bytes", lambda c: c.derived.scratch.columns),
+    "out": ("bytes", "out_bytes", lambda c: c.derived.out.columns),
 }
 
 
@@ -97,9 +96,9 @@ def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[s
         before = used.setdefault(space, [])
         place, size = _placed(buffer, space, sum(n for _, n in before), config, uses)
         before.append((buffer, size))
-        total, there = sum(n for _, n in before), _room(space, config)
+        unit, field, most = _ROOMS[space]
+        total, there = sum(n for _, n in before), most(config)
         if total > there:
-            unit, field = UNITS[space]
             listed = ", ".join(f"{b.name} {n}" for b, n in before)
             raise IRError(
                 buffer.where,
@@ -108,17 +107,6 @@ def place_buffers(program: Program, config: MachineConfig, uses: Uses) -> dict[s
             )
         found[buffer.name] = place
     return found
-
-
-def _room(space: str, config: MachineConfig) -> int:
-    d = config.derived
-    return {
-        "A": d.buffer_a.columns,
-        "B": d.buffer_b.columns,
-        "acc": d.acc_words,
-        "scratch": d.scratch.columns,
-        "out": d.out.columns,
-    }[space]
 
 
 def _placed(buffer: Buffer, space: str, base: int, config: MachineConfig, uses: Uses) -> tuple[Place, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -195,8 +196,7 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
     # Loads of one product without repetition.
     loads_a = 1 if t.resident_a is Resident.WHOLE else count_m
     loads_b = 1 if t.resident_b is Resident.WHOLE else count_n
-    full, rest = divmod(e.m, c.rows)
-    down = sum(count * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, count in depths)
+    down = sum(count * _down(c, e.m, d) for d, count in depths)
     multiply = groups * down * sum(count * -(-size // c.cols) for size, count in columns)
     multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
@@ -219,6 +219,12 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
         tiles_b=groups * again_b * loads_b * (steps_k if t.resident_b is Resident.TILE else 1),
         partitions=partitions,
     )
+
+
+def _down(config: MachineConfig, m: int, k: int) -> int:
+    """Cycles that the array takes for so many rows of a column of blocks."""
+    full, rest = divmod(m, config.rows)
+    return full * max(k, config.rows) + (max(k, rest) if rest else 0)
 
 
 def _handing(c: MachineConfig, t: Blocking, x: _Engines) -> float:
@@ -275,8 +281,7 @@ def _together(ports: Ports, t: Blocking) -> float:
     count_m, count_n = sum(x for _, x in rows), sum(x for _, x in columns)
     cycles = 0.0
     for m, times_m in rows:
-        full, rest = divmod(m, c.rows)
-        down = sum(x * (full * max(d, c.rows) + (max(d, rest) if rest else 0)) for d, x in depths)
+        down = sum(x * _down(c, m, d) for d, x in depths)
         load_a = sum(x * ports.load_a(m, d, t) for d, x in depths) * again_a / count_n
         for n, times_n in columns:
             load_b = sum(x * ports.load_b(n, d, t) for d, x in depths) * again_b / count_m
@@ -302,12 +307,8 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
     for group in range(groups):
         seen_a: object = None
         seen_b: object = None
-        pairs = (
-            [(i, j) for i in range(len(ms)) for j in range(len(ns))]
-            if t.m_outermost
-            else [(i, j) for j in range(len(ns)) for i in range(len(ms))]
-        )
-        for i, j in pairs:
+        pairs = itertools.product(range(len(ms)), range(len(ns)))
+        for i, j in pairs if t.m_outermost else sorted(pairs, key=lambda pair: pair[::-1]):
             m, n = ms[i], ns[j]
             cuts = _inner_cuts(t, m, n)
             parts.append([ports.store(x, y, t) for x, y in cuts])
@@ -353,9 +354,8 @@ def _each(sizes: list[tuple[int, int]]) -> list[int]:
 
 def _product(config: MachineConfig, m: int, n: int, k: int) -> tuple[float, int, int]:
     """A product of the array: cycles to its last read, rows of its last block, and until the next product."""
-    full, rest = divmod(m, config.rows)
-    time = -(-n // config.cols) * (full * max(k, config.rows) + (max(k, rest) if rest else 0))
-    rows = rest or config.rows
+    time = -(-n // config.cols) * _down(config, m, k)
+    rows = m % config.rows or config.rows
     return time - max(k, rows) + k, rows, max(0, rows + TIMING.gemm_turn - k)
 
 

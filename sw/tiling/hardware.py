@@ -8,7 +8,7 @@ from hw.config import MachineConfig
 from sw.patches import Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.estimate import Estimate, loads
-from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan
+from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan, times_text
 from sw.tiling.problem import Convolution, TilingProblem
 
 #: Bytes of an element of A and B, and of the accumulator.
@@ -137,7 +137,7 @@ def _reason(
         for name, resident in (("A", t.resident_a), ("B", t.resident_b))
         if resident is not Resident.TILE
     ]
-    order = f"With {outer} outside {inner}, A is loaded {_times(loaded[0])} and B {_times(loaded[1])}"
+    order = f"With {outer} outside {inner}, A is loaded {times_text(loaded[0])} and B {times_text(loaded[1])}"
     order += " by each product" if extent.batch > extent.images else ""
     if extent.patches is not None and (halo := _halo(extent.patches, t)):
         order += f" (neighbouring tiles read {halo:,} of {extent.patches.pixels:,} pixels again)"
@@ -158,7 +158,3 @@ def _reason(
         f"predicted on this machine {e.ideal:,.0f} multiply at the peak"
         + (f", lost are {', '.join(lost)}." if lost else ".")
     )
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"

@@ -351,9 +351,10 @@ def _why_split(
     return (
         f"{why} A piece of C, {rows:,} x {columns:,}, stays in the accumulator, of which {acc:,} of "
         f"{p.acc_max:,} bytes suffice, while K passes in parts of {depth:,}; A is loaded "
-        f"{_often(chosen.loads_a)}, B {_often(chosen.loads_b)}. {stays}.{inside}"
+        f"{times_text(chosen.loads_a)}, B {times_text(chosen.loads_b)}. {stays}.{inside}"
     )
 
 
-def _often(count: int) -> str:
+def times_text(count: int) -> str:
+    """How often something happens, in words."""
     return "once" if count == 1 else f"{count:,} times"

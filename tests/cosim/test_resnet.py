@@ -38,7 +38,7 @@ def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> 
     for problem, kernel, ab, job, outcome in zip(problems, kernels, operands, jobs, outcomes, strict=True):
         assert compare(TINY, job, predict(TINY, job), outcome) is None, problem
         assert np.array_equal(kernel.extract(outcome.outputs[0]), problem.reference(*ab)), problem
-        if problem.product is not None:
+        if not kernel.extent.patches:
             continue
         # Words of a row: as many as its pixels and padding fill, once per tile and load.
         plan = plan_of(part_of(kernel.compiled), settings.bandwidth).plan

@@ -18,11 +18,11 @@ from sw.compile.program import Group
 from sw.compile.stages import Emit, Tile, TileProgram
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
-from sw.ir import Expr, For, Instruction, Program, Region, parse_program
+from sw.ir import Expr, Instruction, Program, Region, parse_program
 from sw.ir.expression import evaluate
-from sw.ir.program import Statement
 from sw.ir.roles import WarpRole
 from sw.ir.split import share, warps
+from sw.ir.walk import executions
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling.candidates import candidates, inner_cuts
@@ -69,22 +69,17 @@ def plans(seed: str, count: int) -> Iterator[TileProgram]:
             yield plan
 
 
-def executed(
-    body: tuple[Statement, ...], values: dict[str, int]
-) -> Iterator[tuple[Instruction, dict[str, int], dict[str, Box]]]:
+def executed(program: Program) -> Iterator[tuple[Instruction, dict[str, int], dict[str, Box]]]:
     """Every instruction that happens, with its register operands and its regions in numbers."""
-    for s in body:
-        if isinstance(s, For):
-            for i in range(evaluate(s.start, values), evaluate(s.stop, values), evaluate(s.step, values)):
-                yield from executed(s.body, values | {s.variable: i})
-        elif isinstance(s, Instruction) and (s.when is None or evaluate(s.when, values)):
-            operands = {n: evaluate(e, values) for n, e in s.operands if isinstance(e, Expr)}
-            regions = [a for a in (*s.reads, *s.writes) if isinstance(a, Region)]
-            boxes = {
-                a.buffer: tuple((evaluate(i.start, values), evaluate(i.stop, values)) for i in a.box)
-                for a in regions
-            }
-            yield s, operands, boxes
+    values: dict[str, int] = {}
+    for s, _ in executions(program.body, values):
+        operands = {n: evaluate(e, values) for n, e in s.operands if isinstance(e, Expr)}
+        boxes = {
+            a.buffer: tuple((evaluate(i.start, values), evaluate(i.stop, values)) for i in a.box)
+            for a in (*s.reads, *s.writes)
+            if isinstance(a, Region)
+        }
+        yield s, operands, boxes
 
 
 def count(span: tuple[int, int]) -> int:
@@ -128,7 +123,7 @@ def test_operands_and_regions_mean_the_same(seed: int) -> None:
         shape = {b.name: [evaluate(x, {}) for x in b.shape] for b in program.buffers}
         (result,) = (n for n, home in homes_of(plan).items() if home.tensor.name == "C")
         stored = np.zeros(shape[result], int)
-        for s, operands, boxes in executed(program.body, {}):
+        for s, operands, boxes in executed(program):
             for name, box in boxes.items():
                 inside = all(lo >= 0 and hi <= n for (lo, hi), n in zip(box, shape[name], strict=True))
                 assert inside or any(lo >= hi for lo, hi in box)
@@ -148,7 +143,7 @@ def test_the_array_reads_what_loads_have_written() -> None:
     """In program order every column that a product reads was written by the last load into that place."""
     for plan in plans("order", 25):
         holds: dict[str, dict[int, Box]] = {"buffer_a": {}, "buffer_b": {}}
-        for s, _, boxes in executed(plan.source.body, {}):
+        for s, _, boxes in executed(plan.source):
             for name in holds.keys() & boxes.keys():
                 columns = range(*boxes[name][0])
                 if s.name.startswith("load"):
@@ -158,7 +153,7 @@ def test_the_array_reads_what_loads_have_written() -> None:
 
 
 def flat(program: Program) -> list[tuple[str, dict[str, int]]]:
-    return [(s.label, o) for s, o, _ in executed(program.body, {})]
+    return [(s.label, o) for s, o, _ in executed(program)]
 
 
 def test_shares_of_the_warps_make_the_whole() -> None:
