@@ -15,7 +15,7 @@ from ortools.sat.python import cp_model
 from hw.fabric import Fabric
 from sw.cgra.mapping import Hop, Mapping, Place, Register, registers_of
 from sw.cgra.problem import Problem
-from sw.dfg.graph import HINT
+from sw.dfg.graph import HINT, arrays_of
 
 #: Values times steps from register to register beyond which no program is made.
 MOST_WAYS = 25_000
@@ -229,7 +229,7 @@ class _Program:
 
 def decidable(problem: Problem) -> bool:
     """Whether a program is made: the graph is small, and every table PE can hold all tables of the graph."""
-    used = {node.memory.name for node in problem.graph.nodes if node.op == "table" and node.memory}
+    used = arrays_of(problem.graph, "table")
     words = sum(len(contents) for name, contents in problem.graph.tables if name in used)
     rooms = [kind.table_words for kind in problem.fabric.kinds if kind.table_words]
     fits = problem.graph.opaque or words <= min(rooms, default=0) or not words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,8 +12,8 @@ import numpy as np
 from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.cgra.compiled import Array
-from sw.cgra.resources import Resources, resources
-from sw.dfg.graph import Graph, NodeId
+from sw.cgra.resources import Resources, offsets, resources
+from sw.dfg.graph import Graph, NodeId, arrays_of
 from sw.dfg.recurrence import windows
 
 
@@ -69,12 +69,6 @@ class Problem:
         return int(max(span.max(initial=1), 1))
 
 
-def _offsets(lists: list[list[int]]) -> tuple[Array, Array]:
-    """Lists one after the other, and where each begins."""
-    starts = np.concatenate(([0], np.cumsum([len(items) for items in lists], dtype=np.int64)))
-    return starts.astype(np.int64), np.array([i for items in lists for i in items], dtype=np.int64)
-
-
 def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
     """By node and PE: whether the PE has what the node needs.
 
@@ -108,18 +102,19 @@ def allowed_pes(graph: Graph, fabric: Fabric, variant: int = 0) -> Array:
 
 def _tables(graph: Graph, fabric: Fabric, variant: int) -> list[set[str]]:
     """The tables that every PE holds."""
-    used = {n.memory.name for n in graph.nodes if n.op == "table" and n.memory} if not graph.opaque else set()
+    used = () if graph.opaque else arrays_of(graph, "table")
     sizes = {name: len(words) for name, words in graph.tables if name in used}
-    names = sorted(sizes, key=lambda name: -sizes[name])
+    names = deque(sorted(sizes, key=lambda name: -sizes[name]))
+    names.rotate(-variant)
     held: list[set[str]] = []
-    turn = variant
     for kind in fabric.kinds:
         free, own = kind.table_words, set[str]()
-        for name in names[turn % max(1, len(names)) :] + names[: turn % max(1, len(names))]:
+        for name in names:
             if sizes[name] <= free:
                 own.add(name)
                 free -= sizes[name]
-        turn += bool(kind.table_words)
+        if kind.table_words:
+            names.rotate(-1)
         held.append(own)
     return held
 
@@ -134,10 +129,9 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
     latency = np.array([graph.latency(node.id) for node in graph.nodes], dtype=np.int64)
     source = np.array([number[e.source] for e in edges], dtype=np.int64)
     target = np.array([number[e.target] for e in edges], dtype=np.int64)
+    distance = np.array([e.distance for e in edges], dtype=np.int64)
     routed = np.array([e.routed for e in edges], dtype=np.bool_)
-    wait = np.array(
-        [e.distance * ii - (graph.latency(e.source) - 1 if e.routed else 0) for e in edges], dtype=np.int64
-    )
+    wait = distance * ii - np.where(routed, latency[source] - 1, 0)
     shortest = windows(graph, ii)
     first: dict[NodeId, int] = defaultdict(int)
     for edge in graph.edges:
@@ -161,6 +155,6 @@ def problem(graph: Graph, fabric: Fabric, ii: int, extra: int = 0, variant: int 
         fabric,
         Arrays(
             ii, resources(fabric), source, target, wait, routed, latency,
-            allowed_pes(graph, fabric, variant), low, high, *_offsets(at), *_offsets(nets),
+            allowed_pes(graph, fabric, variant), low, high, *offsets(at), *offsets(nets),
         ),
     )  # fmt: skip

@@ -6,6 +6,7 @@ arrays serve every initiation interval: the time-extended fabric is these resour
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,45 +47,42 @@ class Resources(NamedTuple):
         return self.registers + 2 * self.pes
 
 
+def offsets(lists: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+    """Where each of some lists begins when they lie one after the other, and what is in them."""
+    starts = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return starts, np.array([i for items in lists for i in items], dtype=np.int64)
+
+
 @lru_cache(maxsize=32)
 def resources(fabric: Fabric) -> Resources:
     """The arrays of a fabric."""
     links, pes = len(fabric.links), fabric.size
-    files = [min(kind.registers, MOST_REGISTERS) for kind in fabric.kinds]
-    file_at = links + pes + np.concatenate(([0], np.cumsum(files, dtype=np.int64)))
+    files = [range(min(kind.registers, MOST_REGISTERS)) for kind in fabric.kinds]
+    file_at = links + pes + offsets(files)[0]
     head = [register.reader(fabric) for register in registers_of(fabric, MOST_REGISTERS)]
-    outgoing = fabric.outgoing
     hops = distances(fabric)
-    near = [np.flatnonzero((hops[pe] <= 1) | (hops[:, pe] <= 1)) for pe in range(pes)]
-    out_at = np.concatenate(([0], np.cumsum([len(o) for o in outgoing], dtype=np.int64)))
+    near = [np.flatnonzero((hops[pe] <= 1) | (hops[:, pe] <= 1)).tolist() for pe in range(pes)]
     return Resources(
         pes,
         links,
         int(file_at[-1]),
         np.array(head, dtype=np.int64),
-        out_at.astype(np.int64),
-        np.array([link for out in outgoing for link in out], dtype=np.int64),
-        file_at.astype(np.int64),
+        *offsets(fabric.outgoing),
+        file_at,
         hops,
-        np.concatenate(([0], np.cumsum([len(n) for n in near]))).astype(np.int64),
-        np.concatenate(near).astype(np.int64),
+        *offsets(near),
     )
 
 
 def distances(fabric: Fabric) -> Array:
     """Hops from every PE to every other."""
     found = np.full((fabric.size, fabric.size), FAR, dtype=np.int64)
-    after = [[fabric.links[i].target for i in out] for out in fabric.outgoing]
-    for start in range(fabric.size):
-        row = found[start]
+    for start, row in enumerate(found):
         row[start] = 0
         layer = [start]
         while layer:
-            new = []
-            for pe in layer:
-                for target in after[pe]:
-                    if row[target] == FAR:
-                        row[target] = row[pe] + 1
-                        new.append(target)
-            layer = new
+            reached = {fabric.links[i].target for pe in layer for i in fabric.outgoing[pe]}
+            row_next = row[layer[0]] + 1
+            layer = [pe for pe in reached if row[pe] == FAR]
+            row[layer] = row_next
     return found

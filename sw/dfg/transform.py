@@ -23,12 +23,8 @@ def dead_code(graph: Graph) -> Graph:
             stack += [e.source for e in graph.incoming[node] if e.routed]
     if len(needed) == len(graph.nodes):
         return graph
-    return _only(graph, needed)
-
-
-def _only(graph: Graph, kept: set[NodeId]) -> Graph:
-    nodes = tuple(n for n in graph.nodes if n.id in kept)
-    edges = tuple(e for e in graph.edges if e.source in kept and e.target in kept)
+    nodes = tuple(n for n in graph.nodes if n.id in needed)
+    edges = tuple(e for e in graph.edges if e.source in needed and e.target in needed)
     used = {n.memory.name for n in nodes if n.op == "table" and n.memory}
     return replace(graph, nodes=nodes, edges=edges, tables=tuple(t for t in graph.tables if t[0] in used))
 
@@ -48,22 +44,14 @@ def fuse_constants(graph: Graph) -> Graph:
             continue
         for edge in graph.incoming[node.id]:
             source = graph.by_id[edge.source]
-            if (
-                edge.operand in DATA
-                and source.op == "const"
-                and edge.distance == 0
-                and not _predicated(graph, source)
-            ):
+            constant = source.op == "const" and PREDICATE not in graph.operands(source)
+            if edge.operand in DATA and edge.distance == 0 and constant:
                 immediates[node.id] = replace(node, const=source.const, scalar=source.scalar)
                 dropped.add(edge)
                 break
     nodes = tuple(immediates.get(n.id, n) for n in graph.nodes)
     edges = tuple(e for e in graph.edges if e not in dropped)
     return dead_code(replace(graph, nodes=nodes, edges=edges))
-
-
-def _predicated(graph: Graph, node: Node) -> bool:
-    return any(e.operand == PREDICATE for e in graph.incoming[node.id])
 
 
 def drop_implied_order(graph: Graph) -> Graph:
