@@ -10,13 +10,12 @@ import numpy as np
 
 from sw.cgra.compiled import generator
 from sw.cgra.congestion import congestion, spread
-from sw.cgra.mapping import Hop, Mapping, Place, registers_of
+from sw.cgra.mapping import Mapping, registers_of
 from sw.cgra.place import Spots, short, spare, start
 from sw.cgra.problem import Problem
 from sw.cgra.repair import before, settle
 from sw.cgra.resources import MOST_REGISTERS
 from sw.cgra.route import Routes, routes, scratch
-from sw.dfg.graph import HINT
 
 #: Temperatures of the annealing of places, of places with routes, and of these once more.
 PLACE_HEAT = (3.0, 0.2)
@@ -132,38 +131,23 @@ def obstacles(problem: Problem, spots: Spots, found: Routes) -> tuple[int, str]:
                 f"a value finds no way in time: {edge.source} -> {edge.target}, {steps} steps from {way}"
             )
         left += max(lacks, 0) or int(edge.routed and not found.length[e])
-    held = registers_of(fabric, MOST_REGISTERS)
-    names, pes = [str(r.kind) for r in held], [r.pe for r in held]
-    names += ["write port"] * fabric.size + ["read port"] * fabric.size
-    pes += [*range(fabric.size), *range(fabric.size)]
-    over = np.argwhere(found.used > 1)
-    for x, context in over:
-        here = f"{names[x]} of PE {fabric.at(pes[x])}"
-        if x < len(fabric.links):
-            here = f"link {fabric.at(fabric.links[x].source)} to {fabric.at(fabric.links[x].target)}"
+    names = [f"link {fabric.at(link.source)} to {fabric.at(link.target)}" for link in fabric.links]
+    held = registers_of(fabric, MOST_REGISTERS)[len(names) :]
+    names += [f"{register.kind} of PE {fabric.at(register.pe)}" for register in held]
+    names += [f"{port} port of PE {fabric.at(pe)}" for port in ("write", "read") for pe in range(fabric.size)]
+    for x, context in np.argwhere(found.used > 1):
         excess = int(found.used[x, context]) - 1
-        named.append(f"{here} in context {context} overused by {excess}")
+        named.append(f"{names[x]} in context {context} overused by {excess}")
         left += excess
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     return left, "; ".join(named[:_NAMED]) + more
 
 
 def to_mapping(problem: Problem, spots: Spots, routes: Routes) -> Mapping:
-    """The mapping; its first step is 0."""
-    graph, fabric = problem.graph, problem.fabric
-    first = int(spots.step.min(initial=0)) if problem.size else 0
-    places = {
-        node.id: Place(int(spots.pe[i]), int(spots.step[i]) - first) for i, node in enumerate(graph.nodes)
+    """The mapping."""
+    names = registers_of(problem.fabric, MOST_REGISTERS)
+    paths = {
+        int(e): [names[x] for x in routes.path[e, 1 : routes.length[e] + 1]]
+        for e in np.flatnonzero(problem.arrays.routed)
     }
-    names = registers_of(fabric, MOST_REGISTERS)
-    counted = iter(range(len(problem.arrays.source)))
-    found: dict[int, tuple[Hop, ...]] = {}
-    for number, edge in enumerate(graph.edges):
-        if edge.operand == HINT:
-            continue
-        e = next(counted)
-        if edge.routed:
-            at = places[edge.source].step + graph.latency(edge.source) - 1
-            path = routes.path[e, 1 : int(routes.length[e]) + 1]
-            found[number] = tuple(Hop(names[int(x)], at + k) for k, x in enumerate(path, start=1))
-    return Mapping(graph, fabric, problem.arrays.ii, places, found)
+    return problem.mapping(spots.pe.tolist(), spots.step.tolist(), paths)

@@ -13,9 +13,9 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from hw.fabric import Fabric
-from sw.cgra.mapping import Hop, Mapping, Place, Register, registers_of
+from sw.cgra.mapping import Mapping, Register, registers_of
 from sw.cgra.problem import Problem
-from sw.dfg.graph import HINT, arrays_of
+from sw.dfg.graph import arrays_of
 
 #: Values times steps from register to register beyond which no program is made.
 MOST_WAYS = 25_000
@@ -201,30 +201,17 @@ class _Program:
 
     def mapping(self, solver: cp_model.CpSolver) -> Mapping:
         """The mapping of a solution."""
-        p, f, graph = self.problem, self.fabric, self.problem.graph
-        steps = [solver.value(s) for s in self.step]
-        first = min(steps)
-        places = {
-            node.id: Place(
-                next(q for q, x in self.at[i].items() if solver.boolean_value(x)), steps[i] - first
-            )
-            for i, node in enumerate(graph.nodes)
-        }
-        numbers = [i for i, edge in enumerate(graph.edges) if edge.operand != HINT]
-        routes = {}
-        for e, number in enumerate(numbers):
-            if not p.arrays.routed[e]:
-                continue
-            n = int(p.arrays.source[e])
-            x = next(x for (d, x), read in self.read.items() if d == e and solver.boolean_value(read))
-            hops: list[Hop] = []
-            while True:
-                hops.append(Hop(f.nodes[x].register, solver.value(self.time[x]) - first))
-                if solver.boolean_value(self.begin[n, x]):
-                    break
-                x = next(f.arcs[a][0] for a in f.into[x] if solver.boolean_value(self.way[n, a]))
-            routes[number] = tuple(reversed(hops))
-        return Mapping(graph, p.fabric, p.arrays.ii, places, routes)
+        f = self.fabric
+        pes = [next(q for q, x in at.items() if solver.boolean_value(x)) for at in self.at]
+        paths: dict[int, list[Register]] = {}
+        for (e, x), read in self.read.items():
+            if solver.boolean_value(read):
+                n, path = int(self.problem.arrays.source[e]), [x]
+                while not solver.boolean_value(self.begin[n, path[-1]]):
+                    ways = (a for a in f.into[path[-1]] if solver.boolean_value(self.way[n, a]))
+                    path.append(f.arcs[next(ways)][0])
+                paths[e] = [f.nodes[x].register for x in reversed(path)]
+        return self.problem.mapping(pes, [solver.value(step) for step in self.step], paths)
 
 
 def decidable(problem: Problem) -> bool:

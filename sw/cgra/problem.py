@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -12,8 +14,9 @@ import numpy as np
 from hw.errors import InputError
 from hw.fabric import Fabric
 from sw.cgra.compiled import Array
+from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.cgra.resources import Resources, offsets, resources
-from sw.dfg.graph import Graph, NodeId, arrays_of
+from sw.dfg.graph import HINT, Graph, NodeId, arrays_of
 from sw.dfg.recurrence import windows
 
 
@@ -60,6 +63,22 @@ class Problem:
     def nets(self) -> list[int]:
         """The nodes whose values are routed."""
         return sorted({int(u) for u in self.arrays.source[self.arrays.routed]})
+
+    def mapping(
+        self, pes: Sequence[int], steps: Sequence[int], paths: Dictionary[int, Sequence[Register]]
+    ) -> Mapping:
+        """The mapping for places of all nodes and the registers of routed edges; its first step is 0."""
+        first, graph = min(steps, default=0), self.graph
+        places = {
+            node.id: Place(pe, step - first) for node, pe, step in zip(graph.nodes, pes, steps, strict=True)
+        }
+        routes = {}
+        for e, number in enumerate(n for n, edge in enumerate(graph.edges) if edge.operand != HINT):
+            if e in paths:
+                source = graph.edges[number].source
+                start = places[source].step + graph.latency(source)
+                routes[number] = tuple(Hop(register, start + k) for k, register in enumerate(paths[e]))
+        return Mapping(graph, self.fabric, self.arrays.ii, places, routes)
 
     @cached_property
     def longest(self) -> int:

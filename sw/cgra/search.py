@@ -274,12 +274,9 @@ class _Search:
             if self.report:
                 self.report(SearchEvent(ii, "program", 0))
             found = decide(p, None if self.end is None else self.end - time.perf_counter())
-            right = isinstance(found, Mapping) and not differences(found)
-            why = "" if right else found if isinstance(found, str) else "the mapping is wrong"
-            left = 0 if right else p.size
-            self.attempts.append(Attempt(ii, "program", 0, 0, left, why, 0, 0))
-            if isinstance(found, Mapping) and right:
-                return found
+            made = Try(None, p.size, found) if isinstance(found, str) else Try(found, 0)
+            if (mapping := self.record(ii, "program", 0, 0, made).mapping) is not None:
+                return mapping
             if found != INFEASIBLE:
                 break
             self.refuted.add(ii)
@@ -316,7 +313,7 @@ class _Search:
         return ("flat", "groups") if self.least.rec_mii >= self.least.res_mii else ("groups", "flat")
 
     def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
-        """One attempt, recorded. A mapping that is not right has failed."""
+        """One attempt, recorded."""
         work = self.budget.efforts[effort][1]
         turn = number + effort
         if self.report:
@@ -325,17 +322,18 @@ class _Search:
         p = problem(self.graph, self.fabric, ii, extra[turn % len(extra)] * ii, turn)
         seed = (self.seed, ii, effort, number)
         place = place_in_groups if stage == "groups" else place_flat
-        proposals = 0
         try:
             spots, proposals = place(p, seed, work, self.late)
-            found = finish(p, spots, seed, work, self.late)
         except NoPlaceError as error:
-            found = Try(None, p.size, str(error))
-        if found.mapping is not None and (wrong := differences(found.mapping)):
-            found = replace(found, mapping=None, left=len(wrong), why=f"the mapping is wrong: {wrong[0]}")
-        done = Attempt(ii, stage, effort, number, found.left, found.why, proposals, found.moves)
-        self.attempts.append(done)
-        return found
+            return self.record(ii, stage, effort, number, Try(None, p.size, str(error)))
+        return self.record(ii, stage, effort, number, finish(p, spots, seed, work, self.late), proposals)
+
+    def record(self, ii: int, stage: str, effort: int, number: int, made: Try, proposals: int = 0) -> Try:
+        """What was tried; a mapping that is not right has failed."""
+        if made.mapping is not None and (wrong := differences(made.mapping)):
+            made = Try(None, len(wrong), f"the mapping is wrong: {wrong[0]}", made.moves)
+        self.attempts.append(Attempt(ii, stage, effort, number, made.left, made.why, proposals, made.moves))
+        return made
 
     def inside(self) -> _Search | None:
         """The same search on the fabric without its last row or column, and so on inside of that."""
@@ -352,17 +350,14 @@ class _Search:
 
     def refused(self, found: Mapping | None) -> tuple[Refused, ...]:
         """The smaller IIs that were tried without success, each with its most successful attempt."""
-        tried: dict[int, list[Attempt]] = {}
-        for attempt in self.attempts:
-            if attempt.left and (found is None or attempt.ii < found.ii):
-                tried.setdefault(attempt.ii, []).append(attempt)
+        failed = [a for a in self.attempts if a.left and (found is None or a.ii < found.ii)]
         result = []
-        for ii, made in sorted(tried.items()):
+        for ii in sorted({attempt.ii for attempt in failed}):
+            made = [attempt for attempt in failed if attempt.ii == ii]
             proposals, moves = sum(a.proposals for a in made), sum(a.moves for a in made)
             best = min(made, key=lambda a: (a.stage.startswith("program"), a.left))
+            why = f"not found within {proposals} proposals and {moves} routed moves; {best.why}"
             if ii in self.refuted:
-                result.append(Refused(ii, f"{INFEASIBLE}; the best attempt left: {best.why}"))
-                continue
-            work = f"{proposals} proposals and {moves} routed moves"
-            result.append(Refused(ii, f"not found within {work}; {best.why}"))
+                why = f"{INFEASIBLE}; the best attempt left: {best.why}"
+            result.append(Refused(ii, why))
         return tuple(result)
