@@ -29,16 +29,15 @@ from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry
 from jacquard.grid_inputs import Arguments
 from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from jacquard.mapping import MappedLoop
-from sw.cgra.attempt import Effort
 from sw.cgra.launch_plan import plan
-from sw.cgra.search import Budget, SearchResult, map_graph
+from sw.cgra.search import SearchResult, map_graph
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph, arrays_of
 from tests.sw.cgra.random_fabrics import random_fabric
 from tests.sw.cgra.random_loops import Loop, random_loop
+from tests.sw.cgra.right import SMALL
 from tests.sw.dfg.random_functions import MOST
 
-BUDGET = Budget(((3, Effort(1_500, 12, 6_000)), (3, Effort(6_000, 12, 20_000))))
 #: What a text about a graph that was not mapped may name.
 LIMITS = {
     "a unit that no PE has": r"needs a PE with .+, fabric .+ has none$",
@@ -102,7 +101,7 @@ def attempt(seed: int, timeout: float | None = None) -> Attempt:
     """Map the graph of a seed to its fabric and check what comes of it."""
     graph, fabric = largest(random_loop(seed)), random_fabric(seed)
     try:
-        outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=BUDGET)
+        outcome = map_graph(graph, fabric, seed=seed, timeout=timeout, budget=SMALL)
     except InputError as error:
         found = Attempt(seed, graph, fabric, None, str(error))
     else:

@@ -10,7 +10,7 @@ import numpy as np
 
 from sw.cgra.launch_plan import LaunchPlan
 from sw.dfg.graph import Graph, Node
-from sw.dfg.kernel import Launch, Step
+from sw.dfg.kernel import Launch, Step, launches_in
 from sw.dtypes import ELEMENTS
 
 #: Bytes of a row of a buffer that takes several, and what all sizes are multiples of.
@@ -62,8 +62,9 @@ def copied_arrays(plan: LaunchPlan, arrays: Mapping[str, ArrayExtent]) -> tuple[
 def _written_first(plan: LaunchPlan, array: str, length: int) -> bool:
     """Whether the first step that accesses an array reads nothing of it and writes every element."""
     for step in plan.kernel.body:
-        launches = (step,) if isinstance(step, Launch) else step.launches
-        found = {n.op for x in launches for n in x.graph.nodes if n.memory and n.memory.name == array}
+        found = {
+            n.op for x in launches_in([step]) for n in x.graph.nodes if n.memory and n.memory.name == array
+        }
         if found:
             return found == {"store"} and plan.iterations(step) == length and _writes_all(plan, step, array)
     return False

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId
-from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, prune
+from sw.dfg.graph import DATA, PREDICATE, Edge, Graph, Node, NodeId, arrays_of
+from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, launches_in, prune
 
 
 def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
@@ -25,11 +25,7 @@ def merge(kernel: Kernel, scalars: Mapping[str, int]) -> Kernel:
 
 def assigned(body: Sequence[Step]) -> list[str]:
     """The names that launches in a body set, in the order of the text."""
-    found: dict[str, None] = {}
-    for step in body:
-        names = [o.name for o in step.graph.outputs] if isinstance(step, Launch) else assigned(step.body)
-        found |= dict.fromkeys(names)
-    return list(found)
+    return list(dict.fromkeys(o.name for launch in launches_in(body) for o in launch.graph.outputs))
 
 
 def _inside(loop: HostLoop, scalars: Mapping[str, int]) -> HostLoop:
@@ -90,10 +86,10 @@ def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
     """
     if any(edge.distance for edge in after.edges) or any(o.source in given for o in after.outputs):
         return False
-    stored = _accessed(after, "store")
-    if stored & (_accessed(loop, "load") | _accessed(loop, "store") | _accessed(after, "load")):
+    loaded, stored = (set(arrays_of(after, operation)) for operation in ("load", "store"))
+    if stored & loaded or stored.intersection(arrays_of(loop, "load", "store")):
         return False
-    if _accessed(after, "load") & _accessed(loop, "store"):
+    if loaded.intersection(arrays_of(loop, "store")):
         return False
     changing = set(given)
     for node in after.order:
@@ -107,7 +103,3 @@ def _same_if_repeated(loop: Graph, after: Graph, given: set[NodeId]) -> bool:
 def _decides(node: Node, edge: Edge) -> bool:
     """Whether an edge decides which element a node accesses, or whether it does."""
     return node.memory is not None and edge.operand in (DATA[0], PREDICATE)
-
-
-def _accessed(graph: Graph, operation: str) -> set[str]:
-    return {node.memory.name for node in graph.nodes if node.memory and node.op == operation}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sw.dfg.graph import Graph, Value
@@ -40,11 +40,6 @@ class HostLoop:
     count: Value
     body: tuple[Step, ...]
 
-    @property
-    def launches(self) -> tuple[Launch, ...]:
-        """All launches inside in the order of the text."""
-        return tuple(_launches(self.body))
-
 
 Step = Launch | HostLoop
 
@@ -77,7 +72,7 @@ class Kernel:
     @property
     def launches(self) -> tuple[Launch, ...]:
         """All launches in the order of the text."""
-        return tuple(_launches(self.body))
+        return tuple(launches_in(self.body))
 
     @property
     def loops(self) -> tuple[Launch, ...]:
@@ -85,12 +80,10 @@ class Kernel:
         return tuple(launch for launch in self.launches if not launch.once)
 
 
-def _launches(steps: tuple[Step, ...]) -> Iterator[Launch]:
-    for step in steps:
-        if isinstance(step, Launch):
-            yield step
-        else:
-            yield from _launches(step.body)
+def launches_in(body: Iterable[Step]) -> Iterator[Launch]:
+    """All launches in the order of the text."""
+    for step in body:
+        yield from (step,) if isinstance(step, Launch) else launches_in(step.body)
 
 
 # Without what nothing needs: outputs that nobody reads, and launches without effect

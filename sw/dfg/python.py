@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sw.dfg.body import Body
 from sw.dfg.graph import Value
-from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, prune
+from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, launches_in, prune
 from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
@@ -96,8 +96,8 @@ class _Function:
         return node.id if isinstance(node, ast.Name) and node.id in self.parameters else None
 
     def _accesses(self, body: tuple[Step, ...]) -> tuple[Array, ...]:
-        launches = Kernel("", "", (), (), None, body, ()).launches
-        used = {(n.op, n.memory.name) for launch in launches for n in launch.graph.nodes if n.memory}
+        nodes = (node for launch in launches_in(body) for node in launch.graph.nodes)
+        used = {(node.op, node.memory.name) for node in nodes if node.memory}
         return tuple(
             Array(name, ("load", name) in used, ("store", name) in used)
             for name in self.parameters

@@ -16,7 +16,6 @@ from sw.cgra.mapping import Mapping
 from sw.cgra.search import Budget, SearchEvent, map_graph
 from sw.dfg.graph import Edge, Graph, Node, Output
 from sw.dfg.json import load_graph
-from sw.dfg.kernel import HostLoop, Launch, Step
 from sw.dfg.python import from_function
 from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll
@@ -50,21 +49,11 @@ def test_all_benchmark_graphs(fabric: str, path: Path) -> None:
     assert [r.ii for r in outcome.refused] == list(range(outcome.bound.mii, found.ii))
 
 
-def launches(body: tuple[Step, ...]) -> list[Graph]:
-    found: list[Graph] = []
-    for step in body:
-        if isinstance(step, Launch):
-            found.append(step.graph)
-        elif isinstance(step, HostLoop):
-            found += launches(step.body)
-    return found
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_python_kernels(name: str) -> None:
     fabric = load("mesh4x4")
-    for graph in launches(from_function(KERNELS, name).body):
-        found = right(map_graph(fuse_constants(store_outputs(graph, "results")), fabric))
+    for launch in from_function(KERNELS, name).launches:
+        found = right(map_graph(fuse_constants(store_outputs(launch.graph, "results")), fabric))
         assert found.ii <= bound(found.graph, fabric).mii + 1
 
 
