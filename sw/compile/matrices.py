@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -17,31 +16,18 @@ from sw.layout import coalesce
 from sw.tiling.blocking import Extent
 
 
-@dataclass(frozen=True)
-class Matrices:
-    """A product with at most the batch axes that it needs; `rest` are the operands of its epilogue."""
-
-    a: View
-    b: View
-    c: View
-    rest: tuple[View, ...]
-
-    def changed(self, change: Callable[[View], View]) -> Matrices:
-        """All of them changed alike."""
-        return Matrices(change(self.a), change(self.b), change(self.c), tuple(map(change, self.rest)))
-
-
-def matrices(operator: MatrixProduct) -> Matrices:
+def matrices(operator: MatrixProduct) -> dict[Key, View]:
     """The views of a product, without batch axes of one and with those that are rows of one tall product."""
     rest = operator.epilogue.operands if operator.epilogue else ()
-    made = Matrices(operator.a, operator.b, operator.output, rest)
+    views: dict[Key, View] = {"a": operator.a, "b": operator.b, "c": operator.output}
+    views |= dict(enumerate(rest, 1))
     for axis in range(len(operator.output.shape) - 3, -1, -1):
-        if made.c.shape[axis] == 1:
-            made = made.changed(lambda v, axis=axis: _without(v, axis))  # type: ignore[misc]
-    while len(made.c.shape) > 2 and _joins(made):
-        made = dataclasses.replace(made.changed(_joined), b=_without(made.b, len(made.b.shape) - 3))
-    a, b, c = (_without_idle_strides(v) for v in (made.a, made.b, made.c))
-    return Matrices(a, b, c, made.rest)
+        if views["c"].shape[axis] == 1:
+            views = {key: _without(view, axis) for key, view in views.items()}
+    while len(views["c"].shape) > 2 and _joins(views):
+        axis = len(views["c"].shape) - 3
+        views = {k: _without(view, axis) if k == "b" else _joined(view) for k, view in views.items()}
+    return views | {key: _without_idle_strides(views[key]) for key in "abc"}
 
 
 def _without_idle_strides(view: View) -> View:
@@ -56,11 +42,10 @@ def _without(view: View, axis: int) -> View:
     return dataclasses.replace(view, shape=shape, strides=view.strides[:axis] + view.strides[axis + 1 :])
 
 
-def _joins(m: Matrices) -> bool:
+def _joins(views: Mapping[Key, View]) -> bool:
     """Whether the last batch axis goes on where the rows of a matrix end, and B is the same for all."""
-    rows = m.c.shape[-2]
-    tall = all(v.strides[-3] == rows * v.strides[-2] for v in (m.a, m.c, *m.rest))
-    return tall and m.b.strides[-3] == 0
+    rows = views["c"].shape[-2]
+    return all(v.strides[-3] == (0 if k == "b" else rows * v.strides[-2]) for k, v in views.items())
 
 
 def _joined(view: View) -> View:
@@ -71,16 +56,15 @@ def _joined(view: View) -> View:
 
 def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig) -> ArrayProblem:
     """The product as the array executes it; raises `InputError` for views that are not contiguous."""
-    m = matrices(operator)
-    views: dict[Key, View] = {"a": m.a, "b": m.b, "c": m.c} | dict(enumerate(m.rest, 1))
-    if m.c.shape[-1] > 1 and m.c.strides[-1] != 1:
+    views = matrices(operator)
+    *batch, rows, columns = views["c"].shape
+    if columns > 1 and views["c"].strides[-1] != 1:
         raise InputError(
             f"{operator.name}: the result must be contiguous along its last axis, "
-            f"the stride is {m.c.strides[-1]}"
+            f"the stride is {views['c'].strides[-1]}"
         )
-    *batch, rows, columns = m.c.shape
     turned_a, turned_b = (_transposed(operator.name, x.upper(), views[x]) for x in "ab")
-    extent = Extent(rows, columns, m.a.shape[-1], turned_a, turned_b, math.prod(batch))
+    extent = Extent(rows, columns, views["a"].shape[-1], turned_a, turned_b, math.prod(batch))
     # Batches that follow each other in elements and in bytes are one loop.
     elements = tuple(v.strides[:-2] for v in views.values())
     moved = tuple(tuple(homes[v.tensor].offset(s) for s in v.strides[:-2]) for v in views.values())
@@ -90,7 +74,9 @@ def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig
         key: {loop.name: steps[i] for loop, (_, steps) in zip(outer, axes, strict=True)}
         for i, key in enumerate(views)
     }
-    sources = {k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in enumerate(m.rest, 1)}
+    sources = {
+        k: source(v, homes[v.tensor], any(v.strides[:-2])) for k, v in views.items() if isinstance(k, int)
+    }
     zeros = operator.zero_a, operator.zero_b
     return ArrayProblem(operator, config, homes, extent, views, moves, outer, sources, zeros)
 

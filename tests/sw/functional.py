@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.problems import compile_problem
+from bench.problems import compile_problem, extent_of
 from cosim.models.functional.memories import MASK, Memories
 from hw import isa
 from hw.assembly import Code, decode
@@ -21,6 +21,7 @@ from sw.convolution import Convolution
 from sw.layout import GARBAGE
 from sw.problem import Product
 from sw.tiling.blocking import Blocking
+from sw.tiling.candidates import candidates, inner_cuts
 
 
 @dataclass
@@ -183,6 +184,18 @@ class Machine:
         self.memories.perform(operation.name, operation.operands | operation.parameters)
         self.performed[operation.name] += 1
         operation.done = True
+
+
+def random_blocking(problem: Product | Convolution, config: MachineConfig, r: random.Random) -> Blocking:
+    """Any blocking of a problem; those of few are as likely as those of many that keep and order alike."""
+    every = list(candidates(extent_of(problem, config), config))
+    across = max(t.out_cols for t in every)
+    kinds: dict[str, list[Blocking]] = {}
+    for t in every:
+        kind = (t.resident_a, t.resident_b, t.m_outermost, t.single_c, t.out_cols == across)
+        kinds.setdefault(str(kind), []).append(t)
+    t = r.choice(kinds[r.choice(sorted(kinds))])
+    return r.choice([t, *inner_cuts(config, t)])
 
 
 def execute(

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem, extent_of
+from bench.problems import compile_problem
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.convolution import Convolution
 from sw.patches import Axis
-from sw.tiling.candidates import candidates, inner_cuts
 from tests.budget import cases
-from tests.sw.functional import execute
+from tests.sw.functional import execute, random_blocking
 
 TEST = load("test")
 
@@ -121,14 +120,7 @@ def test_any_blocking_of_any_convolution(
     rows: Axis, cols: Axis, images: int, channels: int, out: int, seed: int
 ) -> None:
     problem = Convolution(images, channels, rows, cols, out, zero_b=11)
-    every = list(candidates(extent_of(problem, TEST), TEST))
-    r = random.Random(seed)
-    kinds = {(t.resident_a, t.resident_b, t.m_outermost, t.out_cols == cols.outputs) for t in every}
-    kind = r.choice(sorted(kinds, key=str))
-    t = r.choice(
-        [t for t in every if (t.resident_a, t.resident_b, t.m_outermost, t.out_cols == cols.outputs) == kind]
-    )
-    t = r.choice([t, *inner_cuts(TEST, t)])
+    t = random_blocking(problem, TEST, random.Random(seed))
     got, want, _ = execute(problem, TEST, seed, t)
     assert np.array_equal(got, want), t
 

@@ -14,10 +14,9 @@ from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.problem import Product
-from sw.tiling.candidates import candidates, inner_cuts
 from sw.tiling.machine import best
 from tests.budget import cases, sweep
-from tests.sw.functional import execute
+from tests.sw.functional import execute, random_blocking
 
 TEST = load("test")
 
@@ -100,12 +99,7 @@ def test_any_product_on_any_machine(problem: Product, config: MachineConfig, see
 @given(products(), machines(), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
     config = config.replace(channel_depth=8)
-    every = list(candidates(extent_of(problem, config), config))
-    r = random.Random(seed)
-    kinds = {(t.resident_a, t.resident_b, t.m_outermost, t.single_c) for t in every}
-    kind = r.choice(sorted(kinds, key=str))
-    t = r.choice([t for t in every if (t.resident_a, t.resident_b, t.m_outermost, t.single_c) == kind])
-    t = r.choice([t, *inner_cuts(config, t)])
+    t = random_blocking(problem, config, random.Random(seed))
     got, want, _ = execute(problem, config, seed, t)
     assert np.array_equal(got, want), t
 

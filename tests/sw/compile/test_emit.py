@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bench.problems import extent_of
 from hw.config import load
 from hw.errors import InputError
 from sw.compile.array_tiles import LoweredProduct
@@ -25,7 +24,7 @@ from sw.ir.split import share, warps
 from sw.ir.walk import executions
 from sw.patches import Axis
 from sw.problem import Product
-from sw.tiling.candidates import candidates, inner_cuts
+from tests.sw.functional import random_blocking
 
 Box = tuple[tuple[int, int], ...]
 
@@ -51,8 +50,7 @@ def draw(r: random.Random) -> TileProgram | None:
         ]
         g = r.choice([1, 2])
         problem = Convolution(r.randint(1, 2), g * r.randint(1, 5), *axes, g * r.randint(1, 9), groups=g)
-    t = r.choice(list(candidates(extent_of(problem, config), config)))
-    t = r.choice([t, *inner_cuts(config, t)])
+    t = random_blocking(problem, config, r)
     network = legal(network_of(problem), config)
     try:
         return Emit()(Tile({"C": t})(Group(network, network.operators, config)))
