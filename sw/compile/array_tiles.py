@@ -20,7 +20,7 @@ from sw.compile.array_emitter import ArrayEmitter
 from sw.compile.forms import HALVES
 from sw.compile.launches import LaunchWriter, TileLaunches
 from sw.compile.operands import Tiles, fetches, longest, records, room
-from sw.compile.writer import LONGEST, ChipSpace, Writer
+from sw.compile.writer import LONGEST, ChipSpace
 from sw.graph.network import ImageConvolution, MatrixProduct, Tensor
 from sw.ir.program import Statement
 from sw.kernels.access import TileAccess
@@ -94,14 +94,14 @@ class LoweredProduct:
         """Records of constants."""
         return tuple(self.records.values())
 
-    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
+    def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
             found = fetches(p.sources, p.homes, self.records, self.tiles, scratch)
             base = out.take(HALVES * self.tiles.rows * self.tiles.pitch("result") * p.result.itemsize)
-            launches = TileLaunches(writer, grid, self.chosen, found, base)
-        return ArrayEmitter(self.nest, writer, launches).body()
+            launches = TileLaunches(launcher, self.chosen, found, base)
+        return ArrayEmitter(self.nest, launcher.writer, launches).body()
 
 
 def lowered(p: ArrayProblem, room_bytes: int, allowed: Choices = Choices()) -> LoweredProduct:

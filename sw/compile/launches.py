@@ -76,7 +76,6 @@ Batches = Mapping[int | str, Mapping[str, int]]
 class TileLaunches:
     """What a tile of results takes: loads of operands, a launch, a store."""
 
-    writer: Writer
     launcher: LaunchWriter
     chosen: Chosen
     fetches: Sequence[Fetch]
@@ -89,7 +88,7 @@ class TileLaunches:
 
         `sums` are index and region of operand 0 in the accumulator.
         """
-        writer, kernel, tiles, there = self.writer, self.chosen.elementwise, tile.tiles, tile.there
+        writer, kernel, tiles, there = self.launcher.writer, self.chosen.elementwise, tile.tiles, tile.there
         segments, pitch = tiles.segments, tiles.pitch("result")
         width = segments.width if segments else tiles.width
         made, reads, bases = self.operands(tile, batches)
@@ -119,7 +118,9 @@ class TileLaunches:
         for fetch in self.fetches:
             columns = across(tile.tiles.segments, fetch.key, tile.columns, fetch.follows)
             own = dataclasses.replace(tile, columns=columns)
-            loads, region, bases[fetch.key] = fetch.load(self.writer, own, batches.get(fetch.key, {}))
+            loads, region, bases[fetch.key] = fetch.load(
+                self.launcher.writer, own, batches.get(fetch.key, {})
+            )
             made += loads
             reads.append(region)
         return made, reads, bases

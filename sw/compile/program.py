@@ -85,11 +85,11 @@ def holds_sums(own: LoweredOperator) -> TypeGuard[LoweredProduct]:
 def emit(tiled: Tiled) -> tuple[Program, dict[str, int]]:
     """The statements of all operators, and the number of each instruction's operator by label."""
     writer = Writer(tiled.group.config, tiled.memory)
-    grid = LaunchWriter(writer, tiled.configurations)
+    launcher = LaunchWriter(writer, tiled.configurations)
     body: list[Statement] = []
     for number, own in enumerate(tiled.parts):
         writer.number = number
-        body += _statements(own, writer, grid, number)
+        body += _statements(own, launcher, number)
     return writer.program("model", body), writer.labels
 
 
@@ -138,22 +138,22 @@ def _configurations(parts: Sequence[LoweredOperator], taken: set[str]) -> dict[t
     return made
 
 
-def _statements(own: LoweredOperator, writer: Writer, grid: LaunchWriter, number: int) -> list[Statement]:
+def _statements(own: LoweredOperator, launcher: LaunchWriter, number: int) -> list[Statement]:
     """The statements of an operator, in its half of the scratchpad, or in all of it."""
-    c = writer.config
+    writer, c = launcher.writer, launcher.writer.config
     half = c.scratch_bytes // 2
-    labels, current = dict(writer.labels), grid.current
+    labels, current = dict(writer.labels), launcher.current
     for base, size in ((number % 2 * half, half), (0, c.scratch_bytes)):
-        writer.labels, grid.current = dict(labels), current
+        writer.labels, launcher.current = dict(labels), current
         scratch = ChipSpace("scratchpad", base, size, max(16, c.load_c_bytes))
         out = ChipSpace("output buffer", 0, c.out_bytes, max(16, c.store_bytes))
         body: list[Statement] = []
         try:
             for configured in () if isinstance(own, LoweredRows) and own.slots else own.configured:
-                body += grid.load(configured, scratch)
+                body += launcher.load(configured, scratch)
             if len(own.configured) == 1:
-                body += grid.bring(own.configured[0])
-            body += own.emit(writer, grid, scratch, out)
+                body += launcher.bring(own.configured[0])
+            body += own.emit(launcher, scratch, out)
             check_operands(own.operator.name, body)
             return body
         except InputError as error:

@@ -23,7 +23,7 @@ from hw.errors import InputError
 from sw.compile.array_tiles import Choices
 from sw.compile.launches import LaunchWriter
 from sw.compile.memory import Allocation
-from sw.compile.writer import ChipSpace, Writer
+from sw.compile.writer import ChipSpace
 from sw.frontend.importer import Handler
 from sw.frontend.model import OnnxModel
 from sw.graph.network import Operator, Tensor, View
@@ -73,7 +73,7 @@ class LoweredOperator(Protocol):
         """Constants that it adds."""
         ...
 
-    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
+    def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The statements; raises `InputError` where an area is too small."""
         ...
 

@@ -172,10 +172,10 @@ class LoweredRows:
         """The constants."""
         return (self.constants,) if self.constants else ()
 
-    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
+    def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The load, the launches and the store of every tile."""
         made: list[Statement] = []
-        constants = 0
+        writer, constants = launcher.writer, 0
         if self.constants is not None:
             home = writer.home(self.constants.name)
             constants = scratch.take(home.size)
@@ -197,14 +197,14 @@ class LoweredRows:
             self.apart,
         )
         if self.loops:
-            grid.forget()
+            launcher.forget()
         body = [self._load(writer, tiles, rows, tile)]
-        body += launches(writer, grid, self.operator.passes(tile, constants), self.configured, slots)
+        body += launches(launcher, self.operator.passes(tile, constants), self.configured, slots)
         body.append(self._store(writer, tiles, rows, tile))
         for level in reversed(self.loops):
             body = [loop(level, body)]
         if self.loops:
-            grid.forget()
+            launcher.forget()
         return made + body
 
     def _load(self, writer: Writer, tiles: Tiles, rows: Expr, tile: RowTile) -> Statement:
@@ -234,8 +234,7 @@ def turned(area: ChipSpace, turn: Expr, places: int, size: int) -> Expr:
 
 
 def launches(
-    writer: Writer,
-    grid: LaunchWriter,
+    launcher: LaunchWriter,
     passes: Sequence[Pass],
     configured: Sequence[Configured],
     slots: Sequence[int] = (),
@@ -247,9 +246,9 @@ def launches(
     made: list[Statement] = []
     for number, (one, own) in enumerate(zip(passes, configured, strict=True)):
         if slots:
-            made += grid.load_to(own, slots[number % len(slots)])
-        reads, writes = ([_region(writer, s) for s in spans] for spans in (one.reads, one.writes))
-        made.append(grid.launch(own, one.iterations, one.scalars, reads, writes))
+            made += launcher.load_to(own, slots[number % len(slots)])
+        reads, writes = ([_region(launcher.writer, s) for s in spans] for spans in (one.reads, one.writes))
+        made.append(launcher.launch(own, one.iterations, one.scalars, reads, writes))
     return made
 
 

@@ -12,7 +12,7 @@ from sw.compile.forms import HALVES, Loop, count, size
 from sw.compile.launches import Batches, LaunchWriter, TileLaunches
 from sw.compile.memory import Allocation
 from sw.compile.operands import Source, Tile, Tiles, fetches, longest, records, room, source
-from sw.compile.writer import LONGEST, ChipSpace, Writer, loop, row_compatible
+from sw.compile.writer import LONGEST, ChipSpace, loop, row_compatible
 from sw.graph.network import Elementwise, Tensor, View
 from sw.graph.views import descending
 from sw.ir.program import Statement
@@ -118,12 +118,12 @@ class LoweredElementwise:
         """Records of constants."""
         return tuple(self.records.values())
 
-    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
+    def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loops around the loads, the launch and the store of a tile."""
-        t = self.tiles
+        t, writer = self.tiles, launcher.writer
         found = fetches(self.sources, writer.memory.homes, self.records, t, scratch)
         base = out.take(HALVES * t.rows * t.width * writer.home(self.output.tensor).itemsize)
-        launches = TileLaunches(writer, grid, self.chosen, found, base)
+        launches = TileLaunches(launcher, self.chosen, found, base)
         rows, columns = (
             size(t.loops, DOWN, t.whole_rows, t.rows),
             size(t.loops, ACROSS, t.whole_columns, t.columns),

@@ -55,9 +55,9 @@ class LoweredPool:
         """It adds no constants."""
         return ()
 
-    def emit(self, writer: Writer, grid: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
+    def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """The loads, the launches and the store of every tile."""
-        cut, places = self.cut, HALVES if self.loops else 1
+        cut, places, writer = self.cut, HALVES if self.loops else 1, launcher.writer
         turn: Expr = count(self.loops) % HALVES if self.loops else Const(0)
 
         rows = piece(self.operator.rows, cut.rows, self.loops, DOWN)
@@ -75,7 +75,7 @@ class LoweredPool:
             cut.apart,
         )
         body = self._loads(writer, planes, rows, cols, image)
-        body += launches(writer, grid, (self.operator.launch(tile),), self.configured)
+        body += launches(launcher, (self.operator.launch(tile),), self.configured)
         body.append(self._store(writer, planes, rows, cols, tile))
         for level in reversed(self.loops):
             body = [loop(level, body)]
