@@ -139,16 +139,15 @@ class Writer:
             count = 1
         return Region(self.names[view.tensor], (interval(row, count), interval(column, columns)))
 
-    def run(self, name: str, walk: AddressMap, number: Expr | int, unit: int = 1) -> Region:
-        """`number` times `unit` successive elements: rows of the tensor, or all of it."""
+    def run(self, name: str, walk: AddressMap, number: Expr | int) -> Region:
+        """So many successive elements: rows of the tensor, or all of it."""
         home = self.home(name)
         steps = (walk.start, *walk.steps.values(), *(e for _, e in walk.further))
-        if isinstance(number, int):
-            number, unit = 1, number * unit
-        if any(s % home.row for s in (*steps, unit)):
+        counted = number % home.row == 0 if isinstance(number, int) else home.row == 1
+        if not counted or any(s % home.row for s in steps):
             return self.whole(name)
         first = walk.counted(lambda elements: elements // home.row)
-        return Region(self.names[name], (interval(first, number * (unit // home.row)), interval(0, home.row)))
+        return Region(self.names[name], (interval(first, number // home.row), interval(0, home.row)))
 
     def whole(self, name: str) -> Region:
         """All of a tensor."""
