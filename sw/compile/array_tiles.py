@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from hw.config import MachineConfig
@@ -154,70 +154,47 @@ def _chosen(p: ArrayProblem) -> Chosen:
 
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> Nest:
     """The best blocking of a product whose sums are stored, the first `skip` left out."""
-    nests = (p.nest(blocking) for blocking in _blockings(p, allowed))
-    shaped = (nest if nest.fits else dataclasses.replace(nest, tight=True) for nest in nests)
-    found = itertools.islice((nest for nest in shaped if nest.fits and suits(nest)), allowed.skip, None)
-    for nest in found:
-        return nest
-    raise InputError(f"{p.operator.name}: no tile fits the accumulator ({p.config.acc_bytes} bytes)")
-
-
-def _blockings(p: ArrayProblem, allowed: Choices) -> Iterator[Blocking]:
-    """The blocking that was asked for, or the best ones: more than the first are seldom needed."""
     given = allowed.given.get(p.operator.output.tensor)
-    if given is not None:
-        yield given
-        return
-    config = p.config.replace(cgra=None)
-    first = _best(p.extent, config, allowed.bandwidth, 1)[0].blocking
-    yield first
-    for choice in _best(p.extent, config, allowed.bandwidth, ALTERNATIVES):
-        if choice.blocking != first:
-            yield choice.blocking
+    # More than the best one is seldom needed.
+    for count in (1, ALTERNATIVES):
+        choices = () if given else _best(p.extent, p.config.replace(cgra=None), allowed.bandwidth, count)
+        nests = [p.nest(blocking) for blocking in ([given] if given else [c.blocking for c in choices])]
+        shaped = [nest if nest.fits else dataclasses.replace(nest, tight=True) for nest in nests]
+        found = [nest for nest in shaped if nest.fits and suits(nest)]
+        if len(found) > allowed.skip:
+            return found[allowed.skip]
+    raise InputError(f"{p.operator.name}: no tile fits the accumulator ({p.config.acc_bytes} bytes)")
 
 
 def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choices) -> Nest:
     """The nest of least time of array and CGRA together; `per_element` are the cycles of the latter."""
-    found: tuple[float, Nest] | None = None
-    seen: set[Blocking] = set()
-    for halvings, choices in enumerate(_choices(p.extent, p.config, allowed.bandwidth)):
-        for choice in choices:
-            if choice.blocking in seen:
-                continue
-            seen.add(choice.blocking)
-            nest = p.nest(choice.blocking)
-            if choice.blocking.even and nest.fits and suits(nest):
-                score = _time(choice, nest, per_element)
-                if found is None or score < found[0]:
-                    found = score, nest
-        if found is not None and halvings >= HALVINGS:
+    found: list[tuple[float, Nest]] = []
+    for halvings in itertools.count():
+        try:
+            config = p.config.replace(cgra=None, acc_bytes=p.config.acc_bytes >> halvings)
+            choices = _best(p.extent, config, allowed.bandwidth, ALTERNATIVES)
+        except InputError:
             break
-    if found is None:
+        nests = [(choice, p.nest(choice.blocking)) for choice in choices if choice.blocking.even]
+        found += [(_time(c, nest, per_element), nest) for c, nest in nests if nest.fits and suits(nest)]
+        if found and halvings >= HALVINGS:
+            break
+    if not found:
         raise InputError(
             f"{p.operator.name}: no tile fits accumulator ({p.config.acc_bytes} bytes), scratchpad "
             f"({p.config.scratch_bytes}) and output buffer ({p.config.out_bytes})"
         )
-    return found[1]
-
-
-def _choices(
-    extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...]
-) -> Iterator[tuple[Choice, ...]]:
-    """The best blockings, then those for smaller accumulators."""
-    while True:
-        try:
-            # Blockings do not depend on the CGRA: machines with different ones share them.
-            yield _best(extent, config.replace(cgra=None), bandwidth, ALTERNATIVES)
-            config = config.replace(acc_bytes=config.acc_bytes // 2)
-        except InputError:
-            return
+    return min(found, key=lambda item: item[0])[1]
 
 
 @functools.lru_cache(maxsize=2048)
 def _best(
     extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...], count: int
 ) -> tuple[Choice, ...]:
-    """The best blockings: operators of equal shapes have the same."""
+    """The best blockings, the same for equal shapes.
+
+    They do not depend on the CGRA: without it in `config`, machines with different ones share them.
+    """
     return tuple(best(extent, config, dict(bandwidth) or None, count))
 
 

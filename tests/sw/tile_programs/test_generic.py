@@ -7,11 +7,11 @@ import pytest
 
 from cosim.models.functional import Memories, execute
 from hw.config import load
-from sw.check.trace import Boxes, trace
 from sw.ir.errors import IRError
+from sw.ir.expression import evaluate
 from sw.ir.parse import parse_program
-from sw.ir.program import For, If
-from sw.ir.walk import instructions
+from sw.ir.program import Access, For, If, Region
+from sw.ir.walk import executions, instructions
 from sw.tile_programs import Bound, bind
 from tests.sw.generic_programs import drawn
 
@@ -39,43 +39,41 @@ def element_wise(bound: Bound, scratch: np.ndarray) -> tuple[dict[str, np.ndarra
     }
     records = {name: array.copy() for name, array in bound.contents.items()}
     used: set[tuple[str, int]] = set()
-    made = trace(bound.source)
-    order = sorted((int(t), n, row) for n, rows in enumerate(made.rows) for row, t in enumerate(rows.time))
+    values: dict[str, int] = {}
 
-    def index(box: Boxes, row: int) -> tuple[slice, ...]:
-        return tuple(slice(a, max(a, b)) for a, b in zip(box.start[:, row], box.stop[:, row], strict=True))
+    def part(region: Access) -> np.ndarray:
+        """The elements of a region as it is now."""
+        assert isinstance(region, Region)
+        ends = [(evaluate(i.start, values), evaluate(i.stop, values)) for i in region.box]
+        found: np.ndarray = buffers[region.buffer][tuple(slice(a, max(a, b)) for a, b in ends)]
+        return found
 
-    for _, n, row in order:
-        rows = made.rows[n]
-        label = rows.instruction.label
-        kind = "log" if rows.reads else "data"
-        if f"{label}_{kind}" not in records:
+    def places(room: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
+        """The numbers of elements of so many that belong to a smaller region."""
+        return np.arange(np.prod(room)).reshape(room)[tuple(slice(n) for n in shape[:-1])][..., None]
+
+    for s, iteration in executions(bound.source.body, values):
+        if s.label not in bound.records:
             continue
-        own = bound.records[label]
+        own = bound.records[s.label]
         # Of a loop in which it happens once only, the iteration does not count.
-        at = [i if trips > 1 else 0 for i, trips in zip(rows.iteration[:, row], own.trips, strict=True)]
+        at = [i if trips > 1 else 0 for i, trips in zip(iteration, own.trips, strict=True)]
         number = int(np.ravel_multi_index(at, own.trips)) if own.trips else 0
-        assert (label, number) not in used
-        used.add((label, number))
-        record = records[f"{label}_{kind}"][number]
+        assert (s.label, number) not in used
+        used.add((s.label, number))
+        record = records[own.buffer.name][number]
         rooms = {(t.kind, t.number): t.box.largest[-len(t.box.place.shape) :] for t in own.transfers}
         offset = 0
-        for turn, box in enumerate(rows.reads):
-            assert box is not None
-            room = rooms["read", turn]
-            taken = buffers[box.buffer][index(box, row)]
+        for turn, region in enumerate(s.reads):
+            room, taken = rooms["read", turn], part(region)
             if taken.size:
-                place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in taken.shape[:-1])]
-                at = offset + place[..., None] * width + np.arange(width)
-                record[at] = taken
+                record[offset + places(room, taken.shape) * width + np.arange(width)] = taken
             offset += int(np.prod(room)) * width
-        for turn, box in enumerate(rows.writes):
-            assert box is not None
-            room = rooms["write", turn]
-            target = buffers[box.buffer][index(box, row)]
+        for turn, region in enumerate(s.writes):
+            target = part(region)
             if target.size:
-                place = np.arange(np.prod(room)).reshape(room)[tuple(slice(s) for s in target.shape[:-1])]
-                target[...] = record[(turn + place[..., None]) * width + np.arange(width)]
+                first = turn + places(rooms["write", turn], target.shape)
+                target[...] = record[first * width + np.arange(width)]
     return buffers, records
 
 
