@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from hw.errors import InputError
 from hw.semantics import wrap
-from sw.dfg.graph import DATA, ORDER, Edge, Graph, Node, NodeId, Output, Value
+from sw.dfg.graph import DATA, ORDER, Edge, Graph, Node, NodeId, Output
 from sw.dfg.transform import dead_code, drop_implied_order
 
 #: Operations that a graph may have after unrolling.
@@ -28,91 +29,61 @@ def unroll(graph: Graph, times: int) -> Graph:
         raise InputError(f"graph {graph.name!r}: times to unroll must be {limit}, not {times}")
     if times == 1:
         return graph
-    found = (_induction(graph, node) for node in graph.nodes)
-    inductions = {induction.node: induction for induction in found if induction}
+    steps = {n.id: step for n in graph.nodes if (step := _step(graph, n)) is not None}
     nodes = tuple(
-        inductions[n.id].copy(j) if n.id in inductions else replace(n, id=_copy(n.id, j))
+        Node(_copy(n.id, j), "add", const=wrap((j + 1) * steps[n.id]))
+        if n.id in steps
+        else replace(n, id=_copy(n.id, j))
         for j in range(times)
         for n in graph.nodes
     )
     edges: list[Edge] = []
     for edge in graph.edges:
-        if edge.routed and edge.target in inductions:
-            edges += inductions[edge.target].edges(edge, times)
-        elif edge.operand == ORDER:
+        if edge.operand == ORDER:
             edges += _unrolled_order(edge, times)
-        else:
-            edges += [_unrolled(edge, j, times) for j in range(times)]
-    outputs = tuple(_unrolled_output(output, times) for output in graph.outputs)
+        elif not edge.routed or edge.target not in steps:
+            edges += [replace(_unrolled(edge, j, times), target=_copy(edge.target, j)) for j in range(times)]
+        elif edge.source == edge.target:
+            # The last copy, to every copy.
+            last = replace(edge, source=_copy(edge.source, times - 1))
+            edges += [replace(last, target=_copy(edge.target, j)) for j in range(times)]
+    outputs = tuple(_unrolled(output, 0, times) for output in graph.outputs)
     unrolled = replace(graph, nodes=nodes, edges=tuple(edges), outputs=outputs)
     return drop_implied_order(unrolled) if any(e.operand == ORDER for e in edges) else unrolled
 
 
-@dataclass(frozen=True)
-class _Induction:
-    """A node whose value is `step` more than it was in the iteration before."""
-
-    node: NodeId
-    step: int
-
-    def copy(self, number: int) -> Node:
-        """The addition of one copy, to the value after the last iteration of all copies before."""
-        return Node(_copy(self.node, number), "add", const=wrap((number + 1) * self.step))
-
-    def edges(self, edge: Edge, times: int) -> list[Edge]:
-        """The edges for one to the node: the last copy to every copy for that from itself."""
-        if edge.source != self.node:
-            return []
-        last = _copy(self.node, times - 1)
-        return [
-            Edge(last, _copy(self.node, j), edge.distance, edge.operand, initial=edge.initial)
-            for j in range(times)
-        ]
-
-
-def _induction(graph: Graph, node: Node) -> _Induction | None:
-    """The induction variable that a node is: the sum of itself and a number, under no predicate."""
+def _step(graph: Graph, node: Node) -> int | None:
+    """By which number a node is more than in the iteration before, where it always is."""
     if graph.opaque or node.op not in ("add", "sub"):
         return None
-    routed = {edge.operand: edge for edge in graph.incoming[node.id] if edge.routed}
-    own = [edge for edge in routed.values() if edge.source == node.id and edge.distance == 1]
-    if len(own) != 1 or own[0].operand not in DATA or (node.op == "sub" and own[0].operand != DATA[0]):
+    given = graph.operands(node)
+    own = [n for n, e in given.items() if isinstance(e, Edge) and (e.source, e.distance) == (node.id, 1)]
+    if len(given) != 2 or len(own) != 1 or own[0] not in (DATA[:1] if node.op == "sub" else DATA):
         return None
-    step = node.const
-    for edge in routed.values():
-        if edge is not own[0]:
-            step = _number(graph, edge)
-            if step is None:
-                return None
-    if step is None:
+    del given[own[0]]
+    (step,) = given.values()
+    if isinstance(step, Edge):
+        source = graph.by_id[step.source]
+        if source.op != "const" or source.const is None or graph.operands(source) or step.distance:
+            return None
+        step = source.const
+    if isinstance(step, str):
         return None
-    return _Induction(node.id, step if node.op == "add" else -step)
-
-
-def _number(graph: Graph, edge: Edge) -> int | None:
-    """The number that a data edge gives in every iteration, if it is known."""
-    source = graph.by_id[edge.source]
-    guarded = any(e.routed for e in graph.incoming[source.id])
-    if source.op != "const" or guarded or edge.distance or edge.operand not in DATA:
-        return None
-    return source.const
+    return step if node.op == "add" else -step
 
 
 def _copy(node: NodeId, number: int) -> str:
     return f"{node}.{number}"
 
 
-def _unrolled(edge: Edge, copy: int, times: int) -> Edge:
-    """The edge to one copy: in iteration I it is `copy + I * times` of before."""
-    back, source = divmod(copy - edge.distance, times)
-    initial = tuple(edge.initial[i * times + copy] for i in range(-back)) if edge.initial else ()
-    return replace(
-        edge,
-        source=_copy(edge.source, source),
-        target=_copy(edge.target, copy),
-        distance=-back,
-        initial=initial,
-    )
+Carried = TypeVar("Carried", Edge, Output)
+
+
+def _unrolled(value: Carried, copy: int, times: int) -> Carried:
+    """A value as one copy reads it: in iteration I of the copies it is `copy + I * times` of before."""
+    back, source = divmod(copy - value.distance, times)
+    initial = tuple(value.initial[i * times + copy] for i in range(-back)) if value.initial else ()
+    return replace(value, source=_copy(value.source, source), distance=-back, initial=initial)
 
 
 def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
@@ -125,36 +96,24 @@ def _unrolled_order(edge: Edge, times: int) -> Iterable[Edge]:
             yield Edge(_copy(edge.source, j), _copy(edge.target, k), distance, ORDER)
 
 
-def _unrolled_output(output: Output, times: int) -> Output:
-    back, source = divmod(-output.distance, times)
-    initial = tuple(output.initial[i * times] for i in range(-back))
-    return Output(output.name, _copy(output.source, source), -back, initial)
-
-
 def unroll_with_rest(graph: Graph, times: int) -> tuple[Graph, Graph]:
     """The unrolled loop, and the iterations that are left over, which start from what it leaves behind.
 
     The first has no nodes where nothing of it counts.
     """
     states: list[Output] = []
-    edges: list[Edge] = []
-    for i, edge in enumerate(graph.edges):
-        names: list[Value] = []
-        if edge.routed:
-            for j in range(edge.distance):
-                # Iteration j of the rest reads what iteration n + j - distance of the whole gave.
-                state = Output(f"carried.{i}.{j}", edge.source, edge.distance - j, edge.initial[j:])
-                names.append(state.name)
-                states.append(state)
-        edges.append(replace(edge, initial=tuple(names)))
-    outputs = []
-    for i, output in enumerate(graph.outputs):
-        values: list[Value] = []
-        for j in range(output.distance):
-            state = Output(f"result.{i}.{j}", output.source, output.distance - j, output.initial[j:])
-            values.append(state.name)
-            states.append(state)
-        outputs.append(replace(output, initial=tuple(values)))
-    rest = dead_code(replace(graph, name=f"{graph.name}.rest", edges=tuple(edges), outputs=tuple(outputs)))
+
+    def resumed(value: Carried, name: str) -> Carried:
+        """Iteration j of the rest reads what iteration n + j - distance of the whole gave."""
+        own = [
+            Output(f"{name}.{j}", value.source, value.distance - j, value.initial[j:])
+            for j in range(len(value.initial))
+        ]
+        states.extend(own)
+        return replace(value, initial=tuple(state.name for state in own))
+
+    edges = tuple(resumed(edge, f"carried.{i}") for i, edge in enumerate(graph.edges))
+    outputs = tuple(resumed(output, f"result.{i}") for i, output in enumerate(graph.outputs))
+    rest = dead_code(replace(graph, name=f"{graph.name}.rest", edges=edges, outputs=outputs))
     needed = tuple(state for state in states if state.name in rest.scalars)
     return dead_code(unroll(replace(graph, outputs=needed), times)), rest
