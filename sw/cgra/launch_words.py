@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sw.dfg.graph import DATA, ORDER, Edge, Graph, Memory, Node, NodeId
+from sw.dfg.graph import ORDER, Edge, Graph, Memory, Node, NodeId
 
 
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
@@ -18,44 +18,40 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
     An initial value of an edge that is such a scalar becomes a choice between the word and what the edge
     carries. What the graph stores must be other words. Outputs must not have such initial values.
     """
-    # No other node has such a name: graphs of functions have numbers, and what is made of them.
-    loads = {name: f"#{name}.load" for name in graph.scalars if name in words}
-    made: dict[str, Node] = {}
-    nodes: list[Node] = []
+    nodes: dict[NodeId, Node] = {}
     edges: list[Edge] = []
 
+    def add(node: Node) -> NodeId:
+        nodes[node.id] = node
+        return node.id
+
     def load(name: str) -> NodeId:
-        if name not in made:
-            made[name] = Node(loads[name], "load", const=words[name], memory=Memory(array))
-            nodes.append(made[name])
-        return loads[name]
+        # No other node has such a name: graphs of functions have numbers, and what is made of them.
+        return add(Node(f"#{name}.load", "load", const=words[name], memory=Memory(array)))
 
     for node in graph.nodes:
-        if node.scalar not in loads or node.scalar is None:
-            nodes.append(node)
+        if node.scalar is None or node.scalar not in words:
+            add(node)
         elif node.op == "const":
-            nodes.append(
-                replace(node, op="load", const=words[node.scalar], scalar=None, memory=Memory(array))
-            )
+            add(replace(node, op="load", const=words[node.scalar], scalar=None, memory=Memory(array)))
         else:
-            given = {e.operand for e in graph.incoming[node.id]}
-            operand = next(name for name in DATA if name not in given)
+            operand = next(o for o, given in graph.operands(node).items() if given == node.scalar)
             edges.append(Edge(load(node.scalar), node.id, 0, operand))
-            nodes.append(replace(node, scalar=None))
+            add(replace(node, scalar=None))
     for number, edge in enumerate(graph.edges):
-        carried = replace(edge, initial=tuple(0 if v in loads else v for v in edge.initial))
+        carried = replace(edge, initial=tuple(0 if v in words else v for v in edge.initial))
         for t, name in enumerate(edge.initial):
-            if not isinstance(name, str) or name not in loads:
+            if not isinstance(name, str) or name not in words:
                 continue
-            choice, flag = f"#{number}.{t}.choice", f"#{number}.{t}.flag"
-            nodes += [Node(choice, "select"), Node(flag, "const", const=0)]
+            choice = add(Node(f"#{number}.{t}.choice", "select"))
+            flag = add(Node(f"#{number}.{t}.flag", "const", const=0))
             # 1 in iteration t, 0 in all others.
             edges.append(Edge(flag, choice, t + 1, "I1", initial=tuple(int(i == t) for i in range(t + 1))))
             edges.append(Edge(load(name), choice, 0, "I2"))
             edges.append(replace(carried, target=choice, operand="I3", negated=False))
             carried = replace(edge, source=choice, distance=0, initial=())
         edges.append(carried)
-    return replace(graph, nodes=tuple(nodes), edges=tuple(edges))
+    return replace(graph, nodes=tuple(nodes.values()), edges=tuple(edges))
 
 
 def moves(name: str, array: str, moved: Mapping[int, str | int]) -> Graph:

@@ -42,7 +42,7 @@ def prepare(graph: Graph, fabric: Fabric) -> Graph:
         if count > most:
             listed = f": {', '.join(arrays)}" if what == "arrays" else ""
             raise InputError(f"graph {graph.name!r}: {what} must be at most {most}, not {count}{listed}")
-    if not builder.changed:
+    if len(builder.nodes) == len(graph.nodes):
         return graph
     return replace(graph, nodes=tuple(builder.nodes), edges=tuple(builder.edges))
 
@@ -85,7 +85,6 @@ class _Builder:
     nodes: list[Node] = field(default_factory=list)
     edges: list[Edge] = field(default_factory=list)
     copies: dict[tuple[NodeId, int, tuple[Value, ...]], NodeId] = field(default_factory=dict)
-    changed: bool = False
 
     def __post_init__(self) -> None:
         self.names: set[str] = {str(node.id) for node in self.graph.nodes}
@@ -106,7 +105,6 @@ class _Builder:
             self.nodes.append(index)
             node = replace(node, const=None, scalar=None)
             self.edges.append(Edge(index.id, node.id, 0, DATA[0]))
-            self.changed = True
         self.nodes.append(node)
         kept = self.kept(incoming)
         for edge in incoming:
@@ -138,7 +136,6 @@ class _Builder:
         """A node that gives what an edge of this distance with these initial values gives."""
         key = source, distance, initial
         if key not in self.copies:
-            self.changed = True
             copy = Node(self.name(f"{source}.{len(self.copies)}.mov"), "mov")
             self.copies[key] = copy.id
             edge = Edge(source, copy.id, distance, DATA[0], initial=initial)
