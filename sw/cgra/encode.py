@@ -15,6 +15,8 @@ from sw.cgra.mapping import Mapping, Register
 from sw.cgra.verify import opaque_number, verify
 from sw.dfg.graph import DATA, PREDICATE, Edge, Node, Value, arrays_of
 
+#: The muxes of operands.
+_MUX = dict(zip((*DATA, PREDICATE), OPERAND_FIELDS, strict=True))
 #: Bits of an address in a table memory.
 _TABLE_BITS = 16
 
@@ -160,7 +162,7 @@ class _EntryWriter:
             self.consts[key] = self.value(name, "const", key, node.immediate)
             for operand, given in graph.operands(node).items():
                 if not isinstance(given, Edge):
-                    self.select(pe, step, OPERAND_FIELDS[DATA.index(operand)], "const")
+                    self.select(pe, step, _MUX[operand], "const")
 
     def start(self, node: Node, key: tuple[int, int], name: str) -> None:
         """What operands are in the first iterations."""
@@ -170,21 +172,16 @@ class _EntryWriter:
             return
         (first, value) = next(iter(held))
         late = [e.operand for e in graph.incoming[node.id] if e.routed and e.distance]
-        mask = sum(1 << (*DATA, PREDICATE).index(operand) for operand in late)
+        mask = sum(1 << list(_MUX).index(operand) for operand in late)
         self.set(*key, "first", first)
         self.set(*key, "initial", mask)
         self.inits[key] = self.value(name, "init", key, value)
 
     def mux(self, number: int) -> str:
-        """The operand mux of an edge; data operands of opaque nodes take A, B, C in order."""
-        graph = self.mapping.graph
-        edge = graph.edges[number]
-        if edge.operand == PREDICATE:
-            return "p"
-        if not graph.opaque:
-            return OPERAND_FIELDS[DATA.index(edge.operand)]
-        given = [e for e in graph.incoming[edge.target] if e.routed and e.operand != PREDICATE]
-        return OPERAND_FIELDS[next(i for i, e in enumerate(given) if e is edge)]
+        """The operand mux of an edge."""
+        edge = self.mapping.graph.edges[number]
+        given = self.mapping.graph.operands(self.mapping.graph.by_id[edge.target])
+        return _MUX[next(operand for operand, found in given.items() if found is edge)]
 
     def name(self, register: Register) -> str:
         """What a register is called in the muxes of the PE where it is read."""

@@ -140,32 +140,22 @@ def opaque_number(node: Node) -> int:
     return zlib.crc32(text.encode())
 
 
-def _operands(graph: Graph, node: NodeId) -> dict[str, Edge]:
-    """By operand mux: the edge that feeds it. Data operands of opaque operators take A, B, C in order."""
-    routed = [edge for edge in graph.incoming[node] if edge.routed]
-    if not graph.opaque:
-        return {_FIELD[edge.operand]: edge for edge in routed}
-    data = [edge for edge in routed if edge.operand != PREDICATE]
-    fed = dict(zip(OPERAND_FIELDS, data, strict=False))
-    return fed | {_FIELD[edge.operand]: edge for edge in routed if edge.operand == PREDICATE}
-
-
 def _asked(graph: Graph, node: Node, numbers: _Numbers) -> Facts:
     """What a node asks of the operation that stands for it."""
-    fed = _operands(graph, node.id)
-    facts: Facts = {"operation": node.op, "negated predicate": any(edge.negated for edge in fed.values())}
-    for name, edge in fed.items():
-        facts[f"operand {name}"] = Flow(edge.source, None, edge.distance)
-    if graph.opaque:
-        facts["operation"] = graph.operation(node).name
-        return facts | {"const": opaque_number(node)}
-    for name, edge in fed.items():
-        if edge.initial:
-            values = tuple(numbers.value(v) for v in dict.fromkeys(edge.initial))
-            facts[f"initial value of {name}, with its iterations"] = (*values, edge.distance)
+    facts: Facts = {"operation": graph.operation(node).name, "negated predicate": False}
     for operand, given in graph.operands(node).items():
+        name = _FIELD[operand]
         if not isinstance(given, Edge):
-            facts[f"operand {_FIELD[operand]}"] = numbers.value(given)
+            facts[f"operand {name}"] = numbers.value(given)
+            continue
+        facts[f"operand {name}"] = Flow(given.source, None, given.distance)
+        if given.negated:
+            facts["negated predicate"] = True
+        if given.initial and not graph.opaque:
+            values = tuple(numbers.value(v) for v in dict.fromkeys(given.initial))
+            facts[f"initial value of {name}, with its iterations"] = (*values, given.distance)
+    if graph.opaque:
+        return facts | {"const": opaque_number(node)}
     if node.op == "const" and node.immediate is not None:
         facts["const"] = numbers.value(node.immediate)
     if node.op == "table" and node.memory is not None:

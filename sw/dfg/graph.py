@@ -151,10 +151,18 @@ class Graph:
         return self.operation(self.by_id[node]).latency
 
     def operands(self, node: Node) -> dict[str, Edge | Value]:
-        """By operand of a known operation: the edge that gives it, or else the node's immediate."""
-        found: dict[str, Edge | Value] = {e.operand: e for e in self.incoming[node.id] if e.routed}
-        for name in DATA[: OPERATIONS[node.op].operands]:
-            if node.immediate is not None:
+        """By operand: the edge that gives it, or else the immediate of a known operation.
+
+        Data operands of opaque operators are I1, I2, I3 in the order of their edges.
+        """
+        found: dict[str, Edge | Value] = {}
+        names = iter(DATA)
+        for edge in self.incoming[node.id]:
+            if edge.routed:
+                in_order = self.opaque and edge.operand != PREDICATE
+                found[next(names) if in_order else edge.operand] = edge
+        if node.immediate is not None and not self.opaque:
+            for name in DATA[: OPERATIONS[node.op].operands]:
                 found.setdefault(name, node.immediate)
         return found
 
