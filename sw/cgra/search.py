@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, replace
 
@@ -178,19 +178,30 @@ def map_graph(
     prepared = prepare(graph, fabric)
     least = bound(prepared, fabric)
     end = None if timeout is None else began + timeout
-    search = _Search(prepared, fabric, least, seed, flat, budget or Budget(), end, report)
-    found = search.run()
-    minimal = found is not None and search.refuted >= set(range(least.mii, found.ii))
-    refused, attempts = search.refused(found), tuple(search.attempts)
+    whole = _Search(prepared, fabric, least, seed, flat, budget or Budget(), end, report)
+    ladders = [whole, *whole.inside()]
+    best: Mapping | None = None
+    for effort in range(len(whole.budget.efforts)):
+        for ladder in ladders:
+            if ladder is not whole and not ladder.open(best):
+                break
+            best = ladder.climb(effort, best)
+            if effort == 0:
+                best = ladder.decide(best)
+        if best is not None and best.ii == least.mii:
+            break
+    found = best if best is None or best.fabric is fabric else embed(best, fabric)
+    minimal = found is not None and whole.refuted >= set(range(least.mii, found.ii))
+    refused, attempts = whole.refused(found), tuple(whole.attempts)
     seconds = time.perf_counter() - began
     return SearchResult(graph, prepared, found, least, minimal, refused, attempts, seconds)
 
 
 @dataclass
 class _Search:
-    """The ladder for one graph and fabric, and what was tried so far.
+    """The ladder for one graph and fabric, and what was tried so far; `attempts` also on fabrics inside.
 
-    `part` is the same search on a smaller fabric inside; `refuted` are the IIs that are proved infeasible.
+    `refuted` are the IIs that are proved infeasible. `inner` says in the names of stages which fabric it is.
     """
 
     graph: Graph
@@ -201,38 +212,26 @@ class _Search:
     budget: Budget
     end: float | None
     report: Callable[[SearchEvent], None] | None
+    inner: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     done: set[tuple[int, int]] = field(default_factory=set)
     refuted: set[int] = field(default_factory=set)
-    part: _Search | None = None
 
     def late(self) -> bool:
         """Whether the time is up."""
         return self.end is not None and time.perf_counter() > self.end
 
-    def run(self) -> Mapping | None:
-        """All efforts, the least first."""
-        best: Mapping | None = None
-        self.part = self.inside()
-        for effort in range(len(self.budget.efforts)):
-            best = self.step(effort, best)
-            if best is not None and best.ii == self.least.mii:
-                break
-        return best
-
-    def step(self, effort: int, best: Mapping | None) -> Mapping | None:
-        """One effort in every way, here and on smaller fabrics; gives what is better than `best`, or that."""
-        best = self.climb(effort, best)
-        if effort == 0:
-            best = self.decide(best)
-        if self.part is None or not self.part.open(best):
-            return best
-        part, made = self.part.fabric, len(self.part.attempts)
-        found = self.part.step(effort, best)
-        for attempt in self.part.attempts[made:]:
-            inner = attempt.stage if "x" in attempt.stage else f"{attempt.stage} {part.rows}x{part.cols}"
-            self.attempts.append(replace(attempt, stage=inner))
-        return best if found is None or found is best else embed(found, self.fabric)
+    def inside(self) -> Iterator[_Search]:
+        """The same on the fabric without its last row or column, and so on inside of that."""
+        part = smaller(self.fabric)
+        while part is not None:
+            try:
+                least = bound(self.graph, part)
+            except InputError:
+                return
+            inner = f" {part.rows}x{part.cols}"
+            yield replace(self, fabric=part, least=least, inner=inner, done=set(), refuted=set())
+            part = smaller(part)
 
     def open(self, best: Mapping | None) -> bool:
         """Whether there is time, and an II below that of `best` may exist."""
@@ -332,21 +331,9 @@ class _Search:
         """What was tried; a mapping that is not right has failed."""
         if made.mapping is not None and (wrong := differences(made.mapping)):
             made = Try(None, len(wrong), f"the mapping is wrong: {wrong[0]}", made.moves)
+        stage += self.inner
         self.attempts.append(Attempt(ii, stage, effort, number, made.left, made.why, proposals, made.moves))
         return made
-
-    def inside(self) -> _Search | None:
-        """The same search on the fabric without its last row or column, and so on inside of that."""
-        part = smaller(self.fabric)
-        if part is None:
-            return None
-        try:
-            least = bound(self.graph, part)
-        except InputError:
-            return None
-        search = replace(self, fabric=part, least=least, attempts=[], done=set(), refuted=set(), part=None)
-        search.part = search.inside()
-        return search
 
     def refused(self, found: Mapping | None) -> tuple[Refused, ...]:
         """The smaller IIs that were tried without success, each with its most successful attempt."""
