@@ -44,30 +44,18 @@ def place_in_groups(
     The seed chooses the partition. Every operation stays in its group, and beside it, until the places are
     good; then it may leave, because groups can be wrong in detail. Raises `NoPlaceError`.
     """
-    number = seed[-1]
+    hops, allowed = problem.arrays.on.distance, problem.arrays.allowed
     count = min(max(problem.fabric.size // PES, LEAST_GROUPS), MOST_GROUPS)
-    groups = partition(problem.fabric, threshold_for(problem.fabric, count), number)
-    of = assign(problem, groups)
-    spots = start(problem, seed, FAR * _orders(problem, groups, of))
+    groups = partition(problem.fabric, threshold_for(problem.fabric, count), seed[-1])
+    # By operation and PE: how far the PE is from the operation's group.
+    far = np.array([hops[list(group)].min(axis=0) for group in groups])[assign(problem, groups)]
+    near = allowed & (far <= 1)
+    near = np.where(near.any(axis=1, keepdims=True), near, allowed)
+    spots = start(problem, seed, FAR * far)
     proposals = effort.proposals * problem.size // SHARE
-    inside = replace(problem, arrays=problem.arrays._replace(allowed=_allowed(problem, groups, of)))
+    inside = replace(problem, arrays=problem.arrays._replace(allowed=near))
     made = cool(inside, spots, seed, proposals // 2, INSIDE_HEAT, late)
     return spots, made + cool(problem, spots, (*seed, 0), proposals - proposals // 2, EVERYWHERE_HEAT, late)
-
-
-def _orders(problem: Problem, groups: Groups, of: np.ndarray) -> np.ndarray:
-    """By operation and PE: how far the PE is from the operation's group."""
-    hops = problem.arrays.on.distance
-    to_group = np.array([hops[list(group)].min(axis=0) for group in groups])
-    return np.asarray(to_group[of])
-
-
-def _allowed(problem: Problem, groups: Groups, of: np.ndarray) -> np.ndarray:
-    """By operation and PE: whether the PE executes it and lies in its group or beside it."""
-    near = problem.arrays.allowed & (_orders(problem, groups, of) <= 1)
-    lost = ~near.any(axis=1)
-    near[lost] = problem.arrays.allowed[lost]
-    return np.asarray(near)
 
 
 @lru_cache(maxsize=64)
