@@ -163,10 +163,7 @@ class Body:
 
     def unroll(self, loop: ast.For) -> None:
         """A loop with constant bounds, iteration by iteration."""
-        if loop.orelse or loop.type_comment:
-            raise self.error(loop, "a `for` with `else`", "a plain `for`")
-        if not isinstance(loop.target, ast.Name):
-            raise self.text.unexpected(loop.target, "a name")
+        self.text.variable(loop)
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[_, *_] as args, keywords=[]) if len(args) <= 3:
                 bounds = [self.constant(a, _BOUND) for a in args]

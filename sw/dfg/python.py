@@ -199,11 +199,7 @@ class _Function:
 
     def _head(self, loop: ast.For) -> tuple[str, Value]:
         """Variable and number of iterations."""
-        if loop.orelse:
-            raise self.where.error(loop, "a `for` with `else`", "a plain `for`")
-        if not isinstance(loop.target, ast.Name):
-            raise self.where.unexpected(loop.target, "a name")
-        variable, stop = loop.target.id, trip(loop)
+        variable, stop = self.where.variable(loop), trip(loop)
         if variable in self.values or variable in self.arrays:
             raise self.where.error(loop.target, f"{variable!r} a second time", "a name of the loop's own")
         number = whole(stop) if stop is not None else None

@@ -37,6 +37,14 @@ class KernelText(SourceText):
         """An error that shows the piece."""
         return self.error(node, source(node), expected)
 
+    def variable(self, loop: ast.For) -> str:
+        """The variable of a plain loop."""
+        if loop.orelse:
+            raise self.error(loop, "a `for` with `else`", "a plain `for`")
+        if not isinstance(loop.target, ast.Name):
+            raise self.unexpected(loop.target, "a name")
+        return loop.target.id
+
 
 def module_names(module: ast.Module) -> dict[str, ast.expr]:
     """What assignments outside of functions set; the last one counts, as in Python."""

@@ -17,7 +17,7 @@ from hw.fabric.decode import decode
 from sw.cgra.encode import configuration
 from sw.cgra.search import map_graph
 from sw.cgra.verify import opaque_number, verify
-from sw.dfg.graph import Edge, Graph, Memory, Node
+from sw.dfg.graph import Edge, Graph, Memory, Node, arrays_of
 from sw.dfg.json import load_graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants, store_outputs
@@ -75,9 +75,8 @@ class _Case:
         assert outcome.mapping is not None
         self.graph, self.fabric, self.places = outcome.prepared, fabric, outcome.mapping.at
         self.scalars = {name: i for i, name in enumerate(self.graph.scalars)}
-        accesses = [(n.memory.name, n.op) for n in graph.nodes if n.memory and n.op in ("load", "store")]
-        written = {name for name, op in accesses if op == "store"}
-        names = [] if graph.opaque else list(dict.fromkeys(name for name, _ in accesses))
+        written = arrays_of(graph, "store")
+        names = () if graph.opaque else arrays_of(graph, "load", "store")
         self.arrays = {
             name: ArrayEntry(2 if name in written else 1, 0, 4 * WORDS * i, WORDS)
             for i, name in enumerate(names)
