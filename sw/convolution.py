@@ -120,16 +120,10 @@ class Convolution:
         )
         views = np.lib.stride_tricks.sliding_window_view(padded, (r.reach, c.reach), (2, 3))
         views = views[:, :, :: r.stride, :: c.stride, :: r.dilation, :: c.dilation]
-        out = np.empty((self.images, self.out_channels, r.outputs, c.outputs))
         weights = (a.astype(np.float64) - self.zero_a).reshape(g, self.m, self.k)
-        for image in range(self.images):
-            for group in range(g):
-                part = views[image, group * self.patches.channels : (group + 1) * self.patches.channels]
-                columns = part.transpose(0, 3, 4, 1, 2).reshape(self.k, self.n)
-                out[image, group * self.m : (group + 1) * self.m] = (weights[group] @ columns).reshape(
-                    self.m, r.outputs, c.outputs
-                )
-        exact: np.ndarray = out.astype(np.int64).astype(np.int32)
+        # One image at a time: patches take much memory.
+        sums = [weights @ view.transpose(0, 3, 4, 1, 2).reshape(g, self.k, self.n) for view in views]
+        exact: np.ndarray = np.stack(sums).reshape(self.shape_c).astype(np.int64).astype(np.int32)
         return exact
 
     def random(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,6 @@ from sw.compile.forms import (
     present,
     size,
     smaller,
-    turns,
 )
 from sw.compile.launches import TileLaunches
 from sw.compile.operands import Tile
@@ -70,7 +69,7 @@ class ArrayEmitter:
         patches = x == "b" and not self.problem.direct
         name, operands, source = self.load_patches(loops) if patches else self.load_rows(x, loops)
         buffer, pitch = nest.buffer(x), nest.pitch(x)
-        target = turns(loops, HALVES, buffer.columns // HALVES)
+        target = self.turn(x) * (buffer.columns // HALVES)
         columns = interval(target, nest.blocks(x) * pitch)
         return Instruction(
             self.writer.label("LA" if x == "a" else "LB"),

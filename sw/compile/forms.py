@@ -78,11 +78,6 @@ def present(loops: Loops, name: str, whole: Expr, tile: int) -> Expr | None:
     return apply(Op.LT, variable * tile, whole)
 
 
-def turns(loops: Loops, halves: int, half: int) -> Expr:
-    """Where the place lies that has its turn: places of that size take turns with every step of the nest."""
-    return count(loops) % halves * half
-
-
 def smaller(left: Expr, right: Expr | int) -> Expr:
     """The smaller of two."""
     return fold(Op.MIN, left, right)

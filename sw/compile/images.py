@@ -17,6 +17,7 @@ from sw.compile.forms import Loop
 from sw.compile.memory import Allocation
 from sw.compile.operands import Source
 from sw.graph.network import Epilogue, ImageConvolution, MatrixProduct, View
+from sw.graph.views import reshaped
 from sw.kernels.access import Follows, TileAccess
 from sw.patches import Patches
 from sw.tiling.blocking import Extent
@@ -31,11 +32,7 @@ def spread(view: View) -> tuple[int, int, int]:
 def joined(view: View) -> View | None:
     """A view of images as [image, channel, pixel]; None where rows do not go on where rows end."""
     images, channels, rows, columns = view.shape
-    image, channel, row, column = view.strides
-    if rows > 1 and columns > 1 and row != columns * column:
-        return None
-    step = column if columns > 1 else row if rows > 1 else 1
-    return View(view.tensor, (images, channels, rows * columns), (image, channel, step), view.offset)
+    return reshaped(view, (images, channels, rows * columns))
 
 
 def follows_of(view: View) -> Follows | None:

@@ -91,7 +91,15 @@ class TileLaunches:
         writer, kernel, tiles, there = self.launcher.writer, self.chosen.elementwise, tile.tiles, tile.there
         segments, pitch = tiles.segments, tiles.pitch("result")
         width = segments.width if segments else tiles.width
-        made, reads, bases = self.operands(tile, batches)
+        made: list[Statement] = []
+        reads: list[Access] = []
+        bases: dict[int | str, Expr | int] = {}
+        for fetch in self.fetches:
+            columns = across(segments, fetch.key, tile.columns, fetch.follows)
+            own, batch = dataclasses.replace(tile, columns=columns), batches.get(fetch.key, {})
+            loads, region, bases[fetch.key] = fetch.load(writer, own, batch)
+            made += loads
+            reads.append(region)
         if sums is not None:
             bases[0] = sums[0]
             reads.insert(0, sums[1])
@@ -107,23 +115,6 @@ class TileLaunches:
         stored = (tile.rows, step, across(segments, "result", tile.columns), place, pitch * itemsize, there)
         made.append(writer.store_out(output, walk, *stored, region=tiles.region(writer, output)))
         return made
-
-    def operands(
-        self, tile: Tile, batches: Batches
-    ) -> tuple[list[Statement], list[Access], dict[int | str, Expr | int]]:
-        """The loads of a tile, what the launch reads of them, and the first element's index of each."""
-        made: list[Statement] = []
-        reads: list[Access] = []
-        bases: dict[int | str, Expr | int] = {}
-        for fetch in self.fetches:
-            columns = across(tile.tiles.segments, fetch.key, tile.columns, fetch.follows)
-            own = dataclasses.replace(tile, columns=columns)
-            loads, region, bases[fetch.key] = fetch.load(
-                self.launcher.writer, own, batches.get(fetch.key, {})
-            )
-            made += loads
-            reads.append(region)
-        return made, reads, bases
 
 
 def across(segments: Segments | None, key: int | str, columns: Expr, follows: str = "full") -> Expr:
