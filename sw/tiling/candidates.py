@@ -30,31 +30,19 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool | None = N
         for m in _sizes(extent.m, config.rows):
             rows = min(m, extent.m)
             needed = rows * -(-n // config.cols)
-            if needed > words or single not in (None, 2 * needed > words):
+            full = 2 * needed > words
+            if needed > words or single not in (None, full):
                 continue
-            for k, resident_a, resident_b, m_outermost in _depths(extent, config, m, n):
-                made = Blocking(
-                    rows,
-                    n,
-                    k,
-                    rows,
-                    n,
-                    m_outermost,
-                    resident_a,
-                    resident_b,
-                    out_rows,
-                    out_cols,
-                    single_c=2 * needed > words,
-                )
-                # With one partition along an axis the order of the outer loops makes no difference.
-                alone = m >= extent.m or (n >= extent.n and extent.batch == 1)
-                if alone:
-                    made = dataclasses.replace(made, m_outermost=True)
+            # With one partition along an axis the order of the outer loops makes no difference.
+            alone = m >= extent.m or (n >= extent.n and extent.batch == 1)
+            for k, stay_a, stay_b, m_outermost in _depths(extent, config, m, n):
+                order = m_outermost or alone
+                made = Blocking(rows, n, k, rows, n, order, stay_a, stay_b, out_rows, out_cols, full)
                 if made in seen:
                     continue
                 seen.add(made)
                 # A partition that fills the accumulator must be cut: the next one waits for its tiles.
-                yield next(inner_cuts(config, made, (4, 2)), made) if made.single_c else made
+                yield next(inner_cuts(config, made, (4, 2)), made) if full else made
 
 
 def _widths(extent: Extent, config: MachineConfig) -> Iterator[tuple[int, int, int]]:
@@ -106,12 +94,12 @@ def _depths(
     align = max(config.load_a_bytes, config.load_b_bytes) if unit == 1 else unit
     a_first, b_first = extent.transposed_a, extent.patches is not None or not extent.transposed_b
     pitched = extent.patches is not None
-    most_a, most_b = _depth(d.buffer_a, a_first, m, False, 2), _depth(d.buffer_b, b_first, n, pitched, 2)
+    most_a, most_b = depth_of(d.buffer_a, a_first, m), depth_of(d.buffer_b, b_first, n, pitched)
     parts_a, parts_b = (1 if extent.batch == extent.images else 2), (1 if extent.batch == 1 else 2)
-    whole_a = _depth(d.buffer_a, a_first, extent.m, False, parts_a) >= extent.k
+    whole_a = depth_of(d.buffer_a, a_first, extent.m, False, parts_a) >= extent.k
     whole_b = (
         extent.n <= _LARGEST_SIZE
-        and _depth(d.buffer_b, b_first, extent.n, pitched, parts_b) >= extent.k
+        and depth_of(d.buffer_b, b_first, extent.n, pitched, parts_b) >= extent.k
         and (extent.patches is None or (n % config.cols == 0 and extent.images == 1 and n > 0))
         and not (extent.patches and n < extent.patches.cols.outputs)
     )
@@ -156,7 +144,7 @@ def _even(size: int, most: int, align: int) -> int:
     return min(most, round_up(-(-size // steps), align))
 
 
-def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool, parts: int) -> int:
+def depth_of(shape: BufferShape, lanes_first: bool, lanes: int, always: bool = False, parts: int = 2) -> int:
     """The largest depth of a tile of that many lanes in one of so many parts of a buffer.
 
     With `always` blocks have the pitch that patches need, even a single one.
@@ -166,11 +154,6 @@ def _depth(shape: BufferShape, lanes_first: bool, lanes: int, always: bool, part
         return most
     # The last block need not be a whole pitch, but a pitch that fits for all blocks is simpler.
     return max(most - (most - shape.lanes) % shape.banks, 0)
-
-
-def depth_of_half(shape: BufferShape, lanes_first: bool, lanes: int) -> int:
-    """The largest depth of a tile of that many lanes of a matrix in half of a buffer."""
-    return _depth(shape, lanes_first, lanes, always=False, parts=2)
 
 
 def inner_cuts(config: MachineConfig, t: Blocking, parts: Sequence[int] = (2, 4, 8)) -> Iterator[Blocking]:

@@ -10,7 +10,7 @@ import functools
 
 from hw.config import MachineConfig
 from sw.tiling.blocking import Blocking, Extent
-from sw.tiling.candidates import depth_of_half, inner_cuts
+from sw.tiling.candidates import depth_of, inner_cuts
 
 #: Steps along each axis from which on a product is large. Loops of one or two steps have code of their own.
 STEPS = 4
@@ -42,8 +42,8 @@ def _tiles(transposed_a: bool, transposed_b: bool, config: MachineConfig) -> Blo
     while m * config.cols <= room:
         n = _power_below(room // m)
         depth = min(
-            depth_of_half(config.derived.buffer_a, transposed_a, m),
-            depth_of_half(config.derived.buffer_b, not transposed_b, n),
+            depth_of(config.derived.buffer_a, transposed_a, m),
+            depth_of(config.derived.buffer_b, not transposed_b, n),
         )
         if depth:
             by_a, by_b = 1 / (n * config.load_a_bytes), 1 / (m * config.load_b_bytes)
