@@ -124,7 +124,12 @@ def _wrong(graph: Graph, outcome: SearchResult) -> Iterator[str]:
     scalars = {name: i for i, name in enumerate(graph.scalars)}
     words = outcome.words(places)
     yield from verify(
-        outcome.prepared, words, outcome.mapping.fabric, outcome.mapping.at, arrays=places, scalars=scalars
+        outcome.prepared,
+        words,
+        outcome.mapping.fabric,
+        outcome.mapping.places,
+        arrays=places,
+        scalars=scalars,
     )
 
 

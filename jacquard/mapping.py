@@ -14,7 +14,7 @@ from sw.cgra.search import SearchResult
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.python import from_function
-from sw.dfg.transform import dead_code, fuse_constants, store_outputs
+from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll
 
 
@@ -118,7 +118,7 @@ def _ready(graph: Graph) -> Graph:
     array = "results"
     while array in taken:
         array += "_"
-    graph = fuse_constants(dead_code(store_outputs(graph, array)))
+    graph = fuse_constants(store_outputs(graph, array))
     if len(graph.scalars) > SCALARS:
         listed = ", ".join(graph.scalars)
         raise InputError(

@@ -189,7 +189,7 @@ def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> Ke
         configured.depth,
         configured.found.proved_minimal,
         configured.differences,
-        tuple(configured.mapping.at[node.id] for node in configured.graph.nodes),
+        tuple(configured.mapping.places[node.id] for node in configured.graph.nodes),
         configured,
     )
 

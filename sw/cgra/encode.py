@@ -60,7 +60,7 @@ def differences(mapping: Mapping) -> tuple[str, ...]:
         words = encode(configuration(mapping, scalars=scalars))
     except InputError as error:
         return (str(error),)
-    return tuple(verify(mapping.graph, words, mapping.fabric, mapping.at, scalars=scalars))
+    return tuple(verify(mapping.graph, words, mapping.fabric, mapping.places, scalars=scalars))
 
 
 def _arrays(mapping: Mapping) -> dict[str, ArrayEntry]:

@@ -17,7 +17,7 @@ from sw.cgra.launch_words import moves, with_words
 from sw.cgra.launcher import SCALARS
 from sw.dfg.graph import Graph, Value
 from sw.dfg.kernel import HostLoop, Kernel, Launch, Step, trips
-from sw.dfg.transform import dead_code, fuse_constants, store_outputs
+from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll, unroll_with_rest
 from sw.ir.expression import Const, Expr, Op, Var, const, fold
 from sw.ir.parse import ENTRY, RESERVED
@@ -208,7 +208,7 @@ class _Planner:
 
     def made(self, graph: Graph, count: Expr, given: Mapping[str, Expr]) -> PlannedLaunch:
         """A launch of a graph, constants in their users."""
-        graph = fuse_constants(dead_code(graph))
+        graph = fuse_constants(graph)
         if len(graph.scalars) > len(SCALARS):
             raise self.error(
                 f"scalars of one launch ({graph.name})",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hw.fabric import Fabric
 from sw.dfg.graph import Graph, NodeId
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """The PE of an operation, and its step counted from the start of its iteration.
 
     The step's context is `step % ii`, its stage `step // ii`.
@@ -68,11 +67,6 @@ class Mapping:
     ii: int
     places: Dictionary[NodeId, Place]
     routes: Dictionary[int, tuple[Hop, ...]]
-
-    @property
-    def at(self) -> dict[NodeId, tuple[int, int]]:
-        """PE and step of every node."""
-        return {node: (place.pe, place.step) for node, place in self.places.items()}
 
     @property
     def depth(self) -> int:

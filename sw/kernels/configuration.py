@@ -22,7 +22,7 @@ from sw.cgra.search import SearchResult
 from sw.cgra.verify import verify
 from sw.dfg.graph import Graph, NodeId
 from sw.dfg.python import parse_kernel
-from sw.dfg.transform import dead_code, fuse_constants
+from sw.dfg.transform import fuse_constants
 from sw.kernels import mappings
 from sw.kernels.kernel import GridKernel
 
@@ -73,7 +73,7 @@ class Configured:
             self.graph,
             self.words,
             self.config.cgra,
-            tuple(self.mapping.at.items()),
+            tuple(self.mapping.places.items()),
             *_tables(self.kernel, self.config),
         )
 
@@ -98,7 +98,7 @@ def graph_of(kernel: GridKernel) -> Graph:
     unknown += [name for name in graph.scalars if name not in kernel.scalars]
     if unknown:
         raise InputError(f"{place}: every name must be a stream or a scalar, not {', '.join(unknown)}")
-    return fuse_constants(dead_code(graph))
+    return fuse_constants(graph)
 
 
 def fits(kernel: GridKernel) -> bool:

@@ -73,7 +73,7 @@ class _Case:
     def __init__(self, graph: Graph, fabric: Fabric):
         outcome = map_graph(graph, fabric)
         assert outcome.mapping is not None
-        self.graph, self.fabric, self.places = outcome.prepared, fabric, outcome.mapping.at
+        self.graph, self.fabric, self.places = outcome.prepared, fabric, outcome.mapping.places
         self.scalars = {name: i for i, name in enumerate(self.graph.scalars)}
         written = arrays_of(graph, "store")
         names = () if graph.opaque else arrays_of(graph, "load", "store")

@@ -70,9 +70,9 @@ def test_a_configuration_is_what_it_says() -> None:
     assert made.found.proved_minimal
     assert made.found.bound.why
     scalars = {"at": 0, "to": 1, "factor": 2}
-    assert verify(made.graph, made.words, FABRIC, made.mapping.at, scalars=scalars) == []
+    assert verify(made.graph, made.words, FABRIC, made.mapping.places, scalars=scalars) == []
     other = configure(kernel((1, 2, 3, 5)), MACHINE)
-    assert verify(made.graph, other.words, FABRIC, made.mapping.at, scalars=scalars) != []
+    assert verify(made.graph, other.words, FABRIC, made.mapping.places, scalars=scalars) != []
 
 
 def test_the_words_are_the_same_with_and_without_the_cache() -> None:
