@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from hw.fabric.bitstream import SCALARS
 from sw.graph.expression import Argument, Expression, walk
 from sw.ir.expression import Expr, Op, const, fold
 from sw.kernels.access import TileAccess
 from sw.kernels.body import LoopText, bytes_as_unsigned, numbers
 from sw.kernels.configuration import fits
 from sw.kernels.indices import Indices, Key, Unrolling, record_operands
-from sw.kernels.kernel import MOST_SCALARS, GridKernel
+from sw.kernels.kernel import GridKernel
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def make(
     used = frozenset(e.index for e in walk(value) if isinstance(e, Argument))
     indices = Indices(read, result, Unrolling(mask), used)
     wanted = numbers(value)
-    room = MOST_SCALARS - len(indices.names)
+    room = SCALARS - len(indices.names)
     while True:
         given = {number: f"number_{i}" for i, number in enumerate(wanted[: max(room, 0)])}
         kernel = _kernel(name, value, indices, given)

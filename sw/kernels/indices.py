@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from hw.fabric.layout import ARRAYS
 from sw.ir.expression import Expr, Op, fold
 from sw.ir.vector import Array
 from sw.kernels.access import TileAccess
-from sw.kernels.kernel import MOST_ARRAYS, Stream
+from sw.kernels.kernel import Stream
 
 #: An operand's number, or `result`, `rows`, `columns`.
 Key = int | str
@@ -92,7 +93,7 @@ class Indices:
         """How many arrays an operand has that differs from copy to copy."""
         many = sum(a.follows in ("full", "column") for a in self.accesses.values())
         count = self.unrolling.copies
-        while count > 1 and many * count + len(self.accesses) - many > MOST_ARRAYS:
+        while count > 1 and many * count + len(self.accesses) - many > ARRAYS:
             count //= 2
         return count
 

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from hw.fabric.bitstream import ELEMENTS, SPACES, ArrayEntry
+from hw.fabric.bitstream import ELEMENTS, SCALARS, SPACES, ArrayEntry
+from hw.fabric.layout import ARRAYS
 from sw import dtypes
 
-#: Most scalars that a launch is given.
-MOST_SCALARS = 14
-#: Most arrays of a configuration.
-MOST_ARRAYS = 16
 _SPACES = {"acc": 0, "scratch": 1, "out": 2}
 
 
@@ -55,8 +52,8 @@ class GridKernel:
 
     def __post_init__(self) -> None:
         for what, found, most in (
-            ("scalars", self.scalars, MOST_SCALARS),
-            ("arrays", self.streams, MOST_ARRAYS),
+            ("scalars", self.scalars, SCALARS),
+            ("arrays", self.streams, ARRAYS),
         ):
             if len(found) > most:
                 raise InputError(f"kernel {self.name}: {what} must be at most {most}, not {len(found)}")

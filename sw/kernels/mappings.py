@@ -20,7 +20,7 @@ from sw.cgra.encode import differences
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
 from sw.cgra.search import Budget, SearchResult, map_graphs
-from sw.dfg.graph import Edge, Graph, Memory, Node, Value
+from sw.dfg.graph import Graph, Memory, Node
 
 #: To be raised when the form of the files changes.
 VERSION = 2
@@ -52,25 +52,16 @@ def structure(graph: Graph) -> Graph:
         name = node.memory.name
         return Memory(tables[name] if node.op == "table" else arrays.setdefault(name, f"a{len(arrays)}"))
 
-    def nothing(value: Value | None) -> int | None:
-        return None if value is None else 0
-
-    return Graph(
-        graph.name,
-        tuple(Node(i, n.op, nothing(n.immediate), None, memory(n)) for i, n in enumerate(graph.nodes)),
-        tuple(
-            Edge(
-                place[e.source],
-                place[e.target],
-                e.distance,
-                e.operand,
-                e.negated,
-                tuple(0 for _ in e.initial),
-            )
-            for e in graph.edges
-        ),
-        tables=tuple((tables[name], (0,) * len(words)) for name, words in graph.tables),
+    nodes = tuple(
+        replace(n, id=i, const=None if n.immediate is None else 0, scalar=None, memory=memory(n))
+        for i, n in enumerate(graph.nodes)
     )
+    edges = tuple(
+        replace(e, source=place[e.source], target=place[e.target], initial=(0,) * len(e.initial))
+        for e in graph.edges
+    )
+    words = tuple((tables[name], (0,) * len(held)) for name, held in graph.tables)
+    return Graph(graph.name, nodes, edges, tables=words)
 
 
 def find(graph: Graph, fabric: Fabric, seed: int = 0) -> tuple[SearchResult, bool]:
