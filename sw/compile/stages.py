@@ -24,12 +24,11 @@ from sw.compile.memory import Allocation, Kind, MemoryPlan
 from sw.compile.program import Group, Tiled, emit, tile
 from sw.dependence.passes import LASTING, DeadStore
 from sw.graph.network import Network, Operator
-from sw.ir.program import Instruction, Program, Region
+from sw.ir.program import Program
 from sw.ir.roles import WarpRole
 from sw.ir.scope import retype
-from sw.ir.split import share, warps
+from sw.ir.split import share, warps, with_used_buffers
 from sw.ir.walk import instructions as instructions_of
-from sw.ir.walk import statements
 from sw.layout import MEMORY_BYTES
 from sw.operators.registry import LoweredOperator
 from sw.tiling.blocking import Blocking
@@ -222,7 +221,8 @@ class Hoist:
 
     def __call__(self, made: TileProgram) -> WarpPrograms:
         """The programs of the warps by number."""
-        own = {w: _alone(share(made.program, w)) for w in warps(made.program)}
+        # Buffers of others differ where a warp's own program is the same.
+        own = {w: with_used_buffers(share(made.program, w)) for w in warps(made.program)}
         registers = made.config.registers
         return WarpPrograms(
             made, {w: _hoisted(p, registers, self.strategy, self.uniform) for w, p in own.items()}
@@ -258,16 +258,6 @@ class Generate:
 def warp_name(warp: int) -> str:
     """A warp as messages call it: by the engine that it drives."""
     return f"warp {WarpRole(warp).title if warp in set(WarpRole) else warp}"
-
-
-def _alone(own: Program) -> Program:
-    """The program of one warp without buffers of others, which differ where its own are equal."""
-    named: set[str] = set()
-    for s in statements(own.body):
-        if isinstance(s, Instruction):
-            values = (*s.reads, *s.writes, *(value for _, value in s.operands))
-            named |= {value.buffer for value in values if isinstance(value, Region)}
-    return replace(own, buffers=tuple(b for b in own.buffers if b.name in named))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from sw.graph.network import View
 from sw.ir.expression import Const, Expr, const
 from sw.ir.program import Access, Buffer, For, Instruction, Interval, Program, Region, Statement
 from sw.ir.roles import WarpRole
-from sw.ir.walk import statements
+from sw.ir.split import with_used_buffers
 from sw.layout import round_up
 
 #: Most rows of a load or store, and most bytes of a row.
@@ -278,11 +278,7 @@ class Writer:
 
     def program(self, name: str, body: Sequence[Statement]) -> Program:
         """The whole program, with the buffers that it uses."""
-        used: set[str] = set()
-        for s in statements(tuple(body)):
-            if isinstance(s, Instruction):
-                used |= {region.buffer for region in (*s.reads, *s.writes) if isinstance(region, Region)}
-        return Program(name, (), tuple(b for b in self.buffers() if b.name in used), tuple(body))
+        return with_used_buffers(Program(name, (), self.buffers(), tuple(body)))
 
 
 def given(operands: Mapping[str, Expr | int]) -> tuple[tuple[str, Expr], ...]:

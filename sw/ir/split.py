@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from sw.ir.program import Instruction, Program, Statement
+from sw.ir.program import Instruction, Program, Region, Statement
 from sw.ir.walk import Body, instructions, rewrite, without_empty
 
 
@@ -24,6 +24,15 @@ def without_syncs(program: Program) -> Program:
     """The program without `wait` and `signal`."""
     body = replaced(program.body, lambda s: () if s.name in ("wait", "signal") else (s,))
     return dataclasses.replace(program, body=body)
+
+
+def with_used_buffers(program: Program) -> Program:
+    """The program with those of its buffers that its instructions name."""
+    named: set[str] = set()
+    for s in instructions(program):
+        values = (*s.reads, *s.writes, *(value for _, value in s.operands))
+        named |= {value.buffer for value in values if isinstance(value, Region)}
+    return dataclasses.replace(program, buffers=tuple(b for b in program.buffers if b.name in named))
 
 
 def replaced(body: Body, change: Callable[[Instruction], Sequence[Statement]]) -> Body:
