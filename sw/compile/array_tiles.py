@@ -98,7 +98,7 @@ class LoweredProduct:
         """Loads, products, launches and stores of all tiles."""
         launches, p = None, self.problem
         if self.chosen is not None:
-            found = fetches(p.sources, p.homes, self.records, self.tiles, scratch)
+            found = fetches(p.sources, self.records, self.tiles, scratch)
             base = out.take(HALVES * self.tiles.rows * self.tiles.pitch("result") * p.result.itemsize)
             launches = TileLaunches(launcher, self.chosen, found, base)
         return ArrayEmitter(self.nest, launcher.writer, launches).body()
@@ -124,14 +124,14 @@ def _lowered(p: ArrayProblem, room_bytes: int, allowed: Choices) -> LoweredProdu
         if chosen is None:
             return True
         tiles, size = nest.tiles, p.result.itemsize
-        counted = max(nest.width * size, longest(p.sources, p.homes, tiles)) <= LONGEST
+        counted = max(nest.width * size, longest(p.sources, tiles)) <= LONGEST
         held = HALVES * tiles.rows * tiles.pitch("result") * size
-        return counted and held <= p.config.out_bytes and room(p.sources, p.homes, tiles) <= room_bytes
+        return counted and held <= p.config.out_bytes and room(p.sources, tiles) <= room_bytes
 
     if chosen is None:
         return LoweredProduct(_plain(p, suits, allowed), None, {})
     nest = _balanced(p, suits, chosen.cycles_per_element, allowed)
-    own = records(p.operator.name, chosen.elementwise, p.sources, p.homes, nest.tiles)
+    own = records(p.operator.name, chosen.elementwise, p.sources, nest.tiles)
     return LoweredProduct(nest, chosen, own)
 
 

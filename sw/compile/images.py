@@ -131,8 +131,8 @@ def _source(o: ImageConvolution, whole: View, view: View, home: Allocation) -> S
         raise InputError(f"{o.name}: an operand in {view.tensor!r} must be contiguous, or follow channels")
     if how == "row" and home.tensor.constant is not None and not (spread(whole)[0]):
         channels = View(view.tensor, (whole.shape[1], 1), (whole.strides[1], 0), view.offset)
-        return Source(channels, TileAccess("scratch", "int32", "row", record=True))
-    return Source(view, TileAccess("scratch", home.tensor.element, how))
+        return Source(channels, TileAccess("scratch", "int32", "row", record=True), home)
+    return Source(view, TileAccess("scratch", home.tensor.element, how), home)
 
 
 def _row_steps(o: ImageConvolution, homes: Homes, sources: dict[int, Source]) -> dict[Key, int]:

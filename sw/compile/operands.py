@@ -6,7 +6,7 @@ serves; everything else is loaded as it lies.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -16,7 +16,7 @@ from sw.compile.forms import HALVES, Loop, both, index
 from sw.compile.memory import Allocation
 from sw.compile.writer import AddressMap, ChipSpace, Writer, loop
 from sw.graph.network import Tensor, View, whole
-from sw.ir.expression import Const, Expr, Op, Var, apply
+from sw.ir.expression import Const, Expr, Op, apply
 from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
@@ -106,10 +106,25 @@ def follows(view: View) -> Follows:
 
 @dataclass(frozen=True)
 class Source:
-    """An operand: its view, and how the kernel reads it."""
+    """An operand: its view, how the kernel reads it, and how its tensor lies in memory."""
 
     view: View
     access: TileAccess
+    home: Allocation
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element as it is loaded: records hold words."""
+        return 4 if self.access.record else self.home.itemsize
+
+    @property
+    def line(self) -> np.ndarray:
+        """The elements of a constant along its rows or columns."""
+        constant = self.home.tensor.constant
+        assert constant is not None
+        matrix = self.view.of(constant).reshape(-1, *self.view.shape[-2:])[0]
+        found: np.ndarray = (matrix[0] if self.access.follows == "column" else matrix[:, 0]).astype(np.int32)
+        return found
 
 
 def source(view: View, home: Allocation, batched: bool) -> Source:
@@ -120,7 +135,7 @@ def source(view: View, home: Allocation, batched: bool) -> Source:
         how = "full"
     record = home.tensor.constant is not None and how in ("row", "column") and not batched
     element = "int32" if record else home.tensor.element
-    return Source(view, TileAccess("scratch", element, how, record=record))
+    return Source(view, TileAccess("scratch", element, how, record=record), home)
 
 
 @dataclass(frozen=True)
@@ -200,7 +215,8 @@ class Fetch:
         (row, column), by_rows = self.view.strides[-2:], tiles.rows <= tiles.columns
         line = Loop(f"line_{self.key}", tiles.rows if by_rows else tiles.columns)
         walk = tiles.walk(self.view, batch).moved({line.name: row if by_rows else column}, (line,))
-        number = variable(walk.loops, line.name)
+        number = index(walk.loops, line.name)
+        assert number is not None
         target = target + number * (self.pitch if by_rows else element)
         lines, count = (tile.rows, tile.columns) if by_rows else (tile.columns, tile.rows)
         step, pitch = (column, element) if by_rows else (row, self.pitch)
@@ -214,7 +230,6 @@ def records(
     name: str,
     kernel: ElementwiseKernel,
     sources: Mapping[int, Source],
-    homes: Mapping[str, Allocation],
     tiles: Tiles,
 ) -> dict[str, Tensor]:
     """Tensors of records, by the key of their base."""
@@ -223,7 +238,7 @@ def records(
         wanted = {k: s for k, s in sources.items() if s.access.record and s.access.follows == how}
         if not wanted:
             continue
-        arrays = {k: _line(s.view, homes, how) for k, s in wanted.items()}
+        arrays = {k: s.line for k, s in wanted.items()}
         if how == "row":
             words = kernel.records("row", arrays)[None]
         else:
@@ -237,26 +252,13 @@ def records(
     return made
 
 
-def _line(view: View, homes: Mapping[str, Allocation], how: str) -> np.ndarray:
-    """The elements of a constant along its rows or columns."""
-    constant = homes[view.tensor].tensor.constant
-    assert constant is not None
-    matrix = view.of(constant).reshape(-1, *view.shape[-2:])[0]
-    found: np.ndarray = (matrix[0] if how == "column" else matrix[:, 0]).astype(np.int32)
-    return found
-
-
 def _padded(array: np.ndarray, start: int, tiles: Tiles) -> np.ndarray:
     part = array[start : start + tiles.columns]
     return np.pad(part, (0, tiles.width - len(part)))
 
 
 def fetches(
-    sources: Mapping[int, Source],
-    homes: Mapping[str, Allocation],
-    made: Mapping[str, Tensor],
-    tiles: Tiles,
-    area: ChipSpace,
+    sources: Mapping[int, Source], made: Mapping[str, Tensor], tiles: Tiles, area: ChipSpace
 ) -> list[Fetch]:
     """The loads of a tile, with places in the scratchpad."""
     found: list[Fetch] = []
@@ -276,9 +278,8 @@ def fetches(
             place(key, whole(tensor), "row", 4 * count * tiles.rows, unit=count)
     for k, s in sources.items():
         if not s.access.record:
-            size = homes[s.view.tensor].itemsize
             pitch = tiles.pitch(k) if s.access.follows == "full" else 0
-            place(k, s.view, s.access.follows, size * _elements(s, tiles, pitch), pitch * size)
+            place(k, s.view, s.access.follows, s.itemsize * _elements(s, tiles, pitch), pitch * s.itemsize)
     return found
 
 
@@ -288,27 +289,16 @@ def _elements(s: Source, tiles: Tiles, pitch: int) -> int:
     return every[s.access.follows]
 
 
-def variable(loops: Sequence[Loop], name: str) -> Var:
-    """The variable of a loop that is there."""
-    found = index(loops, name)
-    assert found is not None
-    return found
-
-
-def room(sources: Mapping[int, Source], homes: Mapping[str, Allocation], tiles: Tiles) -> int:
+def room(sources: Mapping[int, Source], tiles: Tiles) -> int:
     """Bytes of the scratchpad that loads of these tiles take at most."""
-    total = 0
-    for s in sources.values():
-        size = 4 if s.access.record else homes[s.view.tensor].itemsize
-        total += HALVES * (size * _elements(s, tiles, tiles.width) + 128)
-    return total
+    return sum(HALVES * (s.itemsize * _elements(s, tiles, tiles.width) + 128) for s in sources.values())
 
 
-def longest(sources: Mapping[int, Source], homes: Mapping[str, Allocation], tiles: Tiles) -> int:
+def longest(sources: Mapping[int, Source], tiles: Tiles) -> int:
     """Bytes of the longest row of a load of these tiles at most."""
     found = 0
     for how, elements in (("full", tiles.width), ("row", tiles.rows), ("column", tiles.width)):
         own = [s for s in sources.values() if s.access.follows == how]
-        sizes = [homes[s.view.tensor].itemsize for s in own if not s.access.record]
-        found = max(found, *(size * elements for size in sizes), 4 * (len(own) - len(sizes)) * elements)
+        recorded = sum(s.itemsize for s in own if s.access.record)
+        found = max(found, *(s.itemsize * elements for s in own if not s.access.record), recorded * elements)
     return found

@@ -121,7 +121,7 @@ class LoweredElementwise:
     def emit(self, launcher: LaunchWriter, scratch: ChipSpace, out: ChipSpace) -> list[Statement]:
         """Loops around the loads, the launch and the store of a tile."""
         t, writer = self.tiles, launcher.writer
-        found = fetches(self.sources, writer.memory.homes, self.records, t, scratch)
+        found = fetches(self.sources, self.records, t, scratch)
         base = out.take(HALVES * t.rows * t.width * writer.home(self.output.tensor).itemsize)
         launches = TileLaunches(launcher, self.chosen, found, base)
         rows, columns = (
@@ -146,9 +146,7 @@ def _(operator: Elementwise, context: LoweringContext) -> LoweredElementwise:
     size_out = homes[output.tensor].itemsize
     unit = max(16, config.store_bytes // size_out)
     result = TileAccess("out", homes[output.tensor].tensor.element)
-    width, tile_columns, tile_rows = _tile(
-        rows, columns, unit, sources, homes, config, context.room, size_out
-    )
+    width, tile_columns, tile_rows = _tile(rows, columns, unit, sources, config, context.room, size_out)
     accesses = [sources[k].access for k in sorted(sources)]
     chosen = choose(operator.value, accesses, result, config, multiple=unit, name="elementwise")
     loops = [Loop(f"batch{i}", n) for i, n in enumerate(outer)]
@@ -161,7 +159,7 @@ def _(operator: Elementwise, context: LoweringContext) -> LoweredElementwise:
         if whole > tile:
             loops.append(Loop(name, -(-whole // tile)))
     tiles = Tiles(tuple(loops), tile_rows, tile_columns, width, rows, columns, {DOWN: 1}, {ACROSS: 1})
-    own = records(operator.name, chosen.elementwise, sources, homes, tiles)
+    own = records(operator.name, chosen.elementwise, sources, tiles)
     return LoweredElementwise(operator, output, sources, chosen, tiles, batches, own)
 
 
@@ -175,7 +173,6 @@ def _tile(
     columns: int,
     unit: int,
     sources: Mapping[int, Source],
-    homes: Mapping[str, Allocation],
     config: MachineConfig,
     room_bytes: int,
     size_out: int,
@@ -185,8 +182,8 @@ def _tile(
 
     def holds(tile_rows: int, width: int) -> bool:
         tiles = Tiles((), tile_rows, width, width, rows, columns, {}, {})
-        counted = max(tile_rows, width * size_out, longest(sources, homes, tiles)) <= LONGEST
-        inside = room(sources, homes, tiles) <= room_bytes
+        counted = max(tile_rows, width * size_out, longest(sources, tiles)) <= LONGEST
+        inside = room(sources, tiles) <= room_bytes
         return counted and inside and HALVES * tile_rows * width * size_out <= config.out_bytes
 
     parts = 1
