@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -24,25 +25,34 @@ WORK = 4.0
 INFEASIBLE = "proved infeasible"
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(NamedTuple):
     """A register in a context."""
 
     register: Register
     context: int
 
 
-@dataclass
-class _Fabric:
-    """The registers of all contexts, and from where each can take a value."""
+class _Extended:
+    """The registers times the contexts, and from where each can take a value.
 
-    nodes: list[_Node]
-    head: list[int]
-    arcs: list[tuple[int, int]]
-    into: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    out: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    A file needs no more of its registers than there are contexts to write it.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, fabric: Fabric, ii: int):
+        registers = registers_of(fabric, ii)
+        heads = [register.reader(fabric) for register in registers]
+        self.nodes = [_Node(r, k) for r in registers for k in range(ii)]
+        self.head = [head for head in heads for _ in range(ii)]
+        self.arcs: list[tuple[int, int]] = []
+        for x, before in enumerate(registers):
+            for y, after in enumerate(registers):
+                moves = after.kind != "result" and after.pe == heads[x]
+                moves = moves and (after.kind == "link" or before.kind == "link")
+                # With one context a value that stays would meet that of the next iteration.
+                if (moves and x != y) or (x == y and ii > 1):
+                    self.arcs += [(x * ii + k, y * ii + (k + 1) % ii) for k in range(ii)]
+        self.into: dict[int, list[int]] = defaultdict(list)
+        self.out: dict[int, list[int]] = defaultdict(list)
         for i, (a, b) in enumerate(self.arcs):
             self.out[a].append(i)
             self.into[b].append(i)
@@ -53,21 +63,7 @@ class _Fabric:
         return self.nodes[a].register == self.nodes[b].register
 
 
-@lru_cache(maxsize=64)
-def _extended(fabric: Fabric, ii: int) -> _Fabric:
-    """The registers times the contexts. A file needs no more of them than there are contexts to write it."""
-    registers = registers_of(fabric, ii)
-    heads = [register.reader(fabric) for register in registers]
-    nodes = [_Node(r, k) for r in registers for k in range(ii)]
-    arcs = []
-    for x, before in enumerate(registers):
-        for y, after in enumerate(registers):
-            moves = after.kind != "result" and after.pe == heads[x]
-            moves = moves and (after.kind == "link" or before.kind == "link")
-            # With one context a value that stays would meet that of the next iteration.
-            if (moves and x != y) or (x == y and ii > 1):
-                arcs += [(x * ii + k, y * ii + (k + 1) % ii) for k in range(ii)]
-    return _Fabric(nodes, [heads[i // ii] for i in range(len(nodes))], arcs)
+_extended = lru_cache(maxsize=64)(_Extended)
 
 
 @dataclass
@@ -75,7 +71,7 @@ class _Program:
     """The constraint program with its variables."""
 
     problem: Problem
-    fabric: _Fabric
+    fabric: _Extended
     model: cp_model.CpModel = field(default_factory=cp_model.CpModel)
 
     def __post_init__(self) -> None:
