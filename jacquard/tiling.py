@@ -14,7 +14,6 @@ from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
-from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling import problem as page
 from sw.tiling.blocking import Blocking, Resident
@@ -147,8 +146,4 @@ def plan_of(
 
 def convolution_of(conv: page.Convolution) -> Convolution:
     """The convolution that the page's numbers describe."""
-    rows, cols = (
-        Axis(size, kernel, conv.stride, conv.pad, conv.pad, conv.dilation)
-        for size, kernel in ((conv.h, conv.kh), (conv.w, conv.kw))
-    )
-    return Convolution(conv.sn, conv.ic, rows, cols, conv.oc)
+    return Convolution(conv.sn, conv.ic, conv.rows, conv.cols, conv.oc)

@@ -17,20 +17,16 @@ from sw.ir.program import Instruction, Program, Region
 from sw.ir.walk import Instance, executions
 from sw.tile_programs.places import Place
 from sw.tile_programs.regions import Piece, Seen, SeenRegion
-from sw.tile_programs.uses import is_generic, operation
+from sw.tile_programs.uses import LOADS, STORES, is_generic, operation
 
 #: The space in which each operand's region must lie, by operation.
 _SPACES = {
-    "load_a": {"memory": "memory", "target": "A"},
     "load_a_t": {"memory": "memory", "target": "A"},
     "load_b": {"memory": "memory", "target": "B"},
-    "load_b_t": {"memory": "memory", "target": "B"},
-    "load_c": {"memory": "memory", "target": "scratch"},
     "gemm": {"a": "A", "b": "B", "c": "acc"},
     "gemm_acc": {"a": "A", "b": "B", "c": "acc"},
-    "store": {"source": "acc", "memory": "memory"},
-    "store_scratch": {"source": "scratch", "memory": "memory"},
-    "store_out": {"source": "out", "memory": "memory"},
+    **{name: {"memory": "memory", "target": space} for space, name in LOADS.items()},
+    **{name: {"source": space, "memory": "memory"} for space, name in STORES.items()},
 }
 #: What is counted of two operands, along a dimension of each, that must be equal.
 Pairs = Sequence[tuple[str, str, int, str, int]]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hw.errors import InputError
+from sw.patches import Axis
 
 #: Counts of elements, blocks and of bytes per element end here, capacities there.
 LARGEST_SIZE, LARGEST_CAPACITY = (1 << 31) - 1, 1 << 53
@@ -46,31 +47,26 @@ class Convolution:
         for field in dataclasses.fields(self):
             name = f"conv.{field.name}"
             _check_size(name, getattr(self, field.name), 0 if field.name == "pad" else 1)
-        for kernel, image, reach in (("kh", "h", self._reach(self.kh)), ("kw", "w", self._reach(self.kw))):
-            size = getattr(self, image)
-            if reach > size + 2 * self.pad:
+        for image, axis in zip("hw", (self.rows, self.cols), strict=True):
+            if axis.outputs < 1:
                 raise InputError(
-                    f"conv.{kernel} must fit the padded image: {getattr(self, kernel)} with dilation "
-                    f"{self.dilation} covers {reach}, conv.{image} = {size} with conv.pad = {self.pad} "
-                    f"on both sides is {size + 2 * self.pad}"
+                    f"conv.k{image} must fit the padded image: {axis.kernel} with dilation "
+                    f"{self.dilation} covers {axis.reach}, conv.{image} = {axis.size} with "
+                    f"conv.pad = {self.pad} on both sides is {axis.size + 2 * self.pad}"
                 )
         for name, size in zip(_SHAPE, self.shape, strict=True):
             if size > LARGEST_SIZE:
                 raise InputError(f"conv makes a product of {name} = {size}, the most is {LARGEST_SIZE}")
 
-    def _reach(self, kernel: int) -> int:
-        """Pixels from the first that a kernel covers to the last."""
-        return self.dilation * (kernel - 1) + 1
+    @property
+    def rows(self) -> Axis:
+        """The axis of the rows."""
+        return Axis(self.h, self.kh, self.stride, self.pad, self.pad, self.dilation)
 
     @property
-    def out_h(self) -> int:
-        """Rows of the result."""
-        return (self.h + 2 * self.pad - self._reach(self.kh)) // self.stride + 1
-
-    @property
-    def out_w(self) -> int:
-        """Columns of the result."""
-        return (self.w + 2 * self.pad - self._reach(self.kw)) // self.stride + 1
+    def cols(self) -> Axis:
+        """The axis of the columns."""
+        return Axis(self.w, self.kw, self.stride, self.pad, self.pad, self.dilation)
 
     @property
     def kernel(self) -> int:
@@ -85,7 +81,7 @@ class Convolution:
     @property
     def shape(self) -> tuple[int, int, int]:
         """The product that it is: (m, k, n); A is the weights, B the patches."""
-        return self.oc, self.ic * self.kernel, self.sn * self.out_h * self.out_w
+        return self.oc, self.ic * self.kernel, self.sn * self.rows.outputs * self.cols.outputs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,14 +44,14 @@ def test_a_product_from_a_file() -> None:
 def test_a_convolution_is_a_product() -> None:
     p = TilingProblem.from_dict(with_conv(stride=2, pad=3), "x.json")
     assert p.conv is not None
-    assert (p.conv.out_h, p.conv.out_w) == (112, 51)
+    assert (p.conv.rows.outputs, p.conv.cols.outputs) == (112, 51)
     assert (p.m, p.k, p.n) == p.conv.shape == (64, 3 * 7 * 5, 2 * 112 * 51)
     assert (p.kernel, p.pixels) == (35, 2 * 3 * 224 * 100)
 
 
 def test_dilation_spreads_the_kernel() -> None:
     c = Convolution(sn=1, ic=1, h=9, w=9, oc=1, kh=3, kw=3, dilation=4)
-    assert (c.out_h, c.out_w) == (1, 1)
+    assert (c.rows.outputs, c.cols.outputs) == (1, 1)
 
 
 @pytest.mark.parametrize(
