@@ -114,14 +114,13 @@ def _most(f: Arrays, n: int, spots: Spots) -> int:
 @compiled
 def spread(
     f: Arrays, rng: Array, spots: Spots, c: Congestion, proposals: int, hot: float, cold: float
-) -> int:
-    """Anneal in place from temperature `hot` to `cold`; gives the uses of links beyond one at the end."""
+) -> None:
+    """Anneal in place from temperature `hot` to `cold`."""
     nodes = spots.step.shape[0]
     c.own[:] = 0
     c.used[:] = 0
-    total = ZERO
     for e in range(f.source.shape[0]):
-        total += _way(f, c, e, spots, ONE)
+        _way(f, c, e, spots, ONE)
     heat, factor = hot, math.exp(math.log(cold / hot) / max(1, proposals))
     for _ in range(proposals):
         heat *= factor
@@ -147,7 +146,6 @@ def spread(
         put(spots, n, t, p, m, s, p0)
         uses += _ways(f, c, n, NONE, spots, ONE) + _ways(f, c, m, n, spots, ONE)
         if change + OVER * uses <= limit:
-            total += uses
             spots.taken[p0, t0 % f.ii] = m
             spots.taken[p, t % f.ii] = n
             continue
@@ -156,4 +154,3 @@ def spread(
         put(spots, n, t0, p0, m, s0, p)
         _ways(f, c, n, NONE, spots, ONE)
         _ways(f, c, m, n, spots, ONE)
-    return int(total)

@@ -284,61 +284,55 @@ def _search(f: Arrays, r: Routes, s: Scratch, p: int, start: int, goal: int, end
 
 
 @inner
-def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> int:
-    """Route the net of node n, which uses nothing; gives how many users could not be reached in time."""
+def route_net(f: Arrays, r: Routes, s: Scratch, n: int, step: Array, pe: Array) -> None:
+    """Route the net of node n, which uses nothing; users that are not reached in time get no route."""
     start = last_step(f, step, n)
     first, last = f.net_at[n], f.net_at[n + 1]
     s.stamp[0] += 1
     s.count[0] = 0
-    missing = 0
-    done = 0
+    left = 0
     for i in range(first, last):
         e = f.nets[i]
         v = f.target[e]
         steps = step[v] - step[n] + f.wait[e]
         if steps < max(1, f.on.distance[pe[n], pe[v]]) or steps >= r.path.shape[1]:
             r.length[e] = 0
-            missing += 1
         else:
             r.length[e] = -steps
-            done += 1
-    while done > 0:
+            left += 1
+    while left > 0:
         # The nearest user in time first.
         e = NONE
         for i in range(first, last):
             if r.length[f.nets[i]] < 0 and (e < 0 or r.length[f.nets[i]] > r.length[e]):
                 e = f.nets[i]
-        done -= 1
+        left -= 1
         end = -r.length[e]
         x = _search(f, r, s, pe[n], start, pe[f.target[e]], end)
         r.length[e] = 0
         if x < 0:
-            missing += 1
             continue
         r.length[e] = end
         for k in range(end, 0, -1):
             r.path[e, k] = x
             x = s.root[k, x] if s.tree[k, x] == s.stamp[0] else s.back[k, x]
         change_net(f, r, s, e, start, ONE)
-    return missing
 
 
 @inner
-def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> int:
-    """Route all nets, again and again until nothing is overused; gives the rounds it took."""
+def negotiate(f: Arrays, r: Routes, s: Scratch, step: Array, pe: Array, rounds: int) -> None:
+    """Route all nets, again and again until nothing is overused, in so many rounds at most."""
     nodes = step.shape[0]
     for turn in range(rounds):
-        missing = 0
         for n in range(nodes):
             if f.net_at[n + 1] > f.net_at[n]:
                 if turn > 0:
                     use_net(f, r, s, n, last_step(f, step, n), -ONE)
-                missing += route_net(f, r, s, n, step, pe)
+                route_net(f, r, s, n, step, pe)
         if r.over[0] == 0:
-            return turn
+            return
         for x in range(r.used.shape[0]):
             for c in range(f.ii):
                 if r.used[x, c] > 1:
                     r.past[x, c] += PAST * (r.used[x, c] - 1)
         r.price[0] *= GROWTH
-    return rounds
