@@ -3,8 +3,8 @@
     python -m bench.dependence [--programs N] [--seed S] [--runs R] [--every E] [--sizes 100,...]
 
 Random programs are run by the interpreter with random parameters and unknown addresses, with all parameters
-where there are at most --every choices of them. A third each is analysed as it is, with few iterations before
-one that stands for all ("summed up"), and the way of large bodies ("in frames"). What no run showed and the
+where there are at most --every choices of them. Half of them is analysed with so few comparisons as large
+programs have ("few"). What no run showed and the
 analysis says is the excess; some of it are dependences that the sampled runs did not reach. Exit code 1 if
 anything that a run read is missing, or if a fitted exponent of the cost is above 1.3.
 """
@@ -23,8 +23,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-import sw.dependence.plan
 from sw.dependence import analyse
+from sw.dependence.budget import WalkBudget
 from sw.ir import parse_program
 from tests.sw.dependence.oracle import compare
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
@@ -42,44 +42,28 @@ KINDS = {
     "unknown addresses": Knobs(unknown=0.3, inexact=0, loops=0, branches=0, predicates=0),
     "everything": Knobs(),
 }
-#: Instances per instruction that are left to loops where they are summed up.
-_TIGHT = (0.3, 1, 4)
-#: The limits of the plan that choose how loops are run.
-_LIMITS = (
-    "_INSTANCES",
-    "_PER_INSTRUCTION",
-    "_WORK",
-    "_WORK_PER_INSTRUCTION",
-    "_CELLS",
-    "_CELLS_PER_INSTRUCTION",
-)
+#: Comparisons of a walk where there are few.
+_FEW = (2, 8, 24)
 _MOST_EXPONENT = 1.3
 
 
 def soundness(programs: int, first: int, runs: int, every: int, console: Console) -> bool:
     """Compare with the interpreter; whether nothing was missing."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("programs", "loops", "number", "runs", "missing", "edges", "excess", "distances", "excess"):
-        table.add_column(title, justify="left" if title == "programs" else "right")
-    plan = sw.dependence.plan
-    settings: dict[str, int] = {name: getattr(plan, name) for name in _LIMITS}
+    for title in ("programs", "walks", "number", "runs", "missing", "edges", "excess", "distances", "excess"):
+        table.add_column(title, justify="left" if title in ("programs", "walks") else "right")
     good = True
     # Rounded up: at least as many as asked for.
-    each = -(-programs // (3 * len(KINDS)))
+    each = -(-programs // (2 * len(KINDS)))
     for name, knobs in KINDS.items():
-        for way in ("as it is", "summed up", "in frames"):
+        for way in ("as it is", "few"):
             edges = real = distances = real_distances = missing = number = ran = 0
             for seed in range(first, first + each):
                 rng = random.Random(f"{name} {way} {seed}")
-                if way != "as it is":
-                    plan._CELLS = plan._CELLS_PER_INSTRUCTION = plan._INSTANCES = 0
-                    plan._PER_INSTRUCTION = _TIGHT[seed % len(_TIGHT)]
-                if way == "in frames":
-                    plan._WORK = plan._WORK_PER_INSTRUCTION = 0
                 program = random_program(rng, knobs)
-                found = compare(program, rng, runs, steps=1000, every=every)
-                for limit, value in settings.items():
-                    setattr(plan, limit, value)
+                least = _FEW[seed % len(_FEW)]
+                budget = WalkBudget(least, least) if way == "few" else None
+                found = compare(program, rng, runs, steps=1000, every=every, budget=budget)
                 number += 1
                 ran += found.runs
                 edges, real = edges + found.edges, real + found.real

@@ -18,27 +18,12 @@ FOLDERS = ("hw", "sw", "cosim", "jacquard")
 DESCRIPTIONS = ("hw.config", "hw.isa", "hw.semantics", "hw.csr", "hw.fabric")
 MOST_LINES, MOST_IN_FUNCTION, MOST_OF_A_NAME = 500, 60, 3
 
-#: Modules in import circles.
-CIRCLES = {
-    "sw.dependence.events",
-    "sw.dependence.execute",
-    "sw.dependence.frames",
-    "sw.dependence.heads",
-    "sw.dependence.loops",
-    "sw.dependence.motion",
-    "sw.dependence.nest",
-    "sw.dependence.steady",
-    "sw.dependence.sweep",
-    "sw.dependence.tables",
-    "sw.dependence.unrolled",
-}
 #: Files of more lines.
 LONG_FILES: set[str] = set()
 #: Functions of more lines: most describe hardware, statement after statement.
 LONG_FUNCTIONS = {
     "Accumulator.elaborate",
     "Control.elaborate",
-    "Frame._place",
     "GemmControl.elaborate",
     "Host._run_control",
     "LoadRequests.elaborate",
@@ -157,7 +142,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_import_circles() -> None:
-    assert circles() <= CIRCLES
+    assert not circles()
 
 
 def test_descriptions_of_machines_and_hardware_import_nothing_above_them() -> None:

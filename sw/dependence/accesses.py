@@ -11,13 +11,12 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from sw.dependence.cells import Box, SymbolicBox
 from sw.dependence.conditions import Condition, Truth, assume
 from sw.dependence.forms import Facts, Symbol, Terms, Value, add, bounds, fits, scale, whole
 from sw.dependence.index import Indexed, RegionIndex, Spans, region_index
-from sw.dependence.places import Places
+from sw.dependence.places import Box, Places, SymbolicBox
 from sw.dependence.scalars import Evaluator
-from sw.dependence.state import State
+from sw.dependence.state import ScalarState
 from sw.ir.expression import Op, Var
 from sw.ir.intrinsics import effects
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
@@ -132,7 +131,7 @@ def access_tree(program: Program) -> AccessTree:
             evaluator.values[p.name] = p.type.low
         else:
             evaluator.values[p.name] = evaluator.unknown(Var(p.name, p.type))
-    state, places = State(evaluator), Places(evaluator)
+    state, places = ScalarState(evaluator), Places(evaluator)
     for buffer in program.buffers:
         places.sizes[buffer.name] = tuple(evaluator.integer(size, state.facts) for size in buffer.shape)
     nowhere = evaluator.symbols.fresh("program", 0, 0).terms[0][0]
@@ -201,7 +200,7 @@ def _apart(a: Value, b: Value) -> int:
 class _Collector:
     """Walks the text; the facts and scalars of `state` are those of the place."""
 
-    state: State
+    state: ScalarState
     places: Places
     loop: SymbolicLoop
     loops: tuple[SymbolicLoop, ...] = ()
@@ -298,7 +297,6 @@ class _Collector:
             ends.append(state.undo())
         self.conditions = outer
         state.merge(condition, *ends)
-        state.dead = ends[0].dead and ends[1].dead
 
     def instruction(self, s: Instruction) -> None:
         evaluator, facts = self.state.evaluator, self.state.facts
@@ -317,13 +315,14 @@ class _Collector:
         for write, accesses in ((False, reads), (True, writes)):
             for index, access in enumerate(accesses):
                 if isinstance(access, Region):
-                    place = self.places.placed(access.buffer, self.places.box(access, facts), facts)
-                    if place.hull is not None:
-                        self.add(s, index, write, access.buffer, place.box, place.hull, conditions)
+                    box = self.places.box(access, facts)
+                    hull = self.places.hull(access.buffer, box, facts)
+                    if hull is not None:
+                        self.add(s, index, write, access.buffer, box, hull, conditions)
                     continue
                 for buffer in self.places.sizes:
-                    hull = self.whole_hull(buffer, facts)
-                    self.add(s, index, write, buffer, None, hull, conditions)
+                    anywhere = self.whole_hull(buffer, facts)
+                    self.add(s, index, write, buffer, None, anywhere, conditions)
 
     def whole_hull(self, buffer: str, facts: Facts) -> Box:
         return tuple((0, max(1, bounds(size, facts)[1])) for size in self.places.sizes[buffer])

@@ -6,10 +6,23 @@ import dataclasses
 from dataclasses import dataclass
 
 from sw.dependence.conditions import Condition, assume
-from sw.dependence.forms import Bounds, Facts, Form, Terms, Value, add, differences, scale, whole
-from sw.dependence.uses import UNIQUE, bound_symbols
+from sw.dependence.forms import (
+    PLACES,
+    Bounds,
+    Facts,
+    Form,
+    Terms,
+    Value,
+    add,
+    differences,
+    scale,
+    symbol_bounds,
+    whole,
+)
 from sw.ir.types import HIGH
 
+#: Two numbers that are equal modulo 2^32 are equal if one is a difference of places and the other below this.
+UNIQUE = 3 * PLACES
 #: Beyond every difference of places.
 FAR = 1 << 34
 #: Cases of the same element at the same place that are told apart.
@@ -56,12 +69,63 @@ def not_negative(facts: Facts, form: Value) -> Facts | None:
     if not bound_symbols(scale(form, -1), grown):
         return None
     if len(form.terms) > 1:
-        terms, least, most = form.terms, -form.constant, FAR
-        if terms[0][1] < 0:
-            terms, least, most = tuple((s, -f) for s, f in terms), -FAR, form.constant
-        before = grown.get(terms, (-FAR, FAR))
-        grown[terms] = max(before[0], least), min(before[1], most)
+        _at_least(grown, form.terms, -form.constant)
+        for by in {abs(f) for _, f in form.terms} - {1}:
+            multiples = tuple((s, f // by) for s, f in form.terms if f % by == 0)
+            if len(multiples) > 1:
+                # The others leave so much at most.
+                rest = tuple((s, f) for s, f in form.terms if f % by)
+                most = whole(Form(rest, form.constant), grown)[1] if rest else form.constant
+                _at_least(grown, multiples, -(most // by))
     return grown
+
+
+def _at_least(facts: dict[Terms, Bounds], terms: Terms, least: int) -> None:
+    """Take down that a sum of several symbols is at least a number."""
+    low, high = least, FAR
+    if terms[0][1] < 0:
+        terms, low, high = tuple((s, -f) for s, f in terms), -FAR, -least
+    before = facts.get(terms, (-FAR, FAR))
+    facts[terms] = max(before[0], low), min(before[1], high)
+
+
+def consistent(facts: Facts) -> Facts | None:
+    """The facts with what follows from all of them together for each symbol; None if they contradict."""
+    known: dict[Terms, Bounds] = dict(facts)
+    sums = [terms for terms in facts if len(terms) > 1]
+    for _ in range(4):
+        before = tuple(known.values())
+        for terms in sums:
+            low, high = known[terms]
+            for form in (Form(terms, -high), Form(tuple((s, -f) for s, f in terms), low)):
+                if not bound_symbols(form, known):
+                    return None
+        if before == tuple(known.values()):
+            break
+    return known
+
+
+def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
+    """Bound every symbol of a sum by the others, given that the sum is at most 0; False if it cannot be."""
+    if isinstance(form, int):
+        return form <= 0
+    if whole(form, known)[0] > 0:
+        return False
+    # Term by term: what is known of sums of symbols does not say how much one of them leaves to the others.
+    least = form.constant
+    for symbol, f in form.terms:
+        a, b = symbol_bounds(symbol, known)
+        least += f * a if f > 0 else f * b
+    for symbol, f in form.terms:
+        a, b = symbol_bounds(symbol, known)
+        # f·symbol is at most what the others leave at their least.
+        room = (f * a if f > 0 else f * b) - least
+        low, high = (a, min(b, room // f)) if f > 0 else (max(a, -(room // -f)), b)
+        if low > high:
+            return False
+        if (low, high) != (a, b):
+            known[((symbol, 1),)] = (low, high)
+    return True
 
 
 def within(facts: Facts, form: Value, low: int, high: int) -> Facts | None:

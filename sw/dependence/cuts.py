@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from sw.dependence.cases import Case, not_negative, sign, within
 from sw.dependence.conditions import Condition
 from sw.dependence.forms import (
-    PLACES,
     Facts,
     Form,
     Symbol,
@@ -25,6 +24,7 @@ from sw.dependence.forms import (
 from sw.dependence.instance import Instance
 from sw.dependence.scalars import Evaluator
 from sw.ir.expression import Op
+from sw.ir.types import HIGH
 
 #: Divisors up to which remainders are told apart.
 MOST_DIVISOR = 16
@@ -109,6 +109,9 @@ def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) ->
         facts = None if facts is None else within(facts, form, low, high)
     if facts is None:
         return None
+    if isinstance(value, int):
+        # The text still has the symbol.
+        facts = {**facts, ((symbol, 1),): (value, value)}
     instance = Instance(evaluator, facts, {symbol: value})
     forms = case.point, case.own, case.numbers, case.kept
     point, own, numbers, kept = (tuple(map(instance.value, v)) for v in forms)
@@ -169,7 +172,7 @@ def _choice(symbol: Symbol, facts: Facts) -> Symbol | None:
 
 def _bounded(symbol: Symbol, facts: Facts) -> bool:
     low, high = symbol_bounds(symbol, facts)
-    return high - low < PLACES
+    return high - low < HIGH
 
 
 def uneven(base: Value, factor: int, facts: Facts) -> tuple[Symbol, int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sw.dependence.analysis import Dependences, SeenWrite
-from sw.dependence.cells import Box
+from sw.dependence.places import Box
 from sw.dependence.tables import Row, merge, tables
 from sw.ir.intrinsics import effects
 from sw.ir.program import Instruction, print_access, print_statement

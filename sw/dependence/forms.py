@@ -128,13 +128,6 @@ def factor_of(value: Value, symbol: Symbol) -> int:
     return next((f for s, f in value.terms if s is symbol), 0)
 
 
-def depends(value: Value, symbol: Symbol) -> bool:
-    """Whether a symbol occurs in a form, also inside of its remainders and quotients."""
-    if isinstance(value, int):
-        return False
-    return any(s is symbol or (s.kind != "" and depends(s.of, symbol)) for s, _ in value.terms)
-
-
 def symbol_bounds(symbol: Symbol, facts: Facts) -> Bounds:
     """Smallest and largest value of a symbol."""
     if facts:
@@ -222,19 +215,6 @@ def _paired(rest: Form, facts: Facts) -> tuple[Bounds, ...]:
                 choices = sorted({apart % s.by, apart % s.by - s.by} if apart % s.by else {0})
             return tuple((base[0] + f * c, base[1] + f * c) for c in choices)
     return (whole(rest, facts),)
-
-
-def at_most(a: Value, b: Value, facts: Facts = NO_FACTS) -> bool:
-    """Whether place a surely is not above place b."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a <= b
-    if isinstance(b, int) and isinstance(a, Form) and len(a.terms) == 1:
-        low, high = whole(a, facts)
-        return low - b >= -PLACES and high <= b
-    if isinstance(a, int) and isinstance(b, Form) and len(b.terms) == 1:
-        low, high = whole(b, facts)
-        return high - a <= PLACES and a <= low
-    return all(high <= 0 for _, high in differences(a, b, facts))
 
 
 @dataclass

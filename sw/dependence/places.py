@@ -1,31 +1,22 @@
-"""Where regions are: their symbolic boxes, what they may and what they surely touch."""
+"""Where regions are: their symbolic boxes, and what they may touch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from hw.semantics import wrap
-from sw.dependence.cells import Box, SymbolicBox
-from sw.dependence.forms import FULL, Facts, Form, Symbol, Value, add, bounds, make, whole
+from sw.dependence.forms import Bounds, Facts, Form, Symbol, Value, add, bounds, make, whole
 from sw.dependence.scalars import Evaluator
-from sw.ir.expression import Const, Var
+from sw.ir.expression import Var
 from sw.ir.program import Region
 from sw.ir.types import HIGH, LOW
 
 #: A constant, and names with factors.
 _Named = tuple[int, tuple[tuple[str, int], ...]]
-_LOW, _HIGH = LOW, HIGH
-
-
-@dataclass(slots=True)
-class Place:
-    """A region now: its symbolic box, what it may and what it surely touches (None: maybe nothing)."""
-
-    box: SymbolicBox
-    hull: Box | None
-    sure: Box | None
-    #: It is not empty and certainly not inside of its buffer, so no run gets here.
-    outside: bool = False
+#: First element and the one after the last, of every dimension.
+Box = tuple[tuple[int, int], ...]
+#: The same with symbolic ends.
+SymbolicBox = tuple[tuple[Value, Value], ...]
 
 
 @dataclass
@@ -34,23 +25,7 @@ class Places:
 
     evaluator: Evaluator
     sizes: dict[str, tuple[Value, ...]] = field(default_factory=dict)
-    known: dict[int, Place] = field(default_factory=dict)
     sums: dict[int, list[tuple[_Named, _Named]]] = field(default_factory=dict)
-
-    def place(self, region: Region, facts: Facts) -> Place:
-        """Where a region is now."""
-        known = self.known.get(id(region))
-        if known is not None:
-            return known
-        sums = self.sums_of(region)
-        if sums:
-            fast = self.known_numbers(region.buffer, sums)
-            if fast is not None:
-                return fast
-        place = self.placed(region.buffer, self.box(region, facts), facts)
-        if all(isinstance(i.start, Const) and isinstance(i.stop, Const) for i in region.box):
-            self.known[id(region)] = place
-        return place
 
     def sums_of(self, region: Region) -> list[tuple[_Named, _Named]]:
         """The ends of a region as sums of variables; nothing where they are not sums."""
@@ -101,79 +76,34 @@ class Places:
                 return None
         return make(factors, constant) if factors else wrap(constant)
 
-    def known_numbers(self, buffer: str, sums: list[tuple[_Named, _Named]]) -> Place | None:
-        """A place where all numbers are known; None where they are not."""
-        values = self.evaluator.values
-        box = []
-        outside = empty = False
-        for (start, start_terms), (stop, stop_terms), size in (
-            (*pair, size) for pair, size in zip(sums, self.sizes[buffer], strict=True)
-        ):
-            for name, factor in start_terms:
-                value = values.get(name)
-                if type(value) is not int:
-                    return None
-                start += factor * value
-            for name, factor in stop_terms:
-                value = values.get(name)
-                if type(value) is not int:
-                    return None
-                stop += factor * value
-            if type(size) is not int or not (_LOW <= start < _HIGH and _LOW <= stop < _HIGH):
-                return None
-            empty = empty or stop <= start
-            outside = outside or start < 0 or stop > size
-            box.append((start, stop))
-        if empty:
-            return Place((), None, None)
-        if outside:
-            return Place((), None, None, outside=True)
-        hull = tuple(box)
-        return Place(hull, hull, hull)
-
-    def placed(self, buffer: str, box: SymbolicBox, facts: Facts) -> Place:
-        """Where a symbolic box of a buffer is."""
-        hull, sure = [], []
+    def hull(self, buffer: str, box: SymbolicBox, facts: Facts) -> Box | None:
+        """What of a buffer a box may touch; None where it is empty, or outside so that no run gets there."""
+        hull = []
         outside, filled = False, True
         for (start, stop), size in zip(box, self.sizes[buffer], strict=True):
-            if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
-                if stop <= start:
-                    return Place(box, None, None)
-                if start < 0 or stop > size:
-                    outside = True
-                low, high = max(start, 0), min(stop, size)
-                hull.append((low, high))
-                sure.append((low, high))
-                continue
             size_high = size if isinstance(size, int) else bounds(size, facts)[1]
-            if isinstance(start, Form) and isinstance(stop, Form) and start.terms is stop.terms:
-                # The same sum at two places: what is known of one says all of the other.
-                (start_low, start_high), length = whole(start, facts), stop.constant - start.constant
-                stop_low, stop_high = start_low + length, start_high + length
-                fit = start_low >= _LOW and start_high < _HIGH, stop_low >= _LOW and stop_high < _HIGH
-                if wrap(length) <= 0 or (all(fit) and stop_high <= start_low):
-                    return Place(box, None, None)
-                filled = filled and all(fit)
-                if not fit[0]:
-                    start_low, start_high = FULL
-                if not fit[1]:
-                    stop_low, stop_high = FULL
-            else:
-                (start_low, start_high), (stop_low, stop_high) = bounds(start, facts), bounds(stop, facts)
-                apart = add(stop, start, -1)
-                if stop_high <= start_low or (isinstance(apart, int) and apart <= 0):
-                    return Place(box, None, None)
-                filled = filled and (start_high < stop_low or _longer(start, stop, facts))
-            if start_high < 0 or stop_low > size_high:
-                outside = True
-            hull.append((max(start_low, 0), min(stop_high, size_high)))
-            sure.append((max(start_high, 0), min(stop_low, size_high)))
-        if outside and filled:
-            return Place(box, None, None, outside=True)
-        if any(low >= high for low, high in hull):
-            return Place(box, None, None)
-        whole_sure = all(low < high for low, high in sure)
-        return Place(box, tuple(hull), tuple(sure) if whole_sure else None)
+            (low, last_start), (first_stop, high) = _limits(start, stop, facts)
+            apart = add(stop, start, -1)
+            if high <= low or (isinstance(apart, int) and apart <= 0):
+                return None
+            filled = filled and (last_start < first_stop or _longer(start, stop, facts))
+            if isinstance(start, int) and isinstance(stop, int) and isinstance(size, int):
+                outside = outside or start < 0 or stop > size
+            outside = outside or last_start < 0 or first_stop > size_high
+            hull.append((max(low, 0), min(high, size_high)))
+        if (outside and filled) or any(low >= high for low, high in hull):
+            return None
+        return tuple(hull)
+
+
+def _limits(start: Value, stop: Value, facts: Facts) -> tuple[Bounds, Bounds]:
+    """Bounds of the ends of an interval."""
+    if isinstance(start, Form) and isinstance(stop, Form) and start.terms == stop.terms:
+        # The same sum at two places: what is known of one says all of the other.
+        (low, high), length = whole(start, facts), stop.constant - start.constant
+        if low >= LOW and high < HIGH and low + length >= LOW and high + length < HIGH:
+            return (low, high), (low + length, high + length)
+    return bounds(start, facts), bounds(stop, facts)
 
 
 def _named(evaluator: Evaluator, region: Region) -> list[tuple[_Named, _Named]]:

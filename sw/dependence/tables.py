@@ -1,19 +1,25 @@
-"""Descriptors with their definitions and kill sets, as the tables of dependence.md show them.
+"""Descriptors with their definitions and kill sets, as the tables of docs/dependence.md show them.
 
-The analysis keeps chains per element (`sw.dependence.cells`). Here they are turned round: a definition's kill
-set is what its descriptor covers, less the elements whose chains still hold it; a descriptor's is the
-intersection of those of its definitions. Intervals are half open, as in the program text.
+A *descriptor* is a region that something writes, its *definitions* are the instructions that do, and a
+definition's kill set is the part of the region where the writes after it hide it. A read of the region tells
+which part that is not: a probe reads every descriptor at the place that is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sw.dependence.cells import Box, Definition, visible_in
-from sw.dependence.execute import ENTRY, Executor, execute
-from sw.dependence.region_map import pieces
-from sw.ir.program import Instruction, Program
+from sw.dependence.accesses import SymbolicAccess, access_tree
+from sw.dependence.analysis import analyse
+from sw.dependence.places import Box
+from sw.ir.expression import Const
+from sw.ir.program import Instruction, Interval, Program, Region, Statement
+from sw.ir.walk import instructions, rewrite
+
+#: The label of the probe.
+_PROBE = "probe"
 
 
 @dataclass(frozen=True)
@@ -32,83 +38,114 @@ class Row:
 
 @dataclass
 class _Descriptor:
-    """What was recorded for a descriptor: its definitions in order, without those that are gone."""
+    """What the text up to a place says of a descriptor: its definitions in order."""
 
     buffer: str
     hull: Box
-    exact: bool
-    found: dict[Definition, None] = field(default_factory=dict)
+    found: dict[str, None] = field(default_factory=dict)
     marked: bool = False
 
 
-@dataclass
-class Ledger:
-    """Descriptors in the order in which they were defined."""
-
-    descriptors: dict[str, _Descriptor] = field(default_factory=dict)
-
-    def defined(self, ex: Executor, d: Definition, sure: Box | None) -> None:
-        """A definition has been made."""
-        if not d.visible:
-            return
-        own = self.descriptors.setdefault(name_of(d), _Descriptor(d.buffer, d.hull, d.exact or d.box is None))
-        if d.box is None:
-            for other in self.descriptors.values():
-                if other.buffer == d.buffer and (other is not own or not self._covered(own)):
-                    other.found[d] = None
-            return
-        if d.exact and sure is not None:
-            own.marked = False
-        own.found[d] = None
-        if not d.exact and d.happens == 1:
-            for other in self.descriptors.values():
-                if (
-                    other is not own
-                    and other.buffer == d.buffer
-                    and other.found
-                    and _meet(other.hull, d.hull)
-                ):
-                    other.marked = True
-
-    def _covered(self, whole: _Descriptor) -> bool:
-        """Whether a buffer has descriptors beside the whole one, which an unknown address then defines."""
-        return any(o is not whole and o.buffer == whole.buffer for o in self.descriptors.values())
-
-    def rows(self, ex: Executor) -> list[Row]:
-        """The descriptors with living definitions."""
-        found = []
-        for name, descriptor in self.descriptors.items():
-            kills: list[list[Box]] = []
-            alive: dict[str, None] = {}
-            for d in descriptor.found:
-                left = _kill_set(ex, descriptor, d)
-                if left != [descriptor.hull]:
-                    alive[d.label] = None
-                    kills.append(left)
-            if alive:
-                common = kills[0]
-                for other in kills[1:]:
-                    common = _intersection(common, other)
-                found.append(Row(name, tuple(alive), tuple(common), descriptor.marked))
-        return found
+def tables(program: Program, *, before: str | None = None) -> dict[str, list[Row]]:
+    """The descriptors after every instruction, by label; with `before` only those before that one."""
+    writes = [a for a in access_tree(program).accesses() if a.write]
+    writes.sort(key=lambda a: (a.slot, a.position))
+    labels = [i.label for i in instructions(program)]
+    if before is not None:
+        return {before: _rows(program, writes, before, after=False)} if before in labels else {}
+    return {label: _rows(program, writes, label, after=True) for label in labels}
 
 
-def name_of(d: Definition) -> str:
+def _rows(program: Program, writes: list[SymbolicAccess], label: str, *, after: bool) -> list[Row]:
+    """The descriptors with living definitions before or after an instruction."""
+    descriptors = _descriptors(_until(program, writes, label, after))
+    reads = tuple(
+        Region(d.buffer, tuple(Interval(Const(low), Const(high)) for low, high in d.hull))
+        for d in descriptors.values()
+    )
+    probe = Instruction(_PROBE, _PROBE, reads=reads)
+
+    def probed(s: Statement) -> Sequence[Statement]:
+        if not isinstance(s, Instruction) or s.label != label:
+            return (s,)
+        return (s, probe) if after else (probe, s)
+
+    found = analyse(dataclasses.replace(program, body=rewrite(program.body, probed)), details=True)
+    seen: dict[tuple[int, str], list[Box]] = {}
+    for edge in found.edges:
+        if edge.use == _PROBE:
+            seen.setdefault((edge.read, edge.source), []).extend(edge.areas)
+    rows = []
+    for n, (name, d) in enumerate(descriptors.items()):
+        alive = tuple(definition for definition in d.found if (n, definition) in seen)
+        if alive:
+            left = [area for definition in alive for area in seen[n, definition]]
+            rows.append(Row(name, alive, tuple(_without(d.hull, left)), d.marked))
+    return rows
+
+
+def _until(
+    program: Program, writes: list[SymbolicAccess], label: str, after: bool
+) -> Iterator[SymbolicAccess]:
+    """The writes up to an instruction, in the order of the text."""
+    order = {i.label: n for n, i in enumerate(instructions(program))}
+    last = order[label] + after
+    return (a for a in writes if order[a.instruction.label] < last)
+
+
+def _descriptors(writes: Iterable[SymbolicAccess]) -> dict[str, _Descriptor]:
+    """The descriptors that some writes define, by name in the order of their first definition."""
+    made: dict[str, _Descriptor] = {}
+    for w in writes:
+        same = [d for d in made.values() if d.buffer == w.buffer]
+        if w.box is None:
+            if not same:
+                same = [made.setdefault(_name(w), _Descriptor(w.buffer, w.hull))]
+            for d in same:
+                d.found[w.instruction.label] = None
+            continue
+        own = made.setdefault(_name(w), _Descriptor(w.buffer, w.hull))
+        own.found.pop(w.instruction.label, None)
+        own.found[w.instruction.label] = None
+        if w.box == w.hull:
+            own.marked = own.marked and bool(w.conditions)
+        elif not w.conditions:
+            for d in same:
+                d.marked = d.marked or (d is not own and _meet(d.hull, w.hull))
+    return made
+
+
+def _name(w: SymbolicAccess) -> str:
     """A descriptor as text."""
-    if d.box is None:
-        return f"{d.buffer}[{', '.join(f'{a}:{b}' for a, b in d.hull)}]"
-    return f"{d.buffer}[{', '.join(f'{a}:{b}' for a, b in d.box)}]"
+    return f"{w.buffer}[{', '.join(f'{a}:{b}' for a, b in (w.hull if w.box is None else w.box))}]"
 
 
-def _kill_set(ex: Executor, descriptor: _Descriptor, d: Definition) -> list[Box]:
-    """The parts of a descriptor that do not hold a definition any more, in order."""
-    gone: list[Box] = []
-    buffer = descriptor.buffer
-    for part, sections in pieces(ex.state.maps[buffer], ex.extents[buffer], descriptor.hull):
-        if not any(d in visible_in(section) for section in sections):
-            pairs = zip(part, descriptor.hull, strict=True)
-            gone.append(tuple((max(a, low), min(b, high)) for (a, b), (low, high) in pairs))
-    return merge(gone)
+def _without(box: Box, others: Iterable[Box]) -> list[Box]:
+    """The parts of a box in none of some others, in order."""
+    left = [box]
+    for other in others:
+        left = [part for one in left for part in _less(one, other)]
+    return merge(left)
+
+
+def _less(box: Box, other: Box) -> Iterator[Box]:
+    """The parts of a box outside of another one."""
+    if not _meet(box, other):
+        yield box
+        return
+    for axis, ((low, high), (first, last)) in enumerate(zip(box, other, strict=True)):
+        if low < first:
+            yield (*box[:axis], (low, first), *box[axis + 1 :])
+        if last < high:
+            yield (*box[:axis], (last, high), *box[axis + 1 :])
+        box = (*box[:axis], (max(low, first), min(high, last)), *box[axis + 1 :])
+
+
+def _meet(a: Box, b: Box) -> bool:
+    return all(
+        low < other_high and other_low < high
+        for (low, high), (other_low, other_high) in zip(a, b, strict=True)
+    )
 
 
 def merge(boxes: Iterable[Box]) -> list[Box]:
@@ -135,41 +172,4 @@ def merge(boxes: Iterable[Box]) -> list[Box]:
     return found
 
 
-def _meet(a: Box, b: Box) -> bool:
-    return all(
-        low < other_high and other_low < high
-        for (low, high), (other_low, other_high) in zip(a, b, strict=True)
-    )
-
-
-def _intersection(a: list[Box], b: list[Box]) -> list[Box]:
-    found = []
-    for one in a:
-        for other in b:
-            if _meet(one, other):
-                pairs = zip(one, other, strict=True)
-                found.append(tuple((max(low, p), min(high, q)) for (low, high), (p, q) in pairs))
-    return merge(found)
-
-
-def tables(program: Program, *, before: str | None = None) -> dict[str, list[Row]]:
-    """The descriptors after every instruction, by label; with `before` only those before that one.
-
-    An instruction that is run several times keeps the table of its last time.
-    """
-    found: dict[str, list[Row]] = {}
-    ledger = Ledger()
-
-    def start(ex: Executor, s: Instruction) -> None:
-        if s.label == before:
-            found[s.label] = ledger.rows(ex)
-
-    def end(ex: Executor, s: Instruction) -> None:
-        if before is None:
-            found[s.label] = ledger.rows(ex)
-
-    execute(program, watch=(start, end, ledger.defined))
-    return found
-
-
-__all__ = ["ENTRY", "Ledger", "Row", "merge", "name_of", "tables"]
+__all__ = ["Row", "merge", "tables"]

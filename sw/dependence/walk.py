@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from sw.dependence.accesses import AccessTree, SymbolicAccess, SymbolicLoop
 from sw.dependence.budget import WalkBudget
-from sw.dependence.cases import FAR, Case, assumed, joined, not_negative, sign
+from sw.dependence.cases import FAR, UNIQUE, Case, assumed, joined, not_negative, sign
 from sw.dependence.conditions import Condition, assume, decide
 from sw.dependence.cuts import (
     MOST_DIVISOR,
@@ -44,7 +44,6 @@ from sw.dependence.forms import (
 )
 from sw.dependence.instance import Instance
 from sw.dependence.reach import Reach, together
-from sw.dependence.uses import UNIQUE
 
 #: Cuts of cases and visits of iterations of one walk; beyond them nothing is cut, and iterations are one.
 _CUTS, _VISITS = 400, 400
@@ -53,7 +52,7 @@ _FEW_CUTS, _FEW_VISITS = 16, 8
 #: Cuts that a division of a number into quotient and rest counts for: it makes all that follows longer.
 _DIVISION = 8
 #: Iterations of a loop that are visited one by one where its accesses do not rotate.
-_STEPS = 6
+_STEPS = 8
 
 
 #: What is called for a source: the access, the case, and what is known where the two meet.
@@ -345,7 +344,9 @@ class BackwardWalk:
                     reaches.append(reach)
         if not reaches:
             return [case]
-        reach = together(reaches, case)
+        reach, most = together(reaches, case), whole(case.kept[-1], case.facts)[1]
+        if most < reach.high - reach.low:
+            reach = dataclasses.replace(reach, anchor=case.kept[-1], low=0, high=most)
         cases = self.steps(loop, [dataclasses.replace(case, kept=(*case.kept, reach.anchor))], reach)
         return [dataclasses.replace(c, kept=c.kept[:-1]) for c in cases]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sw.dependence import ANY_DISTANCE, Dependences, analyse
+from sw.dependence.budget import WalkBudget
 from sw.ir.errors import IRError
 from sw.ir.program import Program
 from tests.sw.ir.interpret import Execution, run, seeded_choice
@@ -49,10 +50,15 @@ def executions(
 
 
 def compare(
-    program: Program, rng: random.Random, runs: int = 4, steps: int = 3000, every: int = 0
+    program: Program,
+    rng: random.Random,
+    runs: int = 4,
+    steps: int = 3000,
+    every: int = 0,
+    budget: WalkBudget | None = None,
 ) -> Comparison:
     """Run a program with random parameters and unknown addresses, and compare all that was read."""
-    found = analyse(program)
+    found = analyse(program, budget=budget)
     use_def: dict[str, set[str]] = {}
     distances: dict[str, set[int | tuple[int, ...]]] = {}
     result = Comparison()

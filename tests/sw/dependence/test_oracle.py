@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-import sw.dependence.frames
-import sw.dependence.plan
+from sw.dependence.budget import WalkBudget
 from tests.sw.dependence.oracle import compare
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 
@@ -31,31 +30,14 @@ def test_nothing_is_missing(name: str) -> None:
         assert compare(program, rng, runs=2, steps=500).missing == [], f"seed {seed}\n{program}"
 
 
-@pytest.mark.parametrize("per_instruction", [0.3, 1, 4, 30])
-def test_nothing_is_missing_where_one_iteration_stands_for_all(
-    per_instruction: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("_INSTANCES", "_CELLS", "_CELLS_PER_INSTRUCTION"):
-        monkeypatch.setattr(sw.dependence.plan, name, 0)
-    monkeypatch.setattr(sw.dependence.plan, "_PER_INSTRUCTION", per_instruction)
-    names = list(KNOBS)
-    for seed in range(70):
-        rng = random.Random(f"symbolic {per_instruction} {seed}")
-        program = random_program(rng, KNOBS[names[seed % len(names)]])
-        assert compare(program, rng, runs=2, steps=500).missing == [], f"seed {seed}\n{program}"
-
-
-@pytest.mark.parametrize("limits", [{}, {"_FEW": 0}, {"_MIN_CELLS": 20, "_CELLS": 1, "_MOST_STEPS": 2}])
-def test_nothing_is_missing_in_frames(limits: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_WORK", "_WORK_PER_INSTRUCTION", "_CELLS", "_CELLS_PER_INSTRUCTION"):
-        monkeypatch.setattr(sw.dependence.plan, name, 0)
-    for name, value in limits.items():
-        monkeypatch.setattr(sw.dependence.frames, name, value)
+@pytest.mark.parametrize("least", [0, 4, 20, 100])
+def test_nothing_is_missing_where_walks_end_early(least: int) -> None:
     names = list(KNOBS)
     for seed in range(100):
-        rng = random.Random(f"frames {limits} {seed}")
+        rng = random.Random(f"symbolic {least} {seed}")
         program = random_program(rng, KNOBS[names[seed % len(names)]])
-        assert compare(program, rng, runs=2, steps=500).missing == [], f"seed {seed}\n{program}"
+        found = compare(program, rng, runs=2, steps=500, budget=WalkBudget(least, least))
+        assert found.missing == [], f"seed {seed}\n{program}"
 
 
 def test_straight_programs_with_exact_bounds_are_equal() -> None:
@@ -67,10 +49,7 @@ def test_straight_programs_with_exact_bounds_are_equal() -> None:
         assert found.edges == found.real, f"seed {seed}\n{program}"
 
 
-@pytest.mark.parametrize("cells", [1_000_000, 0])
-def test_nests_with_known_bounds_are_equal(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sw.dependence.plan, "_CELLS", cells)
-    monkeypatch.setattr(sw.dependence.plan, "_CELLS_PER_INSTRUCTION", 0)
+def test_nests_with_known_bounds_are_equal() -> None:
     for seed in range(60):
         rng = random.Random(seed)
         program = random_program(rng, NESTS)
