@@ -12,24 +12,11 @@ from dataclasses import dataclass
 
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, span, value_bounds
-from sw.canonical.linear import (
-    Form,
-    Monomial,
-    add,
-    add_constant,
-    difference,
-    exactly,
-    negated,
-    number,
-    subtract,
-    to_expr,
-    to_form,
-    without,
-)
+from sw.canonical.linear import ZERO, Form, to_expr, to_form
 from sw.canonical.operands import DUAL
 from sw.canonical.rank import key, may_raise, opaque, small
 from sw.canonical.settle import settle, settled_exactly, view_choice
-from sw.canonical.variants import less, with_remainders
+from sw.canonical.variants import with_remainders
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, truth
 from sw.ir.types import Kind
 
@@ -57,8 +44,7 @@ def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
         return apply(op, a, b)
     forms = to_form(a), to_form(b)
     if fits(forms[0]) and fits(forms[1]):
-        form = settled_exactly(difference(forms[1], forms[0]))
-        found = at_least_zero(add_constant(form, -(op is Op.LT)))
+        found = at_least_zero(settled_exactly(forms[1] - forms[0]) + -(op is Op.LT))
         return found if found is not None else apply(op, a, b)
     low, high = form_bounds(forms[0]), form_bounds(forms[1])
     if a == b:
@@ -82,9 +68,9 @@ def at_least_zero(form: Form) -> Expr | None:
     if high == 0:
         return equal_zero(form)
     if low == -1:
-        found = equal_zero(add_constant(form, 1))
+        found = equal_zero(form + 1)
         return None if found is None else build(Op.NOT, found)
-    if form in _ACTIVE or negated(add_constant(form, 1)) in _ACTIVE:
+    if form in _ACTIVE or -(form + 1) in _ACTIVE:
         return written(Op.LE, form)
     for reduce in (_without_factor, _without_rest, _by_choice):
         found = reduce(Op.LE, form)
@@ -104,51 +90,46 @@ _ACTIVE: set[Form] = set()
 
 def tightened(form: Form) -> Form:
     """Divided by the common factor of its products: at least 0 for the same values."""
-    common = form.content()
-    if common <= 1:
-        return form
-    return Form(form.const // common, tuple((m, k // common) for m, k in form.terms))
+    return form // (form.content() or 1)
 
 
-def _isolated(form: Form, ops: tuple[Op, ...]) -> list[tuple[Apply, int, Form]]:
-    """Atoms of these operators with coefficient 1 or -1, their sign, and the other summands.
+def _isolated(form: Form, *ops: Op) -> list[tuple[Apply, int, Form]]:
+    """Atoms of these operators with coefficient 1 or -1, that, and what they are compared with.
 
     An atom that also occurs inside of another one, or a minimum whose maximum does, is none: nothing would be
     gained, and a choice can bring it back.
     """
     found = []
-    for monomial, k in form.terms:
-        first = monomial[0]
-        if k in (1, -1) and len(monomial) == 1 and isinstance(first, Apply) and first.op in ops:
-            rest = without(form, monomial)
-            same = {first, Apply(DUAL[first.op], first.args)} if first.op in DUAL else {first}
-            if all(same.isdisjoint(a.walk()) for m, _ in rest.terms for a in m if opaque(a)):
-                found.append((first, k, rest))
+    for inner, k, rest in form.applied(*ops):
+        same = {inner, Apply(DUAL.get(inner.op, inner.op), inner.args)}
+        others = [a for m, _ in rest.terms for a in m if opaque(a)]
+        if k in (1, -1) and fits(rest * -k) and all(same.isdisjoint(a.walk()) for a in others):
+            found.append((inner, k, rest * -k))
     return found
+
+
+def _quotients(form: Form) -> list[tuple[Apply, int, Form]]:
+    """Isolated quotients by a constant above 0, of numerators that fit."""
+    return [
+        (q, sign, other)
+        for q, sign, other in _isolated(form, Op.DIV)
+        if (to_form(q.args[1]).constant or 0) > 0 and fits(to_form(q.args[0]))
+    ]
 
 
 def _taken_apart(form: Form) -> Expr | None:
     """0 <= form, without the quotient, minimum or maximum that stands alone in it."""
-    for inner, sign, rest in _isolated(form, (Op.DIV,)):
-        c = inner.args[1]
-        if not isinstance(c, Const) or c.value <= 0 or not fits(to_form(inner.args[0])):
-            continue
-        other = rest if sign < 0 else negated(rest)
-        if fits(other):
-            name = "quotient at most" if sign < 0 else "quotient at least"
-            found = rewrite(name, x=inner.args[0], c=c, y=to_expr(other))
-            if found is not None:
-                return found
-    extremes = _isolated(form, (Op.MIN, Op.MAX))
+    for inner, sign, other in _quotients(form):
+        name = "quotient at most" if sign < 0 else "quotient at least"
+        found = rewrite(name, x=inner.args[0], c=inner.args[1], y=to_expr(other))
+        if found is not None:
+            return found
+    extremes = _isolated(form, *DUAL)
     # Each would double the comparisons.
-    for inner, sign, rest in extremes if len(extremes) <= SPLIT and small(to_expr(form)) else []:
-        other = rest if sign < 0 else negated(rest)
-        if fits(other):
-            what = "min" if inner.op is Op.MIN else "max"
-            name = f"{what} at most" if sign < 0 else f"at most a {what}"
-            found = rewrite(name, x=inner.args[0], y=inner.args[1], z=to_expr(other))
-            if found is not None:
-                return found
+    if 0 < len(extremes) <= SPLIT and small(to_expr(form)):
+        inner, sign, other = extremes[0]
+        name = f"{inner.op.text} at most" if sign < 0 else f"at most a {inner.op.text}"
+        return rewrite(name, x=inner.args[0], y=inner.args[1], z=to_expr(other))
     return None
 
 
@@ -158,11 +139,11 @@ def _without_factor(op: Op, form: Form) -> Expr | None:
         return None
     for factor in form.terms[0][0]:
         low, high = value_bounds(factor)
-        if low <= 0 <= high or not all(factor in m and len(m) > 1 for m, _ in form.terms):
+        rest, others = form.parts(factor)
+        if low <= 0 <= high or others != ZERO or rest.const or not fits(rest):
             continue
-        rest = exactly(0, ((less(m, factor), k) for m, k in form.terms))
         name = "product is zero for one" if op is Op.EQ else f"{'positive' if low > 0 else 'negative'} factor"
-        found = rewrite(name, x=to_expr(rest), y=factor) if fits(rest) else None
+        found = rewrite(name, x=to_expr(rest), y=factor)
         if found is not None:
             return found
     return None
@@ -172,15 +153,15 @@ def _without_rest(op: Op, form: Form) -> Expr | None:
     """A comparison with 0 without summands that cannot decide it, beside multiples of larger numbers."""
     for whole in dict.fromkeys((form, with_remainders(form, exact=True))):
         for g in sorted({abs(k) for _, k in whole.terms if abs(k) > 1}, reverse=True):
-            x = exactly(0, ((m, k // g) for m, k in whole.terms if k % g == 0))
-            y = exactly(whole.const, ((m, k) for m, k in whole.terms if k % g))
+            x, y = whole.multiples(g)
             low, high = span(y)
-            if not y.terms or low // g != high // g or not (fits(x) and fits(y)):
+            k = low // g
+            if not y.terms or k != high // g or not (fits(x) and fits(y)):
                 continue
             if op is Op.LE:
-                found = rewrite("rest within one multiple", x=to_expr(x), y=to_expr(y), g=g, k=low // g)
+                found = rewrite("rest within one multiple", x=to_expr(x), y=to_expr(y), g=g, k=k)
             else:
-                x, y = add(x, number(low // g)), Form(y.const - low // g * g, y.terms)
+                x, y = (x + k).wrapped(), y + -k * g
                 found = rewrite("rest is no multiple", x=to_expr(x), y=to_expr(y), g=g) if fits(y) else None
             if found is not None:
                 return found
@@ -205,11 +186,8 @@ def _by_choice(op: Op, form: Form) -> Expr | None:
 
 def _of_extreme(_: Op, form: Form) -> Expr | None:
     """Equality with a minimum of two, one of which is known to be equal to the other side, or not to be."""
-    for inner, sign, rest in _isolated(form, (Op.MIN, Op.MAX)):
-        z = rest if sign < 0 else negated(rest)
-        if not fits(z):
-            continue
-        name = "min" if inner.op is Op.MIN else "max"
+    for inner, _sign, z in _isolated(form, *DUAL):
+        name = inner.op.text
         for x, y in (inner.args, inner.args[::-1]):
             if to_form(x) == z:
                 return rewrite(f"{name} is its operand", x=x, y=y)
@@ -245,7 +223,7 @@ def _equation_sides(form: Form) -> tuple[Form, Form]:
 
 def signed(form: Form) -> Form:
     """The form or its negative, so that its first product has a positive coefficient."""
-    return negated(form) if form.terms and form.terms[0][1] < 0 else form
+    return -form if form.terms and form.terms[0][1] < 0 else form
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -269,14 +247,12 @@ def equal_zero(form: Form) -> Expr | None:
     if form.const == 0 and len(form.terms) == 1 and len(form.terms[0][0]) > 1:
         zeros = [build(Op.EQ, a, const(0)) for a in dict.fromkeys(form.terms[0][0])]
         return functools.reduce(lambda a, b: build(Op.OR, a, b), zeros)
-    quotients = _isolated(form, (Op.DIV,))
+    quotients = _quotients(form)
     if len(quotients) == 1 and small(to_expr(form)):
-        inner, sign, rest = quotients[0]
-        other, c = (rest if sign < 0 else negated(rest)), inner.args[1]
-        if isinstance(c, Const) and c.value > 0 and fits(other) and fits(to_form(inner.args[0])):
-            found = rewrite("quotient equals", x=inner.args[0], c=c, y=to_expr(other))
-            if found is not None:
-                return found
+        ((inner, _, other),) = quotients
+        found = rewrite("quotient equals", x=inner.args[0], c=inner.args[1], y=to_expr(other))
+        if found is not None:
+            return found
     return written(Op.EQ, form)
 
 
@@ -289,21 +265,17 @@ def build_equal(a: Expr, b: Expr) -> Expr:
         return apply(Op.EQ, *sorted((a, b), key=key))
     forms = to_form(a), to_form(b)
     if fits(forms[0]) and fits(forms[1]):
-        found = equal_zero(settled_exactly(difference(*forms)))
+        found = equal_zero(settled_exactly(forms[0] - forms[1]))
         if found is not None:
             return found
     (a_low, a_high), (b_low, b_high) = map(form_bounds, forms)
     if a_high < b_low or b_high < a_low:
         return FALSE
-    form = signed(to_form(settle(subtract(*forms))))
+    form = signed(to_form(settle((forms[0] - forms[1]).wrapped())))
     if form.constant is not None:
         return truth(form.const == 0)
     left, right = _equation_sides(form)
-    return Apply(Op.EQ, (to_expr(_wrapped(left)), to_expr(_wrapped(right))))
-
-
-def _wrapped(form: Form) -> Form:
-    return subtract(form, Form())
+    return Apply(Op.EQ, (to_expr(left.wrapped()), to_expr(right.wrapped())))
 
 
 def _equal_truths(a: Expr, b: Expr) -> Expr:
@@ -334,9 +306,8 @@ def bound_of(expr: Expr) -> Bound | None:
     if not fits(left) or not fits(right):
         return None
     if expr.op in (Op.EQ, Op.NE):
-        return Bound(expr.op, difference(left, right))
-    form = difference(right, left)
-    return Bound(Op.LE, Form(form.const - (expr.op is Op.LT), form.terms))
+        return Bound(expr.op, left - right)
+    return Bound(Op.LE, right - left + -(expr.op is Op.LT))
 
 
 def of_bound(bound: Bound) -> Expr | None:
@@ -345,9 +316,3 @@ def of_bound(bound: Bound) -> Expr | None:
         return at_least_zero(bound.form)
     found = equal_zero(bound.form)
     return found if found is None or bound.op is Op.EQ else build(Op.NOT, found)
-
-
-def base_of(form: Form) -> tuple[tuple[tuple[Monomial, int], ...], int]:
-    """The products of a form with a positive first coefficient, and the sign that this takes."""
-    sign = -1 if form.terms[0][1] < 0 else 1
-    return tuple((m, sign * k) for m, k in form.terms), sign

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 
 from sw.canonical.engine import build, builder, rewrite, truth_of
-from sw.canonical.linear import Monomial, add, atom, divide, exactly, scale, to_expr, to_form
+from sw.canonical.linear import atom, lowest, to_expr, to_form
 from sw.canonical.logic import negate
 from sw.canonical.rank import key, may_raise
 from sw.canonical.settle import view_choice
@@ -146,12 +146,10 @@ def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
 def _take_out(condition: Expr, a: Expr, b: Expr) -> Expr:
     """Takes out what both sides share: of every product the smaller coefficient, then the common factor."""
     forms = to_form(a), to_form(b)
-    monomials: dict[Monomial, None] = dict.fromkeys(m for f in forms for m, _ in f.terms)
-    lowest = [(m, min(f.coefficient(m) for f in forms)) for m in monomials]
-    shift = exactly(min(f.const for f in forms), [(m, k) for m, k in lowest if k])
-    sides = [add(f, scale(shift, -1)) for f in forms]
+    shift = lowest(forms)
+    sides = [(f - shift).wrapped() for f in forms]
     if sides[0] == sides[1]:
-        return to_expr(add(shift, sides[0]))
-    common = math.gcd(*(math.gcd(s.const, s.content()) for s in sides))
-    choice = atom(Apply(Op.SELECT, (condition, *(to_expr(divide(s, common)) for s in sides))))
-    return to_expr(add(shift, scale(choice, common)))
+        return to_expr((shift + sides[0]).wrapped())
+    common = math.gcd(*(s.common for s in sides))
+    choice = atom(Apply(Op.SELECT, (condition, *(to_expr(s // common) for s in sides))))
+    return to_expr((shift + choice * common).wrapped())

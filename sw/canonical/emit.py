@@ -9,28 +9,18 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from hw.semantics import wrap
 from sw.canonical.compare import bound_of
 from sw.canonical.cost import cycles
-from sw.canonical.engine import build
 from sw.canonical.facts import fits
-from sw.canonical.linear import (
-    ZERO,
-    Form,
-    Monomial,
-    exactly,
-    monomial_key,
-    negated,
-    subtract,
-    to_expr,
-    to_form,
-)
+from sw.canonical.linear import ZERO, Form, Monomial, Term, less, monomial_key, to_expr, to_form
 from sw.canonical.operands import chain, operands
-from sw.canonical.rank import Key, key, may_raise, rank, small
-from sw.canonical.variants import Term, less, variants, with_remainders
+from sw.canonical.rank import key, may_raise, rank, small
+from sw.canonical.variants import quotient_of, variants, with_remainders
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.types import LOW, Kind
 
@@ -84,14 +74,10 @@ class _Writer:
             written = [number, *(v for v in written if not isinstance(v, Const))]
         # As they are written: core form sorts sums by their first summands.
         found = chain(expr.op, sorted(written, key=key))
-        if any(map(may_raise, args)):
+        parts = quotient_of(expr)
+        if parts is None or may_raise(expr):
             return found
-        quotients = [a for a in args if isinstance(a, Apply) and a.op is Op.DIV]
-        divisor = quotients[0].args[1] if len(quotients) == len(args) else None
-        if isinstance(divisor, Const) and divisor.value > 0 and all(q.args[1] == divisor for q in quotients):
-            numerator = build(expr.op, *(q.args[0] for q in quotients))
-            return _cheapest([self.expr(apply(Op.DIV, numerator, divisor)), found])
-        return found
+        return _cheapest([self.expr(apply(Op.DIV, *map(to_expr, parts))), found])
 
     def connective(self, expr: Apply) -> Expr:
         """Conditions; those that compare one value with several, with the smallest or largest of them."""
@@ -121,9 +107,9 @@ class _Writer:
         groups: dict[int, list[Term]] = {}
         for monomial, coefficient in form.terms:
             groups.setdefault(monomial_key(monomial)[0], []).append((monomial, coefficient))
-        found = [self.sum(form.const, [groups[level] for level in sorted(groups)])]
-        if len(groups) > 1 and _most_shared(form.terms) is not None:
-            found.append(self.sum(form.const, [form.terms]))
+        found = [self.sum(form.const, [Form(0, tuple(groups[level])) for level in sorted(groups)])]
+        if len(groups) > 1 and _most_shared(form.varying) is not None:
+            found.append(self.sum(form.const, [form.varying]))
         found += self.products(form)
         return _cheapest(found)
 
@@ -133,13 +119,13 @@ class _Writer:
         common = sign * form.content()
         if common in (-1, 0, 1) or form.count < 2 or common == LOW:
             return
-        inner = Form(0, tuple((m, k // common) for m, k in form.terms))
         if form.const % common == 0:
-            yield _multiplied([const(common)], self.form(Form(form.const // common, inner.terms)))
+            yield _multiplied(const(common), self.form(form // common))
         elif sign > 0:
-            yield Apply(Op.ADD, (const(form.const), _multiplied([const(common)], self.form(inner))))
+            inner = self.form(form.varying // common)
+            yield Apply(Op.ADD, (const(form.const), _multiplied(const(common), inner)))
 
-    def sum(self, constant: int, groups: Sequence[Sequence[Term]]) -> Expr:
+    def sum(self, constant: int, groups: Sequence[Form]) -> Expr:
         """The constant and what each group comes to; what is negative before all else is subtracted later."""
         found: Expr | None = const(constant) if constant or not groups else None
         owed: Expr | None = None
@@ -156,36 +142,17 @@ class _Writer:
             return _negated(owed)
         return found
 
-    def factored(self, terms: Sequence[Term]) -> list[tuple[Expr, bool]]:
+    def factored(self, form: Form) -> list[tuple[Expr, bool]]:
         """Summands, common factors outside, positive ones first: value and whether negative."""
-        shared = _most_shared(terms)
+        shared = _most_shared(form)
         if shared is None:
-            found = [self.product(m, c) for m, c in terms]
+            found = [self.product(m, c) for m, c in form.terms]
         else:
-            factor, inside = shared
-            outside = [t for t in terms if t not in inside]
-            if isinstance(factor, int):
-                inner, sign = self.group([(m, c // factor) for m, c in inside])
-                value = _multiplied([const(factor)], inner)
-            else:
-                constant, rest = 0, []
-                for monomial, c in inside:
-                    left = less(monomial, factor)
-                    if left:
-                        rest.append((left, c))
-                    else:
-                        constant += c
-                inner, sign = self.group(rest, constant)
-                value = _multiplied([self.atom(factor)], inner)
-            found = [*(self.factored(outside) if outside else []), (value, sign)]
+            factor, inside, outside = shared
+            negative = inside.const <= 0 and all(c <= 0 for _, c in inside.terms)
+            inner = self.form(-inside if negative else inside)
+            found = [*self.factored(outside), (_multiplied(self.atom(factor), inner), negative)]
         return sorted(found, key=lambda f: (rank(f[0]), f[1]))
-
-    def group(self, terms: Sequence[Term], constant: int = 0) -> tuple[Expr, bool]:
-        """A sum in parentheses and its sign: negative where all of it is."""
-        negative = constant <= 0 and all(c <= 0 for _, c in terms)
-        sign = -1 if negative else 1
-        form = exactly(sign * constant, [(m, sign * c) for m, c in terms])
-        return self.form(form), negative
 
     def product(self, monomial: Monomial, coefficient: int) -> tuple[Expr, bool]:
         """A product and its sign."""
@@ -210,8 +177,9 @@ class _Writer:
             ways = [w for f in forms if f.terms for w in _relations(bound.op, f) if all(map(fits, w[1:]))]
         elif expr.op in (Op.EQ, Op.NE):
             # Modulo 2^32 whatever stands on one side may stand on the other.
-            form = with_remainders(subtract(*(to_form(a) for a in expr.args)))
-            ways = [(op, subtract(a, ZERO), subtract(b, ZERO)) for op, a, b in _relations(expr.op, form)]
+            left, right = map(to_form, expr.args)
+            form = with_remainders((left - right).wrapped())
+            ways = [(op, a.wrapped(), b.wrapped()) for op, a, b in _relations(expr.op, form)]
         else:
             ways = []
         ways = sorted(dict.fromkeys(ways), key=lambda w: sum(cycles(_ROUGH.form(f)) for f in w[1:]))
@@ -250,36 +218,28 @@ def _negated(value: Expr) -> Expr:
     return Apply(Op.SUB, (const(0), value))
 
 
-def _multiplied(factors: Sequence[Expr], inner: Expr) -> Expr:
-    """Factors times a value: where that is a product, one product of all, sorted by rank."""
-    return chain(Op.MUL, sorted((*factors, *operands(Op.MUL, inner)), key=key))
+def _multiplied(factor: Expr, inner: Expr) -> Expr:
+    """A factor times a value: where that is a product, one product of all, sorted by rank."""
+    return chain(Op.MUL, sorted((factor, *operands(Op.MUL, inner)), key=key))
 
 
-def _most_shared(terms: Sequence[Term]) -> tuple[Expr | int, list[Term]] | None:
-    """The factor that most products share, and those products; None where none saves a product."""
-    counts: dict[Expr | int, int] = {}
-    for monomial, c in terms:
-        if c == 0:
-            continue
-        if len(monomial) > 1 or abs(c) > 1:
-            for factor in dict.fromkeys(monomial):
-                counts[factor] = counts.get(factor, 0) + 1
+def _most_shared(form: Form) -> tuple[Expr, Form, Form] | None:
+    """The factor that most products share, those without it, the others; None where none saves a product."""
+    counts: Counter[Expr] = Counter()
+    for monomial, c in form.terms:
+        if c and (len(monomial) > 1 or abs(c) > 1):
+            counts.update(set(monomial))
         if abs(c) > 1 and c != LOW:
-            counts[abs(c)] = counts.get(abs(c), 0) + 1
+            counts[const(abs(c))] += 1
     repeated = [f for f, n in counts.items() if n > 1]
     if not repeated:
         return None
-
-    def order(factor: Expr | int) -> tuple[int, bool, Key, int]:
-        # Of the factors that equally many share, the one that stays the same in the most loops.
-        if isinstance(factor, int):
-            return -counts[factor], True, key(const(0)), factor
-        return -counts[factor], False, key(factor), 0
-
-    best = min(repeated, key=order)
-    if isinstance(best, int):
-        return best, [t for t in terms if abs(t[1]) == best]
-    return best, [t for t in terms if best in t[0] and t[1]]
+    # Of the factors that equally many share, the one that stays the same in the most loops.
+    best = min(repeated, key=lambda f: (-counts[f], isinstance(f, Const), key(f)))
+    if not isinstance(best, Const):
+        return best, *form.parts(best)
+    inside = Form(0, tuple(t for t in form.terms if abs(t[1]) == best.value))
+    return best, inside // best.value, Form(0, tuple(t for t in form.terms if abs(t[1]) != best.value))
 
 
 def _with_scaled_choice(monomial: Monomial, factor: int) -> Term:
@@ -295,17 +255,16 @@ def _with_scaled_choice(monomial: Monomial, factor: int) -> Term:
 
 def _splits(form: Form) -> Iterator[tuple[Form, Form]]:
     """A sum without its constant as a difference: what the deepest loop changes apart, by sign, whole."""
-    deepest = _depth(form)
-    deep = [t for t in form.terms if monomial_key(t[0])[0] == deepest]
-    still = [t for t in form.terms if monomial_key(t[0])[0] != deepest]
-    if still and len({c >= 0 for _, c in deep}) == 1:
-        first, second = (deep, still) if deep[0][1] >= 0 else (still, deep)
-        yield Form(0, tuple(first)), negated(Form(0, tuple(second)))
+    whole, deepest = form.varying, _depth(form)
+    deep = Form(0, tuple(t for t in form.terms if monomial_key(t[0])[0] == deepest))
+    still = whole - deep
+    signs = {c >= 0 for _, c in deep.terms}
+    if still.terms and len(signs) == 1:
+        yield (deep, -still) if signs == {True} else (still, -deep)
     positive = Form(0, tuple(t for t in form.terms if t[1] >= 0))
-    negative = Form(0, tuple(t for t in form.terms if t[1] < 0))
-    yield positive, negated(negative)
-    yield Form(0, form.terms), ZERO
-    yield ZERO, negated(Form(0, form.terms))
+    yield positive, positive - whole
+    yield whole, ZERO
+    yield ZERO, -whole
 
 
 def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:
@@ -314,7 +273,7 @@ def _relations(op: Op, form: Form) -> Iterator[tuple[Op, Form, Form]]:
         for strict in (False, True) if op is Op.LE else (False,):
             constant = form.const + strict
             for shift in dict.fromkeys((max(0, -constant), -constant, 0)):
-                sides = Form(shift, left.terms), Form(constant + shift, right.terms)
+                sides = left + shift, right + (constant + shift)
                 if op is Op.LE:
                     yield Op.LT if strict else Op.LE, *sides
                 else:

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Mapping
 
 from sw.canonical.facts import fits, inside, span, value_bounds
-from sw.canonical.linear import Form, atom, difference, exactly, to_form
-from sw.canonical.rank import key, may_raise
+from sw.canonical.linear import Form, atom, product, to_form
+from sw.canonical.rank import may_raise
 from sw.canonical.rules import BY_NAME, Condition, Rule, is_constant
 from sw.ir.expression import Apply, Const, Expr, Op, Var, const
 from sw.ir.types import Kind
@@ -106,7 +106,7 @@ def holds(condition: Condition, bindings: Bindings) -> bool:
         return inside(span(_exact_form(expr, bindings)))
     assert isinstance(expr, Apply)
     a, b = (_exact_form(x, bindings) for x in expr.args)
-    low, high = span(difference(b, a))
+    low, high = span(b - a)
     if expr.op is Op.LE:
         return low >= 0
     if expr.op is Op.LT:
@@ -154,16 +154,11 @@ def _exact_form(expr: Expr, bindings: Bindings) -> Form:
     assert isinstance(expr, Apply)
     a, b = (_exact_form(x, bindings) for x in expr.args)
     if expr.op is Op.ADD:
-        return exactly(a.const + b.const, (*a.terms, *b.terms))
+        return a + b
     if expr.op is Op.SUB:
-        return difference(a, b)
+        return a - b
     assert expr.op is Op.MUL
-    left, right = ((*f.terms, ((), f.const)) for f in (a, b))
-    products = [((*m, *n), c * d) for m, c in left for n, d in right]
-    return exactly(
-        sum(c for m, c in products if not m),
-        [(tuple(sorted(m, key=key)), c) for m, c in products if m],
-    )
+    return product(a, b)
 
 
 def truth_of(expr: Expr) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from itertools import product
 
-from sw.canonical.linear import Form, Monomial, difference, exactly, to_form, without
+from sw.canonical.linear import Form, Monomial, to_form
 from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.ranges import FULL, Bounds, bounds_of_operator
 from sw.ir.types import HIGH, LOW
@@ -48,15 +48,9 @@ def span(form: Form, depth: int = DEPTH) -> Bounds:
         low, high = low + min(coefficient * a, coefficient * b), high + max(coefficient * a, coefficient * b)
     if depth == 0 or len(form.terms) > WIDE:
         return low, high
-    for monomial, coefficient in form.terms:
-        if len(monomial) == 1 and isinstance(monomial[0], Apply):
-            other = _atom_replaced(form, monomial[0], coefficient, depth)
-        else:
-            other = None
-        if other is not None:
-            low, high = max(low, other[0]), min(high, other[1])
-    for atom in _repeated(form):
-        a, b = _grouped(form, atom, depth)
+    found = [_atom_replaced(form, m[0], k, depth) for m, k in form.terms if len(m) == 1]
+    found += [_grouped(form, atom, depth) for atom in _repeated(form)]
+    for a, b in filter(None, found):
         low, high = max(low, a), min(high, b)
     return low, high
 
@@ -73,39 +67,27 @@ def product_bounds(monomial: Monomial) -> Bounds:
     return low, high
 
 
-def _atom_replaced(form: Form, atom: Apply, k: int, depth: int) -> Bounds | None:
+def _atom_replaced(form: Form, atom: Expr, k: int, depth: int) -> Bounds | None:
     """Bounds of a sum from what its atom is made of."""
-    rest = without(form, (atom,))
+    rest = form.without((atom,))
+    if not isinstance(atom, Apply) or atom.op not in (Op.DIV, Op.MIN, Op.MAX, Op.SELECT):
+        return None
+    sides = [to_form(a) for a in atom.args[-2:]]
     if atom.op is Op.DIV:
-        numerator, divisor = (to_form(a) for a in atom.args)
-        c = divisor.constant
+        numerator, c = sides[0], sides[1].constant
         if c is None or c <= 0 or not inside(span(numerator, depth - 1)):
             return None
         # k * (f // c) is k * (f - r) / c with a rest r of 0 to c - 1.
-        whole = exactly(
-            c * rest.const + k * numerator.const,
-            [*((m, c * d) for m, d in rest.terms), *((m, k * d) for m, d in numerator.terms)],
-        )
-        low, high = span(whole, depth - 1)
+        low, high = span(rest * c + numerator * k, depth - 1)
         ends = sorted((0, k * (c - 1)))
         return -((ends[1] - low) // c), (high - ends[0]) // c
-    if atom.op in (Op.MIN, Op.MAX, Op.SELECT):
-        sides = [to_form(a) for a in atom.args[-2:]]
-        if not all(inside(span(s, depth - 1)) for s in sides):
-            return None
-        parts = [
-            span(
-                exactly(rest.const + k * s.const, [*rest.terms, *((m, k * d) for m, d in s.terms)]),
-                depth - 1,
-            )
-            for s in sides
-        ]
-        lows, highs = [p[0] for p in parts], [p[1] for p in parts]
-        if atom.op is Op.SELECT:
-            return min(lows), max(highs)
-        largest = (atom.op is Op.MAX) == (k > 0)
-        return (max(lows), max(highs)) if largest else (min(lows), min(highs))
-    return None
+    if not all(inside(span(s, depth - 1)) for s in sides):
+        return None
+    lows, highs = zip(*(span(rest + s * k, depth - 1) for s in sides), strict=True)
+    if atom.op is Op.SELECT:
+        return min(lows), max(highs)
+    choose = max if (atom.op is Op.MAX) == (k > 0) else min
+    return choose(lows), choose(highs)
 
 
 def _repeated(form: Form) -> list[Expr]:
@@ -121,35 +103,16 @@ def _repeated(form: Form) -> list[Expr]:
 
 def _grouped(form: Form, atom: Expr, depth: int) -> Bounds:
     """Bounds of a sum written as atom * factor + rest."""
-    with_atom = [(m, c) for m, c in form.terms if atom in m]
-    rest = Form(form.const, tuple((m, c) for m, c in form.terms if atom not in m))
-    factor_terms, constant = [], 0
-    for monomial, c in with_atom:
-        others = list(monomial)
-        others.remove(atom)
-        if others:
-            factor_terms.append((tuple(others), c))
-        else:
-            constant += c
-    factor = span(exactly(constant, factor_terms), depth - 1)
+    factor, rest = form.parts(atom)
     values = value_bounds(atom)
-    # The sum is linear in the atom for every value of the factor: its extremes lie at ends of the atom.
-    corners = [x * y for x, y in product(factor, values)]
+    corners = [x * y for x, y in product(span(factor, depth - 1), values)]
     low, high = span(rest, depth - 1)
-    best = low + min(corners), high + max(corners)
-    ends = [
-        span(
-            exactly(
-                rest.const + end * constant,
-                [*rest.terms, *((m, end * c) for m, c in factor_terms)],
-            ),
-            depth - 1,
-        )
-        for end in values
-    ]
-    if any(atom in m for m, _ in factor_terms):
-        return best
-    return max(best[0], min(e[0] for e in ends)), min(best[1], max(e[1] for e in ends))
+    low, high = low + min(corners), high + max(corners)
+    if any(atom in m for m, _ in factor.terms):
+        return low, high
+    # The sum is linear in the atom for every value of the factor: its extremes lie at ends of the atom.
+    lows, highs = zip(*(span(rest + factor * end, depth - 1) for end in values), strict=True)
+    return max(low, min(lows)), min(high, max(highs))
 
 
 def fits(form: Form) -> bool:
@@ -165,20 +128,4 @@ def form_bounds(form: Form) -> Bounds:
 
 def at_most(a: Form, b: Form) -> bool:
     """Whether one value is never above another, for sums that fit."""
-    return span(difference(a, b))[1] <= 0 and fits(a) and fits(b)
-
-
-def whole_sum(*parts: tuple[Form, int]) -> Form:
-    """The sum of multiples over the integers."""
-    return exactly(sum(f.const * k for f, k in parts), [(m, c * k) for f, k in parts for m, c in f.terms])
-
-
-def sum_fits(*parts: tuple[Form, int]) -> bool:
-    """Whether a sum of multiples of values of 32 bits lies within 32 bits."""
-    low, high = 0, 0
-    for form, k in parts:
-        a, b = form_bounds(form)
-        low, high = low + min(a * k, b * k), high + max(a * k, b * k)
-    if inside((low, high)):
-        return True
-    return all(fits(f) for f, _ in parts) and fits(whole_sum(*parts))
+    return span(a - b)[1] <= 0 and fits(a) and fits(b)

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
 
 from hw.semantics import BITS
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
-from sw.canonical.facts import fits, form_bounds, sum_fits
-from sw.canonical.linear import (
-    ZERO,
-    Form,
-    add,
-    add_constant,
-    exactly,
-    multiply,
-    negated,
-    number,
-    scale,
-    to_expr,
-    to_form,
-    without,
-)
+from sw.canonical.facts import fits, form_bounds
+from sw.canonical.linear import ZERO, Form, cofactor, collect, from_terms, multiply, to_expr, to_form
 from sw.canonical.operands import DUAL, chain, operands
 from sw.canonical.rank import key, may_raise, small
 from sw.canonical.settle import settle
@@ -31,21 +19,19 @@ from sw.ir.expression import Apply, Const, Expr, Op, apply, const
 
 def sum_of(forms: Sequence[Form]) -> Expr:
     """The sum of forms, settled."""
-    return settle(add(*forms)) if len(forms) > 1 else to_expr(forms[0])
+    if len(forms) == 1:
+        return to_expr(forms[0])
+    return settle(collect(sum(f.const for f in forms), (t for f in forms for t in f.terms)).wrapped())
 
 
 def product_of(forms: Sequence[Form]) -> Expr:
     """The product of forms in any order."""
-    ordered = sorted(forms, key=lambda f: (f.count, f.order()))
-    found = ordered[0]
-    for form in ordered[1:]:
-        found = multiply(found, form)
-    return settle(found)
+    return settle(functools.reduce(multiply, sorted(forms, key=lambda f: (f.count, f.order()))))
 
 
-BUILDERS[Op.ADD] = lambda a, b: sum_of([to_form(a), to_form(b)])
-BUILDERS[Op.SUB] = lambda a, b: sum_of([to_form(a), scale(to_form(b), -1)])
-BUILDERS[Op.MUL] = lambda a, b: product_of([to_form(a), to_form(b)])
+BUILDERS[Op.ADD] = lambda *args: sum_of([to_form(a) for a in args])
+BUILDERS[Op.SUB] = lambda a, b: sum_of([to_form(a), -to_form(b)])
+BUILDERS[Op.MUL] = lambda *args: product_of([to_form(a) for a in args])
 
 
 # Quotients and remainders
@@ -97,46 +83,34 @@ def _by_variable(a: Expr, b: Expr) -> Expr:
 
 def _multiple_of(form: Form, divisor: Form) -> tuple[Form, Form] | None:
     """Factor and rest of the summands that are multiples of a divisor of one product; None without any."""
+    if form == divisor:
+        return Form(1), ZERO
     if divisor.const or len(divisor.terms) != 1 or divisor.terms[0][1] == 0:
-        if form == divisor:
-            return number(1), ZERO
         return None
-    (factors, k) = divisor.terms[0]
+    ((factors, k),) = divisor.terms
     quotient, rest = [], []
-    constant = 0
     for monomial, coefficient in form.terms:
-        left = list(monomial)
-        for factor in factors:
-            if factor in left:
-                left.remove(factor)
-        if coefficient % k or coefficient == 0 or len(left) != len(monomial) - len(factors):
+        left = cofactor(monomial, factors)
+        if left is None or coefficient % k or coefficient == 0:
             rest.append((monomial, coefficient))
-        elif left:
-            quotient.append((tuple(left), coefficient // k))
         else:
-            constant += coefficient // k
-    if len(rest) == len(form.terms):
-        return None
-    return exactly(constant, quotient), Form(form.const, tuple(rest))
+            quotient.append((left, coefficient // k))
+    return (from_terms(quotient), Form(form.const, tuple(rest))) if quotient else None
 
 
 def _multiples(a: Expr, c: int) -> Expr | None:
     """Takes multiples of the divisor out: coefficients end in (-c/2, c/2], the constant in [0, c)."""
     form = to_form(a)
     half = (c - 1) // 2
-    quotients = [(m, (k + half) // c) for m, k in form.terms]
-    whole = exactly(form.const // c, ((m, q) for m, q in quotients if q))
+    whole = collect(form.const // c, ((m, (k + half) // c) for m, k in form.terms if (k + half) // c))
     if whole == ZERO:
         return None
-    rest = exactly(
-        form.const % c, ((m, k - q * c) for (m, k), (_, q) in zip(form.terms, quotients, strict=True))
-    )
-    found = _out_of_quotient(whole, rest, c) if small(a) else None
+    found = _out_of_quotient(whole, form - whole * c, c) if small(a) else None
     if found is not None:
         return found
     # Where small coefficients would make the rest wrap, or too long, at least what divides evenly goes.
-    even = exactly(form.const // c, ((m, k // c) for m, k in form.terms if k and k % c == 0))
-    rest = exactly(form.const % c, ((m, k) for m, k in form.terms if k % c or k == 0))
+    even, rest = form.multiples(c)
+    even, rest = even + form.const // c, Form(form.const % c, rest.terms)
     return None if even == ZERO else _out_of_quotient(even, rest, c)
 
 
@@ -150,33 +124,26 @@ def _common_factor(a: Expr, c: int) -> Expr | None:
     """Divides numerator and divisor by a common factor where the rest is known not to matter."""
     form = to_form(a)
     for g in sorted({math.gcd(k, c) for _, k in form.terms if k} - {1, c}, reverse=True):
-        x = exactly(0, ((m, k // g) for m, k in form.terms if k % g == 0))
-        y = exactly(form.const, ((m, k) for m, k in form.terms if k % g))
+        x, y = form.multiples(g)
         low, high = form_bounds(y)
         if low // g == high // g:
             inner = build(Op.DIV, a, const(g))
-            if to_form(inner) == add(x, number(low // g)):
+            if to_form(inner) == x + low // g:
                 return rewrite("nested quotient", backwards=True, x=a, c=g, k=c // g)
     return None
 
 
 def _nested(a: Expr, c: int) -> Expr | None:
     """A quotient inside of the numerator."""
-    form = to_form(a)
-    for monomial, k in form.terms:
-        inner = monomial[0]
-        if k == 1 and len(monomial) == 1 and isinstance(inner, Apply) and inner.op is Op.DIV:
-            divisor = inner.args[1]
-            if isinstance(divisor, Const) and divisor.value > 0:
-                rest = to_expr(without(form, monomial))
-                whole = inner.args[0]
-                if rest != const(0):
-                    if not sum_fits((to_form(whole), 1), (to_form(rest), divisor.value)):
-                        continue
-                    whole = build(Op.ADD, whole, build(Op.MUL, rest, divisor))
-                found = rewrite("nested quotient", x=whole, c=divisor, k=c)
-                if found is not None:
-                    return found
+    for inner, k, rest in to_form(a).applied(Op.DIV):
+        whole, divisor = to_form(inner.args[0]), to_form(inner.args[1]).constant
+        if k != 1 or divisor is None or divisor <= 0:
+            continue
+        if rest == ZERO or all(map(fits, (whole, rest, whole + rest * divisor))):
+            numerator = build(Op.ADD, inner.args[0], to_expr((rest * divisor).wrapped()))
+            found = rewrite("nested quotient", x=numerator, c=divisor, k=c)
+            if found is not None:
+                return found
     return None
 
 
@@ -185,7 +152,7 @@ def _upper_half(a: Expr, c: int) -> Expr | None:
     form = to_form(a)
     if c != 2 or form.const != 1 or not small(a):
         return None
-    return rewrite("upper half", x=to_expr(Form(0, form.terms)))
+    return rewrite("upper half", x=to_expr(form.varying))
 
 
 def _negative(a: Expr, c: int) -> Expr | None:
@@ -193,24 +160,21 @@ def _negative(a: Expr, c: int) -> Expr | None:
     form = to_form(a)
     if not form.terms or form.terms[0][1] >= 0:
         return None
-    opposite = add_constant(negated(form), c - 1)
+    opposite = -form + (c - 1)
     return rewrite("quotient of a negative", x=to_expr(opposite), c=c) if fits(opposite) else None
 
 
 def _divided_min(a: Expr, c: int) -> Expr | None:
     """A multiple of a minimum or maximum, and a constant, divided."""
     form = to_form(a)
-    single = Form(0, form.terms).single
-    if single is None or not isinstance(single[0], Apply) or single[0].op not in DUAL or not single[1]:
-        return None
-    inner, k = single[0], single[1]
-    sides = [to_form(s) for s in inner.args]
-    whole = [exactly(s.const * k + form.const, ((m, d * k) for m, d in s.terms)) for s in sides]
-    if not all(map(fits, (*sides, *whole))):
-        return None
-    op = inner.op if k > 0 else DUAL[inner.op]
-    name = "min divided" if op is Op.MIN else "max divided"
-    return rewrite(name, x=to_expr(whole[0]), y=to_expr(whole[1]), c=c)
+    for inner, k, rest in form.applied(*DUAL):
+        sides = [to_form(s) for s in inner.args]
+        whole = [s * k + form.const for s in sides]
+        if rest.terms or not all(map(fits, (*sides, *whole))):
+            return None
+        op = inner.op if k > 0 else DUAL[inner.op]
+        return rewrite(f"{op.text} divided", x=to_expr(whole[0]), y=to_expr(whole[1]), c=c)
+    return None
 
 
 @builder(Op.MOD)
@@ -221,8 +185,8 @@ def build_remainder(a: Expr, b: Expr) -> Expr:
         return const(0)
     if c is not None and c > 0 and c & (c - 1) == 0 and not fits(form):
         # A power of two divides 2^32: multiples of it vanish even where the sum wraps.
-        rest = exactly(form.const % c, ((m, k % c) for m, k in form.terms))
-        if not any(may_raise(x) for m, _ in form.terms for x in m):
+        rest = collect(form.const % c, ((m, k % c) for m, k in form.terms))
+        if not may_raise(a):
             form, a = rest, to_expr(rest)
     if (c is None or c == 0 or fits(form)) and small(a, b):
         found = rewrite("remainder", x=a, y=b)

@@ -11,25 +11,12 @@ import math
 from collections.abc import Sequence
 
 from sw.canonical.engine import BUILDERS, build
-from sw.canonical.facts import at_most, fits, whole_sum
-from sw.canonical.linear import (
-    Form,
-    Monomial,
-    add,
-    atom,
-    difference,
-    divide,
-    exactly,
-    negated,
-    scale,
-    to_expr,
-    to_form,
-    without,
-)
+from sw.canonical.facts import at_most, fits
+from sw.canonical.linear import ZERO, Form, atom, lowest, to_expr, to_form
 from sw.canonical.operands import DUAL, chain, operands
 from sw.canonical.rank import key, may_raise
 from sw.canonical.settle import choose_min_or_max, view_choice
-from sw.ir.expression import Apply, Expr, Op
+from sw.ir.expression import Expr, Op
 
 #: More operands than this are sorted, and not compared with each other.
 COMPARED = 12
@@ -62,17 +49,12 @@ def extreme(op: Op, args: Sequence[Expr]) -> Expr:
 
 def _clauses(form: Form) -> list[Clause]:
     """A sum with a multiple of one minimum or maximum in it, as a minimum of maxima of sums."""
-    found = [
-        (m, k) for m, k in form.terms if len(m) == 1 and isinstance(m[0], Apply) and m[0].op in DUAL and k
-    ]
+    found = list(form.applied(*DUAL))
     if len(found) != 1:
         return [(form,)]
-    monomial, k = found[0]
-    inner = monomial[0]
-    assert isinstance(inner, Apply)
-    rest = without(form, monomial)
+    ((inner, k, rest),) = found
     parts = [to_form(s) for s in operands(inner.op, inner)]
-    whole = [whole_sum((rest, 1), (p, k)) for p in parts]
+    whole = [rest + p * k for p in parts]
     if len(parts) > SPREAD or not all(map(fits, (*parts, *whole))):
         return [(form,)]
     return _combined(inner.op if k > 0 else DUAL[inner.op], [_clauses(f) for f in whole]) or [(form,)]
@@ -144,7 +126,7 @@ def _nested(clauses: list[Clause]) -> Expr:
     if all(rest):
         inner = (chain(Op.MAX, [to_expr(f) for f in sorted(c, key=Form.order)]) for c in rest)
         found.append(chain(Op.MIN, sorted(inner, key=key)))
-    return to_expr(add(shift, scale(atom(chain(Op.MAX, found)), factor)))
+    return to_expr((shift + atom(chain(Op.MAX, found)) * factor).wrapped())
 
 
 def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
@@ -164,41 +146,29 @@ def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
 def _take_out(op: Op, forms: Sequence[Form]) -> Expr:
     """Takes common summand, factor and sign out of operands."""
     op, shift, factor, rests = _normal(op, forms)
-    ordered = sorted(rests, key=Form.order)
-    inner = chain(op, [to_expr(f) for f in ordered])
-    return to_expr(choose_min_or_max(add(shift, scale(atom(inner), factor))))
+    inner = chain(op, [to_expr(f) for f in sorted(rests, key=Form.order)])
+    return to_expr(choose_min_or_max((shift + atom(inner) * factor).wrapped()))
 
 
 def _normal(op: Op, forms: Sequence[Form]) -> tuple[Op, Form, int, list[Form]]:
     """Operator, summand, factor and operands: op(forms) is summand + factor * operator(operands)."""
-    plain = (op, Form(), 1, list(forms))
     if not all(map(fits, forms)):
-        return plain
-    shift = _lowest(forms)
-    rests = [difference(f, shift) for f in forms]
+        return op, ZERO, 1, list(forms)
+    shift, factor = lowest(forms), 1
+    rests = [f - shift for f in forms]
     if not fits(shift) or not all(map(fits, rests)):
-        shift, rests = Form(), list(forms)
-    found = (op, shift, 1, rests)
+        shift, rests = ZERO, list(forms)
     if len(forms) > 2:
-        negative = [negated(f) for f in rests]
-        down = _lowest(negative)
-        mirrored = [difference(f, down) for f in negative]
-        if sum(f.count for f in mirrored) < sum(f.count for f in rests):
-            up = difference(shift, down)
-            if all(map(fits, (*negative, *mirrored, up))):
-                found = (DUAL[op], up, -1, mirrored)
-    common = math.gcd(*(math.gcd(f.const, f.content()) for f in found[3]))
+        negative = [-f for f in rests]
+        down = lowest(negative)
+        mirrored = [f - down for f in negative]
+        shorter = sum(f.count for f in mirrored) < sum(f.count for f in rests)
+        if shorter and all(map(fits, (*negative, *mirrored, shift - down))):
+            op, shift, factor, rests = DUAL[op], shift - down, -1, mirrored
+    common = math.gcd(*(f.common for f in rests))
     if common > 1:
-        found = (*found[:2], found[2] * common, [divide(f, common) for f in found[3]])
-    return found
-
-
-def _lowest(forms: Sequence[Form]) -> Form:
-    """The smallest coefficient of every product among sums."""
-    monomials: dict[Monomial, None] = dict.fromkeys(m for f in forms for m, _ in f.terms)
-    tables = [dict(f.terms) for f in forms]
-    terms = [(m, min(t.get(m, 0) for t in tables)) for m in monomials]
-    return exactly(min(f.const for f in forms), [(m, k) for m, k in terms if k])
+        factor, rests = factor * common, [f // common for f in rests]
+    return op, shift, factor, rests
 
 
 BUILDERS[Op.MIN] = lambda *args: extreme(Op.MIN, args)

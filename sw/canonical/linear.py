@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hw.semantics import wrap
+from sw.canonical.operands import chain, operands
 from sw.canonical.rank import Key, key, may_raise
 from sw.ir.expression import Apply, Const, Expr, Op, const
 
 #: Atoms of a product, sorted by `key`; an atom is no constant, sum or product (but see `TERMS`).
 Monomial = tuple[Expr, ...]
+#: A product and its coefficient.
+Term = tuple[Monomial, int]
 #: A product of two sums is multiplied out up to this many terms; beyond, both stay as factors.
 TERMS = 64
 
 
 @dataclass(frozen=True)
 class Form:
-    """A constant and products with coefficients, sorted.
+    """A constant and products with coefficients, sorted; its operators are those of whole numbers.
 
     A coefficient is 0 only where the product must stay because it can raise an error.
     """
 
     const: int = 0
-    terms: tuple[tuple[Monomial, int], ...] = ()
+    terms: tuple[Term, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.const, self.terms)))
@@ -37,10 +40,44 @@ class Form:
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined,no-any-return]
 
+    def __add__(self, other: Form | int) -> Form:
+        if isinstance(other, int):
+            return Form(self.const + other, self.terms)
+        if not self.terms or not other.terms:
+            return Form(self.const + other.const, self.terms or other.terms)
+        return collect(self.const + other.const, (*self.terms, *other.terms))
+
+    def __neg__(self) -> Form:
+        return Form(-self.const, tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Form) -> Form:
+        return self + -other
+
+    def __mul__(self, factor: int) -> Form:
+        if factor == 1:
+            return self
+        terms = [(m, c * factor) for m, c in self.terms]
+        return Form(self.const * factor, tuple(terms)) if factor else collect(0, terms)
+
+    def __floordiv__(self, divisor: int) -> Form:
+        """Divided by a number that divides every coefficient of a product; the constant is rounded down."""
+        return Form(self.const // divisor, tuple((m, c // divisor) for m, c in self.terms))
+
+    def wrapped(self) -> Form:
+        """The same number modulo 2^32, with the constant and all coefficients of 32 bits."""
+        if all(wrap(c) == c for _, c in self.terms):
+            return Form(wrap(self.const), self.terms)
+        return collect(wrap(self.const), ((m, wrap(c)) for m, c in self.terms))
+
     @property
     def constant(self) -> int | None:
         """The value where it is a constant."""
         return None if self.terms else self.const
+
+    @property
+    def varying(self) -> Form:
+        """The form without its constant."""
+        return Form(0, self.terms)
 
     @property
     def count(self) -> int:
@@ -62,6 +99,38 @@ class Form:
         """The greatest common divisor of the coefficients of products; 0 for a constant."""
         return math.gcd(*(c for _, c in self.terms))
 
+    @property
+    def common(self) -> int:
+        """The greatest common divisor of the constant and all coefficients."""
+        return math.gcd(self.const, self.content())
+
+    @property
+    def summands(self) -> tuple[Term, ...]:
+        """All summands, the constant as a multiple of the empty product."""
+        return (*self.terms, ((), self.const)) if self.const or not self.terms else self.terms
+
+    def without(self, monomial: Monomial) -> Form:
+        """The other summands."""
+        return Form(self.const, tuple(t for t in self.terms if t[0] != monomial))
+
+    def applied(self, *ops: Op) -> Iterator[tuple[Apply, int, Form]]:
+        """Summands that are multiples of one of these operators: it, its coefficient, the other summands."""
+        for monomial, coefficient in self.terms:
+            first = monomial[0]
+            if coefficient and len(monomial) == 1 and isinstance(first, Apply) and first.op in ops:
+                yield first, coefficient, self.without(monomial)
+
+    def multiples(self, divisor: int) -> tuple[Form, Form]:
+        """The products whose coefficients are multiples of a number, divided by it, and everything else."""
+        whole = tuple((m, c // divisor) for m, c in self.terms if c and c % divisor == 0)
+        return Form(0, whole), Form(self.const, tuple(t for t in self.terms if not t[1] or t[1] % divisor))
+
+    def parts(self, atom: Expr) -> tuple[Form, Form]:
+        """The products with an atom, divided by it, and everything else."""
+        inside = Form(0, tuple(t for t in self.terms if atom in t[0]))
+        outside = Form(self.const, tuple(t for t in self.terms if atom not in t[0]))
+        return from_terms((less(m, atom), c) for m, c in inside.terms), outside
+
     def order(self) -> tuple[object, ...]:
         """What forms are sorted by."""
         return tuple((monomial_key(m), c) for m, c in self.terms), self.const
@@ -77,107 +146,64 @@ def monomial_key(monomial: Monomial) -> tuple[int, int, int, tuple[Key, ...]]:
     return max(k[0] for k in keys), max(k[1] for k in keys), len(keys), keys
 
 
-def _same(value: int) -> int:
-    return value
-
-
-def collect(constant: int, terms: Iterable[tuple[Monomial, int]], fit: Callable[[int], int] = wrap) -> Form:
-    """A form from products in any order; `fit` brings coefficients to 32 bits."""
+def collect(constant: int, terms: Iterable[Term]) -> Form:
+    """A form from products in any order."""
     found: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         found[monomial] = found.get(monomial, 0) + coefficient
-    kept = {m: fit(c) for m, c in found.items()}
-    zeros = [m for m, c in kept.items() if c == 0]
-    for m in zeros:
-        del kept[m]
-    errors = {a for m in zeros for a in m if may_raise(a)}
-    if errors:
-        errors -= {a for m in kept for a in m}
-        kept |= {(a,): 0 for a in errors}
-    terms = kept.items() if len(kept) < 2 else sorted(kept.items(), key=lambda t: monomial_key(t[0]))
-    return Form(fit(constant), tuple(terms))
+    kept = {m: c for m, c in found.items() if c}
+    if len(kept) < len(found):
+        errors = {a for m in found.keys() - kept.keys() for a in m if may_raise(a)}
+        kept |= {(a,): 0 for a in errors - {a for m in kept for a in m}}
+    return Form(constant, tuple(sorted(kept.items(), key=lambda t: monomial_key(t[0]))))
 
 
-def exactly(constant: int, terms: Iterable[tuple[Monomial, int]]) -> Form:
-    """A form whose coefficients are whole numbers, not reduced to 32 bits."""
-    return collect(constant, terms, _same)
+def from_terms(terms: Iterable[Term]) -> Form:
+    """A form from products in any order, of which an empty one is the constant."""
+    found = list(terms)
+    return collect(sum(c for m, c in found if not m), (t for t in found if t[0]))
 
 
-def add(*forms: Form) -> Form:
-    """The sum modulo 2^32."""
-    if len(forms) == 2:
-        for one, other in (forms, forms[::-1]):
-            if not one.terms:
-                return Form(wrap(one.const + other.const), other.terms) if one.const else other
-    return collect(sum(f.const for f in forms), (t for f in forms for t in f.terms))
+def lowest(forms: Sequence[Form]) -> Form:
+    """The smallest coefficient of every product among sums, and the smallest constant."""
+    monomials = dict.fromkeys(m for f in forms for m, _ in f.terms)
+    return collect(
+        min(f.const for f in forms),
+        ((m, k) for m in monomials if (k := min(f.coefficient(m) for f in forms))),
+    )
 
 
-def scale(form: Form, factor: int) -> Form:
-    """A multiple modulo 2^32."""
-    if factor == 1:
-        return form
-    return collect(form.const * factor, ((m, c * factor) for m, c in form.terms))
+def less(monomial: Monomial, factor: Expr) -> Monomial:
+    """A product without one factor."""
+    left = list(monomial)
+    left.remove(factor)
+    return tuple(left)
 
 
-def negated(form: Form) -> Form:
-    """The negative over the integers."""
-    return Form(-form.const, tuple((m, -c) for m, c in form.terms))
-
-
-def add_constant(form: Form, value: int) -> Form:
-    """The sum with a constant over the integers."""
-    return Form(form.const + value, form.terms)
-
-
-def subtract(a: Form, b: Form) -> Form:
-    """The difference modulo 2^32."""
-    return add(a, scale(b, -1))
-
-
-def difference(a: Form, b: Form) -> Form:
-    """The difference over the integers."""
-    return exactly(a.const - b.const, [*a.terms, *((m, -c) for m, c in b.terms)])
+def cofactor(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """A product divided by factors of it, each as often as it is named; None where one is missing."""
+    for factor in factors:
+        if factor not in monomial:
+            return None
+        monomial = less(monomial, factor)
+    return monomial
 
 
 def multiply(a: Form, b: Form) -> Form:
     """The product modulo 2^32; both stay as factors if it would have too many terms."""
-    if a.constant is not None:
-        return scale(b, a.constant)
-    if b.constant is not None:
-        return scale(a, b.constant)
     if min(a.count, b.count) > 1 and a.count * b.count > TERMS:
-        return _opaque_product(a, b)
-    left = [*a.terms, ((), a.const)] if a.const else list(a.terms)
-    right = [*b.terms, ((), b.const)] if b.const else list(b.terms)
-    products = [(tuple(sorted((*m, *n), key=key)), c * d) for m, c in left for n, d in right]
-    total = sum(c for m, c in products if not m)
-    return collect(total, [t for t in products if t[0]])
+        return Form(0, ((tuple(sorted(map(to_expr, (a, b)), key=key)), 1),))
+    return product(a, b).wrapped()
 
 
-def _opaque_product(a: Form, b: Form) -> Form:
-    """Two sums as factors of one product."""
-    factors = [to_expr(f) for f in (a, b)]
-    return Form(0, ((tuple(sorted(factors, key=key)), 1),))
-
-
-def divide(form: Form, divisor: int) -> Form:
-    """Every coefficient divided by a number that divides it."""
-    return Form(form.const // divisor, tuple((m, c // divisor) for m, c in form.terms))
+def product(a: Form, b: Form) -> Form:
+    """The product over the integers."""
+    return from_terms((tuple(sorted((*m, *n), key=key)), c * d) for m, c in a.summands for n, d in b.summands)
 
 
 def atom(expr: Expr) -> Form:
     """An expression as one summand."""
     return Form(0, (((expr,), 1),))
-
-
-def number(value: int) -> Form:
-    """A constant modulo 2^32."""
-    return Form(wrap(value))
-
-
-def without(form: Form, monomial: Monomial) -> Form:
-    """The other summands."""
-    return Form(form.const, tuple(t for t in form.terms if t[0] != monomial))
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -186,10 +212,8 @@ def to_expr(form: Form) -> Expr:
     found: Expr | None = const(form.const) if form.const or not form.terms else None
     for monomial, coefficient in form.terms:
         factors = [*monomial] if coefficient == 1 else [const(coefficient), *monomial]
-        product = factors[0]
-        for factor in factors[1:]:
-            product = Apply(Op.MUL, (product, factor))
-        found = product if found is None else Apply(Op.ADD, (found, product))
+        made = chain(Op.MUL, factors)
+        found = made if found is None else Apply(Op.ADD, (found, made))
     assert found is not None
     return found
 
@@ -197,23 +221,9 @@ def to_expr(form: Form) -> Expr:
 @functools.lru_cache(maxsize=1 << 16)
 def to_form(expr: Expr) -> Form:
     """The form of an expression that `to_expr` has made, or of one that is no sum or product."""
-    if isinstance(expr, Const):
-        return Form(expr.value)
-    terms: list[tuple[Monomial, int]] = []
-    total, todo = 0, [expr]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Const):
-            total += node.value
-        elif isinstance(node, Apply) and node.op is Op.ADD:
-            todo += node.args
-        else:
-            factors: list[Expr] = []
-            while isinstance(node, Apply) and node.op is Op.MUL:
-                factors.append(node.args[1])
-                node = node.args[0]
-            factors.append(node)
-            numbers = [f.value for f in factors if isinstance(f, Const)]
-            monomial = tuple(sorted((f for f in factors if not isinstance(f, Const)), key=key))
-            terms.append((monomial, math.prod(numbers)))
-    return collect(total, terms)
+    terms: list[Term] = []
+    for summand in operands(Op.ADD, expr):
+        factors = operands(Op.MUL, summand)
+        monomial = tuple(sorted((f for f in factors if not isinstance(f, Const)), key=key))
+        terms.append((monomial, math.prod(f.value for f in factors if isinstance(f, Const))))
+    return from_terms(terms).wrapped()

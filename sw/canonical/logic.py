@@ -13,10 +13,10 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sw.canonical.compare import Bound, base_of, bound_of, of_bound
+from sw.canonical.compare import Bound, bound_of, of_bound, signed
 from sw.canonical.engine import BUILDERS, build, builder, rebuilt
 from sw.canonical.facts import span
-from sw.canonical.linear import Form, Monomial, to_form, without
+from sw.canonical.linear import Form, atom, to_expr
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, may_raise, size
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var
@@ -150,8 +150,6 @@ def _all_known(part: Expr, known: set[Expr]) -> bool:
 
 # Intervals
 
-_Base = tuple[tuple[Monomial, int], ...]
-
 
 @dataclass
 class _Interval:
@@ -184,33 +182,32 @@ class _Interval:
             self.high -= 1
         self.holes = {h for h in self.holes if self.low < h < self.high}
 
-    def conditions(self, base: _Base) -> list[Expr] | None:
+    def conditions(self, base: Form) -> list[Expr] | None:
         """The comparisons that say this; None if one cannot be written."""
-        negative = tuple((m, -k) for m, k in base)
-        bounds = [Bound(Op.NE, Form(-h, base)) for h in sorted(self.holes)]
+        bounds = [Bound(Op.NE, base + -h) for h in sorted(self.holes)]
         if self.low == self.high:
-            bounds = [Bound(Op.EQ, Form(-self.low, base))]
+            bounds = [Bound(Op.EQ, base + -self.low)]
         else:
             if self.low > self.limits[0]:
-                bounds.append(Bound(Op.LE, Form(-self.low, base)))
+                bounds.append(Bound(Op.LE, base + -self.low))
             if self.high < self.limits[1]:
-                bounds.append(Bound(Op.LE, Form(self.high, negative)))
+                bounds.append(Bound(Op.LE, -base + self.high))
         found = [of_bound(b) for b in bounds]
         return None if None in found else [f for f in found if f is not None]
 
 
-def _grouped(args: Sequence[Expr]) -> dict[_Base, _Interval]:
-    """Comparisons by the sum that they bound."""
-    groups: dict[_Base, _Interval] = {}
+def _grouped(args: Sequence[Expr]) -> dict[Form, _Interval]:
+    """Comparisons by the sum that they bound, without its constant, its first coefficient positive."""
+    groups: dict[Form, _Interval] = {}
     for argument in args:
         bound = bound_of(argument)
         if bound is None or not bound.form.terms:
             continue
-        base, sign = base_of(bound.form)
+        base = signed(bound.form.varying)
         if base not in groups:
-            limits = span(Form(0, base))
+            limits = span(base)
             groups[base] = _Interval(*limits, limits)
-        groups[base].add(bound, sign)
+        groups[base].add(bound, 1 if base.terms == bound.form.terms else -1)
         groups[base].sources.append(argument)
     for interval in groups.values():
         interval.shrink()
@@ -237,28 +234,14 @@ def _remainders(args: list[Expr]) -> list[Expr] | None:
     groups = _grouped(args)
     found = dict.fromkeys(args)
     for base, interval in groups.items():
-        for monomial, k in base:
-            for x, c, sign in _quotient_of(monomial, k):
-                rest = without(Form(0, base), monomial)
-                if sign < 0 or rest != Form(0, x.terms) or x.const or Form(0, x.terms).terms not in groups:
-                    continue
-                other = groups[x.terms]
-                found |= dict.fromkeys(_tightened(other, x.terms, c, interval))
+        for inner, k, x in base.applied(Op.DIV):
+            # x - c * (x // c) is x % c.
+            if x in groups and inner.args == (to_expr(x), Const(-k)) and k < 0:
+                found |= dict.fromkeys(_tightened(groups[x], x, -k, interval))
     return list(found)
 
 
-def _quotient_of(monomial: Monomial, k: int) -> list[tuple[Form, int, int]]:
-    """Numerator and divisor of a quotient with the divisor as coefficient, and the sign of that."""
-    inner = monomial[0]
-    if len(monomial) != 1 or not isinstance(inner, Apply) or inner.op is not Op.DIV:
-        return []
-    c = inner.args[1]
-    if not isinstance(c, Const) or c.value <= 0 or abs(k) != c.value:
-        return []
-    return [(to_form(inner.args[0]), c.value, -1 if k > 0 else 1)]
-
-
-def _tightened(other: _Interval, base: _Base, c: int, remainder: _Interval) -> list[Expr]:
+def _tightened(other: _Interval, base: Form, c: int, remainder: _Interval) -> list[Expr]:
     """Limits of x that fit the limits of x % c."""
     if other.low > other.high or remainder.low > remainder.high:
         return []
@@ -277,9 +260,9 @@ def _in_context(args: list[Expr]) -> list[Expr] | None:
     types: dict[str, Type] = {}
     speakers: dict[str, list[Expr]] = {}
     for base, interval in _grouped(args).items():
-        if len(base) != 1 or len(base[0][0]) != 1 or base[0][1] != 1 or interval.low > interval.high:
+        variable = base.terms[0][0][0]
+        if base != atom(variable) or interval.low > interval.high:
             continue
-        variable = base[0][0][0]
         if isinstance(variable, Var) and (interval.low, interval.high) != interval.limits:
             types[variable.name] = dataclasses.replace(
                 variable.type, low=interval.low, high=interval.high + 1

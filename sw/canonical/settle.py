@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+
 from hw.semantics import wrap
 from sw.canonical.engine import build
 from sw.canonical.facts import fits
-from sw.canonical.linear import Form, add, atom, multiply, scale, to_expr, to_form, without
-from sw.canonical.operands import DUAL, chain, operands
+from sw.canonical.linear import Form, atom, less, multiply, to_expr, to_form
+from sw.canonical.operands import DUAL, operands
 from sw.canonical.rank import may_raise
 from sw.ir.expression import Apply, Expr, Op
 
 
 def settle(form: Form) -> Expr:
     """A sum whose choices and minima are brought together."""
-    if any(isinstance(a, Apply) and a.op in (Op.SELECT, Op.MIN, Op.MAX) for m, _ in form.terms for a in m):
-        form = min_times_max(form)
-        form = combine_choices(form)
-        form = choose_min_or_max(form)
+    if any(isinstance(a, Apply) and a.op in (Op.SELECT, *DUAL) for m, _ in form.terms for a in m):
+        form = choose_min_or_max(combine_choices(min_times_max(form)))
     return to_expr(form)
 
 
@@ -37,29 +37,20 @@ def view_choice(form: Form, condition: Expr | None = None) -> tuple[Expr, Form, 
 
     None where there are no choices, or, unless a condition is given, choices by several.
     """
-    choices = [
-        (m, m[0], k)
-        for m, k in form.terms
-        if len(m) == 1 and k and isinstance(m[0], Apply) and m[0].op is Op.SELECT
-    ]
-    conditions = {c.args[0] for _, c, _ in choices}
-    if condition is None and len(conditions) == 1:
-        (condition,) = conditions
-    if condition is None:
+    choices = list(form.applied(Op.SELECT))
+    conditions = {c.args[0] for c, _, _ in choices} if condition is None else {condition}
+    if len(conditions) != 1:
         return None
-    mine = [c for c in choices if c[1].args[0] == condition]
-    rest = form
-    for monomial, _, _ in mine:
-        rest = without(rest, monomial)
-    a, b = (add(rest, *(scale(to_form(c.args[i]), k) for _, c, k in mine)) for i in (1, 2))
+    (condition,) = conditions
+    mine = [(c, k) for c, k, _ in choices if c.args[0] == condition]
+    rest = functools.reduce(Form.without, [(c,) for c, _ in mine], form)
+    a, b = (sum((to_form(c.args[i]) * k for c, k in mine), rest).wrapped() for i in (1, 2))
     return condition, a, b
 
 
 def combine_choices(form: Form) -> Form:
     """Choices of a sum that have the same condition become one."""
-    atoms = [m[0] for m, k in form.terms if len(m) == 1 and k]
-    choices = [a for a in atoms if isinstance(a, Apply) and a.op is Op.SELECT and not may_raise(a)]
-    conditions = [c.args[0] for c in choices]
+    conditions = [c.args[0] for c, _, _ in form.applied(Op.SELECT) if not may_raise(c)]
     for condition in dict.fromkeys(c for c in conditions if conditions.count(c) > 1):
         view = view_choice(form, condition)
         assert view is not None
@@ -72,43 +63,33 @@ def combine_choices(form: Form) -> Form:
 # Minima and maxima of two
 
 
-def pair_of(expr: Expr) -> tuple[Expr, Expr] | None:
-    """The two operands of a minimum or maximum of two."""
-    if not isinstance(expr, Apply) or expr.op not in DUAL:
+def other_extreme(expr: Expr) -> Apply | None:
+    """The maximum of the same operands for a minimum of two, and the other way round."""
+    if not isinstance(expr, Apply) or expr.op not in DUAL or len(operands(expr.op, expr)) != 2:
         return None
-    found = operands(expr.op, expr)
-    return (found[0], found[1]) if len(found) == 2 else None
+    return Apply(DUAL[expr.op], expr.args)
 
 
 def choose_min_or_max(form: Form) -> Form:
     """Writes a minimum of two values as sum minus maximum, or the other way, whichever is shorter."""
-    pairs = [p for m, k in form.terms if k and len(m) == 1 and (p := pair_of(m[0])) is not None]
-    for pair in dict.fromkeys(pairs):
-        keys = {op: (chain(op, pair),) for op in DUAL}
-        counts = {op: form.coefficient(keys[op]) for op in DUAL}
-        rest = without(without(form, keys[Op.MIN]), keys[Op.MAX])
-        both = add(to_form(pair[0]), to_form(pair[1]))
-        forms = []
-        for op in DUAL:
-            left = counts[op] - counts[DUAL[op]]
-            forms.append(add(rest, scale(both, counts[DUAL[op]]), scale(atom(keys[op][0]), left)))
-        form = min(forms, key=lambda f: f.count)
+    for expr in [a for a, _, _ in form.applied(*DUAL) if other_extreme(a)]:
+        least, most = (Apply(op, expr.args) for op in (Op.MIN, Op.MAX))
+        a, b = form.coefficient((least,)), form.coefficient((most,))
+        rest = form.without((least,)).without((most,))
+        both = to_form(expr.args[0]) + to_form(expr.args[1])
+        ways = rest + both * b + atom(least) * (a - b), rest + both * a + atom(most) * (b - a)
+        form = min((w.wrapped() for w in ways), key=lambda f: f.count)
     return form
 
 
 def min_times_max(form: Form) -> Form:
     """Products of a minimum and the maximum of the same pair are products of the pair."""
     for monomial, k in form.terms:
-        for atom_ in monomial:
-            pair = pair_of(atom_)
-            if pair is None or not isinstance(atom_, Apply):
-                continue
-            other = chain(DUAL[atom_.op], pair)
-            if other in monomial:
-                left = list(monomial)
-                left.remove(atom_)
-                left.remove(other)
-                product = multiply(to_form(pair[0]), to_form(pair[1]))
-                factors = multiply(Form(0, ((tuple(left), 1),)), product) if left else product
-                return min_times_max(add(without(form, monomial), scale(factors, k)))
+        for factor in monomial:
+            other = other_extreme(factor)
+            if other is not None and other in monomial:
+                left = less(less(monomial, factor), other)
+                product = multiply(*map(to_form, other.args))
+                product = multiply(Form(0, ((left, 1),)), product) if left else product
+                return min_times_max((form.without(monomial) + product * k).wrapped())
     return form

@@ -17,7 +17,7 @@ from sw.canonical.emit import emit
 from sw.canonical.engine import build, value_known
 from sw.canonical.integers import build_bits, product_of, sum_of
 from sw.canonical.lattice import extreme
-from sw.canonical.linear import Form, scale, to_form
+from sw.canonical.linear import to_form
 from sw.canonical.logic import conjunction, disjunction
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, may_raise, size
@@ -149,8 +149,7 @@ def _built(expr: Expr) -> Expr:
         return expr
     op = expr.op
     if op in (Op.ADD, Op.SUB):
-        forms: list[Form] = [scale(to_form(_core(e)), sign) for e, sign in _terms(expr)]
-        return sum_of(forms)
+        return sum_of([to_form(_core(e)) * sign for e, sign in _terms(expr)])
     if op is Op.SELECT:
         p, a, b = (_core(x) for x in expr.args)
         return choice_of_choices(p, a, b, (_inside(expr.args[1]), _inside(expr.args[2])))
