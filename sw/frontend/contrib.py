@@ -6,7 +6,8 @@ operator, QuantizeLinear.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,18 +20,21 @@ MICROSOFT = "com.microsoft"
 
 @dataclass
 class _Parts:
-    """The nodes that a node becomes; they have its name."""
+    """The nodes that a node becomes; they have its name, and the last one makes its first output."""
 
     node: OnnxNode
     constants: dict[str, np.ndarray]
     nodes: list[OnnxNode] = field(default_factory=list)
 
-    def add(
-        self, op: str, inputs: Sequence[str], output: str = "", attributes: Mapping[str, Any] | None = None
-    ) -> str:
+    def add(self, op: str, /, *inputs: str, **attributes: Any) -> str:
         """Append a node; gives the name of its result."""
-        output = output or f"{self.node.outputs[0]}.{len(self.nodes)}.{op}"
-        self.nodes.append(OnnxNode(self.node.name, op, tuple(inputs), (output,), dict(attributes or {})))
+        output = f"{self.node.outputs[0]}.{len(self.nodes)}.{op}"
+        self.nodes.append(OnnxNode(self.node.name, op, inputs, (output,), attributes))
+        return output
+
+    def gives(self, output: str) -> str:
+        """Name the result of the last node."""
+        self.nodes[-1] = dataclasses.replace(self.nodes[-1], outputs=(output,))
         return output
 
     def constant(self, what: str, values: np.ndarray) -> str:
@@ -50,16 +54,27 @@ class _Parts:
             raise self.node.error(f"{what} must be positive, not {wrong.flat[0]}")
         return found
 
-    def dequantised(self, *places: int, axis: int | None = None) -> str:
-        """The inputs at these places are a tensor, its scale and its zero point: the tensor's real values."""
-        given = [self.node.optional(place) for place in places]
-        return self.add("DequantizeLinear", given, attributes={"axis": axis} if axis is not None else {})
+    def scale(self, a: int, b: int, names: str = "ab") -> np.ndarray:
+        """The scale of a product of the operands whose scales these inputs are."""
+        one, other = (self.value(i, f"{name}_scale") for i, name in zip((a, b), names, strict=True))
+        return np.asarray(np.float32(1) * one.reshape(-1) * other)
 
-    def quantised(self, value: str, index: int, axis: int | None = None) -> None:
+    def dequantised(self, first: int, step: int = 1, **axis: int) -> str:
+        """The real values of a tensor that is input `first`; scale and zero point are `step` further each."""
+        given = (self.node.optional(first + i * step) for i in range(3))
+        return self.add("DequantizeLinear", *given, **axis)
+
+    def quantised(self, value: str, index: int, **axis: int) -> None:
         """The output, quantised by the scale and zero point that are inputs from `index` on."""
-        given = [self.node.optional(index + i) for i in range(2)]
-        attributes = {"axis": axis} if axis is not None else {}
-        self.add("QuantizeLinear", [value, *given], self.node.outputs[0], attributes)
+        self.add("QuantizeLinear", value, self.node.optional(index), self.node.optional(index + 1), **axis)
+
+    def plus(self, value: str, index: int) -> str:
+        """A value plus an input, if there is such an input."""
+        bias = self.node.optional(index)
+        return self.add("Add", value, bias) if bias else value
+
+
+Rule = Callable[[_Parts], object]
 
 
 def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> list[OnnxNode]:
@@ -70,172 +85,129 @@ def expanded(node: OnnxNode, domain: str, constants: dict[str, np.ndarray]) -> l
     rules = {"": _STANDARD, MICROSOFT: _MICROSOFT}.get(domain)
     if rules is None:
         raise node.error(f"operators of domain {domain!r} are not supported, only of '' and {MICROSOFT!r}")
+    if domain == MICROSOFT and node.op not in rules:
+        known = ", ".join(sorted(rules))
+        raise node.error(f"the operator of domain {MICROSOFT!r} is not supported, only {known}")
     rule = rules.get(node.op)
     if rule is None:
-        if domain == MICROSOFT:
-            known = ", ".join(sorted(_MICROSOFT))
-            raise node.error(f"the operator of domain {MICROSOFT!r} is not supported, only {known}")
         return [node]
     parts = _Parts(node, constants)
     rule(parts)
+    parts.gives(node.outputs[0])
     return parts.nodes
 
 
-def _scale(parts: _Parts, a: int, b: int, names: str = "ab") -> np.ndarray:
-    """The scale of a product of the operands whose scales these inputs are."""
-    one, other = (parts.value(i, f"{name}_scale") for i, name in zip((a, b), names, strict=True))
-    return np.asarray(np.float32(1) * one.reshape(-1) * other)
-
-
 def _q_linear_mat_mul(parts: _Parts) -> None:
-    _scale(parts, 1, 4)
-    rows = -2 if parts.value(6, "y_scale").size > 1 else None
-    operands = [parts.dequantised(0, 1, 2, axis=-2), parts.dequantised(3, 4, 5, axis=-1)]
-    parts.quantised(parts.add("MatMul", operands), 6, rows)
+    parts.scale(1, 4)
+    rows = {"axis": -2} if parts.value(6, "y_scale").size > 1 else {}
+    real = parts.add("MatMul", parts.dequantised(0, axis=-2), parts.dequantised(3, axis=-1))
+    parts.quantised(real, 6, **rows)
 
 
 def _biased(parts: _Parts, axis: int, bias: int, scale: np.ndarray) -> list[str]:
     """The operands of a product: two tensors, weights with an axis of scales, and a bias of int32."""
-    given = [parts.dequantised(0, 1, 2), parts.dequantised(3, 4, 5, axis=axis)]
+    given = [parts.dequantised(0), parts.dequantised(3, axis=axis)]
     if parts.node.optional(bias):
-        named = [parts.node.inputs[bias], parts.constant("bias_scale", np.squeeze(scale))]
-        given.append(parts.add("DequantizeLinear", named, attributes={"axis": 0}))
+        named = parts.node.inputs[bias], parts.constant("bias_scale", np.squeeze(scale))
+        given.append(parts.add("DequantizeLinear", *named, axis=0))
     return given
 
 
 def _q_linear_conv(parts: _Parts) -> None:
-    given = _biased(parts, 0, 8, _scale(parts, 1, 4, "xw"))
-    parts.quantised(parts.add("Conv", given, attributes=parts.node.attributes), 6)
+    given = _biased(parts, 0, 8, parts.scale(1, 4, "xw"))
+    parts.quantised(parts.add("Conv", *given, **parts.node.attributes), 6)
 
 
 def _q_gemm(parts: _Parts) -> None:
-    node = parts.node
-    given = _biased(parts, 0 if node.attributes.get("transB", 0) else 1, 6, _scale(parts, 1, 4))
-    alpha = float(node.attributes.get("alpha", 1.0))
-    layout = {k: v for k, v in node.attributes.items() if k in ("transA", "transB")}
-    edge = "" if node.optional(7) or alpha != 1 else node.outputs[0]
-    real = parts.add("Gemm", given, edge, layout)
+    alpha = float(parts.node.attributes.get("alpha", 1.0))
+    layout = {k: v for k, v in parts.node.attributes.items() if k in ("transA", "transB")}
+    given = _biased(parts, 0 if layout.get("transB", 0) else 1, 6, parts.scale(1, 4))
+    real = parts.add("Gemm", *given, **layout)
     if alpha != 1:
-        factor = parts.constant("alpha", np.asarray(alpha, np.float32))
-        real = parts.add("Mul", [real, factor], "" if node.optional(7) else node.outputs[0])
-    if node.optional(7):
+        real = parts.add("Mul", real, parts.constant("alpha", np.asarray(alpha, np.float32)))
+    if parts.node.optional(7):
         parts.quantised(real, 7)
 
 
 def _mat_mul_integer_to_float(parts: _Parts) -> None:
-    _scale(parts, 2, 3)
-    operands = [parts.dequantised(0, 2, 4, axis=-2), parts.dequantised(1, 3, 5, axis=-1)]
-    bias, output = parts.node.optional(6), parts.node.outputs[0]
-    real = parts.add("MatMul", operands, "" if bias else output)
-    if bias:
-        parts.add("Add", [real, bias], output)
+    parts.scale(2, 3)
+    operands = [parts.dequantised(0, 2, axis=-2), parts.dequantised(1, 2, axis=-1)]
+    parts.plus(parts.add("MatMul", *operands), 6)
 
 
 def _dynamic_quantize_mat_mul(parts: _Parts) -> None:
     node = parts.node
     names = tuple(f"{node.outputs[0]}.{what}" for what in ("quantised", "scale", "zero"))
     parts.nodes.append(OnnxNode(node.name, "DynamicQuantizeLinear", (node.inputs[0],), names))
-    total = parts.add("MatMulInteger", [names[0], node.inputs[1], names[2], node.optional(3)])
-    real = parts.add("Cast", [total], attributes={"to": 1})
-    scale = parts.add("Mul", [names[1], node.inputs[2]])
-    bias = node.optional(4)
-    real = parts.add("Mul", [real, scale], "" if bias else node.outputs[0])
-    if bias:
-        parts.add("Add", [real, bias], node.outputs[0])
+    total = parts.add("MatMulInteger", names[0], node.inputs[1], names[2], node.optional(3))
+    real = parts.add("Cast", total, to=1)
+    parts.plus(parts.add("Mul", real, parts.add("Mul", names[1], node.inputs[2])), 4)
 
 
-def _binary(op: str) -> Callable[[_Parts], None]:
+def _q_linear(operands: int) -> Rule:
+    """The operator that the name says, on so many quantised operands."""
+
     def rule(parts: _Parts) -> None:
-        parts.quantised(parts.add(op, [parts.dequantised(0, 1, 2), parts.dequantised(3, 4, 5)]), 6)
-
-    return rule
-
-
-def _unary(op: str) -> Callable[[_Parts], None]:
-    def rule(parts: _Parts) -> None:
-        if parts.node.attributes.get("channels_last", 0):
+        attributes = dict(parts.node.attributes)
+        if attributes.pop("channels_last", 0):
             raise parts.node.error(
                 "channels must come before rows and columns, channels_last is not supported"
             )
-        attributes = {k: v for k, v in parts.node.attributes.items() if k != "channels_last"}
-        parts.quantised(parts.add(op, [parts.dequantised(0, 1, 2)], attributes=attributes), 3)
+        given = [parts.dequantised(3 * i) for i in range(operands)]
+        real = parts.add(parts.node.op.removeprefix("QLinear"), *given, **attributes)
+        parts.quantised(real, 3 * operands)
 
     return rule
 
 
 def _concat(parts: _Parts) -> None:
-    count = (len(parts.node.inputs) - 2) // 3
-    given = [parts.dequantised(*range(2 + 3 * i, 5 + 3 * i)) for i in range(count)]
-    parts.quantised(parts.add("Concat", given, attributes=parts.node.attributes), 0)
+    given = [parts.dequantised(i) for i in range(2, len(parts.node.inputs), 3)]
+    parts.quantised(parts.add("Concat", *given, **parts.node.attributes), 0)
 
 
 def _where(parts: _Parts) -> None:
-    given = [parts.node.inputs[0], parts.dequantised(1, 2, 3), parts.dequantised(4, 5, 6)]
-    parts.quantised(parts.add("Where", given), 7)
+    real = parts.add("Where", parts.node.inputs[0], parts.dequantised(1), parts.dequantised(4))
+    parts.quantised(real, 7)
 
 
-def _plain(op: str) -> Callable[[_Parts], None]:
-    def rule(parts: _Parts) -> None:
-        parts.add(op, parts.node.inputs, parts.node.outputs[0], parts.node.attributes)
-
-    return rule
-
-
-def _bias_gelu(approximate: str) -> Callable[[_Parts], None]:
-    def rule(parts: _Parts) -> None:
-        node = parts.node
-        x = parts.add("Add", node.inputs[:2]) if node.optional(1) else node.inputs[0]
-        parts.add("Gelu", [x], node.outputs[0], {"approximate": approximate})
-
-    return rule
+def _bias_gelu(approximate: str) -> Rule:
+    return lambda parts: parts.add("Gelu", parts.plus(parts.node.inputs[0], 1), approximate=approximate)
 
 
 def _quick_gelu(parts: _Parts) -> None:
     x = parts.node.inputs[0]
     alpha = parts.constant("alpha", np.asarray(parts.node.attributes.get("alpha", 1.702), np.float32))
-    parts.add("Mul", [x, parts.add("Sigmoid", [parts.add("Mul", [x, alpha])])], parts.node.outputs[0])
+    parts.add("Mul", x, parts.add("Sigmoid", parts.add("Mul", x, alpha)))
 
 
 def _skip_layer_normalization(parts: _Parts) -> None:
     node = parts.node
     if any(node.outputs[1:3]):
         raise node.error("mean and deviation as outputs are not supported")
-    total = parts.add("Add", node.inputs[:2])
-    if node.optional(4):
-        total = parts.add("Add", [total, node.inputs[4]])
+    total = parts.plus(parts.add("Add", *node.inputs[:2]), 4)
     if len(node.outputs) > 3 and node.outputs[3]:
-        parts.nodes[-1] = OnnxNode(
-            parts.nodes[-1].name, "Add", parts.nodes[-1].inputs, (node.outputs[3],), {}
-        )
-        total = node.outputs[3]
+        total = parts.gives(node.outputs[3])
     given = [total, node.inputs[2], *([node.inputs[3]] if node.optional(3) else [])]
-    epsilon = node.attributes.get("epsilon", 1e-12)
-    parts.add("LayerNormalization", given, node.outputs[0], {"axis": -1, "epsilon": epsilon})
+    parts.add("LayerNormalization", *given, axis=-1, epsilon=node.attributes.get("epsilon", 1e-12))
 
 
-_STANDARD: dict[str, Callable[[_Parts], None]] = {
+_STANDARD: dict[str, Rule | None] = {
     "QLinearMatMul": _q_linear_mat_mul,
     "QLinearConv": _q_linear_conv,
 }
-_MICROSOFT: dict[str, Callable[[_Parts], None]] = {
-    "QLinearAdd": _binary("Add"),
-    "QLinearMul": _binary("Mul"),
-    "QLinearSigmoid": _unary("Sigmoid"),
-    "QLinearLeakyRelu": _unary("LeakyRelu"),
-    "QLinearSoftmax": _unary("Softmax"),
-    "QLinearGlobalAveragePool": _unary("GlobalAveragePool"),
-    "QLinearAveragePool": _unary("AveragePool"),
-    "QLinearReduceMean": _unary("ReduceMean"),
+#: Operators that the standard domain has too stay what they are.
+_MICROSOFT: dict[str, Rule | None] = {
+    **dict.fromkeys(("QLinearAdd", "QLinearMul"), _q_linear(2)),
+    **dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), _q_linear(1)),
+    **dict.fromkeys(("QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearReduceMean"), _q_linear(1)),
     "QLinearConcat": _concat,
     "QLinearWhere": _where,
     "QGemm": _q_gemm,
     "MatMulIntegerToFloat": _mat_mul_integer_to_float,
     "DynamicQuantizeMatMul": _dynamic_quantize_mat_mul,
-    "Gelu": _plain("Gelu"),
     "BiasGelu": _bias_gelu("none"),
     "FastGelu": _bias_gelu("tanh"),
     "QuickGelu": _quick_gelu,
     "SkipLayerNormalization": _skip_layer_normalization,
-    "QuantizeLinear": _plain("QuantizeLinear"),
-    "DequantizeLinear": _plain("DequantizeLinear"),
+    **dict.fromkeys(("Gelu", "QuantizeLinear", "DequantizeLinear")),
 }
