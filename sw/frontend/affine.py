@@ -21,35 +21,21 @@ class Factor:
         """The factor times (`Mul`) or divided by (`Div`) an array."""
         return Factor((*self.steps, (op, array)))
 
-    def single(self) -> np.ndarray:
-        """In float32, rounded after every step."""
-        value = np.asarray(self.steps[0][1], np.float32)
+    def value(self, kind: type[np.floating]) -> np.ndarray:
+        """In float32 or float64, rounded after every step."""
+        value = self.steps[0][1].astype(kind)
         for op, array in self.steps[1:]:
-            other = np.asarray(array, np.float32)
-            value = (value * other if op == "Mul" else value / other).astype(np.float32)
-        return value
-
-    def double(self) -> np.ndarray:
-        """In float64."""
-        value = np.asarray(self.steps[0][1], np.float64)
-        for op, array in self.steps[1:]:
-            other = np.asarray(array, np.float64)
-            value = value * other if op == "Mul" else value / other
+            value = value * array.astype(kind) if op == "Mul" else value / array.astype(kind)
         return value
 
     def exact(self) -> Fraction | None:
         """As a fraction; None where it is not one number."""
         value = Fraction(1)
-        for number, (op, array) in enumerate(self.steps):
+        for op, array in self.steps:
             if array.size != 1 or not math.isfinite(array.item()):
                 return None
             other = Fraction(float(array.item()))
-            if number and op == "Div":
-                if not other:
-                    return None
-                value /= other
-            else:
-                value *= other
+            value = value * other if op == "Mul" else value / other
         return value
 
 
@@ -63,15 +49,10 @@ class Summand:
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """The sum of parts and of a constant in float64; `fixed` is the constant as a fraction, if it is one."""
+    """The sum of parts and of a constant in float64."""
 
     parts: tuple[Summand, ...]
     constant: np.ndarray
-
-    @property
-    def fixed(self) -> Fraction | None:
-        """The constant, if it is one number."""
-        return Fraction(float(self.constant.item())) if self.constant.size == 1 else None
 
 
 _MINUS = np.asarray(-1, np.float32)
@@ -84,20 +65,14 @@ def affine(value: Reals) -> Affine | None:
             return Affine((), array.astype(np.float64))
         case Dequantised():
             return Affine((Summand(value, Factor((("Mul", value.scale),))),), np.zeros(()))
-        case Real(op="Add" | "Sum" | "Sub" as op, inputs=inputs):
-            terms = [affine(x) for x in inputs]
-            if any(t is None for t in terms):
+        case Real(op="Add" | "Sum" | "Sub" | "Neg" as op, inputs=inputs):
+            terms = [t for t in map(affine, inputs) if t is not None]
+            if len(terms) < len(inputs):
                 return None
-            found = [t for t in terms if t is not None]
-            if op == "Sub":
-                found[1] = _times(found[1], "Mul", _MINUS)
-            total = found[0]
-            for other in found[1:]:
-                total = Affine((*total.parts, *other.parts), total.constant + other.constant)
-            return total
-        case Real(op="Neg", inputs=(inner,)):
-            sum_ = affine(inner)
-            return None if sum_ is None else _times(sum_, "Mul", _MINUS)
+            if op in ("Sub", "Neg"):
+                terms[-1] = _times(terms[-1], "Mul", _MINUS)
+            constant = np.asarray(sum(t.constant for t in terms))
+            return Affine(tuple(p for t in terms for p in t.parts), constant)
         case Real(op="Mul" | "Div" as op, inputs=(x, y)):
             if op == "Mul" and isinstance(x, Constant):
                 x, y = y, x

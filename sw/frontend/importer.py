@@ -10,7 +10,7 @@ from hw.errors import InputError
 from sw.frontend.model import OnnxModel
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Stored, Value
-from sw.graph.expression import Argument, Expression, Number
+from sw.graph.expression import Argument, Expression
 from sw.graph.network import ELEMENTS, Elementwise, Operator, Tensor, View, whole
 from sw.graph.views import broadcast, reshaped
 
@@ -110,19 +110,18 @@ class Importer:
         Operands broadcast to `shape`.
         """
         output = self.tensor(hint or node.outputs[0], shape, element)
-        views = tuple(broadcast(view, output.shape) for view in operands)
-        self.operators.append(Elementwise(node.name, node.op, (node.name,), output, value, views))
+        self.write(node, output, value, [broadcast(view, output.shape) for view in operands])
         return Stored(output, element)
+
+    def write(self, node: OnnxNode, output: View, value: Expression, operands: Sequence[View] = ()) -> None:
+        """An elementwise operator whose result goes to a place that is there already."""
+        operator = Elementwise(node.name, node.op, (node.name,), output, value, tuple(operands))
+        self.operators.append(operator)
 
     def copy(self, node: OnnxNode, view: View, output: View) -> View:
         """Elements written to another place; gives that place."""
-        operator = Elementwise(node.name, node.op, (node.name,), output, Argument(0), (view,))
-        self.operators.append(operator)
+        self.write(node, output, Argument(0), [view])
         return output
-
-    def fill(self, node: OnnxNode, number: int, output: View) -> None:
-        """One number written to all elements of a view."""
-        self.operators.append(Elementwise(node.name, node.op, (node.name,), output, Number(number), ()))
 
     def reshaped(self, node: OnnxNode, view: View, shape: Sequence[int]) -> View:
         """Elements in the same order as another shape, moved where no strides say that."""

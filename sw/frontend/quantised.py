@@ -25,14 +25,7 @@ from sw.frontend.values import Constant, Dequantised, Quantisation, Real, Reals,
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, evaluate
 from sw.graph.fixed_point import Term, exact_product, exact_sum
 from sw.graph.network import Elementwise, View
-from sw.graph.requantise import (
-    LIMITS,
-    apply,
-    clamped,
-    common_limit,
-    multiplier,
-    requantised,
-)
+from sw.graph.requantise import LIMITS, apply, clamped, common_limit, multiplier, requantised
 from sw.graph.views import same_places
 
 BYTES = ("int8", "uint8")
@@ -47,10 +40,7 @@ def on_grid(importer: Importer, node: OnnxNode, value: Value, grid: Quantisation
         case Structured():
             if not grid.uniform:
                 raise node.error("one scale and zero point are needed behind this operator")
-            view = value.make(name, grid)
-            for step in value.steps:
-                view = step(view)
-            return view
+            return value.make(name, grid)
         case Stored():
             raise node.error(f"real numbers are needed, not {value.element}")
         case Constant(array):
@@ -128,9 +118,7 @@ def _single_leaf(value: Reals) -> Dequantised | None:
                 leaves.append(x)
                 return x.uniform
             case Real(inputs=inputs):
-                # Every leaf is wanted, so none is left out.
-                found = [visit(y) for y in inputs]
-                return all(found)
+                return all(visit(y) for y in inputs)
 
     if not visit(value) or not leaves:
         return None
@@ -143,22 +131,31 @@ def _table(to: Lowering, value: Reals, leaf: Dequantised) -> Expression:
     """A function of one value of 8 bits: its table, or fewer operations that give the same."""
     low, high = LIMITS[leaf.element]
     x = np.arange(low, high + 1)
-    real = _evaluated(value, (x - leaf.zero.item()).astype(np.float32) * leaf.scale.reshape(()))
-    with np.errstate(all="ignore"):
-        steps = np.rint(real / np.float32(to.grid.scale.item()))
+    _, steps = _on_all(value, leaf, to.grid.scale.reshape(()))
     if np.isnan(steps).any():
         raise to.node.error(f"the function is not a number for some of the values {low} to {high}")
     y = np.clip(steps.astype(np.float64) + int(to.grid.zero.item()), to.low, to.high).astype(np.int64)
     operand = to.operand(leaf.view)
     least, most = int(y.min()), int(y.max())
     if np.array_equal(y, np.clip(x, least, most)):
-        return operand if (least, most) == (low, high) else _limits(operand, least, most, low, high)
+        # Without limits that the type keeps anyway.
+        limited = operand if most == high else apply("min", operand, most)
+        return limited if least == low else apply("max", limited, least)
     scaled = _scaled(to, leaf, operand, value, least, most)
-    if scaled is not None and np.array_equal(_run(scaled, operand, x), y):
+    if scaled is not None and np.array_equal(evaluate(scaled, [x] * (operand.index + 1)), y):
         return scaled
     if leaf.element == "int8":
-        return Lookup(tuple(int(v) for v in np.roll(y, 128)), apply("and", operand, 255))
-    return Lookup(tuple(int(v) for v in y), operand)
+        return Lookup(tuple(np.roll(y, 128).tolist()), apply("and", operand, 255))
+    return Lookup(tuple(y.tolist()), operand)
+
+
+def _on_all(value: Reals, leaf: Dequantised, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A function of one value of 8 bits for all of them, and the result in whole steps of a scale."""
+    low, high = LIMITS[leaf.element]
+    x = np.arange(low, high + 1) - leaf.zero.item()
+    real = _evaluated(value, x.astype(np.float32) * leaf.scale.reshape(()))
+    with np.errstate(all="ignore"):
+        return real, np.rint(real / scale)
 
 
 def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
@@ -171,38 +168,36 @@ def settled(importer: Importer, node: OnnxNode, value: Value) -> Value:
     leaf = _single_leaf(value)
     if leaf is None or leaf.element not in BYTES:
         return value
-    low, high = LIMITS[leaf.element]
-    centred = np.arange(low, high + 1) - leaf.zero.item()
-    scale = leaf.scale.reshape(())
-    real = _evaluated(value, centred.astype(np.float32) * scale)
-    with np.errstate(all="ignore"):
-        steps = np.rint(real / scale)
+    scale, zero = leaf.scale.reshape(()), leaf.zero.reshape(())
+    real, steps = _on_all(value, leaf, scale)
     if np.isnan(steps).any() or not np.array_equal((steps * scale).astype(np.float32), real):
         return value
-    if steps.min() < centred[0] or steps.max() > centred[-1]:
+    low, high = LIMITS[leaf.element]
+    if steps.min() < low - zero or steps.max() > high - zero:
         return value
-    grid = Quantisation(leaf.element, leaf.scale.reshape(()), leaf.zero.reshape(()), node)
+    grid = Quantisation(leaf.element, scale, zero, node)
     view = on_grid(importer, node, value, grid, f"{node.outputs[0]}.settled")
-    return Dequantised(view, leaf.element, grid.scale, grid.zero, leaf.reach)
+    return Dequantised(view, leaf.element, scale, zero, leaf.reach)
+
+
+def dequantised_operand(
+    importer: Importer, node: OnnxNode, value: Value, what: str, uniform: bool = False
+) -> Dequantised:
+    """An operand of 8 bits, with `uniform` of one scale and zero point.
+
+    Raises `InputError` for real numbers that are not dequantised ones.
+    """
+    value = settled(importer, node, value)
+    if not isinstance(value, Dequantised) or value.element not in BYTES or (uniform and not value.uniform):
+        one = " with one scale" if uniform else ""
+        made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
+        raise node.error(f"{what} must come from DequantizeLinear of int8 or uint8{one}{made}")
+    return value
 
 
 def row_operand(importer: Importer, node: OnnxNode) -> Dequantised:
     """The first input of an operator on rows or windows: 8 bits, one scale and zero point."""
-    value = settled(importer, node, importer.value(node, 0))
-    if not isinstance(value, Dequantised) or value.element not in BYTES or not value.uniform:
-        made = f", not from {value.node.place}" if isinstance(value, Real | Structured) else ""
-        raise node.error(f"its input must come from DequantizeLinear of int8 or uint8 with one scale{made}")
-    return value
-
-
-def _run(expression: Expression, operand: Argument, x: np.ndarray) -> np.ndarray:
-    return evaluate(expression, [x] * (operand.index + 1))
-
-
-def _limits(operand: Expression, least: int, most: int, low: int, high: int) -> Expression:
-    """Limits without those that the type keeps anyway."""
-    value = operand if most == high else apply("min", operand, most)
-    return value if least == low else apply("max", value, least)
+    return dequantised_operand(importer, node, importer.value(node, 0), "its input", uniform=True)
 
 
 def _scaled(
@@ -212,22 +207,16 @@ def _scaled(
     inner = value
     while isinstance(inner, Real) and inner.op in ("Relu", "Max", "Min"):
         inner = next((x for x in inner.inputs if not isinstance(x, Constant)), inner.inputs[0])
-    total = affine(inner)
-    if total is None or len(total.parts) != 1 or np.any(total.constant):
+    part = _single_part(inner)
+    if part is None:
         return None
-    scale = total.parts[0].factor.then("Div", to.grid.scale).single()
+    scale = _divided(to, part).factor.value(np.float32)
     if not np.all(np.isfinite(scale)) or not np.all(scale):
         return None
     found = multiplier(scale, leaf.reach)
     centred = apply("sub", operand, int(leaf.zero.item()))
-    return requantised(
-        centred,
-        Number(int(found.mantissa.item())),
-        Number(int(found.shift.item())),
-        Number(int(to.grid.zero.item())),
-        least,
-        most,
-    )
+    mantissa, shift, zero = (Number(int(x.item())) for x in (found.mantissa, found.shift, to.grid.zero))
+    return requantised(centred, mantissa, shift, zero, least, most)
 
 
 def _evaluated(value: Reals, x: np.ndarray) -> np.ndarray:
@@ -242,18 +231,30 @@ def _evaluated(value: Reals, x: np.ndarray) -> np.ndarray:
 
 def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
     """The product of two values of 8 bits, each times a number."""
-    sums = [affine(v) for v in (x, y)]
-    if any(s is None or len(s.parts) != 1 or np.any(s.constant) for s in sums):
+    parts = [p for v in (x, y) if (p := _single_part(v)) is not None]
+    if len(parts) < 2:
         return None
-    terms = [_byte_term(to, s.parts[0]) for s in sums if s is not None]
-    if any(t is None for t in terms) or not to.grid.uniform:
+    parts[1] = _divided(to, parts[1])
+    a, b = (_byte_term(to, p) for p in parts)
+    if a is None or b is None or not to.grid.uniform:
         return None
-    a, b = (t for t in terms if t is not None)
-    b = Term(b.value, b.low, b.high, b.factor / Fraction(to.grid.scale.item()))
     found = exact_product(a, b, int(to.grid.zero.item()), to.low, to.high)
     if found is None:
         raise to.node.error("no product in fixed point is exact for these scales")
     return found
+
+
+def _single_part(value: Reals) -> Summand | None:
+    """A value that is one dequantised value times a factor."""
+    total = affine(value)
+    if total is None or len(total.parts) != 1 or np.any(total.constant):
+        return None
+    return total.parts[0]
+
+
+def _divided(to: Lowering, part: Summand) -> Summand:
+    """A part in steps of the grid."""
+    return Summand(part.leaf, part.factor.then("Div", to.grid.scale))
 
 
 def _byte_term(to: Lowering, part: Summand) -> Term | None:
@@ -268,17 +269,16 @@ def _byte_term(to: Lowering, part: Summand) -> Term | None:
 
 def _sum(to: Lowering, total: Affine) -> Expression:
     """A sum of parts and a constant."""
-    shifts = np.asarray(to.grid.scale, np.float32)
-    parts = tuple(Summand(p.leaf, p.factor.then("Div", shifts)) for p in total.parts)
+    parts = [_divided(to, p) for p in total.parts]
     constant = total.constant / to.grid.scale.astype(np.float64)
     zero = to.numbers(to.grid.zero, "zero")
     if len(parts) == 1 and not np.any(constant):
         return _one_part(to, parts[0], zero)
     if isinstance(zero, Number) and len(parts) <= 2 and to.grid.uniform and constant.size == 1:
-        terms = [_byte_term(to, p) for p in parts]
+        terms = [t for p in parts if (t := _byte_term(to, p)) is not None]
         fixed = Fraction(float(total.constant.item())) / Fraction(to.grid.scale.item())
-        if all(t is not None for t in terms):
-            found = exact_sum([t for t in terms if t is not None], fixed, zero.value, to.low, to.high)
+        if len(terms) == len(parts):
+            found = exact_sum(terms, fixed, zero.value, to.low, to.high)
             if found is None:
                 raise to.node.error("no sum in fixed point is exact for these scales")
             return found
@@ -291,7 +291,7 @@ def _centred(to: Lowering, leaf: Dequantised) -> Expression:
 
 def _one_part(to: Lowering, part: Summand, zero: Expression) -> Expression:
     """One value times its scale: the exact product, rounded once."""
-    scale = collapsed(part.factor.single())
+    scale = collapsed(part.factor.value(np.float32))
     if not np.all(np.isfinite(scale)):
         raise to.node.error("scales must be numbers")
     found = multiplier(scale, part.leaf.reach)
@@ -313,7 +313,7 @@ def _several_parts(
 
     Sums of products are limited to where the result is beyond its type before they are scaled.
     """
-    factors = [collapsed(p.factor.double()) for p in parts]
+    factors = [collapsed(p.factor.value(np.float64)) for p in parts]
     constant = collapsed(constant)
     if not all(np.all(np.isfinite(f)) for f in (*factors, constant)):
         raise to.node.error("scales must be numbers")
@@ -335,13 +335,9 @@ def _several_parts(
             ends = ends.astype(np.int64)
             value = apply("min", value, to.numbers(ends, "most"))
             value = apply("max", value, to.numbers(-ends, "least"))
-        total = _plus(_fixed(to, value, factor, bits), total)
+        total = apply("add", _fixed(to, value, factor, bits), total)
     whole = apply("mul_shift_round_even", total, 1, bits)
     return clamped(apply("add", whole, zero), to.low, to.high)
-
-
-def _plus(a: Expression, b: Expression) -> Expression:
-    return a if b == Number(0) else apply("add", a, b)
 
 
 def _fixed(to: Lowering, value: Expression, factor: np.ndarray, bits: int) -> Expression:

@@ -79,16 +79,14 @@ class Real:
 
 @dataclass(frozen=True, eq=False)
 class Structured:
-    """The real result of an operator on whole tensors (softmax, normalisation, pooling), seen through views.
+    """The real result of an operator on whole tensors (softmax, normalisation, pooling).
 
     `make` computes it on a grid: it appends the operator for a name, and gives a view of its result.
     """
 
     node: OnnxNode
-    inner: tuple[int, ...]
     shape: tuple[int, ...]
     make: Callable[[str, Quantisation], View]
-    steps: tuple[Callable[[View], View], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,10 +7,11 @@ their values; F and the direction of roundings vary until all agree.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -42,14 +43,6 @@ class Term:
 Way = Callable[[Sequence[Term]], Expression | None]
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """How a sum is computed: fractional bits, and how the terms are rounded to them."""
-
-    fraction: int
-    roundings: tuple[str, ...]
-
-
 def factor(value: Fraction, fraction: int) -> tuple[int, int] | None:
     """Mantissa and shift for `mul_shift_round` to multiply by value * 2^fraction; None if out of range."""
     scaled = value * (1 << fraction)
@@ -68,34 +61,24 @@ def most_fraction(terms: Sequence[Term], constant: float) -> int:
     return min(_MOST_FRACTION, _BITS - math.frexp(reach)[1])
 
 
-def total(terms: Sequence[Term], constant: Expression | int, scheme: Scheme) -> Expression | None:
-    """The sum with the scheme's fractional bits; `constant` is given with them."""
-    parts: list[Expression] = []
-    for term, rounding in zip(terms, scheme.roundings, strict=True):
-        found = factor(term.factor, scheme.fraction)
+def narrow(
+    terms: Sequence[Term], constant: Fraction, fraction: int, roundings: Sequence[str]
+) -> Expression | None:
+    """A sum rounded half to even, from one word; each term is rounded to so many fractional bits before."""
+    result: Expression | None = None
+    for term, rounding in zip(terms, roundings, strict=True):
+        found = factor(term.factor, fraction)
         if found is None:
             return None
         mantissa, shift = found
         twos = (mantissa & -mantissa).bit_length() - 1 if mantissa else 0
         if twos >= shift and abs(mantissa >> shift) < 1 << 31:
-            parts.append(apply("mul", term.value, mantissa >> shift))
+            part = apply("mul", term.value, mantissa >> shift)
         else:
-            parts.append(apply(rounding, term.value, mantissa, shift))
-    result = parts[0]
-    for part in parts[1:]:
-        result = apply("add", result, part)
-    return apply("add", result, constant)
-
-
-def schemes(count: int, most: int) -> Iterator[Scheme]:
-    """Schemes in the order in which they are tried."""
-    up, even = "mul_shift_round", "mul_shift_round_even"
-    found = (
-        Scheme(fraction, roundings)
-        for fraction in range(most, _LEAST_FRACTION - 1, -1)
-        for roundings in itertools.product((up, even), repeat=count)
-    )
-    return itertools.islice(found, _TRIES)
+            part = apply(rounding, term.value, mantissa, shift)
+        result = part if result is None else apply("add", result, part)
+    assert result is not None
+    return apply("mul_shift_round_even", apply("add", result, round(constant * (1 << fraction))), 1, fraction)
 
 
 def exact(values: Sequence[np.ndarray], factors: Sequence[Fraction], constant: Fraction) -> np.ndarray:
@@ -122,61 +105,57 @@ def exact_sum(terms: Sequence[Term], constant: Fraction, zero: int, low: int, hi
     Each term's value must run through all whole numbers from `low` to `high` with its operand. None where
     neither one word nor two words of fractional bits give the exact result for all values.
     """
-    grids = np.meshgrid(*(np.arange(t.low, t.high + 1) for t in terms), indexing="ij")
-    want = np.clip(exact(grids, [t.factor for t in terms], constant) + zero, low, high)
-    stand_in = [Term(Argument(i), t.low, t.high, t.factor) for i, t in enumerate(terms)]
-    ways = _candidates(len(terms), most_fraction(terms, float(constant)), constant)
-    return _first_exact(ways, terms, stand_in, grids, want, zero, low, high)
+    stand_in = [dataclasses.replace(t, value=Argument(i)) for i, t in enumerate(terms)]
+    return _first_exact(terms, stand_in, _grids(terms), constant, zero, low, high)
 
 
 def exact_product(a: Term, b: Term, zero: int, low: int, high: int) -> Expression | None:
     """The product of two whole numbers times both factors, rounded once, exactly; None where nothing is."""
-    grids = np.meshgrid(np.arange(a.low, a.high + 1), np.arange(b.low, b.high + 1), indexing="ij")
-    scale = a.factor * b.factor
-    want = np.clip(exact([grids[0] * grids[1]], [scale], Fraction(0)) + zero, low, high)
     most = max(abs(a.low), abs(a.high)) * max(abs(b.low), abs(b.high))
-    term = Term(Apply("mul", (a.value, b.value)), -most, most, scale)
-    stand_in = Term(Apply("mul", (Argument(0), Argument(1))), -most, most, scale)
-    ways = _candidates(1, most_fraction([term], 0.0), Fraction(0))
-    once = factor(scale, 0)
-    if once is not None and float(most * abs(scale)) < 1 << 29:
-        ways = itertools.chain([lambda t: apply("mul_shift_round_even", t[0].value, *once)], ways)
-    return _first_exact(ways, [term], [stand_in], grids, want, zero, low, high)
+    term, stand_in = (
+        Term(Apply("mul", operands), -most, most, a.factor * b.factor)
+        for operands in ((a.value, b.value), (Argument(0), Argument(1)))
+    )
+    return _first_exact([term], [stand_in], _grids([a, b]), Fraction(0), zero, low, high)
+
+
+def _grids(terms: Sequence[Term]) -> Sequence[np.ndarray]:
+    """All combinations of the terms' values."""
+    return np.meshgrid(*(np.arange(t.low, t.high + 1) for t in terms), indexing="ij")
 
 
 def _first_exact(
-    ways: Iterable[Way],
     terms: Sequence[Term],
     stand_in: Sequence[Term],
     grids: Sequence[np.ndarray],
-    want: np.ndarray,
+    constant: Fraction,
     zero: int,
     low: int,
     high: int,
 ) -> Expression | None:
-    """The first way that gives what is wanted for all values, which `stand_in` has as arguments."""
-
-    def limited(value: Expression) -> Expression:
-        return clamped(apply("add", value, zero), low, high)
-
-    for way in ways:
-        found = way(stand_in)
-        if found is not None and np.array_equal(evaluate(limited(found), grids), want):
-            value = way(terms)
-            assert value is not None
-            return limited(value)
+    """The first way that gives the exact sum for all values, which `stand_in` has as arguments."""
+    values = [evaluate(t.value, grids) for t in stand_in]
+    want = np.clip(exact(values, [t.factor for t in terms], constant) + zero, low, high)
+    for way in _candidates(terms, constant):
+        tried, value = (way(own) for own in (stand_in, terms))
+        if tried is None or value is None:
+            continue
+        tried, value = (clamped(apply("add", own, zero), low, high) for own in (tried, value))
+        if np.array_equal(evaluate(tried, grids), want):
+            return value
     return None
 
 
-def _candidates(count: int, most: int, constant: Fraction) -> Iterator[Way]:
+def _candidates(terms: Sequence[Term], constant: Fraction) -> Iterator[Way]:
     """Ways to compute a rounded sum, cheap ones first."""
-    for scheme in schemes(count, most):
-
-        def narrow(terms: Sequence[Term], scheme: Scheme = scheme) -> Expression | None:
-            value = total(terms, round(constant * (1 << scheme.fraction)), scheme)
-            return None if value is None else apply("mul_shift_round_even", value, 1, scheme.fraction)
-
-        yield narrow
+    most = most_fraction(terms, float(constant))
+    once = factor(terms[0].factor, 0)
+    if len(terms) == 1 and not constant and once and terms[0].high * abs(terms[0].factor) < 1 << 29:
+        yield lambda own: apply("mul_shift_round_even", own[0].value, *once)
+    roundings = list(itertools.product(("mul_shift_round", "mul_shift_round_even"), repeat=len(terms)))
+    every = itertools.product(range(most, _LEAST_FRACTION - 1, -1), roundings)
+    for fraction, chosen in itertools.islice(every, _TRIES):
+        yield functools.partial(narrow, constant=constant, fraction=fraction, roundings=chosen)
     for snapped in (10, 0):
         yield functools.partial(wide, constant=constant, upper=most - 1, snapped=snapped)
 

@@ -130,7 +130,7 @@ def _average_pool(importer: Importer, node: OnnxNode) -> Value:
         return _averaged(importer, node, value, grid, total, counts, name, shape)
 
     shape = (*value.shape[:2], *(a.outputs for a in found))
-    return Structured(node, shape, shape, make)
+    return Structured(node, shape, make)
 
 
 def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
@@ -190,4 +190,4 @@ def _mean_over(
         total = sums(importer, node, ones, columns, 0, int(value.zero.item()), name)
         return _averaged(importer, node, value, grid, total, np.array([count]), name, shape)
 
-    return Structured(node, shape, shape, make)
+    return Structured(node, shape, make)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from sw.frontend.values import (
     Value,
     is_real,
 )
+from sw.graph.expression import Number
 from sw.graph.network import ELEMENTS, View
 from sw.graph.views import broadcast, sliced, strided
 from sw.operators import host
@@ -34,28 +35,27 @@ OnArray = Callable[[np.ndarray], np.ndarray]
 def viewed(value: Value, on_view: OnView, on_array: OnArray) -> Value:
     """A value seen through a view; `on_array` does to an array what `on_view` does to a view."""
     match value:
-        case Constant(array):
-            return Constant(on_array(array))
         case Stored(view, element):
             return Stored(on_view(view), element)
-        case Structured():
-            shape = on_array(np.broadcast_to(np.int8(0), value.shape)).shape
-            return Structured(value.node, value.inner, shape, value.make, (*value.steps, on_view))
+        case Structured(node, shape, make):
+            shape = on_array(np.broadcast_to(np.int8(0), shape)).shape
+            return Structured(node, shape, lambda name, grid: on_view(make(name, grid)))
         case _:
             return _real(value, on_view, on_array)
 
 
 def _real(value: Reals, on_view: OnView, on_array: OnArray) -> Reals:
-    def array(x: np.ndarray) -> np.ndarray:
-        return x if x.size == 1 else on_array(x)
-
     match value:
         case Constant(held):
-            return Constant(array(held))
+            return Constant(on_array(held))
         case Dequantised(view, element, scale, zero, reach):
-            return Dequantised(on_view(view), element, array(scale), array(zero), reach)
+            scale, zero = (x if x.size == 1 else on_array(x) for x in (scale, zero))
+            return Dequantised(on_view(view), element, scale, zero, reach)
         case Real(op, inputs, shape, node, attributes):
-            seen = tuple(_real(x, on_view, on_array) for x in inputs)
+            seen = tuple(
+                x if isinstance(x, Constant) and x.array.size == 1 else _real(x, on_view, on_array)
+                for x in inputs
+            )
             return Real(op, seen, on_array(np.broadcast_to(np.int8(0), shape)).shape, node, attributes)
 
 
@@ -64,20 +64,6 @@ def spread(value: Reals, shape: tuple[int, ...]) -> Reals:
     if value.shape == shape:
         return value
     return _real(value, lambda v: broadcast(v, shape), lambda a: np.broadcast_to(a, shape))
-
-
-def _ints(importer: Importer, node: OnnxNode, index: int, attribute: str, what: str = "") -> list[int] | None:
-    """Whole numbers that are an attribute or, in newer versions, an input."""
-    given = node.attributes.get(attribute)
-    if given is not None:
-        return [int(given)] if np.ndim(given) == 0 else [int(v) for v in given]
-    array = importer.fixed(node, index, what or attribute)
-    return None if array is None else [int(v) for v in array.reshape(-1)]
-
-
-def _axis(node: OnnxNode, axis: int, rank: int) -> int:
-    """An axis counted from 0; a single number has axis 0 too."""
-    return node.axis(axis, rank) if rank or axis else 0
 
 
 def moved(importer: Importer, node: OnnxNode, value: Value, places: np.ndarray) -> Value:
@@ -118,43 +104,40 @@ def _moved(importer: Importer, node: OnnxNode) -> list[Value]:
 @imports("Concat")
 def _concat(importer: Importer, node: OnnxNode) -> Value:
     parts = [importer.value(node, i) for i in range(len(node.inputs))]
-    axis = _axis(node, int(node.attributes["axis"]), len(parts[0].shape))
+    axis = node.axis(int(node.attributes["axis"]), len(parts[0].shape))
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    starts = [int(s) for s in np.cumsum([0, *(part.shape[axis] for part in parts[:-1])])]
-    if not any(is_real(part) for part in parts):
-        stored = [importer.stored(node, i) for i in range(len(parts))]
-        if len({s.element for s in stored}) > 1:
-            raise node.error("all parts must have one type")
-        output = importer.tensor(node.outputs[0], shape, stored[0].element)
-        for part, start in zip(stored, starts, strict=True):
-            importer.copy(node, part.view, sliced(output, axis, start, part.shape[axis]))
-        return Stored(output, stored[0].element)
+
+    def joined(views: Sequence[View], name: str, element: str) -> View:
+        output, start = importer.tensor(name, shape, element), 0
+        for view in views:
+            importer.copy(node, view, sliced(output, axis, start, view.shape[axis]))
+            start += view.shape[axis]
+        return output
 
     def make(name: str, grid: Quantisation) -> View:
         if not grid.uniform:
             raise grid.node.error("the parts of a Concat need one scale and zero point")
         views = [on_grid(importer, node, part, grid, f"{name}.{i}") for i, part in enumerate(parts)]
-        output = importer.tensor(name, shape, grid.element)
-        for view, start in zip(views, starts, strict=True):
-            importer.copy(node, view, sliced(output, axis, start, view.shape[axis]))
-        return output
+        return joined(views, name, grid.element)
 
+    if not any(is_real(part) for part in parts):
+        stored = [importer.stored(node, i) for i in range(len(parts))]
+        element = stored[0].element
+        if any(s.element != element for s in stored):
+            raise node.error("all parts must have one type")
+        return Stored(joined([s.view for s in stored], node.outputs[0], element), element)
     first = parts[0]
-    if all(same_grid(first, part) for part in parts):
-        assert isinstance(first, Dequantised)
+    if isinstance(first, Dequantised) and all(same_grid(first, part) for part in parts):
         grid = Quantisation(first.element, first.scale, first.zero, node)
-        return Dequantised(
-            make(f"{node.outputs[0]}.whole", grid), first.element, first.scale, first.zero, first.reach
-        )
-    return Structured(node, tuple(shape), tuple(shape), make)
+        return dataclasses.replace(first, view=make(f"{node.outputs[0]}.whole", grid))
+    return Structured(node, tuple(shape), make)
 
 
-def same_grid(a: Value, b: Value) -> bool:
-    """Whether two dequantised values of 8 bits have one scale and one zero point for all elements."""
+def same_grid(a: Dequantised, b: Value) -> bool:
+    """Whether two dequantised values have one scale and one zero point for all elements."""
     return (
-        isinstance(a, Dequantised)
-        and isinstance(b, Dequantised)
+        isinstance(b, Dequantised)
         and a.uniform
         and b.uniform
         and a.element == b.element
@@ -166,8 +149,9 @@ def same_grid(a: Value, b: Value) -> bool:
 def _pad(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
     rank = len(value.shape)
-    pads = _ints(importer, node, 1, "pads") or []
-    axes = [_axis(node, a, rank) for a in _ints(importer, node, 3, "axes") or range(rank)]
+    found, chosen = importer.fixed(node, 1, "pads"), importer.fixed(node, 3, "axes")
+    pads = list(node.attributes.get("pads", ())) if found is None else found.reshape(-1).tolist()
+    axes = [node.axis(int(a), rank) for a in (range(rank) if chosen is None else chosen.reshape(-1))]
     if node.attributes.get("mode", "constant") != "constant":
         raise node.error(f"mode must be constant, not {node.attributes['mode']}")
     if len(pads) != 2 * len(axes) or min(pads, default=0) < 0:
@@ -190,12 +174,10 @@ def _pad(importer: Importer, node: OnnxNode) -> Value:
     for axis in range(rank):
         for start, count in ((0, before[axis]), (before[axis] + value.shape[axis], after[axis])):
             if count:
-                importer.fill(node, int(number), sliced(inner, axis, start, count))
+                importer.write(node, sliced(inner, axis, start, count), Number(int(number)))
         inner = sliced(inner, axis, before[axis], value.shape[axis])
     importer.copy(node, value.view, inner)
-    if isinstance(value, Dequantised):
-        return Dequantised(output, value.element, value.scale, value.zero, value.reach)
-    return Stored(output, value.element)
+    return dataclasses.replace(value, view=output)
 
 
 def _fill_value(importer: Importer, node: OnnxNode) -> float:
@@ -225,24 +207,14 @@ def _same(importer: Importer, node: OnnxNode) -> list[Value]:
 @imports("SpaceToDepth", "DepthToSpace")
 def _space(importer: Importer, node: OnnxNode) -> Value:
     value = importer.value(node, 0)
-    n, c, h, w = value.shape
+    (places,) = host.run(importer, node, {0: places_of(value)})
+    n, c, h, w = places.shape
     b = int(node.attributes["blocksize"])
-    if node.op == "SpaceToDepth":
-        six, order = (n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4)
-        shape = (n, c * b * b, h // b, w // b)
-    else:
-        column = node.attributes.get("mode", "DCR") == "CRD"
-        six = (n, c // b // b, b, b, h, w) if column else (n, b, b, c // b // b, h, w)
-        order = (0, 1, 4, 2, 5, 3) if column else (0, 3, 4, 1, 5, 2)
-        shape = (n, c // b // b, h * b, w * b)
-    parts = moved(importer, node, value, places_of(value).reshape(six).transpose(order))
-    return moved(importer, node, parts, places_of(parts).reshape(shape))
+    six = (n, b, b, c // b // b, h, w) if node.op == "SpaceToDepth" else (n, c, h // b, b, w // b, b)
+    parts = moved(importer, node, value, places.reshape(six))
+    return moved(importer, node, parts, places_of(parts).reshape(places.shape))
 
 
 @imports("Shape", "Size")
 def _shape(importer: Importer, node: OnnxNode) -> Value:
-    shape = np.asarray(importer.value(node, 0).shape, np.int64)
-    if node.op == "Size":
-        return Constant(np.asarray(shape.prod(), np.int64))
-    start, end = node.attributes.get("start", 0), node.attributes.get("end")
-    return Constant(shape[start:end])
+    return Constant(host.run(importer, node, {0: places_of(importer.value(node, 0))})[0])

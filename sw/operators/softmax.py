@@ -333,4 +333,4 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
         importer.operators.append(softmax(node.name, node.op, grid.nodes(node), rows, view, **scales))
         return output
 
-    return Structured(node, value.shape, value.shape, make)
+    return Structured(node, value.shape, make)

@@ -275,4 +275,4 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
         importer.operators.append(operator)
         return output
 
-    return Structured(node, value.shape, value.shape, make)
+    return Structured(node, value.shape, make)

@@ -197,10 +197,10 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
         return Stored(pooled(stored.view, stored.element, node.outputs[0], (node.name,)), stored.element)
     if isinstance(value, Dequantised) and value.element in BYTES and value.uniform:
         view = pooled(value.view, value.element, f"{node.outputs[0]}.whole", (node.name,))
-        return Dequantised(view, value.element, value.scale, value.zero, value.reach)
+        return dataclasses.replace(value, view=view)
 
     def make(name: str, grid: Quantisation) -> View:
         view = on_grid(importer, grid.node, value, grid, f"{name}.pixels")
         return pooled(view, grid.element, name, grid.nodes(node))
 
-    return Structured(node, shape, shape, make)
+    return Structured(node, shape, make)
