@@ -52,6 +52,16 @@ class Around:
                 slack += factor * (last - chosen)
             self.box[name] = first, last
 
+    def quotient(self, a: Affine, by: int) -> Number:
+        """The quotient of a division with a remainder; that of the chosen values is kept."""
+        quotient = a.value // by
+        # The remainder has the sign of the divisor.
+        rest = a - quotient * by
+        low, high = (0, by - 1) if by > 0 else (by + 1, 0)
+        self.at_least(rest, low)
+        self.at_least(-rest, -high)
+        return quotient
+
     def range(self, a: Number) -> tuple[int, int]:
         """The smallest and the largest value in the box, both included."""
         return form_of(a).bounds(self.box.__getitem__)
@@ -140,13 +150,7 @@ class Affine:
             return self.around.number(
                 Linear({n: f // by for n, f in form.factors.items()}, form.constant // by)
             )
-        quotient = self.value // by
-        # The remainder has the sign of the divisor.
-        rest = self - quotient * by
-        low, high = (0, by - 1) if by > 0 else (by + 1, 0)
-        self.around.at_least(rest, low)
-        self.around.at_least(-rest, -high)
-        return quotient
+        return self.around.quotient(self, by)
 
     def __mod__(self, other: Number) -> Number:
         by = int(other)

@@ -15,7 +15,7 @@ from typing import Any
 from hw.semantics import MASK
 from sw.check.affine import Around, Box, Number, form_of, value
 from sw.check.dependences import TooLargeError
-from sw.check.streams import Compiled, follow
+from sw.check.streams import Compiled, Runtime, follow
 from sw.check.trace import stated_operands
 from sw.ir.expression import evaluate
 from sw.ir.intrinsics import effects
@@ -97,22 +97,26 @@ class DecisionRun:
                 case If():
                     self.body(s.body if evaluate(s.condition, values) else s.orelse, values)
                 case For():
-                    v, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
-                    by = int(step)
-                    if by == 0:
-                        raise FailsError
-                    # The variable does not wrap: it is below the stop, or above it.
-                    while v < stop if by > 0 else stop < v:
-                        self.step()
-                        values[s.variable] = v
-                        self.body(s.body, values)
-                        v = v + by
-                    values.pop(s.variable, None)
+                    self.loop(s, values)
                 case Instruction():
                     if s.when is None or evaluate(s.when, values):
                         self.instruction(s, values)
                 case _:
                     raise AssertionError(s)
+
+    def loop(self, s: For, values: dict[str, Any]) -> None:
+        """All iterations."""
+        v, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
+        by = int(step)
+        if by == 0:
+            raise FailsError
+        # The variable does not wrap: it is below the stop, or above it.
+        while v < stop if by > 0 else stop < v:
+            self.step()
+            values[s.variable] = v
+            self.body(s.body, values)
+            v = v + by
+        values.pop(s.variable, None)
 
     def instruction(self, s: Instruction, values: dict[str, Any]) -> None:
         """Where an instance works, and its operands."""
@@ -137,7 +141,7 @@ class DecisionRun:
 
     def warp(self, code: Compiled) -> None:
         """Run a warp; its operands must stay equal to the program's where they are."""
-        rows, self.steps = follow(code, self.around.parameters, self.steps)
+        rows, self.steps = follow(Runtime(code, self.steps), self.around.parameters)
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():
                 int(a - given[column])

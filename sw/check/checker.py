@@ -10,14 +10,15 @@ from sw.check.affine import Around, Box
 from sw.check.binding import Flow, Limits, Verdict, check_binding, compile_all
 from sw.check.boxes import DecisionRun, FailsError, is_small, middle, whole, without
 from sw.check.dependences import TooLargeError
-from sw.check.program_loops import UnlikeError, in_bounds
+from sw.check.repeated_loops import UnlikeError
 from sw.check.streams import Compiled
 from sw.check.symbolic import Symbolic
 from sw.check.trace import TooLongError
 from sw.ir.errors import IRError
 from sw.ir.parameters import assignments
-from sw.ir.program import Program
+from sw.ir.program import Assign, For, Program
 from sw.ir.types import Kind
+from sw.ir.walk import expressions, statements
 
 #: Values of the parameters, all together, up to which each is checked by itself at once.
 FEW = 64
@@ -126,7 +127,6 @@ class _Job:
                 rest = replace(rest, parameters=tuple(q for q in rest.parameters if q != p))
         if not is_small(rest, FEW):
             raise UnlikeError("parameters besides those that say how often loops run")
-        shown = Symbolic.of(self.program, self.warps, names, self.limits)
 
         def one(values: Mapping[str, int]) -> Verdict | None:
             bad = self.one(values)
@@ -138,7 +138,7 @@ class _Job:
 
         for fixed in assignments(rest, FEW)[0]:
             try:
-                bad = shown.show(fixed, one)
+                bad = Symbolic.of(self.program, self.warps, names, fixed, self.limits.depth).show(one)
             except IRError as error:
                 raise UnlikeError(str(error)) from None
             if bad is not None:
@@ -199,6 +199,15 @@ class _Job:
         made = merged(self.done, "sampled")
         text = f"{reason}; it holds for the {len(self.done)} that were tried"
         return replace(made, ok=suffice, reason=text)
+
+
+def in_bounds(program: Program) -> set[str]:
+    """The names that occur in bounds of loops, directly or through scalars."""
+    found: set[str] = set()
+    for s in reversed([*statements(program.body)]):
+        if isinstance(s, For) or (isinstance(s, Assign) and s.target in found):
+            found |= {v.name for e in expressions(s) for v in e.variables()}
+    return found
 
 
 def merged(verdicts: Iterable[Verdict], method: str) -> Verdict:

@@ -6,27 +6,18 @@ or stands between two of its loops meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from sw.check.order import Channel
-from sw.check.program_loops import Repeated, UnlikeError
+from sw.check.repeated_loops import LoopRun, UnlikeError
 from sw.check.streams import Stream
 from sw.check.trace import Trace
 
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class LoopRun:
-    """A repeated loop of a warp in a run: events from `start` up to `stop`, `length` in every iteration."""
-
-    start: int
-    stop: int
-    length: int
 
 
 @dataclass(frozen=True)
@@ -42,12 +33,12 @@ class Phases:
     wanted: tuple[Mapping[int, int], ...]
 
 
-def phases(made: Trace, shape: Repeated, names: Collection[str]) -> Phases:
-    """The phases of some parameters in a run in which each of their loops has at least a period."""
+def phases(made: Trace, loops: Mapping[int, str], period: int) -> Phases:
+    """The phases of a run in which each of some loops has at least a period; `loops` has their parameters."""
     first: dict[tuple[int, ...], int] = {}
     parts = []
     for rows in made.rows:
-        depths = [d for d, loop in enumerate(rows.loops) if shape.loops.get(loop) in names]
+        depths = [d for d, loop in enumerate(rows.loops) if loop in loops]
         if not depths or not rows.time.size:
             continue
         (depth,) = depths
@@ -64,36 +55,11 @@ def phases(made: Trace, shape: Repeated, names: Collection[str]) -> Phases:
         number[rows.time] = mine
         warp = rows.instruction.warp
         assert warp is not None
-        early = mine[rows.iteration[depth] < shape.period]
+        early = mine[rows.iteration[depth] < period]
         for k, count in enumerate(np.bincount(early, minlength=len(place)).tolist()):
             if count:
                 wanted[k][warp] = wanted[k].get(warp, 0) + count
-    return Phases(tuple(shape.loops[key[0]] for key in order), number, tuple(wanted))
-
-
-def unmarked(stream: Stream, names: Collection[str]) -> tuple[Stream, list[LoopRun]]:
-    """The stream of a marked text without the marks, and the loops of some parameters that have events."""
-    marks = {n: s.name for n, s in enumerate(stream.sites) if s.name.startswith(" ")}
-    is_mark = np.isin(stream.events, list(marks))
-    events = stream.events[~is_mark]
-    loops: list[LoopRun] = []
-    start, rounds = 0, 0
-    for place, event in enumerate(np.flatnonzero(is_mark).tolist()):
-        at = event - place
-        _, what, name = marks[int(stream.events[event])].split(" ")
-        if name not in names:
-            continue
-        if what == "start":
-            start, rounds = at, 0
-        elif what == "round":
-            rounds += 1
-        elif at > start:
-            length = (at - start) // rounds
-            body = events[start:at].reshape(rounds, length) if rounds * length == at - start else None
-            if body is None or (body != body[0]).any():
-                raise AssertionError("a loop whose iterations differ")
-            loops.append(LoopRun(start, at, length))
-    return Stream(stream.warp, stream.sites, events, stream.values, stream.steps), loops
+    return Phases(tuple(loops[key[0]] for key in order), number, tuple(wanted))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ per instruction.
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -26,6 +27,8 @@ from sw.check.text import Block, Line, Loop
 #: Instructions of one warp after which it counts as one that does not end.
 STEPS = 100_000_000
 OP, WAIT, SIGNAL = 0, 1, 2
+#: Gives so many numbers.
+Forget = Callable[[int], Sequence[Number]]
 _KINDS = {"wait": WAIT, "signal": SIGNAL}
 
 Ints = npt.NDArray[np.int64]
@@ -94,16 +97,26 @@ class Compiled:
     parameters: frozenset[str]
     function: Callable[..., int]
 
+    @cached_property
+    def symbolic(self) -> Callable[..., int]:
+        """The function for numbers that follow the parameters, which asks its runtime for rounds of loops."""
+        return _function(_PythonWriter(symbolic=True), self.code)
+
 
 def compile_warp(code: Block, warp: int) -> Compiled:
     """Prepare a warp's code for `run`."""
     writer = _PythonWriter()
+    function = _function(writer, code)
+    return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), function)
+
+
+def _function(writer: _PythonWriter, code: Block) -> Callable[..., int]:
     writer.function(code)
-    source = "\n".join(writer.lines)
     names: dict[str, Any] = {}
     # The text is made here from numbers alone.
-    exec(compile(source, f"<warp {warp}>", "exec"), names)
-    return Compiled(warp, code, tuple(writer.sites), frozenset(writer.arguments), names["run"])
+    exec("\n".join(writer.lines), names)
+    function: Callable[..., int] = names["run"]
+    return function
 
 
 def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream:
@@ -112,38 +125,34 @@ def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream
     Raises `InputError` with warp and line for a division by zero, a value too wide for a parameter register
     or an operand, a program that runs past its end, and more than `steps` instructions.
     """
-    place = f"warp {code.warp}"
     missing = sorted(code.parameters - values.keys())
     if missing:
-        raise InputError(f"{place}: the program has no parameter {missing[0]}")
-    events = array("i")
+        raise InputError(f"warp {code.warp}: the program has no parameter {missing[0]}")
+    runtime, events = Runtime(code, steps), array("i")
     columns: dict[int, array[int]] = {n: array("q") for n, s in enumerate(code.sites) if _machine(s)}
-    try:
-        left = code.function(values, steps, events, columns, _Over(code.warp, steps))
-    except _FaultError as fault:
-        raise InputError(f"{place}, line {fault.line}: {fault}") from None
+    left = code.function(values, steps, events, columns, runtime)
     made = {n: np.frombuffer(c, np.int64).reshape(-1, _width(code.sites[n].name)) for n, c in columns.items()}
     for n, rows in made.items():
-        _check_operands(code.sites[n], rows, place)
+        _check_operands(code.sites[n], rows, runtime)
     return Stream(code.warp, code.sites, np.frombuffer(events, np.int32), made, steps - left)
 
 
-def follow(code: Compiled, values: Mapping[str, Number], steps: int) -> tuple[list[tuple[Number, ...]], int]:
+def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[Number, ...]], int]:
     """The operands of a warp's operations, in order, for numbers that follow the parameters; the steps left.
 
     A generic operation has none. Everything that decides what the warp does is noted. Raises `TooLargeError`
-    after so many steps.
+    after the runtime's steps.
     """
-    events: list[int] = []
-    columns: dict[int, list[Number]] = {n: [] for n, s in enumerate(code.sites) if _machine(s)}
+    sites = runtime.code.sites
+    columns: dict[int, list[Number]] = {n: [] for n, s in enumerate(sites) if _machine(s)}
     try:
-        left = code.function(values, steps, events, columns, _Over(code.warp, steps))
+        left = runtime.code.symbolic(values, runtime.steps, runtime.events, columns, runtime)
     except EndlessError:
         raise TooLargeError("too many steps to find the values for which all is the same") from None
-    rows = {n: iter(zip(*[iter(c)] * _width(code.sites[n].name), strict=True)) for n, c in columns.items()}
+    rows = {n: iter(zip(*[iter(c)] * _width(sites[n].name), strict=True)) for n, c in columns.items()}
     found = []
-    for n in events:
-        site = code.sites[n]
+    for n in runtime.events:
+        site = sites[n]
         if site.kind == OP:
             row = () if site.generic else next(rows[n])
             for operand, a in zip(isa.INSTRUCTIONS[site.name].operands if row else (), row, strict=False):
@@ -162,44 +171,47 @@ def _width(name: str) -> int:
     return len(spec.operands) + len(spec.parameters)
 
 
-def _check_operands(site: EventSite, rows: Ints, place: str) -> None:
+def _check_operands(site: EventSite, rows: Ints, runtime: Runtime) -> None:
     for number, operand in enumerate(isa.INSTRUCTIONS[site.name].operands):
         if rows.shape[0] and int(rows[:, number].max()) >= 1 << operand.bits:
             value = int(rows[:, number].max())
             what = f"{operand.name} must fit {operand.bits} bits, not {value}"
-            raise InputError(f"{place}, line {site.line}: {site.name}: {what}")
+            runtime.fail(site.line, f"{site.name}: {what}")
 
 
-class _FaultError(Exception):
-    """Something wrong in a line."""
+@dataclass
+class Runtime:
+    """What a compiled text calls: it ends a run that takes too long, or goes wrong, and repeats loops."""
 
-    def __init__(self, line: int, text: str):
-        super().__init__(text)
-        self.line = line
-
-
-@dataclass(frozen=True)
-class _Over:
-    """Ends a run that takes too long, or wrongly."""
-
-    warp: int
+    code: Compiled
     steps: int
+    #: Of a run that follows the parameters, the sites of its events.
+    events: list[int] = field(init=False, default_factory=list)
 
     def __call__(self) -> NoReturn:
-        raise EndlessError(f"warp {self.warp} executes more than {self.steps:,} instructions")
+        """Too many steps."""
+        raise EndlessError(f"warp {self.code.warp} executes more than {self.steps:,} instructions")
 
-    def zero(self, line: int) -> NoReturn:
-        """A divisor of 0."""
-        raise _FaultError(line, "division by zero")
+    def fail(self, line: int, text: str) -> NoReturn:
+        """Something wrong in a line."""
+        raise InputError(f"warp {self.code.warp}, line {line}: {text}")
 
     def end(self) -> NoReturn:
         """No halt."""
-        raise InputError(f"warp {self.warp} runs past its end: a halt must end it")
+        raise InputError(f"warp {self.code.warp} runs past its end: a halt must end it")
 
     def wide(self, line: int, parameter: int, value: int) -> NoReturn:
         """A value that a parameter register does not hold."""
         p = isa.BY_PARAMETER[parameter]
-        raise _FaultError(line, f"{p.name} must fit {p.bits} bits, not {value}")
+        self.fail(line, f"{p.name} must fit {p.bits} bits, not {value}")
+
+    def rounds(self, count: Number) -> Iterable[Forget | None]:
+        """The rounds of a loop, for numbers that follow the parameters; a count below 1 is not kept.
+
+        With a function a round stands for many: the function gives a number for every register that the body
+        writes.
+        """
+        return itertools.repeat(None, int(count)) if count > 0 else ()
 
 
 def _register(number: int) -> str:
@@ -208,8 +220,9 @@ def _register(number: int) -> str:
 
 @dataclass
 class _PythonWriter:
-    """Python text for structured code."""
+    """Python text for structured code; where `symbolic`, for numbers that follow the parameters."""
 
+    symbolic: bool = False
     lines: list[str] = field(default_factory=list)
     sites: list[EventSite] = field(default_factory=list)
     arguments: set[str] = field(default_factory=set)
@@ -223,21 +236,9 @@ class _PythonWriter:
         body = len(self.lines)
         self.block(code, 1)
         self.put(1, "return n" if not code.nodes else "over.end()")
-        used = {line.fields[f] for line in code.lines() for f in line.fields if f in _REGISTER_FIELDS}
-        used |= {line.predicate for line in code.lines()}
-        start = [f"    r{r} = 0" for r in sorted(used)]
-        start += [f"    p{p} = 0" for p in sorted(self.parameters(code))]
+        start = [f"    {name} = 0" for name in sorted(_used(code))]
         start += [f"    v{n} = columns[{n}].extend" for n, s in enumerate(self.sites) if _machine(s)]
         self.lines[body:body] = start
-
-    @staticmethod
-    def parameters(code: Block) -> set[int]:
-        """The parameter registers that a code uses."""
-        found = {line.fields["parameter"] for line in code.lines() if "parameter" in line.fields}
-        for line in code.lines():
-            if line.name in isa.INSTRUCTIONS:
-                found |= {isa.PARAMETERS[p].index for p in isa.INSTRUCTIONS[line.name].parameters}
-        return found
 
     def put(self, depth: int, text: str) -> None:
         """A line of Python."""
@@ -283,16 +284,17 @@ class _PythonWriter:
             self.put(depth, "pass")
         for node in nodes:
             if isinstance(node, Loop):
-                line = node.line
-                count = _register(line.fields["rs1"])
-                holds = _condition(line)
-                # Of a number that follows the parameters only a count above 0 is kept.
-                times = f"{count} if {count} > 0 else 0"
-                times = times if holds is None else f"({times}) if {holds} else 1"
-                self.put(depth, f"for _ in range({times}):")
+                count = _register(node.line.fields["rs1"])
+                holds = _condition(node.line)
+                times = count if holds is None else f"{count} if {holds} else 1"
+                rounds = "over.rounds" if self.symbolic else "range"
+                self.put(depth, f"for forget in {rounds}({times}):")
                 # An empty body costs its round as well, so that it ends.
                 self.put(depth + 1, "n -= 1")
                 self.put(depth + 1, "if n < 0: over()")
+                written = sorted(_written(node.body))
+                if self.symbolic and written:
+                    self.put(depth + 1, f"if forget: {', '.join(written)}, = forget({len(written)})")
                 self.block(node.body, depth + 1)
             elif node.name != "nop":
                 self.instruction(node, self.guard(node, depth))
@@ -348,13 +350,28 @@ class _PythonWriter:
             assert spec.semantics is not None
             sources = [f"({f[s]})" if s == "imm" else _register(f[s]) for s in spec.sources]
             if name.startswith(("div", "rem")):
-                self.put(depth, f"if not {sources[1]}: over.zero({line.number})")
+                self.put(depth, f"if not {sources[1]}: over.fail({line.number}, 'division by zero')")
             text = spec.semantics.text(*sources)
         # r0 stays 0.
         self.put(depth, f"r{f['rd']} = {text}" if f["rd"] else "pass")
 
 
-_REGISTER_FIELDS = ("rd", "rs1", "rs2", "rs3", "rs4")
+def _written(code: Block) -> set[str]:
+    """The registers, and parameter registers, that a code writes."""
+    found = {_register(line.fields["rd"]) for line in code.lines() if "rd" in line.fields}
+    found |= {f"p{line.fields['parameter']}" for line in code.lines() if "parameter" in line.fields}
+    return found - {"0"}
+
+
+def _used(code: Block) -> set[str]:
+    """The registers, and parameter registers, that a code reads or writes."""
+    found = _written(code)
+    for line in code.lines():
+        read = [line.predicate, *(r for f, r in line.fields.items() if f.startswith("rs"))]
+        found |= {_register(r) for r in read}
+        spec = isa.INSTRUCTIONS.get(line.name)
+        found |= {f"p{isa.PARAMETERS[p].index}" for p in (spec.parameters if spec else ())}
+    return found - {"0"}
 
 
 def _condition(line: Line) -> str | None:

@@ -14,13 +14,13 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from sw.check.binding import Limits, Verdict
+from sw.check.affine import Box
+from sw.check.binding import Verdict
 from sw.check.order import SharedError, channels
-from sw.check.phases import Structure, phases, unmarked
-from sw.check.program_loops import Repeated, UnlikeError, repeated
-from sw.check.streams import Compiled, compile_warp, run
+from sw.check.phases import Structure, phases
+from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
+from sw.check.streams import Compiled
 from sw.check.trace import trace
-from sw.check.warp_loops import Counted, marked
 from sw.ir.program import Program
 
 #: Values of the parameters that are checked one by one before the argument is given up.
@@ -31,63 +31,82 @@ _Values = dict[str, int]
 
 @dataclass(frozen=True)
 class Symbolic:
-    """The argument for some parameters.
+    """The argument for some parameters, the others being fixed.
 
-    `least` are the values from which on others differ, `high` those behind the last ones, and from `full` on
-    all loops run that a parameter repeats. `warps` are the texts with marks around iterations.
+    Up to `least` all values are alike, and from `full` on all loops run that a parameter repeats. `high` are
+    the values behind the last ones. `found` has what is alike for each such class of values, by the least
+    value of each parameter in it.
     """
 
     program: Program
-    least: Mapping[str, int]
-    high: Mapping[str, int]
-    full: Mapping[str, int]
+    period: int
     depth: int
-    shape: Repeated
-    warps: Mapping[int, Compiled]
+    fixed: Mapping[str, int]
+    least: Mapping[str, int]
+    full: Mapping[str, int]
+    high: Mapping[str, int]
+    found: Mapping[tuple[int, ...], BoxRun]
 
     @staticmethod
     def of(
-        program: Program, warps: Mapping[int, Compiled], names: Collection[str], limits: Limits
+        program: Program,
+        warps: Mapping[int, Compiled],
+        names: Collection[str],
+        fixed: Mapping[str, int],
+        depth: int,
+        period: int = 1,
     ) -> Symbolic:
-        """See that nothing but numbers of iterations depends on parameters; raises `UnlikeError`."""
+        """See that nothing but numbers of iterations depends on some parameters; raises `UnlikeError`."""
+        fixed_box: Box = {name: (v, v) for name, v in fixed.items()}
         types = {p.name: p.type for p in program.parameters if p.name in names}
-        shape = repeated(program, names)
-        code = {}
-        offsets: dict[str, list[int]] = {name: [0] for name in names}
-        for w, compiled in warps.items():
-            found = Counted(types)
-            found.block(compiled.code, {})
-            for count in found.loops.values():
-                offsets[count.name].append(count.offset)
-            code[w] = compile_warp(marked(compiled.code, found.loops), w)
-        least, full = {}, {}
-        for name, kind in types.items():
-            empty = shape.empty[name]
-            least[name] = kind.low if empty is None else max(kind.low, min(empty, -max(offsets[name])))
-            full[name] = max(least[name], shape.full[name], 1 - min(offsets[name]))
-        high = {name: kind.high for name, kind in types.items()}
-        return Symbolic(program, least, high, full, limits.depth, shape, code)
+        low, high = ({n: t.low for n, t in types.items()}, {n: t.high for n, t in types.items()})
+        ends = {n: (max(1, low[n]), high[n] - 1) for n in types}
+        if any(first > last for first, last in ends.values()):
+            raise UnlikeError("no loop ever runs")
+        try:
+            first = run_box(program, warps, fixed_box | ends, period)
+            if set(first.loops.values()) != set(names):
+                raise UnlikeError(f"no loop runs as often as one of {', '.join(names)} says")
+            full = {n: max(ends[n][0], 1 - min(first.offsets[n])) for n in types}
+            least = {n: max(low[n], min(0, -max(first.offsets[n]))) for n in types}
+            found = {}
+            classes = {n: range(least[n], min(full[n] + 1, high[n])) for n in types}
+            if math.prod(map(len, classes.values())) > MOST:
+                raise UnlikeError(f"loops run only for large values of {', '.join(names)}")
+            for values in itertools.product(*classes.values()):
+                box = dict(fixed_box)
+                for n, v in zip(classes, values, strict=True):
+                    box[n] = (v, high[n] - 1) if v == full[n] else (low[n] if v == least[n] else v, v)
+                made = found[values] = run_box(program, warps, box, period)
+                if any(box[n][0] + min(offsets) < 1 for n, offsets in made.offsets.items()):
+                    raise UnlikeError("a loop runs at times only")
+        except PeriodError as error:
+            return Symbolic.of(program, warps, names, fixed, depth, error.period)
+        return Symbolic(program, period, depth, fixed, least, full, high, found)
 
-    def show(self, fixed: Mapping[str, int], one: Callable[[_Values], Verdict | None]) -> Verdict | None:
-        """Check enough values for all, the other parameters' being fixed; the verdict where one is wrong.
+    @property
+    def room(self) -> int:
+        """Iterations between cuts: two windows, or one and a channel's tokens, besides the one put in."""
+        return 2 * self.period + self.depth + 2
+
+    def show(self, one: Callable[[_Values], Verdict | None]) -> Verdict | None:
+        """Check enough values for all; the verdict where one is wrong.
 
         `one` checks the values that it is given, and returns the verdict if they are wrong. Raises
         `UnlikeError` where nothing is shown.
         """
-        # Two windows, or one and a channel's tokens, must fit besides the one that is put in.
-        room = 2 * self.shape.period + self.depth + 2
-        enough = {name: value + room for name, value in self.full.items()}
+        enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:
             missing: dict[str, int] = {}
             for point in self.points(enough):
-                values = {**fixed, **dict(zip(enough, point, strict=True))}
+                values = {**self.fixed, **dict(zip(enough, point, strict=True))}
                 bad = None if point in done else one(values)
                 if bad is not None:
                     return bad
                 done.add(point)
                 if not missing:
-                    missing = self.missing(values, enough, room)
+                    missing = self.missing(values, enough)
             if not missing:
                 return None
             for name, count in missing.items():
@@ -95,30 +114,31 @@ class Symbolic:
 
     def points(self, enough: Mapping[str, int]) -> list[tuple[int, ...]]:
         """The values that are checked, those of short runs first."""
-        period = self.shape.period
         ranges = [
-            range(self.least[name], min(self.high[name], value + period)) for name, value in enough.items()
+            range(self.least[name], min(self.high[name], value + self.period))
+            for name, value in enough.items()
         ]
         if math.prod(len(r) for r in ranges) > MOST:
             raise UnlikeError(f"more than {MOST:,} values of {' and '.join(enough)} are needed for all")
         return sorted(itertools.product(*ranges), key=sum)
 
-    def missing(self, values: Mapping[str, int], enough: Mapping[str, int], room: int) -> dict[str, int]:
+    def missing(self, values: Mapping[str, int], enough: Mapping[str, int]) -> dict[str, int]:
         """By parameter how many iterations a run is short of, where a longer one must follow from it."""
-        period = self.shape.period
-        names = [n for n, v in enough.items() if values[n] >= v and v + period < self.high[n]]
-        return self.structure(values, names).short(room) if names else {}
+        names = [n for n, v in enough.items() if values[n] >= v and v + self.period < self.high[n]]
+        return self.structure(values, names).short(self.room) if names else {}
 
     def structure(self, values: Mapping[str, int], names: Collection[str]) -> Structure:
         """The phases of a run that some parameters repeat, with the parts of the warps in them."""
+        found = self.found[tuple(min(values[n], full) for n, full in self.full.items())]
         made = trace(self.program, values)
-        runs = {w: unmarked(run(code, values), names) for w, code in self.warps.items()}
+        runs = {w: s.run(values, names) for w, s in found.warps.items()}
         streams = {w: s for w, (s, _) in runs.items()}
         try:
             used = channels(streams)
         except SharedError as error:
             raise UnlikeError(str(error)) from None
+        parts = phases(made, {k: n for k, n in found.loops.items() if n in names}, self.period)
         loops = {w: turning for w, (_, turning) in runs.items()}
-        found = Structure(made, phases(made, self.shape, names), streams, used, loops, self.shape.period)
-        found.assign()
-        return found
+        structure = Structure(made, parts, streams, used, loops, self.period)
+        structure.assign()
+        return structure

@@ -12,13 +12,13 @@ import pytest
 
 from hw.config import MachineConfig
 from sw.check import Limits, Verdict, check, check_binding, compile_all
-from sw.check.program_loops import UnlikeError, repeated
+from sw.check.repeated_loops import UnlikeError
+from sw.check.streams import run
 from sw.check.symbolic import Symbolic
-from sw.check.text import parse
-from sw.check.warp_loops import Counted
 from sw.ir import parse_program
 from sw.ir.expression import Expr, Op, evaluate, fold
 from sw.ir.program import For, Instruction, Program, Region
+from sw.ir.types import HIGH
 from sw.ir.walk import instructions
 from sw.warps.convert import convert
 from sw.warps.text import warp_assembly
@@ -50,6 +50,13 @@ def rotation(type_: str = "int", bound: str = "n", place: str = "(i % 4)*10") ->
 
 def texts(lead: int = 4) -> dict[int, str]:
     return {0: PRODUCER, 1: "signal 1\n" * lead + CONSUMER}
+
+
+def argument(program: Program, given: Mapping[int, str] | None = None) -> Symbolic:
+    """The argument for the parameter `n`, by default without warps."""
+    limits = Limits(16, 8)
+    warps = {} if given is None else compile_all(program, given, limits)
+    return Symbolic.of(program, warps, ["n"], {}, limits.depth)
 
 
 def checked(text: str, given: Mapping[int, str], depth: int = 8) -> Verdict:
@@ -152,7 +159,7 @@ SMALL = "int[0, 9000]"
 )
 def test_programs_that_depend_on_more_than_the_number(text: str) -> None:
     with pytest.raises(UnlikeError):
-        repeated(parse_program(text), ["n"])
+        argument(parse_program(text))
 
 
 def test_programs_that_do_not() -> None:
@@ -164,7 +171,7 @@ def test_programs_that_do_not() -> None:
         (rotation(place="(i // 3 % 2)*10"), 6),
         (rotation(place="(i & 3)*10").replace("warp=1", "when=i % 3 == 0, warp=1"), 12),
     ):
-        assert repeated(parse_program(text), ["n"]).period == period, text
+        assert argument(parse_program(text)).period == period, text
 
 
 @pytest.mark.parametrize(
@@ -176,10 +183,10 @@ def test_programs_that_do_not() -> None:
         "arg r1, n\nloop r1, A\naddi r2, r2, 1\nloop r2, B\nop P\nB:\nA:\nhalt",
         "arg r1, n\nloop r1, A\nxori r2, r2, 1\n@r2 jump C\nop P\nC:\nA:\nhalt",
         "arg r1, n\nloop r1, A\nop P\naddi r2, r2, 1\ndiv r3, r1, r2\nA:\nhalt",
-        "arg r1, n\nloop r1, A\naddi r2, r2, 1\nparam 0, r2\nA:\nhalt",
+        "arg r1, n\nloop r1, A\naddi r2, r2, 1\nparam load_fill, r2\nA:\nhalt",
         "arg r1, n\nloop r1, A\nloop r1, B\nop P\nB:\nA:\nhalt",
         "arg r1, n\nloop r1, A\nop P\nhalt\nA:\nhalt",
-        "arg r1, n\n@r3 loop r1, A\nop P\nA:\nhalt",
+        "arg r1, n\n@r1 loop r1, A\nop P\nA:\nhalt",
         "arg r1, n\nmuli r1, r1, 2\nloop r1, A\nop P\nA:\nhalt",
         "arg r1, n\n@r1 op P\nhalt",
         "arg r1, n\nlti r1, r1, 5\n@r1 op P\nhalt",
@@ -189,22 +196,24 @@ def test_programs_that_do_not() -> None:
     ],
 )
 def test_warps_that_depend_on_more_than_the_number(text: str) -> None:
-    types = {p.name: p.type for p in parse_program(rotation()).parameters}
     with pytest.raises(UnlikeError):
-        Counted(types).block(parse(text, 0), {})
+        argument(parse_program(rotation()), {0: text})
 
 
 def test_warps_that_do_not() -> None:
-    types = {p.name: p.type for p in parse_program(rotation("int[0, 900]")).parameters}
+    program = parse_program(rotation("int[0, 900]"))
     for text, offsets in (
         ("addi r1, r1, 3\nsubi r1, r1, 4\nloop r1, A\nli r2, 1\n@r2 op P\nA:\n@r2 op P", [-1]),
         ("add r2, r1, r0\nloop r2, A\naddi r4, r4, 1\nop P\nA:\nloop r1, B\nop P\nB:", [0, 0]),
-        ("li r4, 3\nloop r4, B\nloop r1, A\nop P\nA:\naddi r5, r5, 1\n@r5 op P\nB:", [0]),
+        ("li r4, 3\nloop r4, B\nloop r1, A\nop P\nA:\naddi r5, r5, 1\n@r5 op P\nB:", [0, 0, 0]),
     ):
-        text = f"arg r1, n\n{text}\nhalt"
-        found = Counted(types)
-        found.block(parse(text, 0), {})
-        assert [c.offset for c in found.loops.values()] == offsets
+        made = {0: f"arg r1, n\n{text}\nhalt"}
+        found = argument(program, made)
+        stream = found.found[(found.full["n"],)].warps[0]
+        assert [offset for *_, offset in stream.loops] == offsets
+        for n in range(found.full["n"], 20):
+            whole = run(compile_all(program, made, Limits())[0], {"n": n})
+            assert stream.run({"n": n}, [])[0].events.tolist() == whole.events.tolist()
 
 
 def test_bodies_repeat_after_their_period() -> None:
@@ -212,8 +221,9 @@ def test_bodies_repeat_after_their_period() -> None:
     rng = random.Random(4)
     shown = 0
     for _ in range(1500):
-        head = f"@program\ndef p(n: int[0, {rng.choice((9000, 2**31 - 9))}]):\n    a: Buffer[8]\n"
-        program = parse_program(f"{head}    for i in range(n):\n        P = f(write=a[i:8], warp=0)\n")
+        head = f"@program\ndef p(n: int[0, {rng.choice((9000, 2**31 - 9))}]):\n    a: Buffer[{HIGH - 1}]\n"
+        place = f"a[i:{HIGH - 1}]"
+        program = parse_program(f"{head}    for i in range(n):\n        P = f(write={place}, warp=0)\n")
         (loop,) = program.body
         assert isinstance(loop, For)
         (access,) = instructions(program)[0].writes
@@ -225,7 +235,7 @@ def test_bodies_repeat_after_their_period() -> None:
         if not expr.variables():
             continue
         try:
-            found = repeated(_at(program, expr), ["n"])
+            found = argument(_at(program, expr))
         except UnlikeError:
             continue
         shown += 1
@@ -281,7 +291,7 @@ def shown(case: Case, depth: int, rng: random.Random) -> str:
         return None if found.ok else found
 
     try:
-        bad = Symbolic.of(case.program, warps, ["n"], limits).show({}, one)
+        bad = Symbolic.of(case.program, warps, ["n"], {}, limits.depth).show(one)
     except UnlikeError:
         return "refused"
     if bad is not None:

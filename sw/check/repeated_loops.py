@@ -1,0 +1,223 @@
+"""Loops that run as often as a parameter says, followed for all values of the parameter at once.
+
+Program and warps are executed on linear forms, as for classes of values, but every decision must hold in all
+of the box. One round of a repeated loop stands for all: its iteration number is a multiple of the period and
+a rest, and registers that the body writes begin it with any values. What is no linear form becomes a new
+unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from hw.semantics import MASK
+from sw.check.affine import Affine, Around, Box, Number, form_of
+from sw.check.boxes import DecisionRun, FailsError
+from sw.check.dependences import TooLargeError
+from sw.check.streams import Compiled, Forget, Runtime, Stream, follow
+from sw.ir.expression import evaluate
+from sw.ir.linear import Linear
+from sw.ir.program import For, Program
+from sw.ir.types import LOW
+from sw.ir.walk import assigned, statements
+
+#: Iterations after which a body must repeat.
+LONGEST = 256
+#: Statements and instructions that are followed.
+FOLLOWED = 200_000
+#: How many periods of a repeated loop come before an iteration. No parameter has such a name.
+_PERIODS = "periods before"
+
+
+class UnlikeError(TooLargeError):
+    """A program or a text that is not as the symbolic argument needs it; says what."""
+
+
+class PeriodError(UnlikeError):
+    """Iterations repeat only after a longer period."""
+
+    def __init__(self, period: int):
+        super().__init__(f"iterations repeat after {period} at the earliest")
+        self.period = period
+
+
+@dataclass
+class WholeBox(Around):
+    """Decides what is decided alike in all of the box, and raises `UnlikeError` for the rest.
+
+    `offsets` are by parameter n the numbers c of loops that run n + c times; `inside` of one no other may be.
+    """
+
+    period: int = 1
+    offsets: dict[str, list[int]] = field(default_factory=dict)
+    inside: bool = False
+
+    def at_least(self, a: Number, low: int) -> None:
+        """See that a number is not below a limit."""
+        if self.range(a)[0] < low:
+            raise UnlikeError("a decision depends on a parameter, or on how many iterations came before")
+
+    def quotient(self, a: Affine, by: int) -> Number:
+        """The quotient if it is always the same, else a number between its bounds."""
+        low, high = sorted(end // by for end in self.range(a))
+        times = abs(by) // math.gcd(by, a.form.factor(_PERIODS))
+        if low < high and times > 1 and _PERIODS in a.form.factors and self.period * times <= LONGEST:
+            raise PeriodError(self.period * times)
+        return self.unknown(low, high)
+
+    def unknown(self, low: int, high: int, name: str = "") -> Number:
+        """A number of which only the bounds are known."""
+        if low == high:
+            return low
+        name = name or f"unknown {len(self.box)}"
+        self.box[name], self.values = (low, high), {**self.values, name: low}
+        return self.number(Linear({name: 1}))
+
+    def repeated(self, count: Number) -> str | None:
+        """The parameter that says how often a loop runs, None where that is a number, or not at all."""
+        form = form_of(count)
+        if not form.factors or self.range(count)[1] <= 0:
+            return None
+        name = next(iter(form.factors))
+        if self.inside or form.varying != Linear({name: 1}) or name not in self.parameters:
+            raise UnlikeError("how often a loop runs depends on more than one parameter")
+        self.offsets.setdefault(name, []).append(form.constant)
+        self.inside = True
+        return name
+
+
+@dataclass
+class ProgramRun(DecisionRun):
+    """Runs the sequential program; `loops` has by identity of a loop the parameter that repeats it."""
+
+    around: WholeBox
+    loops: dict[int, str | None] = field(default_factory=dict)
+
+    def program(self, program: Program) -> None:
+        """Run it, and see that instances are alike; raises `FailsError`."""
+        super().program(program)
+        _see_known(itertools.chain(*self.sizes.values(), *(found.values() for found in self.ends.values())))
+        _see_known(a for rows in self.operands.values() for row in rows for a in row.values())
+
+    def loop(self, s: For, values: dict[str, Any]) -> None:
+        """A loop: one that a parameter repeats, or one like any other."""
+        start, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
+        name = self.around.repeated(stop - start)
+        if self.loops.setdefault(id(s), name) != name or (name is not None and step != 1):
+            raise UnlikeError("a loop runs as often as a parameter says only at times")
+        if name is None:
+            super().loop(s, values)
+            return
+        targets, period = assigned(s.body), self.around.period
+        most = self.around.range(stop - start)[1] - 1
+        # Scalars that the body assigns have no value where it begins: none is handed on.
+        before = {n: v for n, v in values.items() if n not in targets}
+        ends = []
+        for k in range(min(period, most + 1)):
+            self.step()
+            periods = self.around.unknown(0, (most - k) // period, _PERIODS)
+            ends.append({**before, s.variable: start + k + period * periods})
+            self.body(s.body, ends[-1])
+        for name in targets:
+            values.pop(name, None)
+            found = [end.get(name) for end in ends]
+            if isinstance(found[0], int) and all(isinstance(v, int) and v == found[0] for v in found):
+                values[name] = found[0]
+        self.around.inside = False
+
+
+@dataclass(frozen=True)
+class LoopRun:
+    """A repeated loop of a warp in a run: events from `start` up to `stop`, `length` in every iteration."""
+
+    start: int
+    stop: int
+    length: int
+
+
+@dataclass
+class PeriodicStream(Runtime):
+    """What a warp does for all values: `events` with one round of each repeated loop.
+
+    `loops` are these rounds: from an event up to another, with the parameter n and the number c of n + c.
+    """
+
+    around: WholeBox
+    loops: list[tuple[int, int, str, int]] = field(default_factory=list)
+
+    def rounds(self, count: Number) -> Iterator[Forget | None]:
+        """One round of a loop that a parameter repeats, all of any other."""
+        name = self.around.repeated(count)
+        if name is None:
+            yield from super().rounds(count)
+            return
+        start = len(self.events)
+        yield lambda written: [self.around.unknown(LOW, MASK) for _ in range(written)]
+        self.loops.append((start, len(self.events), name, form_of(count).constant))
+        self.around.inside = False
+
+    def follow(self) -> None:
+        """Run the warp."""
+        rows, _ = follow(self, self.around.parameters)
+        if self.around.inside:
+            raise UnlikeError("a halt stands in a repeated loop")
+        _see_known(a for row in rows for a in row)
+
+    def run(self, values: Mapping[str, int], names: Collection[str]) -> tuple[Stream, list[LoopRun]]:
+        """The events for some values, and the loops of some parameters that have events."""
+        events = np.array(self.events, np.int32)
+        parts, loops, at, size = [], [], 0, 0
+        for start, stop, name, offset in self.loops:
+            rounds = np.tile(events[start:stop], values[name] + offset)
+            parts += [events[at:start], rounds]
+            size, at = size + start - at + rounds.size, stop
+            if name in names and stop > start:
+                loops.append(LoopRun(size - rounds.size, size, stop - start))
+        return Stream(self.code.warp, self.code.sites, np.concatenate([*parts, events[at:]])), loops
+
+
+def _see_known(numbers: Iterable[Number]) -> None:
+    if any(isinstance(a, Affine) for a in numbers):
+        raise UnlikeError(
+            "where an instance works depends on a parameter, or on how many iterations came before"
+        )
+
+
+@dataclass(frozen=True)
+class BoxRun:
+    """What is alike for all values in a box: the warps, and the parameters of the program's repeated loops.
+
+    `offsets` are by parameter n the numbers c of repeated loops, of program and warps, that run n + c times.
+    """
+
+    loops: Mapping[int, str]
+    offsets: Mapping[str, list[int]]
+    warps: Mapping[int, PeriodicStream]
+
+
+def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: int) -> BoxRun:
+    """Follow program and warps for all values in a box; loops of the program are counted through the text.
+
+    Raises `UnlikeError`, and `PeriodError` where iterations repeat only after a longer period.
+    """
+    around = WholeBox({name: low for name, (low, _) in box.items()}, box, period)
+    walk = ProgramRun(around, FOLLOWED)
+    streams = {w: PeriodicStream(code, FOLLOWED, around) for w, code in warps.items()}
+    try:
+        walk.program(program)
+        for stream in streams.values():
+            stream.follow()
+    except UnlikeError:
+        raise
+    except (FailsError, InputError, TooLargeError) as error:
+        raise UnlikeError(f"not followed: {error}") from None
+    loops = [s for s in statements(program.body) if isinstance(s, For)]
+    found = {n: name for n, s in enumerate(loops) if (name := walk.loops.get(id(s)))}
+    return BoxRun(found, around.offsets, streams)
