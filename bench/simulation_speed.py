@@ -22,12 +22,12 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.problems import compile_problem, problem_job
-from cosim import cache
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Outcome, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from hw.cache import VARIABLE
 from hw.config import load
 from sw.problem import Product
 
@@ -40,15 +40,15 @@ def empty_cache(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    before = os.environ.get(cache.VARIABLE)
+    before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory(prefix="jacquard-cache-") as name:
-        os.environ[cache.VARIABLE] = name
+        os.environ[VARIABLE] = name
         try:
             yield
         finally:
-            os.environ.pop(cache.VARIABLE)
+            os.environ.pop(VARIABLE)
             if before is not None:
-                os.environ[cache.VARIABLE] = before
+                os.environ[VARIABLE] = before
 
 
 def second_kernel(hw: str) -> float:

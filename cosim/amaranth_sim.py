@@ -45,7 +45,7 @@ class AmaranthSimulator:
         machine = Machine(self.config)
 
         async def bench(ctx: Any) -> None:
-            wires = Wires(machine, len(self.config.store_pes))
+            wires = Wires(machine, self.config)
             for job in jobs:
                 outcomes.append(await _play(ctx, self.config, wires, job))
 
@@ -54,21 +54,15 @@ class AmaranthSimulator:
         simulator.add_clock(1e-6)
         simulator.add_testbench(bench)
         self.build_seconds = time.perf_counter() - begin
-        with self._recording(simulator):
+        with simulator.write_vcd(self._waves) if self._waves else contextlib.nullcontext():
             simulator.run()
         return outcomes
-
-    def _recording(self, simulator: Simulator) -> contextlib.AbstractContextManager[Any]:
-        if self._waves is None:
-            return contextlib.nullcontext()
-        waves: contextlib.AbstractContextManager[Any] = simulator.write_vcd(self._waves)
-        return waves
 
 
 class Wires:
     """The machine's ports as plain values, found once."""
 
-    def __init__(self, machine: Any, ports: int):
+    def __init__(self, machine: Any, config: MachineConfig):
         def stream(name: str) -> tuple[Any, Any, Value]:
             port = getattr(machine, name)
             return port.valid, port.ready, Value.cast(port.payload)
@@ -83,9 +77,9 @@ class Wires:
         self.trace = [
             Value.cast(getattr(machine, f"trace_{name}")) for name in ("issue", "void", "complete", "signal")
         ]
-        self.trace_pc = Value.cast(machine.trace_pc)
+        self.pcs = [Value.cast(machine.trace_pc).word_select(w, 16) for w in range(config.warps)]
         names = ("output", "output_address", "output_value")
-        self.stores = [Value.cast(getattr(machine, f"trace_{name}")) for name in names if ports]
+        self.stores = [Value.cast(getattr(machine, f"trace_{name}")) for name in names if config.store_pes]
 
 
 class Memory:
@@ -202,7 +196,7 @@ def _record(ctx: Any, wires: Wires, rows: list[tuple[int, ...]]) -> bool:
     issue, void, complete, signal = (ctx.get(wire) for wire in wires.trace)
     if not issue | complete | signal:
         return False
-    rows.append((ctx.get(wires.cycle), issue, void, complete, signal, ctx.get(wires.trace_pc)))
+    rows.append((ctx.get(wires.cycle), issue, void, complete, signal, *map(ctx.get, wires.pcs)))
     return True
 
 
@@ -217,13 +211,5 @@ def _record_stores(ctx: Any, wires: Wires, pes: Sequence[int], stored: list[Outp
 
 
 def _records(config: MachineConfig, rows: list[tuple[int, ...]]) -> Records:
-    masks = np.array([row[:5] for row in rows], np.int64).reshape(-1, 5)
-    pcs = [[row[5] >> 16 * warp & 0xFFFF for warp in range(config.warps)] for row in rows]
-    return Records(
-        cycle=masks[:, 0],
-        issue=masks[:, 1],
-        void=masks[:, 2],
-        complete=masks[:, 3],
-        signal=masks[:, 4],
-        pc=np.array(pcs, np.int64).reshape(-1, config.warps),
-    )
+    table = np.array(rows, np.int64).reshape(-1, 5 + config.warps)
+    return Records(*table[:, :5].T, pc=table[:, 5:])

@@ -23,6 +23,7 @@ from cosim import cache, toolchain
 from cosim.host import script_words
 from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
+from hw.cache import fingerprint
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 
@@ -68,26 +69,16 @@ class Main(NamedTuple):
     vpi: bool
 
 
-#: The programs of the core's harness by name.
+#: The programs of the core's harness: nothing but a loop, and one that cocotb controls.
 MAINS = {"plain": Main(HARNESS / "plain.cpp", vpi=False), "cocotb": Main(HARNESS / "cocotb.cpp", vpi=True)}
 
 
 @dataclass(frozen=True)
 class Build:
-    """The executables of one machine; `seconds` is the time that making them took now."""
+    """A directory of executables; `seconds` is the time that making them took now."""
 
     directory: Path
     seconds: float
-
-    @property
-    def cocotb(self) -> Path:
-        """The program that cocotb controls."""
-        return self.directory / "cocotb"
-
-    @property
-    def plain(self) -> Path:
-        """The program that is nothing but a loop."""
-        return self.directory / "plain"
 
 
 def verilog(config: MachineConfig) -> tuple[str, float]:
@@ -115,7 +106,7 @@ def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple
     def write(target: Path, _log: Path) -> None:
         (target / "top.v").write_text(make(), encoding="utf-8")
 
-    found, seconds = cache.cached("verilog", cache.fingerprint(parts), write)
+    found, seconds = cache.cached("verilog", fingerprint(parts), write)
     return (found / "top.v").read_text(encoding="utf-8"), seconds
 
 
@@ -131,24 +122,29 @@ def build(config: MachineConfig, text: str | None = None, waves: str | None = No
     if text is None:
         text, seconds = verilog(config)
     options = [*_parameters(config), *([f"--trace-{kind.lower()}"] if kind else [])]
-    made = executables(text, HARNESS, MAINS, options, kind)
-    return Build(made.directory, seconds + made.seconds)
+    return executables(text, HARNESS, MAINS, options, kind, seconds)
 
 
 def executables(
-    text: str, harness: Path, mains: Mapping[str, Main], parameters: Sequence[str], kind: str | None = None
+    text: str,
+    harness: Path,
+    mains: Mapping[str, Main],
+    parameters: Sequence[str],
+    kind: str | None = None,
+    seconds: float = 0.0,
 ) -> Build:
     """Executables by the names of `mains`: Verilog `text` in the SystemVerilog of a folder.
 
-    The top is `harness`; `parameters` are options of Verilator, `kind` that of waves. Raises as `build` does.
+    The top is `harness`; `parameters` are options of Verilator, `kind` that of waves, `seconds` what making
+    the text took. Raises as `build` does.
     """
     tools = toolchain.find()
     vpi = any(main.vpi for main in mains.values())
     options = [*(o for o in VERILATOR_OPTIONS if vpi or o != "--vpi"), *parameters]
-    parts = [text, *options, *OPTIMISE, *FLAGS, *tools.identity()]
+    parts = [text, *options, *OPTIMISE, *FLAGS, *tools.versions]
     for path in sorted({*(p for p in harness.iterdir() if p.is_file()), *(m.source for m in mains.values())}):
         parts += [path.name, path.read_text(encoding="utf-8")]
-    runtime, seconds = _runtime(tools, kind)
+    runtime, compiled = _runtime(tools, kind)
 
     def make(target: Path, log: Path) -> None:
         log.write_text("", encoding="utf-8")
@@ -158,8 +154,8 @@ def executables(
             _link(tools, target / name, main, runtime, kind, log)
         shutil.rmtree(target / "model")  # many times as large as the executables
 
-    found, took = cache.cached("build", cache.fingerprint(parts), make)
-    return Build(found, seconds + took)
+    found, took = cache.cached("build", fingerprint(parts), make)
+    return Build(found, seconds + compiled + took)
 
 
 def wave_kind(waves: str | None) -> str | None:
@@ -220,7 +216,7 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[Path, float]:
         with ThreadPoolExecutor(JOBS) as pool:
             list(pool.map(lambda name: compile_one(name, target, log), parts))
 
-    key = cache.fingerprint([*parts, *FLAGS, *tools.identity()])
+    key = fingerprint([*parts, *FLAGS, *tools.versions])
     return cache.cached("runtime", key, make)
 
 

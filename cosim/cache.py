@@ -10,9 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from hw.cache import VARIABLE, directory, fingerprint, unwritable
-
-__all__ = ["VARIABLE", "cached", "directory", "fingerprint"]
+from hw.cache import directory, unwritable
 
 
 def cached(kind: str, key: str, make: Callable[[Path, Path], None]) -> tuple[Path, float]:

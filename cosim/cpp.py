@@ -32,6 +32,6 @@ class CppSimulator:
 
     def execute(self, root: Path, jobs: int, arguments: list[str], log: IO[str]) -> int:
         """Run the program on the files of a session; returns its exit code."""
-        command = [str(self.build.plain), *arguments, f"+jobs={jobs}"]
+        command = [str(self.build.directory / "plain"), *arguments, f"+jobs={jobs}"]
         with (root / verdict.FILE).open("w") as out:
             return subprocess.run(command, stdout=out, stderr=log, check=False).returncode

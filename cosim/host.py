@@ -45,19 +45,11 @@ class Write(NamedTuple):
     offset: int
     words: tuple[int, ...]
 
-    def entries(self) -> list[ScriptEntry]:
-        """The entries of the script."""
-        return [ScriptEntry(Op.WRITE, self.offset, word) for word in self.words]
-
 
 class LoadProgram(NamedTuple):
     """The program of a warp: writes that give the same when all are done again from the first on."""
 
     writes: tuple[Write, ...]
-
-    def entries(self) -> list[ScriptEntry]:
-        """The entries of the script."""
-        return [entry for write in self.writes for entry in write.entries()]
 
 
 class Read(NamedTuple):
@@ -66,17 +58,9 @@ class Read(NamedTuple):
     offset: int
     number: int
 
-    def entries(self) -> list[ScriptEntry]:
-        """The entries of the script."""
-        return [ScriptEntry(Op.READ, self.offset + 4 * i) for i in range(self.number)]
-
 
 class Wait(NamedTuple):
     """Until the machine is done and quiet."""
-
-    def entries(self) -> list[ScriptEntry]:
-        """The entries of the script."""
-        return [ScriptEntry(Op.WAIT)]
 
 
 class Dump(NamedTuple):
@@ -84,10 +68,6 @@ class Dump(NamedTuple):
 
     first: int
     words: int
-
-    def entries(self) -> list[ScriptEntry]:
-        """The entries of the script."""
-        return [ScriptEntry(Op.DUMP_FIRST, data=self.first), ScriptEntry(Op.DUMP_WORDS, data=self.words)]
 
 
 Step = Write | LoadProgram | Read | Wait | Dump
@@ -138,7 +118,20 @@ def steps(config: MachineConfig, job: Job) -> list[Step]:
 
 def script(config: MachineConfig, job: Job) -> list[ScriptEntry]:
     """The steps of a run as the harness takes them."""
-    return [*(entry for step in steps(config, job) for entry in step.entries()), ScriptEntry(Op.END)]
+    return [*(entry for step in steps(config, job) for entry in _entries(step)), ScriptEntry(Op.END)]
+
+
+def _entries(step: Step) -> list[ScriptEntry]:
+    match step:
+        case Write(offset, words):
+            return [ScriptEntry(Op.WRITE, offset, word) for word in words]
+        case LoadProgram(writes):
+            return [entry for write in writes for entry in _entries(write)]
+        case Read(offset, number):
+            return [ScriptEntry(Op.READ, offset + 4 * i) for i in range(number)]
+        case Dump(first, number):
+            return [ScriptEntry(Op.DUMP_FIRST, data=first), ScriptEntry(Op.DUMP_WORDS, data=number)]
+    return [ScriptEntry(Op.WAIT)]
 
 
 def check_word(words: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +23,6 @@ def hex_lines(words: np.ndarray) -> bytes:
     text[:, :-1] = _DIGITS[data].reshape(len(words), 2 * size)
     text[:, -1] = ord("\n")
     return text.tobytes()
-
-
-def write_table(path: Path, values: Sequence[int]) -> None:
-    """Write numbers below 2^64, one to a line."""
-    path.write_bytes(hex_lines(np.array(values, np.uint64)))
 
 
 def segments(memory: Iterable[tuple[int, np.ndarray]]) -> list[tuple[int, np.ndarray]]:

@@ -29,10 +29,11 @@ def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
 def prepare(directory: Path, config: MachineConfig, job: Job) -> None:
     """Write script, image and settings of a job; raises `InputError` for what the machine cannot take."""
     directory.mkdir()
-    images.write_table(directory / "script.hex", [entry.word() for entry in host.script(config, job)])
     used = images.write_memory(directory / "memory.hex", job.memory)
+    script = np.array([entry.word() for entry in host.script(config, job)], np.uint64)
     settings = np.array([*job.settings.words(), used, observe.quiet_limit(job)], np.uint32)
-    (directory / "settings.hex").write_bytes(images.hex_lines(settings))
+    for name, words in (("script", script), ("settings", settings)):
+        (directory / f"{name}.hex").write_bytes(images.hex_lines(words))
 
 
 def collect(root: Path, config: MachineConfig, jobs: Sequence[Job], code: int) -> list[Outcome]:

@@ -80,11 +80,6 @@ class MemorySettings:
             raise InputError(f"stall rate must be 0 to 255 of 256 cycles, not {stall_rate}")
         return MemorySettings(ports, stall_seed, stall_rate)
 
-    def always_available(self, port: str) -> bool:
-        """Whether the port accepts a request in every cycle."""
-        p = self.ports[port]
-        return self.stall_rate == 0 and p.bandwidth == p.width
-
     def available(self, port: str, cycles: np.ndarray) -> np.ndarray:
         """Whether the port accepts a request, for an array of cycle numbers (below 2^32).
 

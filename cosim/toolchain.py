@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -26,32 +26,19 @@ COCOTB_LIBRARY = "libcocotbvpi_verilator.so"
 
 @dataclass(frozen=True)
 class Toolchain:
-    """The tools of a build, and what identifies them.
+    """The tools of a build; `versions` is what a build depends on, for its fingerprint.
 
     `environment` is added to that of every tool; `make_variables` are given to make.
     """
 
     verilator: Path
-    verilator_version: str
     include: Path
     compiler: str
-    compiler_version: str
     make: str
-    cocotb_version: str
     cocotb_libraries: Path
-    environment: dict[str, str] = field(default_factory=dict)
-    make_variables: tuple[str, ...] = ()
-
-    def identity(self) -> list[str]:
-        """What a build depends on, for its fingerprint."""
-        return [
-            self.verilator_version,
-            str(self.verilator),
-            self.compiler,
-            self.compiler_version,
-            self.cocotb_version,
-            str(self.cocotb_libraries),
-        ]
+    versions: tuple[str, ...]
+    environment: dict[str, str]
+    make_variables: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=1)
@@ -66,15 +53,14 @@ def find() -> Toolchain:
     if make is None:
         raise InputError("make must be installed for --sim verilator and cpp (Debian: apt-get install make)")
     cocotb_version, libraries = _cocotb()
+    compiler_version = _output([compiler, "--version"]).partition("\n")[0]
     return Toolchain(
         verilator=verilator,
-        verilator_version=version,
         include=root / "include",
         compiler=compiler,
-        compiler_version=_output([compiler, "--version"]).partition("\n")[0],
         make=make,
-        cocotb_version=cocotb_version,
         cocotb_libraries=libraries,
+        versions=(version, str(verilator), compiler, compiler_version, cocotb_version, str(libraries)),
         environment={"VERILATOR_ROOT": str(root)},
         make_variables=(
             f"CXX={compiler}",

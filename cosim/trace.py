@@ -34,15 +34,13 @@ def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     events: list[Slice] = []
     for process, (name, outcome) in enumerate(outcomes.items(), 1):
         part = [
+            _name("process", 0, f"{name}: {outcome.cycles} cycles"),
             *_warps(codes, outcome.events),
             *_engines(codes, outcome.events),
             *_grid(outcome.stored),
             *_channels(codes, outcome.events),
         ]
-        events.append(_name("process", 0, f"{name}: {outcome.cycles} cycles"))
-        events += part
-        for event in events[len(events) - len(part) - 1 :]:
-            event["pid"] = process
+        events += [event | {"pid": process} for event in part]
     return {
         "traceEvents": events,
         "displayTimeUnit": "ns",
@@ -61,10 +59,6 @@ def _name(what: str, track: int, name: str) -> Slice:
 
 def _slice(track: int, name: str, begin: int, end: int, **details: int | str) -> Slice:
     return {"ph": "X", "name": name, "tid": track, "ts": begin, "dur": end - begin, "args": details}
-
-
-def _counter(name: str, cycle: int, value: int) -> Slice:
-    return {"ph": "C", "name": name, "tid": 0, "ts": cycle, "args": {"count": value}}
 
 
 def _warps(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
@@ -145,5 +139,5 @@ def _sums(name: str, steps: Iterable[tuple[int, int]]) -> list[Slice]:
     out, count = [], 0
     for cycle in sorted(changes):
         count += changes[cycle]
-        out.append(_counter(name, cycle, count))
+        out.append({"ph": "C", "name": name, "tid": 0, "ts": cycle, "args": {"count": count}})
     return out

@@ -24,7 +24,10 @@ class VerilatorSimulator(CppSimulator):
 
     def execute(self, root: Path, jobs: int, arguments: list[str], log: IO[str]) -> int:
         """Run the program on the files of a session; returns its exit code."""
-        command, environment = [str(self.build.cocotb), *arguments], os.environ | _environment(root, jobs)
+        command, environment = (
+            [str(self.build.directory / "cocotb"), *arguments],
+            os.environ | _environment(root, jobs),
+        )
         return subprocess.run(
             command, cwd=root, env=environment, stdout=log, stderr=log, check=False
         ).returncode

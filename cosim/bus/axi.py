@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from cosim.build import generated
+from cosim.build import Build, generated
 from cosim.bus import build, rules
 from cosim.bus.environment import DECERR, SLVERR, Environment
 from cosim.bus.process import Process
@@ -22,15 +22,14 @@ _RESPONSES = {SLVERR: "SLVERR", DECERR: "DECERR"}
 
 
 @functools.lru_cache
-def program(config: MachineConfig, beats: int | None = None) -> build.SimulationProgram:
+def program(config: MachineConfig, beats: int | None = None) -> Build:
     """The simulation of a machine with `beats` transfers in a burst at most, built or from the cache."""
     from hw.rtl.bus import emit, machine  # Amaranth takes half a second to import
 
     most = machine.BEATS if beats is None else beats
     text, took = generated(config, f"axi, {most}", lambda: emit.axi_verilog(config, most))
     sizes = [f"-GBYTES={machine.bus_bytes(config)}", f"-GID_BITS={machine.ID_BITS}"]
-    made = build.program(text, build.HARNESS / "axi", sizes)
-    return build.SimulationProgram(made.path, took + made.seconds)
+    return build.program(text, build.HARNESS / "axi", sizes, seconds=took)
 
 
 class AxiSimulation:
@@ -56,7 +55,7 @@ class AxiSimulation:
         self._memory_bytes = memory_bytes
         settings = {"JACQUARD_MEMORY": str(memory_bytes), "JACQUARD_STOCK": str(int(stock))}
         start = (f"+verilator+seed+{1 + seed % 0x7FFFFFFE}", "+verilator+rand+reset+2")
-        self._process = Process(made.path, "cosim.bus.axi_bench", settings, start)
+        self._process = Process(made.directory / "program", "cosim.bus.axi_bench", settings, start)
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,7 @@ import tty
 from types import TracebackType
 from typing import Self
 
-from cosim.build import Main, generated
+from cosim.build import Build, Main, generated
 from cosim.bus import build
 from cosim.device.uart import UartBus
 from hw.config import MachineConfig
@@ -60,7 +60,7 @@ class UartSimulation:
             ends = socket.socketpair()
             device, self._near = (end.detach() for end in ends)
         options = {"fd": device, "steps": int(not terminal), "cycles": cycles, "wrong": wrong, "seed": seed}
-        command = [str(made.path), *(f"+{name}={value}" for name, value in options.items())]
+        command = [str(made.directory / "program"), *(f"+{name}={value}" for name, value in options.items())]
         try:
             self._process = subprocess.Popen(command, pass_fds=[device], stdin=subprocess.DEVNULL)
         finally:
@@ -154,7 +154,7 @@ class SteppedLine:
 
 
 @functools.lru_cache
-def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.SimulationProgram:
+def program(config: MachineConfig, cycles: int, memory_bytes: int) -> Build:
     """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
     from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
@@ -164,5 +164,4 @@ def program(config: MachineConfig, cycles: int, memory_bytes: int) -> build.Simu
         lambda: emit.uart_verilog(config, memory_bytes, cycles * BAUD, BAUD, timeout_bits=TIMEOUT_BITS),
     )
     main = Main(build.HARNESS / "uart.cpp", vpi=False)
-    found = build.program(made, build.HARNESS / "uart", main=main)
-    return build.SimulationProgram(found.path, took + found.seconds)
+    return build.program(made, build.HARNESS / "uart", main=main, seconds=took)

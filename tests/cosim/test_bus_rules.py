@@ -94,7 +94,7 @@ ALLOWED: dict[str, tuple[list[Pins], int]] = {
 def play() -> Iterator[Process]:
     text = "\n".join((build.HARNESS / "axi" / name).read_text() for name in AXI_ONLY)
     made = build.program(text, FOLDER)
-    process = Process(made.path, "tests.cosim.bus_rules.bench", {})
+    process = Process(made.directory / "program", "tests.cosim.bus_rules.bench", {})
     yield process
     process.close()
 
@@ -119,7 +119,7 @@ def test_every_rule_is_noticed(play: Process) -> None:
 
 def test_every_rule_of_axi_lite_is_noticed() -> None:
     text = "\n".join((build.HARNESS / "axi" / name).read_text() for name in AXI_ONLY)
-    process = Process(build.program(text, FOLDER).path, "tests.cosim.bus_rules.bench", {})
+    process = Process(build.program(text, FOLDER).directory / "program", "tests.cosim.bus_rules.bench", {})
     try:
         for bit, cycles in enumerate(LITE):
             _, lite, _, _ = process.call("play", cycles)

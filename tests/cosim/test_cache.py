@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from cosim import cache
+from hw.cache import VARIABLE, fingerprint
 from hw.errors import InputError
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -37,9 +38,9 @@ def slow_maker(results: multiprocessing.Queue[str]) -> None:
 
 
 def test_a_fingerprint_depends_on_every_part_and_its_border() -> None:
-    assert cache.fingerprint(["ab", "c"]) == cache.fingerprint(["ab", "c"])
-    assert cache.fingerprint(["ab", "c"]) != cache.fingerprint(["a", "bc"])
-    assert cache.fingerprint(["ab", "c"]) != cache.fingerprint(["ab", "d"])
+    assert fingerprint(["ab", "c"]) == fingerprint(["ab", "c"])
+    assert fingerprint(["ab", "c"]) != fingerprint(["a", "bc"])
+    assert fingerprint(["ab", "c"]) != fingerprint(["ab", "d"])
 
 
 @pytest.mark.usefixtures("root")
@@ -85,6 +86,6 @@ def test_what_a_killed_maker_left_is_swept_away(root: Path) -> None:
 
 def test_a_cache_that_cannot_be_written_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "file").write_text("")
-    monkeypatch.setenv(cache.VARIABLE, str(root / "file"))
+    monkeypatch.setenv(VARIABLE, str(root / "file"))
     with pytest.raises(InputError, match=r"the cache must be a directory .*JACQUARD_CACHE"):
         cache.cached("kind", "key", make)

@@ -47,7 +47,9 @@ def fake_job(
 def records(fake: Build, small: MachineConfig, job: Job, directory: Path) -> Records:
     """What the recorder wrote in a run of the plain program."""
     session.prepare(directory / "0", small, job)
-    subprocess.run([fake.plain, f"+directory={directory}", "+jobs=1"], check=True, capture_output=True)
+    subprocess.run(
+        [fake.directory / "plain", f"+directory={directory}", "+jobs=1"], check=True, capture_output=True
+    )
     return observe.parse_records((directory / "0" / "trace.bin").read_bytes(), small.warps)
 
 

@@ -72,13 +72,6 @@ def test_what_was_returned_may_be_changed() -> None:
         assert np.array_equal(settings.available_from("store", 0, 64), copy)
 
 
-def test_a_port_is_always_available_without_stalls_at_its_full_bandwidth() -> None:
-    assert MemorySettings.of(TEST).always_available("store")
-    assert MemorySettings.of(TEST, stall_seed=4, stall_rate=0).always_available("store")
-    assert not MemorySettings.of(TEST, stall_seed=4).always_available("store")
-    assert not MemorySettings.of(TEST, bandwidth={"store": 1}).always_available("store")
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

@@ -38,7 +38,7 @@ def test_this_computer_has_all_tools() -> None:
     tools = toolchain.find()
     assert (tools.include / "verilated.h").is_file()
     assert (tools.cocotb_libraries / toolchain.COCOTB_LIBRARY).is_file()
-    assert tools.verilator_version in tools.identity()
+    assert str(tools.verilator) in tools.versions
 
 
 def test_no_verilator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from cosim.models.cycle.checks import (
     permitted,
     row_outside_windows,
 )
-from cosim.models.cycle.memory_port import AlwaysPort, Port
+from cosim.models.cycle.memory_port import Port
 from cosim.models.cycle.patches import GEOMETRY_INDICES, Geometry, Patches
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
@@ -72,7 +72,7 @@ class LoaderModel:
         shapes: dict[str, BufferShape] = {"load_a": d.buffer_a, "load_b": d.buffer_b, "load_c": d.scratch}
         self.number, self.shape = ENGINES.index(name), shapes[name]
         self.width, self.port, self.windows = config.port_bytes(name), port, permitted(windows, write=False)
-        self.always = isinstance(port, AlwaysPort)
+        self.always = port.period == 1
         self.starts: list[int] = []
         self.completions: list[int] = []
         self.fault: Fault | None = None

@@ -13,12 +13,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import heapq
-import zlib
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import repeat
 from operator import itemgetter
 
+from cosim.host import check_word
 from cosim.job import Event, EventKind, Job, MachineError, Outcome, loaded
 from cosim.models.cycle import program as p
 from cosim.models.cycle.checks import NEVER, Fault
@@ -392,7 +392,4 @@ def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
 
 def _check_word_is_right(config: MachineConfig, job: Job) -> bool:
     """Whether the job's check word is that of its programs, each loaded and checked on its own."""
-    for words in job.programs.values():
-        if zlib.crc32(b"".join(w.to_bytes(4, "little") for w in loaded(config, words))) != job.check_word:
-            return False
-    return True
+    return all(check_word(loaded(config, words)) == job.check_word for words in job.programs.values())

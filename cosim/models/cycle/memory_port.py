@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from math import gcd
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,51 +25,11 @@ class RequestRun(NamedTuple):
     turns: int
 
 
-class Port(Protocol):
-    """The available cycles of one memory port; `period` is the one of their pattern, 0 when it has none."""
-
-    latency: int
-    period: int
-
-    def after(self, cycle: int, n: int) -> int:
-        """The n-th (from 1) available cycle at or after `cycle`."""
-        ...
-
-    def count(self, start: int, end: int) -> int:
-        """Number of available cycles in [start, end)."""
-        ...
-
-    def run(self, cycle: int, run: RequestRun) -> int:
-        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
-        ...
-
-
-class AlwaysPort:
-    """A port that accepts a request in every cycle."""
-
-    period = 1
-
-    def __init__(self, latency: int):
-        self.latency = latency
-
-    def after(self, cycle: int, n: int) -> int:
-        """The n-th (from 1) available cycle at or after `cycle`."""
-        return cycle + n - 1
-
-    def count(self, start: int, end: int) -> int:
-        """Number of available cycles in [start, end)."""
-        return max(0, end - start)
-
-    def run(self, cycle: int, run: RequestRun) -> int:
-        """The cycle in which the last request of a run is accepted whose first is presented in `cycle`."""
-        gap, size, turn, turns = run
-        return cycle + ((size - 1) * gap + turn) * (turns - 1) + (size - 1) * gap
-
-
 class BandwidthPort:
     """A port of `bandwidth` bytes per cycle for words of `width`: cycle t when t*b mod width < b.
 
-    That holds where floor(t*b / width) steps up, so both directions are a division.
+    That holds where floor(t*b / width) steps up, so both directions are a division. The pattern repeats
+    after `period` cycles, 1 for a port that accepts a request in every cycle.
     """
 
     def __init__(self, latency: int, bandwidth: int, width: int):
@@ -119,7 +79,7 @@ class BandwidthPort:
 
 
 class TablePort:
-    """A port with a stall pattern: a sorted table of available cycles for each page of time in use.
+    """A port with a stall pattern, which has no `period`: a sorted table of available cycles for each page.
 
     For runs a second one holds, for each cycle of a page, the first available cycle from there on.
     """
@@ -187,11 +147,12 @@ class TablePort:
         return accepted
 
 
+Port = BandwidthPort | TablePort
+
+
 def port_of(settings: MemorySettings, name: str) -> Port:
-    """The port of that name in a run, in the cheapest form that its settings permit."""
+    """The port of that name in a run."""
     p = settings.ports[name]
-    if settings.always_available(name):
-        return AlwaysPort(p.latency)
     if settings.stall_rate == 0:
         return BandwidthPort(p.latency, p.bandwidth, p.width)
     return TablePort(p.latency, settings, name)

@@ -13,7 +13,7 @@ from cosim.models.cycle import predict
 from cosim.models.cycle.gemm import BankReads, Drain, Drains
 from cosim.models.cycle.grid_conflicts import BEYOND, Busy
 from cosim.models.cycle.grid_steps import Access, Resource, execute, play
-from cosim.models.cycle.memory_port import AlwaysPort
+from cosim.models.cycle.memory_port import BandwidthPort
 from cosim.models.cycle.storer import StorerModel
 from cosim.models.functional import Memories
 from cosim.models.functional.cgra import array_fault, patched
@@ -172,7 +172,7 @@ def test_a_store_waits_for_the_load_of_its_word_and_a_load_for_the_storer() -> N
 
 @pytest.mark.parametrize(("first", "last", "free"), [(0, 12, 13), (12, 14, 15), (12, 99, 20), (20, 99, 20)])
 def test_reads_of_the_array_count_in_the_cycles_that_are_looked_at(first: int, last: int, free: int) -> None:
-    storer = StorerModel(CONFIG, AlwaysPort(1), (), drains := Drains())
+    storer = StorerModel(CONFIG, BandwidthPort(1, 1, 1), (), drains := Drains())
     # Ten rows of one block, in cycles 10 to 19, in bank 0.
     drains.add(
         Drain(10, 19, BankReads(1, (1, 1), (10, 10), (0, 1), CONFIG.derived.acc_bank_words, CONFIG.acc_banks))

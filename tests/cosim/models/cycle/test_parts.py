@@ -15,7 +15,7 @@ from cosim.models.cycle.checks import (
     word_outside,
 )
 from cosim.models.cycle.gemm import Drains, GemmModel
-from cosim.models.cycle.memory_port import AlwaysPort, BandwidthPort, RequestRun, TablePort, port_of
+from cosim.models.cycle.memory_port import BandwidthPort, RequestRun, TablePort, port_of
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
 from cosim.settings import MemorySettings
@@ -27,7 +27,7 @@ from tests.cosim.models.cycle.jobs import TEST
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
-        ({}, AlwaysPort),
+        ({}, BandwidthPort),
         ({"bandwidth": {"load_a": 3}}, BandwidthPort),
         ({"bandwidth": {"load_a": 1}}, BandwidthPort),
         ({"stall_seed": 5, "stall_rate": 90}, TablePort),
