@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -41,19 +41,16 @@ Suits = Callable[[Nest], bool]
 
 @dataclass(frozen=True)
 class Choices:
-    """Which blockings products may take: the one in `given`, by result, or all but the `skip` best ones.
+    """Which tiles products may take.
 
-    `bandwidth` is that of ports that are slower than their width.
+    `blockings` are those of products whose sums are stored, by the tensor that these write; of others `skip`
+    of the best ones are left out. `bandwidth` is that of ports that are slower than their width, in bytes per
+    cycle.
     """
 
-    given: Mapping[str, Blocking] = field(default_factory=dict)
+    blockings: Mapping[str, Blocking] | None = None
     skip: int = 0
-    bandwidth: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def rates(self) -> dict[str, int] | None:
-        """Bytes per cycle by port."""
-        return dict(self.bandwidth) or None
+    bandwidth: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -154,10 +151,10 @@ def _chosen(p: ArrayProblem) -> Chosen:
 
 def _plain(p: ArrayProblem, suits: Suits, allowed: Choices) -> Nest:
     """The best blocking of a product whose sums are stored, the first `skip` left out."""
-    given = allowed.given.get(p.operator.output.tensor)
+    given = (allowed.blockings or {}).get(p.operator.output.tensor)
     # More than the best one is seldom needed.
     for count in (1, ALTERNATIVES):
-        choices = () if given else _best(p.extent, p.config.replace(cgra=None), allowed.bandwidth, count)
+        choices = () if given else _best(p.extent, p.config, allowed, count)
         nests = [p.nest(blocking) for blocking in ([given] if given else [c.blocking for c in choices])]
         shaped = [nest if nest.fits else dataclasses.replace(nest, tight=True) for nest in nests]
         found = [nest for nest in shaped if nest.fits and suits(nest)]
@@ -172,7 +169,7 @@ def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choice
     for halvings in itertools.count():
         try:
             config = p.config.replace(cgra=None, acc_bytes=p.config.acc_bytes >> halvings)
-            choices = _best(p.extent, config, allowed.bandwidth, ALTERNATIVES)
+            choices = _best(p.extent, config, allowed, ALTERNATIVES)
         except InputError:
             break
         nests = [(choice, p.nest(choice.blocking)) for choice in choices if choice.blocking.even]
@@ -187,15 +184,17 @@ def _balanced(p: ArrayProblem, suits: Suits, per_element: float, allowed: Choice
     return min(found, key=lambda item: item[0])[1]
 
 
-@functools.lru_cache(maxsize=2048)
-def _best(
-    extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...], count: int
-) -> tuple[Choice, ...]:
-    """The best blockings, the same for equal shapes.
+def _best(extent: Extent, config: MachineConfig, allowed: Choices, count: int) -> list[Choice]:
+    """The best blockings; they do not depend on the CGRA, so that machines with different ones share them."""
+    bandwidth = tuple(sorted((allowed.bandwidth or {}).items()))
+    return _cached_best(extent, config.replace(cgra=None), bandwidth, count)
 
-    They do not depend on the CGRA: without it in `config`, machines with different ones share them.
-    """
-    return tuple(best(extent, config, dict(bandwidth) or None, count))
+
+@functools.lru_cache(maxsize=2048)
+def _cached_best(
+    extent: Extent, config: MachineConfig, bandwidth: tuple[tuple[str, int], ...], count: int
+) -> list[Choice]:
+    return best(extent, config, dict(bandwidth), count)
 
 
 def _time(choice: Choice, nest: Nest, per_element: float) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
 
 from hw.config import MachineConfig
 from hw.errors import InputError
@@ -12,6 +10,7 @@ from sw.compile.array import ArrayProblem, Homes, Key
 from sw.compile.forms import Loop
 from sw.compile.operands import source
 from sw.graph.network import MatrixProduct, View
+from sw.graph.views import reshaped, sliced
 from sw.layout import coalesce
 from sw.tiling.blocking import Extent
 
@@ -21,37 +20,22 @@ def matrices(operator: MatrixProduct) -> dict[Key, View]:
     rest = operator.epilogue.operands if operator.epilogue else ()
     views: dict[Key, View] = {"a": operator.a, "b": operator.b, "c": operator.output}
     views |= dict(enumerate(rest, 1))
-    for axis in range(len(operator.output.shape) - 3, -1, -1):
-        if views["c"].shape[axis] == 1:
-            views = {key: _without(view, axis) for key, view in views.items()}
-    while len(views["c"].shape) > 2 and _joins(views):
-        axis = len(views["c"].shape) - 3
-        views = {k: _without(view, axis) if k == "b" else _joined(view) for k, view in views.items()}
-    return views | {key: _without_idle_strides(views[key]) for key in "abc"}
+    batch = [n for n in operator.output.shape[:-2] if n > 1]
+    found: dict[Key, View | None] = {k: reshaped(v, (*batch, *v.shape[-2:])) for k, v in views.items()}
+    while all(found.values()):
+        views = {key: view for key, view in found.items() if view is not None}
+        if len(views["c"].shape) == 2:
+            break
+        found = {key: _taller(view, shared=key == "b") for key, view in views.items()}
+    return views
 
 
-def _without_idle_strides(view: View) -> View:
-    """Strides of axes of one element mean nothing: 0."""
-    strides = tuple(s if n > 1 else 0 for n, s in zip(view.shape, view.strides, strict=True))
-    return dataclasses.replace(view, strides=strides)
-
-
-def _without(view: View, axis: int) -> View:
-    """The first along an axis."""
-    shape = view.shape[:axis] + view.shape[axis + 1 :]
-    return dataclasses.replace(view, shape=shape, strides=view.strides[:axis] + view.strides[axis + 1 :])
-
-
-def _joins(views: Mapping[Key, View]) -> bool:
-    """Whether the last batch axis goes on where the rows of a matrix end, and B is the same for all."""
-    rows = views["c"].shape[-2]
-    return all(v.strides[-3] == (0 if k == "b" else rows * v.strides[-2]) for k, v in views.items())
-
-
-def _joined(view: View) -> View:
-    *batch, outer, rows, columns = view.shape
-    strides = view.strides[:-3] + view.strides[-2:]
-    return dataclasses.replace(view, shape=(*batch, outer * rows, columns), strides=strides)
+def _taller(view: View, *, shared: bool) -> View | None:
+    """The last batch axis as more rows, or, of a `shared` operand, left out; None where that cannot be."""
+    *batch, last, rows, columns = view.shape
+    if not shared:
+        return reshaped(view, (*batch, last * rows, columns))
+    return reshaped(sliced(view, -3, 0, 1), (*batch, rows, columns)) if view.strides[-3] == 0 else None
 
 
 def product_problem(operator: MatrixProduct, homes: Homes, config: MachineConfig) -> ArrayProblem:

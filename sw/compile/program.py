@@ -71,7 +71,7 @@ def tile(group: Group, memory_bytes: int, allowed: Choices) -> Tiled:
     blobs = [*configurations.values(), *(b for p in parts for b in p.blobs)]
     memory = plan_memory(network, operators, lines, config, memory_bytes, blobs)
     early = all(
-        holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.rates)
+        holds_sums(p) and array_sets_pace(p.nest.extent, config, p.nest.blocking, allowed.bandwidth)
         for p in parts
     )
     return Tiled(group, parts, memory, {words: t.name for words, t in configurations.items()}, early)

@@ -31,7 +31,6 @@ from sw.ir.split import share, warps, with_used_buffers
 from sw.ir.walk import instructions as instructions_of
 from sw.layout import MEMORY_BYTES
 from sw.operators.registry import LoweredOperator
-from sw.tiling.blocking import Blocking
 from sw.warps.convert import convert
 
 #: Puts waits and signals into the sequential program of a machine.
@@ -125,25 +124,16 @@ class Legalise:
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Tiles, addresses, and the loops of the CGRA.
+class Tile(Choices):
+    """Tiles, addresses, and the loops of the CGRA."""
 
-    `blockings` are those of products whose sums are stored, by the tensor that these write; of others `skip`
-    of the best ones are left out.
-    `bandwidth` is that of ports that are slower than their width.
-    """
-
-    blockings: Mapping[str, Blocking] | None = None
-    skip: int = 0
-    bandwidth: Mapping[str, int] | None = None
     memory_bytes: int = MEMORY_BYTES
 
     name: ClassVar[str] = "tile"
 
     def __call__(self, group: Group) -> Tiled:
         """Operators with their tiles; raises `InputError` for what the machine cannot do or does not have."""
-        allowed = Choices(self.blockings or {}, self.skip, tuple((self.bandwidth or {}).items()))
-        return tile(group, self.memory_bytes, allowed)
+        return tile(group, self.memory_bytes, self)
 
 
 @dataclass(frozen=True)
