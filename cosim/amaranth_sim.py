@@ -212,4 +212,5 @@ def _record_stores(ctx: Any, wires: Wires, pes: Sequence[int], stored: list[Outp
 
 def _records(config: MachineConfig, rows: list[tuple[int, ...]]) -> Records:
     table = np.array(rows, np.int64).reshape(-1, 5 + config.warps)
-    return Records(*table[:, :5].T, pc=table[:, 5:])
+    cycle, issue, void, complete, signal = table[:, :5].T
+    return Records(cycle, issue, void, complete, signal, pc=table[:, 5:])

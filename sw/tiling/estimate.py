@@ -46,11 +46,6 @@ class Estimate:
     loads_b: float
     stores: float
 
-    @property
-    def utilization(self) -> float:
-        """Predicted fraction of the array's peak."""
-        return self.ideal / self.cycles
-
 
 def cut(size: int, tile: int) -> list[tuple[int, int]]:
     """Tile sizes along an axis with how often each occurs."""
@@ -164,92 +159,56 @@ def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
 class _Engines(NamedTuple):
     """What every engine has to do: cycles of one step or tile, and of all.
 
-    `step` is the array's for one step of K of a partition, `last` and `partition` the storer's for an inner
-    tile and a whole partition; `tiles_a` and `tiles_b` are loads, `partitions` those of all products.
+    `step` is the array's for one step of K of a partition, `last` the storer's for an inner tile.
     """
 
     load_a: float
     load_b: float
     step: float
     last: float
-    partition: float
     all_a: float
     all_b: float
     multiply: float
     stored: float
-    tiles_a: int
-    tiles_b: int
-    partitions: int
 
 
 def _engines(ports: Ports, t: Blocking) -> _Engines:
     e, c = ports.extent, ports.config
     groups = e.batch // e.images
     columns, depths = widths(e, t), cut(e.k, t.partition_k)
-    count_m, count_n = -(-e.m // t.partition_m), sum(count for _, count in columns)
     m, n, k = min(t.partition_m, e.m), max(size for size, _ in columns), min(t.partition_k, e.k)
-    partitions, steps_k = groups * count_m * count_n, -(-e.k // t.partition_k)
+    partitions = groups * -(-e.m // t.partition_m) * sum(count for _, count in columns)
     rows = min(m, c.rows)
-    deep_a = k if t.resident_a is Resident.TILE else e.k
-    deep_b = k if t.resident_b is Resident.TILE else e.k
     again_a, again_b = loads(e, t)
-    # Loads of one product without repetition.
-    loads_a = 1 if t.resident_a is Resident.WHOLE else count_m
-    loads_b = 1 if t.resident_b is Resident.WHOLE else count_n
     down = sum(count * _down(c, e.m, d) for d, count in depths)
     multiply = groups * down * sum(count * -(-size // c.cols) for size, count in columns)
-    multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
+    multiply += partitions * -(-e.k // t.partition_k) * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
     if t.single_c or c.acc_banks == 1:
         # The storer reads where the array writes, which comes first.
         stored += multiply * min(1, c.rows / k) / c.acc_banks
+    all_b = sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths)
     return _Engines(
-        load_a=ports.load_a(e.m if t.resident_a is Resident.WHOLE else m, deep_a, t),
-        load_b=ports.load_b(e.n if t.resident_b is Resident.WHOLE else n, deep_b, t),
+        load_a=ports.load_a(*_loaded(t.resident_a, (e.m, m), (e.k, k)), t),
+        load_b=ports.load_b(*_loaded(t.resident_b, (e.n, n), (e.k, k)), t),
         step=-(-m // c.rows) * -(-n // c.cols) * max(k, rows),
         last=ports.store(min(m, t.tile_m), min(n, t.tile_n), t),
-        partition=ports.store(m, n, t),
         all_a=groups * again_a * sum(count * ports.load_a(e.m, d, t) for d, count in depths),
-        all_b=groups
-        * again_b
-        * sum(x * y * ports.load_b(size, d, t) for size, x in columns for d, y in depths),
+        all_b=groups * again_b * all_b,
         multiply=multiply,
         stored=stored,
-        tiles_a=groups * again_a * loads_a * (steps_k if t.resident_a is Resident.TILE else 1),
-        tiles_b=groups * again_b * loads_b * (steps_k if t.resident_b is Resident.TILE else 1),
-        partitions=partitions,
     )
+
+
+def _loaded(resident: Resident, size: tuple[int, int], depth: tuple[int, int]) -> tuple[int, int]:
+    """Size and depth of what is loaded at once, out of those of the whole operand and of a tile."""
+    return size[resident is not Resident.WHOLE], depth[resident is Resident.TILE]
 
 
 def _down(config: MachineConfig, m: int, k: int) -> int:
     """Cycles that the array takes for so many rows of a column of blocks."""
     full, rest = divmod(m, config.rows)
     return full * max(k, config.rows) + (max(k, rest) if rest else 0)
-
-
-def _handing(c: MachineConfig, t: Blocking, x: _Engines) -> float:
-    """Cycles that the rounds of the halves take.
-
-    Two tiles take turns, so a tile's time in the buffer and the load of the next but one follow each other.
-    """
-    by_a = x.tiles_a * (x.load_a + c.load_a_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_a > 2 else 0
-    by_b = x.tiles_b * (x.load_b + c.load_b_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_b > 2 else 0
-    wait = c.store_latency + ROUND
-    if t.single_c:
-        # An inner tile is stored while others of its partition, and those of the next before it, multiply.
-        parts = t.parts
-        stall = max(
-            0,
-            x.last + wait - x.step * (parts - 1) / parts,
-            parts * x.last + wait - x.step * (2 * parts - 2) / parts,
-        )
-        # Where loads are the bottleneck, those of two steps go on meanwhile.
-        still = max(0, stall - 2 * max(x.load_a, x.load_b))
-        by_c = max(x.multiply + x.partitions * stall, max(x.all_a, x.all_b) + x.partitions * still)
-    else:
-        late = max(x.last, x.partition - x.step * (1 - 1 / t.parts))
-        by_c = (x.partitions * (late + wait) + x.multiply) / 2 if x.partitions > 2 else 0
-    return max(by_a, by_b, by_c)
 
 
 def estimated(ports: Ports, t: Blocking) -> Estimate:
@@ -262,7 +221,7 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
     together = e.batch // e.images * _together(ports, t)
     cycles = max(
         max(x.all_a, x.all_b) + wait + ROUND / 2 + x.step + drain,
-        fill + max(together, _handing(c, t, x)) + drain,
+        fill + together + drain,
         fill + first_tile + x.stored + c.store_latency + ROUND / 2,
     )
     ideal = e.batch * e.m * e.n * e.k / c.macs_per_cycle
@@ -315,8 +274,8 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
             for s, k in enumerate(ks):
                 key_a = group, 0 if t.resident_a is whole else i, s if t.resident_a is Resident.TILE else 0
                 key_b = group, 0 if t.resident_b is whole else j, s if t.resident_b is Resident.TILE else 0
-                size_a = e.m if t.resident_a is whole else m, k if t.resident_a is Resident.TILE else e.k
-                size_b = e.n if t.resident_b is whole else n, k if t.resident_b is Resident.TILE else e.k
+                size_a = _loaded(t.resident_a, (e.m, m), (e.k, k))
+                size_b = _loaded(t.resident_b, (e.n, n), (e.k, k))
                 steps.append(
                     Step(
                         ports.load_a(*size_a, t) if key_a != seen_a else 0,

@@ -16,22 +16,16 @@ ELEMENT, ACCUMULATED = 1, 4
 
 
 def tiling_problem(
-    extent: Extent,
-    config: MachineConfig,
-    rate: Mapping[str, float] | None = None,
-    blocking: Blocking | None = None,
+    extent: Extent, config: MachineConfig, rate: Mapping[str, float], blocking: Blocking
 ) -> TilingProblem:
     """The tiling problem of one product on a machine: half of each buffer, the other half being filled.
 
     A convolution whose axes are not alike is told as a plain product, which the page's terms have no other
-    words for. `rate` are bytes per cycle by port, where less than its width; `blocking` tells how much is
-    handed on at once and what tiles of a convolution read again.
+    words for. `rate` are bytes per cycle by port; `blocking` tells how much is handed on at once and what
+    tiles of a convolution read again.
     """
-    rates = {port: (rate or {}).get(port, config.port_bytes(port)) for port in ("load_a", "load_b")}
-    p = extent.patches
-    conv, tiles = None, 1
-    if blocking is not None:
-        tiles = -(-blocking.tile_m // config.rows) * -(-blocking.tile_n // config.cols)
+    p, conv = extent.patches, None
+    tiles = -(-blocking.tile_m // config.rows) * -(-blocking.tile_n // config.cols)
     shape = {"m": extent.m, "k": extent.k, "n": extent.n * extent.images}
     square = p is not None and (p.rows.stride, p.rows.dilation) == (p.cols.stride, p.cols.dilation)
     if p is not None and square and len({p.rows.before, p.rows.after, p.cols.before, p.cols.after}) == 1:
@@ -52,8 +46,8 @@ def tiling_problem(
         **shape,
         elem_bytes=ELEMENT,
         acc_elem_bytes=ACCUMULATED,
-        bw_a=rates["load_a"],
-        bw_b=rates["load_b"],
+        bw_a=rate["load_a"],
+        bw_b=rate["load_b"],
         buf_a=config.buffer_a_bytes // 2,
         buf_b=config.buffer_b_bytes // 2,
         acc_max=config.acc_bytes // 2,
@@ -61,7 +55,7 @@ def tiling_problem(
         block_m=config.rows,
         block_n=config.cols,
         sync_granularity=2 * ELEMENT * tiles,
-        halo=0 if conv is None or p is None or blocking is None else _halo(p, blocking) * extent.images,
+        halo=0 if conv is None or p is None else _halo(p, blocking) * extent.images,
         write_b=None if conv is None else config.load_b_bytes,
         conv=conv,
     )
