@@ -26,7 +26,7 @@ from sw.ir.expression import evaluate
 from sw.ir.linear import Linear
 from sw.ir.program import For, Program
 from sw.ir.types import LOW
-from sw.ir.walk import assigned, statements
+from sw.ir.walk import assigned
 
 #: Iterations after which a body must repeat.
 LONGEST = 256
@@ -93,12 +93,25 @@ class WholeBox(Around):
         return name
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """One execution of a loop that runs n + `offset` times, for the parameter n with this `name`.
+
+    `counts` are by warp how many instances it has before the loop, and before and behind each iteration of
+    the first period, as if all repeated loops before had run for one period.
+    """
+
+    name: str
+    offset: int
+    counts: list[dict[int, int]]
+
+
 @dataclass
 class ProgramRun(DecisionRun):
-    """Runs the sequential program; `loops` has by identity of a loop the parameter that repeats it."""
+    """Runs the sequential program, with one period of each repeated loop."""
 
     around: WholeBox
-    loops: dict[int, str | None] = field(default_factory=dict)
+    found: list[Repeated] = field(default_factory=list)
 
     def program(self, program: Program) -> None:
         """Run it, and see that instances are alike; raises `FailsError`."""
@@ -109,34 +122,41 @@ class ProgramRun(DecisionRun):
     def loop(self, s: For, values: dict[str, Any]) -> None:
         """A loop: one that a parameter repeats, or one like any other."""
         start, stop, step = (evaluate(e, values) for e in (s.start, s.stop, s.step))
-        name = self.around.repeated(stop - start)
-        if self.loops.setdefault(id(s), name) != name or (name is not None and step != 1):
-            raise UnlikeError("a loop runs as often as a parameter says only at times")
+        count = stop - start
+        name = self.around.repeated(count)
         if name is None:
             super().loop(s, values)
             return
-        targets, period = assigned(s.body), self.around.period
-        most = self.around.range(stop - start)[1] - 1
+        if step != 1:
+            raise UnlikeError("a repeated loop must have the step 1")
+        targets, period, most = assigned(s.body), self.around.period, self.around.range(count)[1]
         # Scalars that the body assigns have no value where it begins: none is handed on.
         before = {n: v for n, v in values.items() if n not in targets}
-        ends = []
-        for k in range(min(period, most + 1)):
+        ends, counts = [], [self.counts()]
+        for k in range(min(period, most)):
             self.step()
-            periods = self.around.unknown(0, (most - k) // period, _PERIODS)
+            periods = self.around.unknown(0, (most - 1 - k) // period, _PERIODS)
             ends.append({**before, s.variable: start + k + period * periods})
             self.body(s.body, ends[-1])
-        for name in targets:
-            values.pop(name, None)
-            found = [end.get(name) for end in ends]
+            counts.append(self.counts())
+        for target in targets:
+            values.pop(target, None)
+            found = [end.get(target) for end in ends]
             if isinstance(found[0], int) and all(isinstance(v, int) and v == found[0] for v in found):
-                values[name] = found[0]
+                values[target] = found[0]
         self.around.inside = False
+        self.found.append(Repeated(name, form_of(count).constant, counts))
+
+    def counts(self) -> dict[int, int]:
+        """By warp how many instances there are so far."""
+        return {w: len(rows) for w, rows in self.operands.items()}
 
 
 @dataclass(frozen=True)
 class LoopRun:
-    """A repeated loop of a warp in a run: events from `start` up to `stop`, `length` in every iteration."""
+    """A repeated loop of a warp in a run: its parameter, and its events, `length` in every iteration."""
 
+    name: str
     start: int
     stop: int
     length: int
@@ -179,7 +199,7 @@ class PeriodicStream(Runtime):
             parts += [events[at:start], rounds]
             size, at = size + start - at + rounds.size, stop
             if name in names and stop > start:
-                loops.append(LoopRun(size - rounds.size, size, stop - start))
+                loops.append(LoopRun(name, size - rounds.size, size, stop - start))
         return Stream(self.code.warp, self.code.sites, np.concatenate([*parts, events[at:]])), loops
 
 
@@ -192,18 +212,18 @@ def _see_known(numbers: Iterable[Number]) -> None:
 
 @dataclass(frozen=True)
 class BoxRun:
-    """What is alike for all values in a box: the warps, and the parameters of the program's repeated loops.
+    """What is alike for all values in a box: the repeated loops of the program in a run, and the warps.
 
     `offsets` are by parameter n the numbers c of repeated loops, of program and warps, that run n + c times.
     """
 
-    loops: Mapping[int, str]
+    loops: list[Repeated]
     offsets: Mapping[str, list[int]]
     warps: Mapping[int, PeriodicStream]
 
 
 def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: int) -> BoxRun:
-    """Follow program and warps for all values in a box; loops of the program are counted through the text.
+    """Follow program and warps for all values in a box.
 
     Raises `UnlikeError`, and `PeriodError` where iterations repeat only after a longer period.
     """
@@ -218,6 +238,4 @@ def run_box(program: Program, warps: Mapping[int, Compiled], box: Box, period: i
         raise
     except (FailsError, InputError, TooLargeError) as error:
         raise UnlikeError(f"not followed: {error}") from None
-    loops = [s for s in statements(program.body) if isinstance(s, For)]
-    found = {n: name for n, s in enumerate(loops) if (name := walk.loops.get(id(s)))}
-    return BoxRun(found, around.offsets, streams)
+    return BoxRun(walk.found, around.offsets, streams)

@@ -20,7 +20,6 @@ from sw.check.order import SharedError, channels
 from sw.check.phases import Structure, phases
 from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
 from sw.check.streams import Compiled
-from sw.check.trace import trace
 from sw.ir.program import Program
 
 #: Values of the parameters that are checked one by one before the argument is given up.
@@ -38,7 +37,6 @@ class Symbolic:
     value of each parameter in it.
     """
 
-    program: Program
     period: int
     depth: int
     fixed: Mapping[str, int]
@@ -65,7 +63,7 @@ class Symbolic:
             raise UnlikeError("no loop ever runs")
         try:
             first = run_box(program, warps, fixed_box | ends, period)
-            if set(first.loops.values()) != set(names):
+            if {loop.name for loop in first.loops} != set(names):
                 raise UnlikeError(f"no loop runs as often as one of {', '.join(names)} says")
             full = {n: max(ends[n][0], 1 - min(first.offsets[n])) for n in types}
             least = {n: max(low[n], min(0, -max(first.offsets[n]))) for n in types}
@@ -82,7 +80,7 @@ class Symbolic:
                     raise UnlikeError("a loop runs at times only")
         except PeriodError as error:
             return Symbolic.of(program, warps, names, fixed, depth, error.period)
-        return Symbolic(program, period, depth, fixed, least, full, high, found)
+        return Symbolic(period, depth, fixed, least, full, high, found)
 
     @property
     def room(self) -> int:
@@ -130,15 +128,13 @@ class Symbolic:
     def structure(self, values: Mapping[str, int], names: Collection[str]) -> Structure:
         """The phases of a run that some parameters repeat, with the parts of the warps in them."""
         found = self.found[tuple(min(values[n], full) for n, full in self.full.items())]
-        made = trace(self.program, values)
         runs = {w: s.run(values, names) for w, s in found.warps.items()}
         streams = {w: s for w, (s, _) in runs.items()}
         try:
             used = channels(streams)
         except SharedError as error:
             raise UnlikeError(str(error)) from None
-        parts = phases(made, {k: n for k, n in found.loops.items() if n in names}, self.period)
         loops = {w: turning for w, (_, turning) in runs.items()}
-        structure = Structure(made, parts, streams, used, loops, self.period)
+        structure = Structure(phases(found.loops, values, names), streams, used, loops, self.period)
         structure.assign()
         return structure
