@@ -13,9 +13,9 @@ from hw.errors import InputError
 from sw.check.dependences import TooLargeError, distinct, pairs
 from sw.check.explore import explore
 from sw.check.match import difference
-from sw.check.order import Order, SharedError, Turns, most, order, overflow, stuck
+from sw.check.order import Finding, Order, SharedError, channels, most, order, overflow, sides, stuck
 from sw.check.schedule import Narrator
-from sw.check.streams import SIGNAL, STEPS, WAIT, Compiled, EventSite, Stream, compile_warp, run
+from sw.check.streams import SIGNAL, WAIT, Compiled, Stream, compile_warp, run
 from sw.check.text import parse
 from sw.check.trace import Trace, trace
 from sw.ir.program import Program, While
@@ -121,7 +121,6 @@ def check_binding(
     warps: Mapping[int, Compiled],
     values: Mapping[str, int],
     limits: Limits,
-    steps: int = STEPS,
     made: Trace | None = None,
 ) -> Verdict:
     """The verdict for values of the parameters; `made` is the program's trace, where it is known.
@@ -129,93 +128,58 @@ def check_binding(
     Raises `IRError` where the program itself fails for these values, and `InputError` where a warp does.
     """
     made = made or trace(program, values)
-    streams = {w: run(code, values, steps) for w, code in warps.items()}
+    streams = {w: run(code, values) for w, code in warps.items()}
     narrator = Narrator(made, streams)
     bad = Verdict(False, "exact", values=dict(values), instances=made.count)
     unlike = difference(made, streams)
     if unlike is not None:
         said = narrator.unlike(unlike)
         return replace(bad, reason=said, schedule=(said,))
-    try:
-        found = order(streams)
-    except SharedError as error:
-        return _explored(made, narrator, limits, bad, error)
-    stop = found.turns({w: s.events.size for w, s in streams.items()}) if stuck(found) else None
-    full = overflow(found, limits.depth, None if stop is None else stop[1])
-    if full is not None:
-        return _overflows(found, narrator, bad, full, limits.depth)
-    if stop is not None:
-        turns, cut = stop
-        stands = tuple(narrator.standstill(cut, found))
-        reason = "the warps come to a stop: " + "; ".join(stands)
-        lines = (*narrator.lines(turns), *stands)
-        return replace(bad, reason=reason, schedule=lines, turns=tuple(turns), deadlock=True)
-    try:
-        count, broken = _enforced(found, made)
-    except TooLargeError as error:
-        return replace(bad, reason=f"cannot be shown: {error}")
-    if broken is not None:
-        first, second = broken
-        earlier, later = (
-            (w, narrator.event(w, t))
-            for w, t in ((int(made.warp[first]), first), (int(made.warp[second]), second))
-        )
-        turns, _ = found.turns(found.past(*later))
-        return _too_early(narrator, bad, _with(turns, later), earlier)
-    held = most(found)
-    flows = {
-        c.number: Flow(_ends(c.source), _ends(c.sink), c.signals.size, held[c.number])
-        for c in found.channels.values()
-    }
-    return Verdict(True, "exact", dependences=count, instances=made.count, channels=flows)
-
-
-def _ends(warp: int | None) -> tuple[int, ...]:
-    return () if warp is None else (warp,)
-
-
-def _with(turns: Turns, event: tuple[int, int]) -> Turns:
-    """The schedule with one more event."""
-    return [*turns, (event[0], event[1] + 1)]
-
-
-def _too_early(narrator: Narrator, bad: Verdict, turns: Turns, earlier: tuple[int, int]) -> Verdict:
-    """A schedule whose last event should come after another that has not happened."""
-    later = (turns[-1][0], turns[-1][1] - 1)
-    name, line, how = narrator.name(*later), narrator.line(*later), narrator.clash(earlier, later)
-    said = f"warp {later[0]}: runs {name} (line {line}), which {how}"
-    reason = f"{name} (warp {later[0]}, line {line}) can run too early: it {how}"
-    return replace(bad, reason=reason, schedule=(*narrator.lines(turns[:-1]), said), turns=tuple(turns))
-
-
-def _overflows(found: Order, narrator: Narrator, bad: Verdict, full: tuple[int, int], depth: int) -> Verdict:
-    """A schedule that signals a full channel."""
-    number, signal = full
-    channel = found.channels[number]
-    assert channel.source is not None
-    event = (channel.source, int(channel.signals[signal]))
-    turns, _ = found.turns(found.past(*event))
-    said = _full(event[0], narrator.streams[event[0]].site(event[1]), depth)
-    return replace(
-        bad,
-        reason=f"channel {number} can overflow: {said}",
-        schedule=(*narrator.lines(turns), said),
-        turns=tuple(_with(turns, event)),
-    )
-
-
-def _full(warp: int, site: EventSite, depth: int) -> str:
-    return (
-        f"warp {warp}: signals channel {site.channel} (line {site.line}), which holds {depth} tokens already"
-    )
-
-
-def _enforced(found: Order, made: Trace) -> tuple[int, tuple[int, int] | None]:
-    """How many pairs of instances are kept in order, and the first that is not, by its later instance."""
-    streams = found.streams
     event = np.zeros(made.count, np.int64)
     for w, times in made.by_warp.items():
         event[times] = streams[w].operations
+    used, shared = sides(streams), ""
+    try:
+        try:
+            found, count = _concluded(order(streams, channels(used)), made, event, limits.depth)
+        except SharedError as error:
+            bad = replace(bad, method="explored")
+            shared = f"{error}, so tokens do not tell who gave them, and there are "
+            found, count = _explored(streams, made, event, limits.depth)
+    except TooLargeError as error:
+        return replace(bad, reason=f"cannot be shown: {shared}{error}")
+    if found.kind is not None:
+        reason, lines = narrator.finding(found, limits.depth, givers=not shared)
+        turns = found.turns[:-1] if found.kind == "conflict" else found.turns
+        stops = found.kind == "deadlock"
+        return replace(bad, reason=reason, schedule=tuple(lines), turns=tuple(turns), deadlock=stops)
+    flows = {}
+    for c, ends in used.items():
+        source, sink = (tuple(sorted(ends[kind])) for kind in (SIGNAL, WAIT))
+        tokens = sum(events.size for events in ends[SIGNAL].values())
+        flows[c] = Flow(source, sink, tokens, found.most[c])
+    return Verdict(True, bad.method, dependences=count, instances=made.count, channels=flows)
+
+
+def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
+    """What the order of events shows, and how many pairs of instances it keeps in order."""
+    whole = {w: s.events.size for w, s in found.streams.items()}
+    turns = found.turns(whole) if stuck(found) else None
+    full = overflow(found, depth, whole if turns is None else dict.fromkeys(whole, 0) | dict(turns))
+    if full is not None:
+        return Finding("overflow", found.up_to(full)), 0
+    if turns is not None:
+        return Finding("deadlock", turns), 0
+    count, broken = _enforced(found, made, event)
+    if broken is not None:
+        earlier, later = ((int(made.warp[t]), int(event[t])) for t in broken)
+        return Finding("dependence", found.up_to(later), earlier), 0
+    return Finding(most=most(found)), count
+
+
+def _enforced(found: Order, made: Trace, event: Ints) -> tuple[int, tuple[int, int] | None]:
+    """How many pairs of instances are kept in order, and the first that is not, by its later instance."""
+    streams = found.streams
     count, keys, worst = made.count, [], None
     for earlier, later in pairs(made, made.warp):
         ends = made.warp[earlier] * (max(streams) + 1) + made.warp[later]
@@ -232,53 +196,11 @@ def _enforced(found: Order, made: Trace) -> tuple[int, tuple[int, int] | None]:
     return total, None if worst is None else (worst % count, worst // count)
 
 
-def _explored(made: Trace, narrator: Narrator, limits: Limits, bad: Verdict, shared: SharedError) -> Verdict:
-    """The verdict where a channel has several warps on one side: from all schedules, or none."""
-    streams = narrator.streams
+def _explored(streams: Mapping[int, Stream], made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
+    """What all schedules show, and how many pairs of instances depend on each other directly."""
     linked: set[tuple[int, int]] = set()
     for earlier, later in pairs(made, made.warp):
         linked.update(zip(earlier.tolist(), later.tolist(), strict=True))
-    named = [
-        tuple((w, narrator.event(w, t)) for w, t in ((int(made.warp[t]), t) for t in pair)) for pair in linked
-    ]
-    try:
-        found = explore(streams, [(a, b) for a, b in named], limits.depth, states=STATES)
-    except TooLargeError as error:
-        reason = f"cannot be shown: {shared}, so tokens do not tell who gave them, and there are {error}"
-        return replace(bad, method="explored", reason=reason)
-    bad = replace(bad, method="explored")
-    turns: Turns = [(w, e + 1) for w, e in found.path]
-    if found.kind is None:
-        flows = {c: _shared_flow(streams, c, held) for c, held in found.most.items()}
-        return Verdict(True, "explored", dependences=len(linked), instances=made.count, channels=flows)
-    if found.kind == "deadlock":
-        cut = dict.fromkeys(streams, 0) | dict(turns)
-        stops = tuple(narrator.standstill(cut))
-        reason = "the warps come to a stop: " + "; ".join(stops)
-        return replace(
-            bad, reason=reason, schedule=(*narrator.lines(turns), *stops), turns=tuple(turns), deadlock=True
-        )
-    last = found.path[-1]
-    site = streams[last[0]].site(last[1])
-    if found.kind == "conflict":
-        assert found.broken is not None
-        other = (*found.broken, narrator.line(*found.broken))
-        what = "signal" if site.kind == SIGNAL else "take a token of"
-        said = f"warp {other[0]} (line {other[2]}) and warp {last[0]} (line {site.line}) {what}"
-        said = f"{said} channel {site.channel} in one cycle"
-        reason = f"{said}, which the machine does not allow"
-        lines = (*narrator.lines(turns[:-1]), said)
-        return replace(bad, reason=reason, schedule=lines, turns=tuple(turns[:-1]))
-    if found.broken is not None:
-        return _too_early(narrator, bad, turns, found.broken)
-    said = _full(last[0], site, limits.depth)
-    reason = f"channel {site.channel} can overflow: {said}"
-    return replace(bad, reason=reason, schedule=(*narrator.lines(turns[:-1]), said), turns=tuple(turns))
-
-
-def _shared_flow(streams: Mapping[int, Stream], channel: int, held: int) -> Flow:
-    ends = []
-    for kind in (SIGNAL, WAIT):
-        counts = {w: int(((s.kinds == kind) & (s.channels == channel)).sum()) for w, s in streams.items()}
-        ends.append({w: n for w, n in counts.items() if n})
-    return Flow(tuple(ends[0]), tuple(ends[1]), sum(ends[0].values()), held)
+    events = [*zip(made.warp.tolist(), event.tolist(), strict=True)]
+    found = explore(streams, [(events[a], events[b]) for a, b in linked], depth, states=STATES)
+    return found, len(linked)

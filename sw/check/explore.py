@@ -9,33 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from sw.check.dependences import TooLargeError
+from sw.check.order import Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 
 #: States after which the search is given up.
 STATES = 1_000_000
-#: An event: warp and place in its stream.
-Event = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """What a search found.
-
-    `kind` is None where nothing can go wrong, else "dependence", "deadlock", "overflow", or "conflict": two
-    warps signal a channel in one cycle, or two take a token, which the machine does not allow. `path` are the
-    events up to there in a shortest schedule, the bad one last (none of a deadlock). `broken` is the event
-    that should have been over before it, or that happens with it. `most` is the most tokens that a channel
-    held.
-    """
-
-    kind: str | None
-    states: int
-    path: tuple[Event, ...] = ()
-    broken: Event | None = None
-    most: Mapping[int, int] = field(default_factory=dict)
 
 
 def explore(
@@ -44,7 +24,7 @@ def explore(
     depth: int,
     *,
     states: int = STATES,
-) -> Exploration:
+) -> Finding:
     """Go through all schedules; `dependences` are pairs of events (earlier, later) of different warps.
 
     Raises `TooLargeError` after `states` states.
@@ -91,7 +71,7 @@ class _Search:
             counts.append(counts[-1] + ((k == SIGNAL) - (k == WAIT)) * (c == channel))
         return counts
 
-    def run(self) -> Exploration:
+    def run(self) -> Finding:
         """All states."""
         start: _State = (0,) * len(self.warps)
         parents: dict[_State, tuple[_State, Event] | None] = {start: None}
@@ -101,35 +81,31 @@ class _Search:
             state = todo.popleft()
             moves = self.moves(state)
             if not moves and any(at < len(self.kinds[n]) for n, at in enumerate(state)):
-                return Exploration("deadlock", len(parents), self.path(parents, state), None, most)
-            for event, bad, broken in moves:
+                return Finding("deadlock", self.path(parents, state), None, most)
+            for (n, at), bad, other in moves:
                 if bad is not None:
-                    path = (*self.path(parents, state), self.named(event))
-                    return Exploration(bad, len(parents), path, broken and self.named(broken), most)
-                n, at = event
+                    path = [*self.path(parents, state), (self.warps[n], at + 1)]
+                    return Finding(bad, path, other and (self.warps[other[0]], other[1]), most)
                 following = (*state[:n], at + 1, *state[n + 1 :])
                 if following not in parents:
                     if len(parents) >= self.states:
                         raise TooLargeError(f"more than {self.states:,} states of the warps")
-                    parents[following] = (state, event)
+                    parents[following] = (state, (n, at))
                     todo.append(following)
                     if self.kinds[n][at] == SIGNAL:
                         c = self.channels[n][at]
                         most[c] = max(most[c], self.tokens(following, c))
-        return Exploration(None, len(parents), (), None, most)
+        return Finding(most=most)
 
-    def named(self, event: Event) -> Event:
-        return self.warps[event[0]], event[1]
-
-    def path(self, parents: Mapping[_State, tuple[_State, Event] | None], state: _State) -> tuple[Event, ...]:
-        """The events up to a state."""
-        found: list[Event] = []
+    def path(self, parents: Mapping[_State, tuple[_State, Event] | None], state: _State) -> Turns:
+        """The events up to a state, a turn each."""
+        found: Turns = []
         step = parents[state]
         while step is not None:
-            state, event = step
-            found.append(self.named(event))
+            state, (n, at) = step
+            found.append((self.warps[n], at + 1))
             step = parents[state]
-        return tuple(reversed(found))
+        return found[::-1]
 
     def tokens(self, state: _State, channel: int) -> int:
         """What a channel holds."""

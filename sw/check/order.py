@@ -8,7 +8,7 @@ model"): everything else can be reversed by a slow engine.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,26 @@ Ints = npt.NDArray[np.int64]
 Cut = dict[int, int]
 #: A schedule: turns of a warp, each up to, not including, an event of it.
 Turns = list[tuple[int, int]]
+#: An event: warp and place in its stream.
+Event = tuple[int, int]
+#: By channel the warps that signal it, and those that wait, with the events that do.
+Sides = dict[int, dict[int, dict[int, Ints]]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What can go wrong, in some schedule.
+
+    `kind` is None where nothing can, else "dependence", "deadlock", "overflow", or "conflict": two warps
+    signal a channel in one cycle, or two take a token, which the machine does not allow. `turns` are a
+    schedule up to there, the bad event last (none of a deadlock). `other` is the event that should have been
+    over before it, or that happens with it. `most` is the most tokens that a channel holds.
+    """
+
+    kind: str | None = None
+    turns: Turns = field(default_factory=list)
+    other: Event | None = None
+    most: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,22 +67,27 @@ class SharedError(Exception):
         return f"channel {self.channel} is {self.what} by {named}"
 
 
-def channels(streams: Mapping[int, Stream]) -> dict[int, Channel]:
-    """The channels in use, by number; raises `SharedError`."""
-    ends: dict[int, dict[int, dict[int, Ints]]] = {}
+def sides(streams: Mapping[int, Stream]) -> Sides:
+    """Who signals and who awaits the channels in use, by number."""
+    found: Sides = {}
     for w, s in streams.items():
         for kind in (SIGNAL, WAIT):
             events = np.flatnonzero(s.kinds == kind)
             used = s.channels[events]
             for c in np.flatnonzero(np.bincount(used)).tolist():
-                ends.setdefault(c, {SIGNAL: {}, WAIT: {}})[kind][w] = events[used == c]
+                found.setdefault(c, {SIGNAL: {}, WAIT: {}})[kind][w] = events[used == c]
+    return dict(sorted(found.items()))
+
+
+def channels(used: Sides) -> dict[int, Channel]:
+    """The channels in use, by number; raises `SharedError`."""
     made = {}
-    for c, sides in sorted(ends.items()):
+    for c, ends in used.items():
         for kind, what in ((SIGNAL, "signalled"), (WAIT, "awaited")):
-            if len(sides[kind]) > 1:
-                raise SharedError(c, what, tuple(sorted(sides[kind])))
+            if len(ends[kind]) > 1:
+                raise SharedError(c, what, tuple(sorted(ends[kind])))
         (source, signals), (sink, waits) = (
-            next(iter(sides[kind].items()), (None, np.empty(0, np.int64))) for kind in (SIGNAL, WAIT)
+            next(iter(ends[kind].items()), (None, np.empty(0, np.int64))) for kind in (SIGNAL, WAIT)
         )
         made[c] = Channel(c, source, signals, sink, waits)
     return made
@@ -86,6 +111,8 @@ class Order:
 
         An event that waits counts as begun when it has its token.
         """
+        if x == y:
+            return events
         if x not in self.known[y]:
             return np.zeros(events.shape, np.int64)
         padded = np.concatenate([np.zeros(1, np.int64), self.known[y][x]])
@@ -100,55 +127,37 @@ class Order:
             for w, s in self.streams.items()
         }
 
-    def past(self, warp: int, event: int) -> Cut:
-        """What is over in every schedule when this event begins, its own warp included."""
-        at = np.array([event])
-        cut = {x: int(self.before(warp, x, at)[0]) for x in self.streams}
-        cut[warp] = event
-        return cut
+    def up_to(self, event: Event) -> Turns:
+        """A schedule of what is over in every schedule when an event begins, and of the event."""
+        warp, at = event
+        past = {x: int(self.before(warp, x, np.array([at]))[0]) for x in self.streams}
+        return [*self.turns(past), (warp, at + 1)]
 
-    def turns(self, goal: Cut) -> tuple[Turns, Cut]:
-        """A schedule that goes as far as it can, no warp beyond its goal; and how far it came.
+    def turns(self, goal: Cut) -> Turns:
+        """A schedule that goes as far as it can, no warp beyond its goal.
 
         Where the goal is the past of an event it is reached.
         """
-        needs = {w: self._needs(w) for w in self.streams}
-        done, passed = dict.fromkeys(self.streams, 0), dict.fromkeys(self.streams, 0)
+        done = dict.fromkeys(self.streams, 0)
         turns: Turns = []
         moved = True
         while moved:
             moved = False
             for w in self.streams:
-                waits, (source, count) = self.waits[w], needs[w]
-                j, end = passed[w], goal[w]
-                while j < waits.size and waits[j] < end:
-                    x = int(source[j])
-                    if x < 0 or (int(waits[j]) if x == w else done[x]) < count[j]:
-                        end = int(waits[j])
-                        break
-                    j += 1
-                passed[w] = j
-                if end > done[w]:
-                    done[w] = end
-                    turns.append((w, end))
+                ends = [goal[w]]
+                for c in self.channels.values():
+                    if c.sink == w:
+                        given = 0 if c.source is None else int(np.searchsorted(c.signals, done[c.source]))
+                        ends += c.waits[given : given + 1].tolist()
+                if min(ends) > done[w]:
+                    done[w] = min(ends)
+                    turns.append((w, done[w]))
                     moved = True
-        return turns, done
-
-    def _needs(self, warp: int) -> tuple[Ints, Ints]:
-        """The warp whose token each wait takes, -1 where there is none, and how far it must have come."""
-        waits = self.waits[warp]
-        source, count = np.full(waits.size, -1), np.zeros(waits.size, np.int64)
-        for c in self.channels.values():
-            if c.sink == warp and c.source is not None:
-                n = min(c.waits.size, c.signals.size)
-                at = np.searchsorted(waits, c.waits[:n])
-                source[at], count[at] = c.source, c.signals[:n] + 1
-        return source, count
+        return turns
 
 
-def order(streams: Mapping[int, Stream]) -> Order:
-    """The order of all events; raises `SharedError`. Only where there is no deadlock it is one."""
-    used = channels(streams)
+def order(streams: Mapping[int, Stream], used: Mapping[int, Channel]) -> Order:
+    """The order of all events. Only where there is no deadlock it is one."""
     waits = {w: np.flatnonzero(s.kinds == WAIT) for w, s in streams.items()}
     known: dict[int, dict[int, Ints]] = {w: {} for w in streams}
     for c in used.values():
@@ -174,19 +183,11 @@ def _extend(made: Order, known: dict[int, dict[int, Ints]]) -> bool:
     changed = False
     for y in known:
         for z, until in list(known[y].items()):
-            if z == y:
-                continue
-            for x in list(known[z]):
-                if x == y:
-                    continue
+            for x in known[z].keys() - {y}:
                 # Warp z has surely begun its event until - 1, and so has passed all waits up to it.
                 through = made.before(z, x, until - 1)
-                row = known[y].get(x)
-                if row is None:
-                    if through.any():
-                        known[y][x] = through
-                        changed = True
-                elif (through > row).any():
+                row = known[y].setdefault(x, np.zeros(until.size, np.int64))
+                if (through > row).any():
                     np.maximum(row, through, out=row)
                     changed = True
     return changed
@@ -202,25 +203,20 @@ def stuck(made: Order) -> bool:
     for y, rows in made.known.items():
         for z, until in rows.items():
             # Before a wait of y, z must come so far that y must have passed this very wait.
-            if z != y and (made.before(z, y, until - 1) > made.waits[y]).any():
+            if (made.before(z, y, until - 1) > made.waits[y]).any():
                 return True
     return False
 
 
-def overflow(made: Order, depth: int, cut: Cut | None = None) -> tuple[int, int] | None:
-    """A channel and the number of a signal (from 0) that may find it full, None where none does.
-
-    `cut` leaves out events that are never reached.
-    """
+def overflow(made: Order, depth: int, cut: Cut) -> Event | None:
+    """A signal among the first events of each warp that may find its channel full."""
     for c in made.channels.values():
-        if c.source is None or c.signals.size <= depth:
+        if c.source is None:
             continue
-        taken = _surely_taken(made, c)
-        late = np.arange(c.signals.size) - taken >= depth
-        if cut is not None:
-            late &= c.signals < cut[c.source]
+        late = np.arange(c.signals.size) - _surely_taken(made, c) >= depth
+        late &= c.signals < cut[c.source]
         if late.any():
-            return c.number, int(late.argmax())
+            return c.source, int(c.signals[late.argmax()])
     return None
 
 
@@ -237,5 +233,4 @@ def _surely_taken(made: Order, c: Channel) -> Ints:
     """How many tokens of a channel are surely taken when each of its signals happens."""
     if c.source is None or c.sink is None:
         return np.zeros(c.signals.size, np.int64)
-    over = c.signals if c.source == c.sink else made.before(c.source, c.sink, c.signals)
-    return np.searchsorted(c.waits, over, side="left")
+    return np.searchsorted(c.waits, made.before(c.source, c.sink, c.signals))

@@ -94,7 +94,7 @@ class Structure:
                     raise UnlikeError(f"channel {c} gets more tokens in a loop than are taken, or fewer")
 
     def without_operations(self, warp: int, loops: Iterable[LoopRun]) -> list[LoopRun]:
-        """The loops of a warp that have none; the others belong to the phases with its instances, in order."""
+        """The loops of a warp that have none; the others belong to the phases with its instances in order."""
         own = [k for k, phase in enumerate(self.phases) if warp in phase.wanted]
         working, idle = [], []
         for t in loops:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sw.check.match import Difference
-from sw.check.order import Cut, Order, Turns
+from sw.check.order import Cut, Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, EventSite, Stream
 from sw.check.trace import Boxes, Trace
 
@@ -28,10 +28,6 @@ class Narrator:
     def time(self, warp: int, event: int) -> int:
         """The instance that an operation is."""
         return int(self.made.by_warp[warp][int(np.searchsorted(self.streams[warp].operations, event))])
-
-    def event(self, warp: int, time: int) -> int:
-        """The operation that an instance is."""
-        return int(self.streams[warp].operations[int(np.searchsorted(self.made.by_warp[warp], time))])
 
     def name(self, warp: int, event: int) -> str:
         """The name of an operation's instance."""
@@ -94,21 +90,53 @@ class Narrator:
 
     # What is wrong
 
-    def clash(self, earlier: tuple[int, int], later: tuple[int, int]) -> str:
+    def finding(self, found: Finding, depth: int, *, givers: bool) -> tuple[str, list[str]]:
+        """What is wrong in one sentence, and the schedule that shows it, one line each.
+
+        With `givers`, one warp signals each channel, so a standstill tells which.
+        """
+        if found.kind == "deadlock":
+            stops = list(self.standstill(dict.fromkeys(self.streams, 0) | dict(found.turns), givers=givers))
+            return f"the warps come to a stop: {'; '.join(stops)}", [*self.lines(found.turns), *stops]
+        warp, event = found.turns[-1][0], found.turns[-1][1] - 1
+        if found.kind == "overflow":
+            site = self.streams[warp].site(event)
+            full = f"signals channel {site.channel} (line {site.line}), which holds {depth} tokens already"
+            said = f"warp {warp}: {full}"
+            reason = f"channel {site.channel} can overflow: {said}"
+        elif found.kind == "conflict":
+            assert found.other is not None
+            said = self.conflict(found.other, (warp, event))
+            reason = f"{said}, which the machine does not allow"
+        else:
+            assert found.other is not None
+            name, line = self.name(warp, event), self.line(warp, event)
+            how = self.clash(found.other, (warp, event))
+            said = f"warp {warp}: runs {name} (line {line}), which {how}"
+            reason = f"{name} (warp {warp}, line {line}) can run too early: it {how}"
+        return reason, [*self.lines(found.turns[:-1]), said]
+
+    def conflict(self, first: Event, second: Event) -> str:
+        """Two events that happen in one cycle."""
+        site = self.streams[second[0]].site(second[1])
+        both = " and ".join(f"warp {w} (line {self.line(w, e)})" for w, e in (first, second))
+        use = "signal" if site.kind == SIGNAL else "take a token of"
+        return f"{both} {use} channel {site.channel} in one cycle"
+
+    def clash(self, earlier: Event, later: Event) -> str:
         """What an operation does too early, before one that it depends on."""
         first, second = self.time(*earlier), self.time(*later)
         what = f"{self.made.name(first)} (warp {earlier[0]}, line {self.line(*earlier)})"
         return _overlap(self.made, first, second).format(what)
 
-    def standstill(self, cut: Cut, made: Order | None = None) -> Iterator[str]:
+    def standstill(self, cut: Cut, *, givers: bool) -> Iterator[str]:
         """Where every warp stands that cannot go on."""
         for w, s in self.streams.items():
             if cut[w] >= s.events.size:
                 continue
             site, number = s.site(cut[w]), self.number(w, cut[w])
             text = f"warp {w}: waits in line {site.line} for token {number} of channel {site.channel}"
-            giver = self.giver(site.channel, number)
-            yield f"{text}, which {giver}" if made is not None else text
+            yield f"{text}, which {self.giver(site.channel, number)}" if givers else text
 
     def giver(self, channel: int, number: int) -> str:
         """Who gives a token, of a channel that one warp signals."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sw.check.affine import Box
 from sw.check.binding import Verdict
-from sw.check.order import SharedError, channels
+from sw.check.order import SharedError, channels, sides
 from sw.check.phases import Structure, phases
 from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
 from sw.check.streams import Compiled
@@ -131,7 +131,7 @@ class Symbolic:
         runs = {w: s.run(values, names) for w, s in found.warps.items()}
         streams = {w: s for w, (s, _) in runs.items()}
         try:
-            used = channels(streams)
+            used = channels(sides(streams))
         except SharedError as error:
             raise UnlikeError(str(error)) from None
         loops = {w: turning for w, (_, turning) in runs.items()}

@@ -7,7 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sw.check.explore import Event, Exploration, explore
+from sw.check.explore import explore
+from sw.check.order import Event, Finding
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.ir import parse_program
 from sw.ir.intrinsics import effects
@@ -139,7 +140,7 @@ def _meet(first: set[tuple[str, ...]], second: set[tuple[str, ...]]) -> bool:
 
 def oracle(
     program: Program, streams: Mapping[int, Stream], values: Mapping[str, int], depth: int, **options: int
-) -> Exploration:
+) -> Finding:
     """What all schedules of some streams can do."""
     operations = {w: s.operations.tolist() for w, s in streams.items()}
     pairs = [((x, operations[x][a]), (y, operations[y][b])) for (x, a), (y, b) in conflicts(program, values)]

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hw.config import MachineConfig
 from sw.check import Limits, check_binding, compile_all
 from sw.check.dependences import TooLargeError
-from sw.check.explore import Event, explore
+from sw.check.explore import explore
+from sw.check.order import Event
 from sw.check.streams import Stream, run
 from sw.check.trace import trace
 from sw.ir.program import Program
