@@ -28,11 +28,10 @@ STATES = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What the machine has: channels, tokens that one holds, signals that may be outstanding, registers."""
+    """What the machine has: channels, tokens that one holds, registers."""
 
     channels: int = 16
     depth: int = 8
-    pending_signals: int = 8
     registers: int = 32
 
 
@@ -181,7 +180,7 @@ def _enforced(found: Order, made: Trace, event: Ints) -> tuple[int, tuple[int, i
     """How many pairs of instances are kept in order, and the first that is not, by its later instance."""
     streams = found.streams
     count, keys, worst = made.count, [], None
-    for earlier, later in pairs(made, made.warp):
+    for earlier, later in pairs(made):
         ends = made.warp[earlier] * (max(streams) + 1) + made.warp[later]
         for both in np.flatnonzero(np.bincount(ends)).tolist():
             x, y = divmod(both, max(streams) + 1)
@@ -199,7 +198,7 @@ def _enforced(found: Order, made: Trace, event: Ints) -> tuple[int, tuple[int, i
 def _explored(streams: Mapping[int, Stream], made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:
     """What all schedules show, and how many pairs of instances depend on each other directly."""
     linked: set[tuple[int, int]] = set()
-    for earlier, later in pairs(made, made.warp):
+    for earlier, later in pairs(made):
         linked.update(zip(earlier.tolist(), later.tolist(), strict=True))
     events = [*zip(made.warp.tolist(), event.tolist(), strict=True)]
     found = explore(streams, [(events[a], events[b]) for a, b in linked], depth, states=STATES)

@@ -8,6 +8,7 @@ decisions are the same, streams, order and dependences are equal, instance by in
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +22,16 @@ from sw.ir.expression import evaluate
 from sw.ir.intrinsics import effects
 from sw.ir.linear import Linear
 from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement
-from sw.ir.types import Kind
 
 
 def whole(program: Program) -> Box:
     """All values that the parameters can have."""
     return {p.name: (p.type.low, max(p.type.low, p.type.high - 1)) for p in program.parameters}
+
+
+def is_small(program: Program, most: int) -> bool:
+    """Whether the parameters have at most so many values together."""
+    return math.prod(high - low + 1 for low, high in whole(program).values()) <= most
 
 
 def middle(box: Box) -> dict[str, int]:
@@ -145,11 +150,3 @@ class DecisionRun:
         for wanted, given in zip(self.operands.get(code.warp, []), rows, strict=False):
             for column, a in wanted.items():
                 int(a - given[column])
-
-
-def is_small(program: Program, most: int) -> bool:
-    """Whether the parameters have at most so many values together."""
-    total = 1
-    for p in program.parameters:
-        total *= 2 if p.type.kind is Kind.BOOL else max(1, p.type.high - p.type.low)
-    return total <= most

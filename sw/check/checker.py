@@ -56,7 +56,7 @@ def check(
     for what, number in (("channels", channels), ("depth", depth), ("pending_signals", pending_signals)):
         if number < 1:
             raise InputError(f"{what} must be at least 1, not {number}")
-    limits = Limits(channels, depth, pending_signals, registers)
+    limits = Limits(channels, depth, registers)
     job = _Job(program, compile_all(program, texts, limits), limits)
     why = ""
     for small, run in ((FEW, job.each), (None, job.symbolic), (None, job.classes), (MANY, job.each)):

@@ -26,13 +26,12 @@ class TooLargeError(Exception):
     """More work than is allowed; says how much."""
 
 
-def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
+def pairs(made: Trace) -> Iterator[tuple[Ints, Ints]]:
     """Pairs of instances (earlier, later) of different warps that depend on each other directly, in batches.
 
-    `warp` is the warp of every instance by time. A pair comes once in a batch, but may come in several.
-    Raises `TooLargeError`.
+    A pair comes once in a batch, but may come in several. Raises `TooLargeError`.
     """
-    yield from _unknown(made, warp)
+    yield from _unknown(made)
     work = 0
     for buffer in made.program.buffers:
         accesses = accesses_of(made, buffer.name)
@@ -40,7 +39,7 @@ def pairs(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
         if work > MOST:
             raise TooLargeError(f"more than {MOST:,} accesses of pieces of buffers")
         for index, cell in accesses.cells():
-            yield _linked(accesses.time[index], accesses.write[index], cell, made.count, warp)
+            yield _linked(made, accesses.time[index], accesses.write[index], cell)
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,10 @@ class Accesses:
 def accesses_of(made: Trace, buffer: str) -> Accesses:
     """What touches a buffer, at known addresses."""
     parts: list[tuple[Ints, bool, Ints, Ints]] = []
-    for rows in made.rows:
-        for side, write in ((rows.reads, False), (rows.writes, True)):
-            for boxes in side:
-                if boxes is not None and boxes.buffer == buffer:
-                    full = touches(boxes)
-                    parts.append((rows.time[full], write, boxes.start[:, full], boxes.stop[:, full]))
+    for time, write, boxes in _all(made):
+        if boxes is not None and boxes.buffer == buffer:
+            full = touches(boxes)
+            parts.append((time[full], write, boxes.start[:, full], boxes.stop[:, full]))
     none = np.empty((len(made.program.buffer(buffer).shape), 0), np.int64)
     start, stop = (np.concatenate([none, *(p[n] for p in parts)], axis=1) for n in (2, 3))
     _to_pieces(start, stop)
@@ -107,6 +104,14 @@ def accesses_of(made: Trace, buffer: str) -> Accesses:
         start,
         stop,
     )
+
+
+def _all(made: Trace) -> Iterator[tuple[Ints, bool, Boxes | None]]:
+    """All accesses: when, whether they write, and where."""
+    for rows in made.rows:
+        for side, write in ((rows.reads, False), (rows.writes, True)):
+            for boxes in side:
+                yield rows.time, write, boxes
 
 
 def touches(boxes: Boxes) -> npt.NDArray[np.bool_]:
@@ -142,10 +147,9 @@ def _expand(low: Ints, high: Ints, shape: Ints) -> tuple[Ints, Ints]:
     return index, cell
 
 
-def _linked(
-    time: Ints, write: npt.NDArray[np.bool_], cell: Ints, count: int, warp: Ints
-) -> tuple[Ints, Ints]:
+def _linked(made: Trace, time: Ints, write: npt.NDArray[np.bool_], cell: Ints) -> tuple[Ints, Ints]:
     """The pairs of some cells."""
+    count = made.count
     if int(cell.max()) >= 1 << 61 - count.bit_length():
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)
     # An instance reads before it writes. The number holds all there is to know, so sorting is enough.
@@ -169,49 +173,37 @@ def _linked(
     released = released[key[following[released]] == key[released]]
     earlier = np.concatenate([time[source[linked]], time[released]])
     later = np.concatenate([time[linked], time[following[released]]])
-    return _unique(earlier, later, count, warp)
+    return _unique(made, earlier, later)
 
 
 def distinct(numbers: Ints) -> Ints:
     """The numbers without repetition, ascending; for many, this is much quicker than `numpy.unique`."""
     numbers = np.sort(numbers)
-    if numbers.size:
-        first = np.empty(numbers.size, np.bool_)
-        first[0] = True
-        np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
-        numbers = numbers[first]
-    return numbers
+    return numbers[np.diff(numbers, prepend=numbers[:1] - 1) > 0]
 
 
-def _unique(earlier: Ints, later: Ints, count: int, warp: Ints) -> tuple[Ints, Ints]:
+def _unique(made: Trace, earlier: Ints, later: Ints) -> tuple[Ints, Ints]:
     """Pairs of different warps without repetition."""
-    apart = warp[earlier] != warp[later]
-    both = distinct(earlier[apart] * count + later[apart])
-    return both // count, both % count
+    apart = made.warp[earlier] != made.warp[later]
+    both = distinct(earlier[apart] * made.count + later[apart])
+    return both // made.count, both % made.count
 
 
-def _unknown(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _unknown(made: Trace) -> Iterator[tuple[Ints, Ints]]:
     """What accesses at unknown addresses depend on, and what depends on them.
 
     They may touch every element, so per other warp the last instance before and the first after are enough.
     """
-    if not made.program.buffers:
+    accesses = [*_all(made)]
+    if not made.program.buffers or all(boxes is not None for _, _, boxes in accesses):
         return
-    all_times: dict[bool, list[Ints]] = {False: [], True: []}
-    unknown: dict[bool, list[Ints]] = {False: [], True: []}
-    for rows in made.rows:
-        for boxes, write in [(b, False) for b in rows.reads] + [(b, True) for b in rows.writes]:
-            all_times[write].append(rows.time if boxes is None else rows.time[touches(boxes)])
-            if boxes is None:
-                unknown[write].append(rows.time)
-    if not any(unknown.values()):
-        return
-    writing = distinct(np.concatenate([np.empty(0, np.int64), *all_times[True]]))
-    touching = distinct(np.concatenate([writing, *all_times[False]]))
-    for write, others in ((False, writing), (True, touching)):
-        if not unknown[write]:
-            continue
-        times = distinct(np.concatenate(unknown[write]))
+    none, warp = np.empty(0, np.int64), made.warp
+    touching = [(time if b is None else time[touches(b)], write) for time, write, b in accesses]
+    for write in (False, True):
+        unknown = [time for time, w, boxes in accesses if boxes is None and w == write]
+        times = distinct(np.concatenate([none, *unknown]))
+        # What reads depends on what writes, and what writes on all.
+        others = distinct(np.concatenate([none, *(time for time, w in touching if write or w)]))
         for w in distinct(warp[others]).tolist():
             own = others[warp[others] == w]
             before = np.searchsorted(own, times) - 1
@@ -219,4 +211,4 @@ def _unknown(made: Trace, warp: Ints) -> Iterator[tuple[Ints, Ints]]:
             here, there = before >= 0, after < own.size
             earlier = np.concatenate([own[before[here]], times[there]])
             later = np.concatenate([times[here], own[after[there]]])
-            yield _unique(earlier, later, made.count, warp)
+            yield _unique(made, earlier, later)

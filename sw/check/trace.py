@@ -6,9 +6,10 @@ that are not taken are not part of it, so every access is certain and its region
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,9 +20,9 @@ from hw.semantics import MASK
 from sw.ir.errors import IRError, Location
 from sw.ir.expression import Expr, const
 from sw.ir.intrinsics import effects
-from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement
+from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
 from sw.ir.vector import Array, Column, evaluate_rows
-from sw.ir.walk import assigned, statements
+from sw.ir.walk import assigned, statements, walk
 
 #: Instances that a trace may have by default.
 LARGEST = 50_000_000
@@ -141,16 +142,6 @@ class _CarriedError(Exception):
 
 
 @dataclass
-class _Part:
-    """Some executions of an instruction."""
-
-    iteration: Array
-    reads: tuple[Boxes | None, ...]
-    writes: tuple[Boxes | None, ...]
-    operands: Array
-
-
-@dataclass
 class _Rows:
     """Visits of one place of the control flow, worked on together: values of variables, and iterations.
 
@@ -174,13 +165,12 @@ class _Tracer:
     program: Program
     values: Mapping[str, int]
     most: int
-    parts: dict[int, list[_Part]] = field(default_factory=dict)
-    loops: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: By instruction some executions at a time: iterations, operands, and start and stop of each region.
+    parts: dict[int, list[list[Array]]] = field(default_factory=dict)
     #: The number of every loop, and by number the most iterations that it has.
     numbers: dict[int, int] = field(default_factory=dict)
     trips: Counter[int] = field(default_factory=Counter)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    effects: dict[int, tuple[tuple[Access, ...], tuple[Access, ...]]] = field(default_factory=dict)
     #: Instances so far.
     count: int = 0
     #: One iteration after the other, since scalars are handed on.
@@ -188,24 +178,29 @@ class _Tracer:
 
     def run(self) -> Trace:
         """All of it."""
-        self._number()
+        for s in statements(self.program.body):
+            if isinstance(s, While):
+                raise IRError(s.where, "a while loop", "loops with a known number of iterations")
+            if isinstance(s, For):
+                self.numbers[id(s)] = len(self.numbers)
+        whole = _Rows(1, dict(self.values))
         for b in self.program.buffers:
-            self.shapes[b.name] = tuple(self._one(e, b.where) for e in b.shape)
+            self.shapes[b.name] = tuple(int(self.column(e, whole, b.where)[0]) for e in b.shape)
         try:
-            self._all()
+            self.body(self.program.body, _Rows(1, dict(self.values)))
         except _CarriedError:
             self.parts.clear()
             self.count, self.single = 0, True
-            self._all()
-        found = [s for s in statements(self.program.body) if isinstance(s, Instruction)]
-        times = self._times(found)
-        rows = [self._rows(s, self.parts.get(id(s), []), t) for s, t in zip(found, times, strict=True)]
-        return Trace(self.program, self.values, tuple(rows), self.count)
+            self.body(self.program.body, _Rows(1, dict(self.values)))
+        found = [
+            self.joined(s, tuple(self.numbers[id(a)] for a in around if isinstance(a, For)))
+            for s, around in walk(self.program.body)
+            if isinstance(s, Instruction)
+        ]
+        timed = (replace(rows, time=t) for rows, t in zip(found, self._times(found), strict=True))
+        return Trace(self.program, self.values, tuple(timed), self.count)
 
-    def _all(self) -> None:
-        self.body(self.program.body, _Rows(1, dict(self.values)))
-
-    def _times(self, found: Sequence[Instruction]) -> list[Array]:
+    def _times(self, found: Sequence[Rows]) -> list[Array]:
         """By instruction the places of its executions in the order of all.
 
         Each gets a number by the text and the iterations, as if all loops ran as often as they do at most.
@@ -229,35 +224,13 @@ class _Tracer:
         if lay_out(self.program.body, 0) >= 1 << 62:
             raise TooLongError(None, f"a program of more than {self.most:,} instances", "a shorter one")
         keys = [np.empty(0, np.int64)]
-        for s in found:
-            loops = self.loops[id(s)]
-            parts = [p.iteration for p in self.parts.get(id(s), ())]
-            iteration = np.concatenate([np.empty((len(loops), 0), np.int64), *parts], axis=1)
-            first = at[id(s)] + sum(at[loop] for loop in loops)
-            keys.append(first + np.array([size[loop] for loop in loops], np.int64) @ iteration)
+        for rows in found:
+            first = at[id(rows.instruction)] + sum(at[loop] for loop in rows.loops)
+            keys.append(first + np.array([size[loop] for loop in rows.loops], np.int64) @ rows.iteration)
         order = np.argsort(np.concatenate(keys), kind="stable")
         times = np.empty(order.size, np.int64)
         times[order] = np.arange(order.size)
         return np.split(times, np.cumsum([k.size for k in keys]))[1:-1]
-
-    def _number(self) -> None:
-        """Give numbers to loops, and to every instruction those around it."""
-
-        def visit(body: tuple[Statement, ...], around: tuple[int, ...]) -> None:
-            for s in body:
-                if isinstance(s, Instruction):
-                    self.loops[id(s)] = around
-                    self.effects[id(s)] = effects(s)
-                elif isinstance(s, For):
-                    self.numbers[id(s)] = len(self.numbers)
-                    visit(s.body, (*around, self.numbers[id(s)]))
-                elif isinstance(s, If):
-                    visit(s.body, around)
-                    visit(s.orelse, around)
-                elif not isinstance(s, Assign):
-                    raise IRError(s.where, "a while loop", "loops with a known number of iterations")
-
-        visit(self.program.body, ())
 
     # Statements
 
@@ -278,7 +251,7 @@ class _Tracer:
 
     def branch(self, s: If, rows: _Rows) -> None:
         """Each body for the rows that take it."""
-        holds = self.rows_of(self.value(s.condition, rows, s.where), rows)
+        holds = self.column(s.condition, rows, s.where)
         ends: list[tuple[Array, _Rows]] = []
         for body, chosen in ((s.body, holds != 0), (s.orelse, holds == 0)):
             index = np.flatnonzero(chosen)
@@ -290,9 +263,7 @@ class _Tracer:
 
     def loop(self, s: For, rows: _Rows) -> None:
         """All iterations of all rows at once, or of one row one after the other."""
-        start, stop, step = (
-            self.rows_of(self.value(e, rows, s.where), rows) for e in (s.start, s.stop, s.step)
-        )
+        start, stop, step = (self.column(e, rows, s.where) for e in (s.start, s.stop, s.step))
         if not step.all():
             raise IRError(s.where, f"step {s.step} = 0", "a step other than zero")
         trips = np.maximum(0, (stop - start + step - np.sign(step)) // step)
@@ -328,29 +299,22 @@ class _Tracer:
     def instruction(self, s: Instruction, rows: _Rows) -> None:
         """The rows in which it happens, and where it reads and writes there."""
         if s.when is not None:
-            index = np.flatnonzero(self.rows_of(self.value(s.when, rows, s.where), rows))
-            rows = rows.take(index)
+            rows = rows.take(np.flatnonzero(self.column(s.when, rows, s.where)))
         self.count += rows.size
-        iteration = np.stack(rows.iteration) if rows.iteration else np.zeros((0, rows.size), np.int64)
-        reads, writes = self.effects[id(s)]
-        operands = [self.rows_of(self.value(e, rows, s.where), rows) for e in stated_operands(s).values()]
-        part = _Part(
-            iteration,
-            tuple(self.boxes(a, rows, s) for a in reads),
-            tuple(self.boxes(a, rows, s) for a in writes),
-            np.array(operands, np.int64).reshape(len(operands), rows.size) & MASK,
-        )
+        operands = [self.column(e, rows, s.where) & MASK for e in stated_operands(s).values()]
+        part = [np.array(a, np.int64).reshape(len(a), rows.size) for a in (rows.iteration, operands)]
+        for access in itertools.chain(*effects(s)):
+            if isinstance(access, Region):
+                part += self.ends(access, rows, s)
         self.parts.setdefault(id(s), []).append(part)
 
-    def boxes(self, access: Access, rows: _Rows, s: Instruction) -> Boxes | None:
-        """Where an access is in every row; raises `IRError` where that is outside of its buffer."""
-        if not isinstance(access, Region):
-            return None
+    def ends(self, access: Region, rows: _Rows, s: Instruction) -> tuple[Array, Array]:
+        """Start and stop of a region in every row; raises `IRError` where it is outside of its buffer."""
         where = access.where or s.where
-        ends = [
-            [self.rows_of(self.value(e, rows, where), rows) for e in (i.start, i.stop)] for i in access.box
-        ]
-        start, stop = (np.stack([pair[n] for pair in ends]) for n in range(2))
+        start, stop = (
+            np.stack([self.column(e, rows, where) for e in ends])
+            for ends in ([i.start for i in access.box], [i.stop for i in access.box])
+        )
         shape = self.shapes[access.buffer]
         limit = np.array(shape, np.int64)[:, None]
         wrong = (stop > start).all(axis=0) & ((start < 0) | (stop > limit)).any(axis=0)
@@ -363,7 +327,7 @@ class _Tracer:
             raise IRError(
                 where, f"the region {access.buffer}[{box}]{at}", f"one inside of {access.buffer}[{inside}]"
             )
-        return Boxes(access.buffer, start, stop)
+        return start, stop
 
     # Scalars
 
@@ -382,42 +346,26 @@ class _Tracer:
             raise IRError(where, f"a division by zero in {expr}", "a divisor other than zero")
         return result
 
-    @staticmethod
-    def rows_of(value: Column, rows: _Rows) -> Array:
-        """A number for each row."""
+    def column(self, expr: Expr, rows: _Rows, where: Location | None) -> Array:
+        """The value of an expression as a number for each row."""
+        value = self.value(expr, rows, where)
         return value if isinstance(value, np.ndarray) else np.full(rows.size, value, np.int64)
 
-    def _one(self, expr: Expr, where: Location | None) -> int:
-        """The value of an expression of parameters."""
-        return int(self.rows_of(self.value(expr, _Rows(1, dict(self.values)), where), _Rows(1, {}))[0])
-
-    def _rows(self, s: Instruction, parts: list[_Part], time: Array) -> Rows:
-        """All executions of an instruction."""
-        depth = len(self.loops[id(s)])
-        iteration = np.concatenate([np.empty((depth, 0), np.int64), *(p.iteration for p in parts)], axis=1)
-        reads, writes = self.effects[id(s)]
-        empty = np.empty((len(stated_operands(s)), 0), np.int64)
-        return Rows(
-            s,
-            self.loops[id(s)],
-            time,
-            iteration,
-            tuple(_joined(a, [p.reads[n] for p in parts]) for n, a in enumerate(reads)),
-            tuple(_joined(a, [p.writes[n] for p in parts]) for n, a in enumerate(writes)),
-            np.concatenate([empty, *(p.operands for p in parts)], axis=1),
+    def joined(self, s: Instruction, loops: tuple[int, ...]) -> Rows:
+        """All executions of an instruction, without their times."""
+        accesses = effects(s)
+        regions = [a for a in itertools.chain(*accesses) if isinstance(a, Region)]
+        sizes = [len(loops), len(stated_operands(s)), *(len(a.box) for a in regions for _ in "ab")]
+        none = [np.empty((size, 0), np.int64) for size in sizes]
+        columns = [
+            np.concatenate(found, axis=1) for found in zip(none, *self.parts.get(id(s), ()), strict=True)
+        ]
+        ends = iter(columns[2:])
+        reads, writes = (
+            tuple(Boxes(a.buffer, next(ends), next(ends)) if isinstance(a, Region) else None for a in side)
+            for side in accesses
         )
-
-
-def _joined(access: Access, parts: list[Boxes | None]) -> Boxes | None:
-    if not isinstance(access, Region):
-        return None
-    empty = np.empty((len(access.box), 0), np.int64)
-    boxes = [b for b in parts if b is not None]
-    return Boxes(
-        access.buffer,
-        np.concatenate([empty, *(b.start for b in boxes)], axis=1),
-        np.concatenate([empty, *(b.stop for b in boxes)], axis=1),
-    )
+        return Rows(s, loops, np.empty(0, np.int64), columns[0], reads, writes, columns[1])
 
 
 def _meet(rows: _Rows, names: Iterable[str], ends: list[tuple[Array, _Rows]]) -> None:

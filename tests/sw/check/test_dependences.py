@@ -17,11 +17,10 @@ from tests.sw.check.cases import conflicts, random_case
 def direct(program: Program) -> tuple[set[tuple[int, int]], list[int]]:
     """The pairs, as places in the sequential order, and the warp of each instance."""
     made = trace(program)
-    warp = made.warp
     found: set[tuple[int, int]] = set()
-    for earlier, later in pairs(made, warp):
+    for earlier, later in pairs(made):
         found.update(zip(earlier.tolist(), later.tolist(), strict=True))
-    return found, warp.tolist()
+    return found, made.warp.tolist()
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -123,7 +123,7 @@ def facts(text: str, texts: dict[int, str], values: dict[str, int]) -> object:
     except IRError:
         return None
     linked: set[tuple[int, int]] = set()
-    for a, b in pairs(made, made.warp):
+    for a, b in pairs(made):
         linked.update(zip(a.tolist(), b.tolist(), strict=True))
     warps = compile_all(parsed, texts, Limits())
     streams = {w: run(code, values) for w, code in warps.items()}
