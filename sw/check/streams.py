@@ -125,10 +125,8 @@ def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream
     Raises `InputError` with warp and line for a division by zero, a value too wide for a parameter register
     or an operand, a program that runs past its end, and more than `steps` instructions.
     """
-    missing = sorted(code.parameters - values.keys())
-    if missing:
-        raise InputError(f"warp {code.warp}: the program has no parameter {missing[0]}")
     runtime, events = Runtime(code, steps), array("i")
+    runtime.see_parameters(values)
     columns: dict[int, array[int]] = {n: array("q") for n, s in enumerate(code.sites) if _machine(s)}
     left = code.function(values, steps, events, columns, runtime)
     made = {n: np.frombuffer(c, np.int64).reshape(-1, _width(code.sites[n].name)) for n, c in columns.items()}
@@ -143,23 +141,18 @@ def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[N
     A generic operation has none. Everything that decides what the warp does is noted. Raises `TooLargeError`
     after the runtime's steps.
     """
-    sites = runtime.code.sites
-    columns: dict[int, list[Number]] = {n: [] for n, s in enumerate(sites) if _machine(s)}
+    runtime.see_parameters(values)
+    rows: list[tuple[Number, ...]] = []
     try:
-        left = runtime.code.symbolic(values, runtime.steps, runtime.events, columns, runtime)
+        left = runtime.code.symbolic(values, runtime.steps, runtime.events, rows, runtime)
     except EndlessError:
         raise TooLargeError("too many steps to find the values for which all is the same") from None
-    rows = {n: iter(zip(*[iter(c)] * _width(sites[n].name), strict=True)) for n, c in columns.items()}
-    found = []
-    for n in runtime.events:
-        site = sites[n]
-        if site.kind == OP:
-            row = () if site.generic else next(rows[n])
-            for operand, a in zip(isa.INSTRUCTIONS[site.name].operands if row else (), row, strict=False):
-                # That it fits is noted.
-                assert a < 1 << operand.bits
-            found.append(row)
-    return found, left
+    sites = [runtime.code.sites[n] for n in runtime.events]
+    for site, row in zip([s for s in sites if s.kind == OP], rows, strict=True):
+        for operand, a in zip(isa.INSTRUCTIONS[site.name].operands if row else (), row, strict=False):
+            if not a < 1 << operand.bits:
+                runtime.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
+    return rows, left
 
 
 def _machine(site: EventSite) -> bool:
@@ -175,8 +168,7 @@ def _check_operands(site: EventSite, rows: Ints, runtime: Runtime) -> None:
     for number, operand in enumerate(isa.INSTRUCTIONS[site.name].operands):
         if rows.shape[0] and int(rows[:, number].max()) >= 1 << operand.bits:
             value = int(rows[:, number].max())
-            what = f"{operand.name} must fit {operand.bits} bits, not {value}"
-            runtime.fail(site.line, f"{site.name}: {what}")
+            runtime.wide(site.line, f"{site.name}: {operand.name}", operand.bits, value)
 
 
 @dataclass
@@ -200,10 +192,15 @@ class Runtime:
         """No halt."""
         raise InputError(f"warp {self.code.warp} runs past its end: a halt must end it")
 
-    def wide(self, line: int, parameter: int, value: int) -> NoReturn:
-        """A value that a parameter register does not hold."""
-        p = isa.BY_PARAMETER[parameter]
-        self.fail(line, f"{p.name} must fit {p.bits} bits, not {value}")
+    def wide(self, line: int, what: str, bits: int, value: Number) -> NoReturn:
+        """A value that a parameter register or an operand does not hold."""
+        self.fail(line, f"{what} must fit {bits} bits, not {value}")
+
+    def see_parameters(self, values: Mapping[str, Number]) -> None:
+        """See that the program has the parameters that the text uses."""
+        missing = sorted(self.code.parameters - values.keys())
+        if missing:
+            raise InputError(f"warp {self.code.warp}: the program has no parameter {missing[0]}")
 
     def rounds(self, count: Number) -> Iterable[Forget | None]:
         """The rounds of a loop, for numbers that follow the parameters; a count below 1 is not kept.
@@ -237,7 +234,10 @@ class _PythonWriter:
         self.block(code, 1)
         self.put(1, "return n" if not code.nodes else "over.end()")
         start = [f"    {name} = 0" for name in sorted(_used(code))]
-        start += [f"    v{n} = columns[{n}].extend" for n, s in enumerate(self.sites) if _machine(s)]
+        if self.symbolic:
+            start.append("    row = columns.append")
+        else:
+            start += [f"    v{n} = columns[{n}].extend" for n, s in enumerate(self.sites) if _machine(s)]
         self.lines[body:body] = start
 
     def put(self, depth: int, text: str) -> None:
@@ -317,18 +317,20 @@ class _PythonWriter:
             self.event(EventSite(line.number, _KINDS[name], name, f["channel"]), depth)
         elif name == "op":
             self.event(EventSite(line.number, OP, line.text, generic=True), depth)
+            if self.symbolic:
+                self.put(depth, "row(())")
         elif spec is not None and spec.engine:
             site = self.event(EventSite(line.number, OP, name), depth)
             operands = [f"{_register(f[x.name])} & {MASK}" for x in spec.fields]
             operands += [f"p{isa.PARAMETERS[p].index}" for p in spec.parameters]
-            self.put(depth, f"v{site}(({', '.join(operands)},))")
+            self.put(depth, f"{'row' if self.symbolic else f'v{site}'}(({', '.join(operands)},))")
         elif name in ("param", "parami"):
             value = str(f["imm"] & MASK) if name == "parami" else f"{_register(f['rs1'])} & {MASK}"
-            number = f["parameter"]
-            self.put(depth, f"p{number} = {value}")
-            bits = isa.BY_PARAMETER[number].bits
-            if bits < 32:
-                self.put(depth, f"if p{number} >= {1 << bits}: over.wide({line.number}, {number}, p{number})")
+            p = isa.BY_PARAMETER[f["parameter"]]
+            self.put(depth, f"p{p.index} = {value}")
+            if p.bits < 32:
+                wide = f"over.wide({line.number}, '{p.name}', {p.bits}, p{p.index})"
+                self.put(depth, f"if p{p.index} >= {1 << p.bits}: {wide}")
         else:
             self.scalar(line, depth)
 

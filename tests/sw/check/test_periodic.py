@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hw.config import MachineConfig
+from hw.errors import InputError
 from sw.check import Limits, Verdict, check, check_binding, compile_all
 from sw.check.repeated_loops import UnlikeError
 from sw.check.streams import run
@@ -265,6 +266,17 @@ def _at(program: Program, expr: Expr) -> Program:
     box = (dataclasses.replace(access.box[0], start=expr),)
     made = dataclasses.replace(s, writes=(dataclasses.replace(access, box=box),))
     return dataclasses.replace(program, body=(dataclasses.replace(loop, body=(made,)),))
+
+
+def test_faults_of_a_warp_are_told() -> None:
+    text = rotation() + "    E = gemm(0, 0, 0, 0, read=a[0:1], warp=1)\n"
+    for change, said in (
+        ("arg r1, m", "warp 1: the program has no parameter m"),
+        ("li r2, -1\ngemm r2, r0, r0, r0", "gemm: a must fit 20 bits, not 4294967295"),
+        ("div r2, r0, r3", "division by zero"),
+    ):
+        with pytest.raises(InputError, match=said):
+            checked(text, {**texts(), 1: texts()[1].replace("halt", f"{change}\nhalt")})
 
 
 @pytest.mark.parametrize("block", range(4))
