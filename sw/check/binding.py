@@ -130,9 +130,8 @@ def check_binding(
     streams = {w: run(code, values) for w, code in warps.items()}
     narrator = Narrator(made, streams)
     bad = Verdict(False, "exact", values=dict(values), instances=made.count)
-    unlike = difference(made, streams)
-    if unlike is not None:
-        said = narrator.unlike(unlike)
+    said = difference(narrator)
+    if said is not None:
         return replace(bad, reason=said, schedule=(said,))
     event = np.zeros(made.count, np.int64)
     for w, times in made.by_warp.items():

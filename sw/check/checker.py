@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hw.errors import InputError
@@ -59,62 +60,78 @@ def check(
     limits = Limits(channels, depth, registers)
     job = _Job(program, compile_all(program, texts, limits), limits)
     why = ""
-    for small, run in ((FEW, job.each), (None, job.symbolic), (None, job.classes), (MANY, job.each)):
-        if small is None or is_small(program, small):
-            try:
-                return run()
-            except UnlikeError:
+    try:
+        for small, run in ((FEW, job.each), (None, job.symbolic), (None, job.classes), (MANY, job.each)):
+            if small is None or is_small(program, small):
                 job.done.clear()
-            except TooLargeError as error:
-                why = why or str(error)
-                job.done.clear()
-    return job.samples(why, samples_suffice)
+                try:
+                    return run()
+                except UnlikeError:
+                    continue
+                except TooLargeError as error:
+                    why = why or str(error)
+        job.done.clear()
+        return job.samples(why, samples_suffice)
+    except WrongError as wrong:
+        return wrong.verdict
+
+
+class WrongError(Exception):
+    """Values for which the warps are wrong, so that nothing else needs to be checked."""
+
+    def __init__(self, verdict: Verdict):
+        super().__init__(verdict.reason)
+        self.verdict = verdict
 
 
 @dataclass
 class _Job:
+    """Ways to check all values of the parameters. All raise `WrongError`, and `TooLargeError` to give up."""
+
     program: Program
     warps: Mapping[int, Compiled]
     limits: Limits
+    #: The verdicts on values that are right.
     done: list[Verdict] = field(default_factory=list)
-    #: Statements and instructions that may still be followed, and classes for which the program fails.
-    steps: int = FOLLOWED
-    fails: int = 0
 
-    def one(self, values: Mapping[str, int]) -> Verdict | None:
-        """The verdict for some values where something is wrong; what is right is collected."""
+    @property
+    def instances(self) -> int:
+        """Instances that were gone through."""
+        return sum(v.instances for v in self.done)
+
+    def one(self, values: Mapping[str, int]) -> None:
+        """Some values."""
         found = check_binding(self.program, self.warps, values, self.limits)
         if not found.ok:
-            return found
+            raise WrongError(found)
         self.done.append(found)
-        if sum(v.instances for v in self.done) > INSTANCES:
-            raise TooLargeError(
-                f"more than {INSTANCES:,} instances for all values of the parameters together"
-            )
-        return None
 
-    def each(self) -> Verdict:
-        """Every value by itself."""
-        values, _ = assignments(self.program, MANY)
-        bad, error = self.all(values)
-        if bad is None and not self.done and error is not None:
-            raise error
-        return bad or merged(self.done, "exact")
+    def those(self, values: Iterable[Mapping[str, int]], most: int = INSTANCES) -> None:
+        """Some values one by one, until there are more instances.
 
-    def all(self, values: Iterable[Mapping[str, int]]) -> tuple[Verdict | None, IRError | None]:
-        """Some values; those for which the program itself fails do not count."""
+        Values for which the program itself fails do not count; raises `IRError` where there are no others.
+        """
         failed = None
         for given in values:
             try:
-                bad = self.one(given)
+                self.one(given)
+            except TooLongError as error:
+                raise TooLargeError(error.found) from None
             except IRError as error:
-                if isinstance(error, TooLongError):
-                    raise TooLargeError(error.found) from None
                 failed = error
-                continue
-            if bad is not None:
-                return bad, None
-        return None, failed
+            if self.instances > most:
+                break
+        if not self.done and failed is not None:
+            raise failed
+
+    def each(self) -> Verdict:
+        """Every value by itself."""
+        self.those(assignments(self.program, MANY)[0])
+        if self.instances > INSTANCES:
+            raise TooLargeError(
+                f"more than {INSTANCES:,} instances for all values of the parameters together"
+            )
+        return merged(self.done, "exact")
 
     def symbolic(self) -> Verdict:
         """All values of parameters that say how often loops run, for each value of the others."""
@@ -128,77 +145,51 @@ class _Job:
         if not is_small(rest, FEW):
             raise UnlikeError("parameters besides those that say how often loops run")
 
-        def one(values: Mapping[str, int]) -> Verdict | None:
-            bad = self.one(values)
-            if bad is None and self.done[-1].method != "exact":
+        def one(values: Mapping[str, int]) -> None:
+            self.one(values)
+            if self.done[-1].method != "exact":
                 raise UnlikeError("tokens of several warps in a channel")
-            if sum(v.instances for v in self.done) > REPEATED:
+            if self.instances > REPEATED:
                 raise UnlikeError(f"more than {REPEATED:,} instances for all values")
-            return bad
 
-        for fixed in assignments(rest, FEW)[0]:
-            try:
-                bad = Symbolic.of(self.program, self.warps, names, fixed, self.limits.depth).show(one)
-            except IRError as error:
-                raise UnlikeError(str(error)) from None
-            if bad is not None:
-                return bad
+        try:
+            for fixed in assignments(rest, FEW)[0]:
+                Symbolic.of(self.program, self.warps, names, fixed, self.limits.depth).show(one)
+        except IRError as error:
+            raise UnlikeError(str(error)) from None
         return merged(self.done, "symbolic")
 
     def classes(self) -> Verdict:
-        """One value for each class of values for which all is the same."""
+        """One value for each class of values for which all is the same, the one in the middle of a box."""
         todo: list[Box] = [whole(self.program)]
-        while todo:
-            if len(self.done) + self.fails >= CLASSES:
-                raise TooLargeError(f"more than {CLASSES} classes of values of the parameters")
+        steps = FOLLOWED
+        for _ in range(CLASSES):
             box = todo.pop()
-            part, bad = self.exactly(box)
-            if bad is not None:
-                return bad
-            todo += without(box, part)
+            walk = DecisionRun(Around(middle(box), box), steps)
+            with contextlib.suppress(FailsError):
+                walk.program(self.program)
+                self.one(middle(box))
+                for code in self.warps.values():
+                    walk.warp(code)
+            steps = walk.steps
+            todo += without(box, walk.around.box)
+            if not todo:
+                break
+        else:
+            raise TooLargeError(f"more than {CLASSES} classes of values of the parameters")
         if not self.done:
-            bad, error = self.all([middle(whole(self.program))])
-            raise error or AssertionError(bad)
+            self.those([middle(whole(self.program))])
         return merged(self.done, "exact")
-
-    def exactly(self, box: Box) -> tuple[Box, Verdict | None]:
-        """Values of a box for which everything is as for the value in its middle; what is wrong there."""
-        values = middle(box)
-        walk = DecisionRun(Around(values, box), self.steps)
-        try:
-            walk.program(self.program)
-        except FailsError:
-            self.steps, self.fails = walk.steps, self.fails + 1
-            return walk.around.box, None
-        found = check_binding(self.program, self.warps, values, self.limits)
-        if not found.ok:
-            return box, found
-        for code in self.warps.values():
-            walk.warp(code)
-        self.steps = walk.steps
-        self.done.append(found)
-        return walk.around.box, None
 
     def samples(self, why: str, suffice: bool) -> Verdict:
         """Some values, where all of them cannot be shown."""
-        values, _ = assignments(self.program, SAMPLES)
         reason = f"cannot be shown for all values of the parameters: {why}"
-        error: IRError | None = None
-        for given in values:
-            try:
-                bad, failed = self.all([given])
-            except TooLargeError as more:
-                return Verdict(False, "sampled", reason=f"{reason}; nor for those that were tried: {more}")
-            if bad is not None:
-                return bad
-            error = error or failed
-            if sum(v.instances for v in self.done) > SAMPLED:
-                break
-        if not self.done:
-            raise error or InputError(reason)
-        made = merged(self.done, "sampled")
+        try:
+            self.those(assignments(self.program, SAMPLES)[0], SAMPLED)
+        except TooLargeError as more:
+            return Verdict(False, "sampled", reason=f"{reason}; nor for those that were tried: {more}")
         text = f"{reason}; it holds for the {len(self.done)} that were tried"
-        return replace(made, ok=suffice, reason=text)
+        return replace(merged(self.done, "sampled"), ok=suffice, reason=text)
 
 
 def in_bounds(program: Program) -> set[str]:
@@ -210,11 +201,10 @@ def in_bounds(program: Program) -> set[str]:
     return found
 
 
-def merged(verdicts: Iterable[Verdict], method: str) -> Verdict:
+def merged(verdicts: Sequence[Verdict], method: str) -> Verdict:
     """One verdict for several values of the parameters that are all right."""
-    all_ = list(verdicts)
     flows: dict[int, Flow] = {}
-    for v in all_:
+    for v in verdicts:
         for c, flow in v.channels.items():
             old = flows.get(c, flow)
             flows[c] = Flow(
@@ -223,13 +213,13 @@ def merged(verdicts: Iterable[Verdict], method: str) -> Verdict:
                 max(old.tokens, flow.tokens),
                 max(old.most, flow.most),
             )
-    if method == "exact" and any(v.method == "explored" for v in all_):
+    if method == "exact" and any(v.method == "explored" for v in verdicts):
         method = "explored"
     return Verdict(
         True,
         method,
-        dependences=sum(v.dependences for v in all_),
-        instances=sum(v.instances for v in all_),
-        bindings=len(all_),
+        dependences=sum(v.dependences for v in verdicts),
+        instances=sum(v.instances for v in verdicts),
+        bindings=len(verdicts),
         channels=flows,
     )

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
-from sw.check.streams import Stream
-from sw.check.trace import Trace, columns_of, stated_operands
-
-Ints = npt.NDArray[np.int64]
+from sw.check.schedule import Narrator
+from sw.check.trace import columns_of, stated_operands
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The first operation of a warp that is not the expected one.
-
-    `event` is the place in the warp's stream, that of its end where operations are missing; `time` is the
-    expected instance, None where none is left. `value` tells an operand that differs.
-    """
-
-    warp: int
-    event: int
-    time: int | None
-    value: str = ""
-
-
-def difference(made: Trace, streams: Mapping[int, Stream]) -> Difference | None:
-    """The first difference of the lowest warp that has one, None where all warps do what they shall."""
+def difference(narrator: Narrator) -> str | None:
+    """Where the lowest warp that does not do what it shall first differs, in one sentence."""
+    made = narrator.made
     none = np.empty(0, np.int64)
-    for w, s in sorted(streams.items()):
+    for w, s in sorted(narrator.streams.items()):
         times, found = made.by_warp.get(w, none), s.operations
         both = min(times.size, found.size)
         rows, sites = made.row[times[:both]], s.events[found[:both]]
@@ -55,6 +36,5 @@ def difference(made: Trace, streams: Mapping[int, Stream]) -> Difference | None:
                     first = min(first, (int(here[n]), text))
         at, value = first
         if at < max(times.size, found.size):
-            event = int(found[at]) if at < found.size else s.events.size
-            return Difference(w, event, int(times[at]) if at < times.size else None, value)
+            return narrator.unlike(w, at, value)
     return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sw.check.match import Difference
+from sw.check.dependences import touches
 from sw.check.order import Cut, Event, Finding, Turns
-from sw.check.streams import OP, SIGNAL, WAIT, EventSite, Stream
+from sw.check.streams import OP, SIGNAL, WAIT, Stream
 from sw.check.trace import Boxes, Trace
 
 #: Turns that are told at the beginning and at the end of a long schedule.
@@ -148,24 +149,18 @@ class Narrator:
                 return f"never comes: warp {w} gives {_tokens(signals.size)}"
         return "never comes: no warp signals this channel"
 
-    def unlike(self, found: Difference) -> str:
-        """An operation that is not what the sequential program has there."""
-        s = self.streams[found.warp]
-        number = int(np.searchsorted(s.operations, found.event)) + 1
-        name = "nothing" if found.time is None else self.made.name(found.time)
-        wanted = f"operation {number} of warp {found.warp} must be {name}"
-        if found.time is None:
-            wanted = f"warp {found.warp} must have {number - 1} operations"
-        if found.event >= s.events.size:
+    def unlike(self, warp: int, number: int, value: str) -> str:
+        """Tells an operation, by its number, that is not the program's, or whose `value` is not."""
+        s, times = self.streams[warp], self.made.by_warp.get(warp, ())
+        wanted = f"warp {warp} must have {number} operations"
+        if number < len(times):
+            wanted = f"operation {number + 1} of warp {warp} must be {self.made.name(int(times[number]))}"
+        if number == s.operations.size:
             return f"{wanted}, and the warp ends before"
-        site = s.site(found.event)
-        if found.value:
-            return f"{wanted}; in line {site.line} its {found.value}"
-        return f"{wanted}, not {_called(site)} in line {site.line}"
-
-
-def _called(site: EventSite) -> str:
-    return f"op {site.name}" if site.generic else site.name
+        site = s.site(int(s.operations[number]))
+        if value:
+            return f"{wanted}; in line {site.line} its {value}"
+        return f"{wanted}, not {'op ' if site.generic else ''}{site.name} in line {site.line}"
 
 
 def _tokens(count: int) -> str:
@@ -188,33 +183,29 @@ def _overlap(made: Trace, first: int, second: int) -> str:
 
 
 def _boxes(made: Trace, time: int, *, writes: bool) -> list[Boxes | None]:
-    """The accesses of one instance, each a single row."""
+    """The accesses of one instance, each a single row; those that touch nothing left out."""
     rows, index = made.rows[int(made.row[time])], made.index(time)
     one = slice(index, index + 1)
-    return [
-        b if b is None else Boxes(b.buffer, b.start[:, one], b.stop[:, one])
+    boxes = [
+        b and Boxes(b.buffer, b.start[:, one], b.stop[:, one])
         for b in (rows.writes if writes else rows.reads)
     ]
+    return [b for b in boxes if b is None or touches(b).all()]
 
 
 def _common(first: Sequence[Boxes | None], second: Sequence[Boxes | None]) -> str | None:
     """What two lists of accesses have in common, in words."""
-    for a in first:
-        for b in second:
-            known = b if a is None else a
-            if known is None:
-                return "an unknown place"
-            if a is None or b is None:
-                if (known.stop > known.start).all():
-                    return f"what may be {_place(known.buffer, known)}"
-            elif a.buffer == b.buffer:
-                both = Boxes(a.buffer, np.maximum(a.start, b.start), np.minimum(a.stop, b.stop))
-                whole = [(x.stop > x.start).all() for x in (a, b, both)]
-                if all(whole):
-                    return _place(a.buffer, both)
+    for a, b in itertools.product(first, second):
+        if a is None or b is None:
+            known = a or b
+            return "an unknown place" if known is None else f"what may be {_place(known)}"
+        if a.buffer == b.buffer:
+            both = Boxes(a.buffer, np.maximum(a.start, b.start), np.minimum(a.stop, b.stop))
+            if touches(both).all():
+                return _place(both)
     return None
 
 
-def _place(buffer: str, boxes: Boxes) -> str:
+def _place(boxes: Boxes) -> str:
     ends = zip(boxes.start[:, 0].tolist(), boxes.stop[:, 0].tolist(), strict=True)
-    return f"{buffer}[{', '.join(f'{a}:{b}' for a, b in ends)}]"
+    return f"{boxes.buffer}[{', '.join(f'{a}:{b}' for a, b in ends)}]"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from sw.check.affine import Box
-from sw.check.binding import Verdict
 from sw.check.order import SharedError, channels, sides
 from sw.check.phases import Structure, phases
 from sw.check.repeated_loops import BoxRun, PeriodError, UnlikeError, run_box
@@ -24,8 +23,6 @@ from sw.ir.program import Program
 
 #: Values of the parameters that are checked one by one before the argument is given up.
 MOST = 4000
-#: By parameter.
-_Values = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -87,26 +84,21 @@ class Symbolic:
         """Iterations between cuts: two windows, or one and a channel's tokens, besides the one put in."""
         return 2 * self.period + self.depth + 2
 
-    def show(self, one: Callable[[_Values], Verdict | None]) -> Verdict | None:
-        """Check enough values for all; the verdict where one is wrong.
-
-        `one` checks the values that it is given, and returns the verdict if they are wrong. Raises
-        `UnlikeError` where nothing is shown.
-        """
+    def show(self, one: Callable[[dict[str, int]], None]) -> None:
+        """Check enough values for all with `one`; raises what it raises, and `UnlikeError` to give up."""
         enough = {name: value + self.room for name, value in self.full.items()}
         done: set[tuple[int, ...]] = set()
         while True:
             missing: dict[str, int] = {}
             for point in self.points(enough):
                 values = {**self.fixed, **dict(zip(enough, point, strict=True))}
-                bad = None if point in done else one(values)
-                if bad is not None:
-                    return bad
+                if point not in done:
+                    one(values)
                 done.add(point)
                 if not missing:
                     missing = self.missing(values, enough)
             if not missing:
-                return None
+                return
             for name, count in missing.items():
                 enough[name] += count
 

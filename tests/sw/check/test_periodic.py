@@ -13,6 +13,7 @@ import pytest
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.check import Limits, Verdict, check, check_binding, compile_all
+from sw.check.checker import WrongError
 from sw.check.repeated_loops import UnlikeError
 from sw.check.streams import run
 from sw.check.symbolic import Symbolic
@@ -297,17 +298,23 @@ def shown(case: Case, depth: int, rng: random.Random) -> str:
     warps = compile_all(case.program, case.texts, limits)
     tried: list[int] = []
 
-    def one(values: Mapping[str, int]) -> Verdict | None:
+    def one(values: Mapping[str, int]) -> None:
         tried.append(values["n"])
         found = check_binding(case.program, warps, values, limits)
-        return None if found.ok else found
+        if not found.ok:
+            raise WrongError(found)
 
     try:
-        bad = Symbolic.of(case.program, warps, ["n"], {}, limits.depth).show(one)
+        Symbolic.of(case.program, warps, ["n"], {}, limits.depth).show(one)
     except UnlikeError:
         return "refused"
-    if bad is not None:
+    except WrongError:
         return "wrong"
     last = tried[-1]
     more: list[Any] = [*range(last + 1, last + 12), rng.randint(3 * last, 10 * last)]
-    return "right" if all(one({"n": n}) is None for n in more) else "later"
+    try:
+        for n in more:
+            one({"n": n})
+    except WrongError:
+        return "later"
+    return "right"
