@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -18,7 +17,7 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
 from sw.frontend.values import Dequantised, Quantisation, Structured, Value
 from sw.frontend.windows import axes, images, pixels, two
-from sw.graph.expression import Argument, Expression, Integers, Number
+from sw.graph.expression import Argument, Integers
 from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
 from sw.graph.views import broadcast, reshaped, transposed
@@ -34,42 +33,6 @@ _MOST_ROUNDING, _LEAST_ROUNDING = 18, 4
 _CHANNELS, _OUTPUTS = 8, 512
 
 
-@dataclass(frozen=True)
-class Averaging:
-    """How a sum becomes an average: times a factor, shifted right, then `rounding` bits are rounded off.
-
-    A factor is 2^(`shift` + `rounding`) * input scale / (output scale * number of elements), by elements.
-    """
-
-    factors: Integers
-    shift: int
-    rounding: int
-
-    def value(self, total: Expression, factor: Expression, grid: Quantisation) -> Expression:
-        """The average on a grid, rounded half to even."""
-        scaled = apply("mul_shift_round", total, factor, self.shift)
-        rounded = apply("mul_shift_round_even", scaled, 1, self.rounding)
-        return clamped(apply("add", rounded, int(grid.zero.item())), *LIMITS[grid.element])
-
-
-def averaging(name: str, x_scale: float, y_scale: float, counts: Integers) -> Averaging:
-    """The factors for sums of so many elements.
-
-    Raises `InputError` for scales for which the arithmetic does not suffice.
-    """
-    ratio = Fraction(x_scale) / Fraction(y_scale)
-    rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
-    if rounding < _LEAST_ROUNDING:
-        raise InputError(
-            f"{name}: the input scale must be at most {2.0 ** (22 - _LEAST_ROUNDING):g} times the output "
-            f"scale, not {float(ratio):g} times"
-        )
-    least = int(counts[counts > 0].min(initial=MOST_ELEMENTS))
-    bits = min(31 - math.frexp(float(ratio / least) * (1 + 2.0**-31))[1], 63 + rounding)
-    factors = [round(ratio / int(c) * Fraction(2) ** bits) if c else 0 for c in counts.flat]
-    return Averaging(np.array(factors, np.int64).reshape(counts.shape), bits - rounding, rounding)
-
-
 def _averaged(
     importer: Importer,
     node: OnnxNode,
@@ -80,21 +43,33 @@ def _averaged(
     name: str,
     shape: Sequence[int],
 ) -> View:
-    """The averages of sums of so many elements, whose numbers broadcast to the sums, seen as `shape`."""
-    found = averaging(node.name, float(value.scale.item()), float(grid.scale.item()), counts)
-    views, factor = [total], None
-    if counts.size == 1:
-        factor = Number(int(found.factors.item()))
-    else:
-        factors = importer.constant(found.factors.astype(np.int32), f"{name}.factors")
-        views.append(broadcast(factors, total.shape))
+    """The averages of sums of so many elements, whose numbers broadcast to the sums, seen as `shape`.
+
+    A sum is multiplied with 2^(shift + rounding) * ratio of scales / number of elements, shifted right by
+    `shift`, and `rounding` bits are rounded off, half to even.
+    """
+    ratio = Fraction(value.scale.item()) / Fraction(grid.scale.item())
+    rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
+    if rounding < _LEAST_ROUNDING:
+        raise InputError(
+            f"{node.name}: the input scale must be at most {2.0 ** (22 - _LEAST_ROUNDING):g} times the output "
+            f"scale, not {float(ratio):g} times"
+        )
+    least = int(counts[counts > 0].min(initial=MOST_ELEMENTS))
+    bits = min(31 - math.frexp(float(ratio / least) * (1 + 2.0**-31))[1], 63 + rounding)
+    exact = [round(ratio / int(c) * Fraction(2) ** bits) if c else 0 for c in counts.flat]
+    views, factor = [total], exact[0] if counts.size == 1 else Argument(1)
+    if counts.size > 1:
+        factors = np.array(exact, np.int32).reshape(counts.shape)
+        views.append(broadcast(importer.constant(factors, f"{name}.factors"), total.shape))
+    scaled = apply("mul_shift_round", Argument(0), factor, bits - rounding)
+    whole = apply("add", apply("mul_shift_round_even", scaled, 1, rounding), int(grid.zero.item()))
     output = importer.tensor(name, shape, grid.element)
-    expression = found.value(Argument(0), factor or Argument(1), grid)
     target = reshaped(output, total.shape)
     assert target is not None
-    importer.operators.append(
-        Elementwise(node.name, node.op, grid.nodes(node), target, expression, tuple(views))
-    )
+    expression = clamped(whole, *LIMITS[grid.element])
+    operator = Elementwise(node.name, node.op, grid.nodes(node), target, expression, tuple(views))
+    importer.operators.append(operator)
     return output
 
 
@@ -106,7 +81,8 @@ def _average_pool(importer: Importer, node: OnnxNode) -> Value:
     if all(axis.kernel == axis.size and axis.outputs == 1 and not axis.before for axis in found):
         return _mean_over(importer, node, value, range(2, len(value.shape)), True)
     include = bool(node.attributes.get("count_include_pad", 0))
-    counts = _outer([_counts(axis, include, added) for axis, added in zip(found, more, strict=True)])
+    each = [_counts(axis, include, added) for axis, added in zip(found, more, strict=True)]
+    counts = each[0] if len(each) == 1 else np.outer(*each)
     _check(node, math.prod(axis.kernel for axis in found))
     if np.all(counts == counts.flat[0]):
         counts = counts.reshape(-1)[:1]
@@ -146,10 +122,6 @@ def _counts(axis: Axis, include_pad: bool, uncounted: int) -> Integers:
     return counted
 
 
-def _outer(counts: Sequence[Integers]) -> Integers:
-    return counts[0] if len(counts) == 1 else np.outer(*counts)
-
-
 def _check(node: OnnxNode, elements: int) -> None:
     if elements > MOST_ELEMENTS:
         raise node.error(f"a window must have at most {MOST_ELEMENTS} pixels, not {elements}")
@@ -161,9 +133,8 @@ def _mean(importer: Importer, node: OnnxNode) -> Value:
     rank = len(value.shape)
     if node.op == "GlobalAveragePool":
         return _mean_over(importer, node, value, range(2, rank), True)
-    given = node.attributes.get("axes")
-    array = None if given is not None else importer.fixed(node, 1, "axes")
-    given = given if given is not None else (array if array is None else array.reshape(-1))
+    array = importer.fixed(node, 1, "axes")
+    given = node.attributes.get("axes") if array is None else array.reshape(-1)
     if given is None and node.attributes.get("noop_with_empty_axes", 0):
         return value
     chosen = sorted(node.axis(int(a), rank) for a in (range(rank) if given is None else given))

@@ -17,24 +17,24 @@ from sw.compile.memory import Lines
 from sw.compile.writer import row_compatible
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
-from sw.frontend.quantised import BYTES
+from sw.frontend.quantised import BYTES, dequantised_operand
 from sw.frontend.values import Dequantised, Stored, Value
 from sw.frontend.windows import axes, images, pixels, two
 from sw.graph.expression import Argument
-from sw.graph.network import Elementwise, Epilogue, ImageConvolution, Network, Tensor, View, dense
-from sw.graph.requantise import LIMITS, apply
+from sw.graph.network import Epilogue, ImageConvolution, Network, Tensor, View, dense
+from sw.graph.requantise import apply
 from sw.graph.views import broadcast, reshaped
 from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
-from sw.operators.products import Zeros, dequantised_operand, zero_points, zeros
+from sw.operators.products import Bytes, Side, constant_along, greatest_sum
 from sw.operators.registry import LoweredOperator, LoweringContext, imports, legalise, lower, takes_padding
 from sw.operators.shapes import moved, places_of
-from sw.operators.zero_points import at_edges, common_zero, extended, repeated
+from sw.operators.zero_points import Zeros, at_edges, deepened, zero_points, zeros
 
 
 def _convolved(
-    importer: Importer, node: OnnxNode, x: Stored, w: Stored, zero_x: int, zero_w: Zeros
+    importer: Importer, node: OnnxNode, x: Bytes, w: Bytes, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
     """The convolution of images with weights, int32, and the greatest magnitude that a sum can have."""
     sizes = pixels(node, x)
@@ -61,15 +61,18 @@ def _convolved(
         return output
 
     total = sums(weights, zero_w.base, f"{hint}.sum")
-    limit = _limit(importer, w, zero_w.base, x.element, zero_x)
+    depth = tuple(range(1, len(weights.shape)))
+    limit = greatest_sum(
+        importer, Side(weights, w.element, zero_w.base, depth), Side(image, x.element, zero_x, ())
+    )
     if zero_w.more is not None:
         # The sum of (w' - dw) x' is that of w' x' less dw times the sum of the window.
         ones = importer.constant(np.ones((groups, *weights.shape[1:]), np.int8), f"{hint}.ones")
         windows = sums(ones, 0, f"{hint}.windows")
         result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
         value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
-        views = _by_group(result, total, broadcast(zero_w.more, total.shape), windows)
-        importer.operators.append(Elementwise(node.name, node.op, (node.name,), views[0], value, views[1:]))
+        output, *operands = _by_group(result, total, broadcast(zero_w.more, total.shape), windows)
+        importer.write(node, output, value, operands)
         total, limit = result, (1 << 31) - 1
     shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
     return Stored(importer.reshaped(node, total, shape), "int32"), limit
@@ -90,33 +93,6 @@ def _by_group(result: View, total: View, zeros: View, windows: View) -> tuple[Vi
     return result, total, zeros, broadcast(windows, total.shape)
 
 
-def _limit(importer: Importer, w: Stored, zero_w: int, type_x: str, zero_x: int) -> int:
-    low, high = LIMITS[type_x]
-    reach = max(abs(low - zero_x), abs(high - zero_x))
-    held = importer.array(w.view)
-    if held is None:
-        low, high = LIMITS[w.element]
-        per_output = int(np.prod(w.shape[1:])) * max(abs(low - zero_w), abs(high - zero_w))
-    else:
-        totals = np.abs(held.astype(np.float32) - zero_w).reshape(held.shape[0], -1).sum(1, dtype=np.float64)
-        per_output = int(totals.max())
-    return min(per_output * reach, (1 << 31) - 1)
-
-
-def _deepened(
-    importer: Importer, node: OnnxNode, x: Stored, w: Stored, zero: Zeros
-) -> tuple[Stored, Stored, Zeros]:
-    """Images and weights of one zero point, with more channels where zero points differ, at the edges."""
-    held = importer.array(zero.more) if zero.more is not None else None
-    if held is None or not at_edges(importer, node, x, w):
-        return x, w, zero
-    zeros_of = held.reshape(-1, *(1,) * (len(w.shape) - 1)) + zero.base
-    common, fills = common_zero(zeros_of, np.dtype(w.element))
-    channels = np.arange(x.shape[1]).reshape(x.shape[1] // w.shape[1], -1)
-    again = np.tile(channels, len(fills) + 1).reshape(-1)
-    return repeated(importer, node, x, 1, again), extended(importer, node, w, 1, fills), Zeros(common)
-
-
 @imports("ConvInteger")
 def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
     x, w = importer.stored(node, 0, BYTES), importer.stored(node, 1, BYTES)
@@ -125,7 +101,10 @@ def _conv_integer(importer: Importer, node: OnnxNode) -> Value:
         raise node.error(f"the zero point of the images must be one {x.element}")
     shape = (w.shape[0], 1, 1, 1)
     zero_w = zero_points(importer, node, 3, w, shape, lambda z: z.reshape(-1, 1, 1) if z.size > 1 else z)
-    x, w, zero_w = _deepened(importer, node, x, w, zero_w)
+    given = zero_w.array(importer)
+    if given is not None and at_edges(importer, node, x, w):
+        given = given.reshape(-1, *(1,) * (len(w.shape) - 1))
+        w, zero_w, x = deepened(importer, node, w, given, 1, x, 1, x.shape[1] // w.shape[1])
     total, _ = _convolved(importer, node, x, w, int(zero_x.item()) if zero_x is not None else 0, zero_w)
     return total
 
@@ -138,12 +117,18 @@ def _conv(importer: Importer, node: OnnxNode) -> Value:
     )
     if not x.uniform:
         raise node.error("the images must have one scale and one zero point")
-    scale = _channels(node, w.scale, w.shape, "scales")
-    zero = _channels(node, w.zero, w.shape, "zero points")
-    more = zeros(importer, zero, node.outputs[0], lambda z: z.reshape(-1, 1, 1))
-    total, limit = _convolved(
-        importer, node, Stored(x.view, x.element), Stored(w.view, w.element), int(x.zero.item()), more
+    scale, zero = (
+        constant_along(
+            node,
+            values,
+            w.shape,
+            range(1, len(w.shape)),
+            f"{what} of the weights must differ by output channel only",
+        )
+        for values, what in ((w.scale, "scales"), (w.zero, "zero points"))
     )
+    more = zeros(importer, zero, node.outputs[0], lambda z: z.reshape(-1, 1, 1))
+    total, limit = _convolved(importer, node, x, w, int(x.zero.item()), more)
     scale = (x.scale.reshape(()) * scale).astype(np.float32)
     form = (-1, *(1,) * (len(total.shape) - 2))
     scale = np.broadcast_to(scale.reshape(form), total.shape) if scale.size > 1 else scale.reshape(())
@@ -153,17 +138,6 @@ def _conv(importer: Importer, node: OnnxNode) -> Value:
     bias = importer.value(node, 2)
     bias = moved(importer, node, bias, places_of(bias).reshape(form))
     return combined(importer, node, "Add", [result, bias])
-
-
-def _channels(node: OnnxNode, values: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Parameters of weights as one number or one per output channel."""
-    if values.size == 1:
-        return values.reshape(())
-    values = np.broadcast_to(values, shape)
-    first = values.reshape(shape[0], -1)[:, 0]
-    if not np.array_equal(np.broadcast_to(first.reshape(-1, *(1,) * (len(shape) - 1)), shape), values):
-        raise node.error(f"{what} of the weights must differ by output channel only")
-    return first
 
 
 def lines(network: Network, config: MachineConfig) -> dict[str, Lines]:

@@ -1,32 +1,116 @@
-"""Zero points that differ from row to row, on an array that subtracts one from the whole operand.
+"""Zero points of the operands of products and convolutions.
 
-The sum over k of (a_k - z_m) * b_k, with z_m the row's own zero point, equals the sum of (a_k - z) * b_k
-plus that of (c_m - z) * b_k, where c_m = 2 z - z_m: the operand gets as many steps of depth again, filled
-with c_m, and the other operand is repeated. There is a z for which every c_m fits the type, except where the
-zero points differ by the whole range of it; then two such fills share the difference.
+The array subtracts one zero point from the whole operand. Where those of rows differ, the sum over k of
+(a_k - z_m) * b_k, with z_m the row's own zero point, equals the sum of (a_k - z) * b_k plus that of
+(c_m - z) * b_k, where c_m = 2 z - z_m: the operand gets as many steps of depth again, filled with c_m, and
+the other operand is repeated. There is a z for which every c_m fits the type, except where the zero points
+differ by the whole range of it; then two such fills share the difference.
 """
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
-from sw.frontend.values import Stored
+from sw.frontend.values import Constant, Stored
 from sw.graph.network import View
-from sw.operators.host import host_operator
+from sw.operators.host import host_operator, run
 
 
-def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarray]]:
-    """One zero point for the whole operand, and the fills that make up for it.
+@dataclass(frozen=True)
+class Zeros:
+    """Zero points of an operand: one that is subtracted from all, and what each row or column adds to it.
 
-    `zeros` are the zero points of the rows, of the operand's type `dtype` (int8 or uint8); the fills have
-    their shape and type. There are none where all zero points are equal.
+    `more` broadcasts to the result; None where the zero points are all equal.
     """
+
+    base: int
+    more: View | None = None
+
+    def array(self, importer: Importer) -> np.ndarray | None:
+        """Zero points that differ, as they broadcast to the result; None where they are equal or computed."""
+        held = None if self.more is None else importer.array(self.more)
+        return None if held is None else held + self.base
+
+
+def zeros(
+    importer: Importer, array: np.ndarray, hint: str, along: Callable[[np.ndarray], np.ndarray]
+) -> Zeros:
+    """Zero points from an array; `along` gives it the axes with which it broadcasts to the result."""
+    values = array.astype(np.int32)
+    base = int(values.flat[0])
+    if np.all(values == base):
+        return Zeros(base)
+    return Zeros(base, importer.constant(along(values - base), f"{hint}.more"))
+
+
+def zero_points(
+    importer: Importer,
+    node: OnnxNode,
+    index: int,
+    operand: Stored,
+    shape: tuple[int, ...],
+    along: Callable[[np.ndarray], np.ndarray],
+) -> Zeros:
+    """The zero points that input `index` gives: one, a vector along `along`, or an array of `shape`."""
+    if not node.optional(index):
+        return Zeros(0)
+    value = importer.value(node, index)
+    found = value.array.dtype if isinstance(value, Constant) else getattr(value, "element", "real")
+    if str(found) != operand.element:
+        raise node.error(f"zero points must be {operand.element} like their operand, not {found}")
+    size = math.prod(value.shape)
+    if size != 1 and value.shape != shape and value.shape != (max(shape),):
+        raise node.error(
+            f"zero points must be one value, a vector of {max(shape)} or of shape {list(shape)}, "
+            f"not {list(value.shape)}"
+        )
+    if isinstance(value, Constant):
+        return zeros(importer, value.array, node.outputs[0], along)
+    assert isinstance(value, Stored)
+    pattern = along(np.zeros(value.shape, np.int8)).shape
+    return Zeros(0, importer.reshaped(node, value.view, pattern))
+
+
+def at_edges(importer: Importer, node: OnnxNode, *operands: Stored) -> bool:
+    """Whether a node gives an output of the model and reads nothing but inputs and constants of it."""
+    tensors = [importer.tensors[x.view.tensor] for x in operands]
+    given = all(t.constant is not None or t.name in importer.model.inputs for t in tensors)
+    return given and node.outputs[0] in importer.model.outputs
+
+
+def deepened(
+    importer: Importer,
+    node: OnnxNode,
+    x: Stored,
+    zeros: np.ndarray,
+    axis: int,
+    other: Stored,
+    across: int,
+    groups: int = 1,
+) -> tuple[Stored, Zeros, Stored]:
+    """An operand of one zero point, deeper along an axis, and the other one with the depth repeated.
+
+    `zeros` are the zero points, which broadcast to the operand.
+    """
+    zero, fills = _common_zero(zeros, np.dtype(x.element))
+    depth = np.arange(other.shape[across]).reshape(groups, -1)
+    order = np.tile(depth, len(fills) + 1).reshape(-1)
+    more = [np.broadcast_to(fill, x.shape) for fill in fills]
+    deep = _handed_in(importer, node, "Concat", x, more, axis, f"{node.outputs[0]}.filled")
+    again = _handed_in(importer, node, "Gather", other, [order], across, f"{node.outputs[0]}.repeated")
+    return deep, Zeros(zero), again
+
+
+def _common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarray]]:
+    """One zero point for the whole operand, of type int8 or uint8, and the fills that make up for it."""
     values = zeros.astype(np.int64)
     low, high = int(values.min()), int(values.max())
-    if low == high:
-        return low, []
     limits = np.iinfo(dtype)
     for count in (1, 2):
         # count fills c with sum(c) = (count + 1) * z - z_m, each within the type.
@@ -38,48 +122,28 @@ def common_zero(zeros: np.ndarray, dtype: np.dtype) -> tuple[int, list[np.ndarra
     left = (count + 1) * zero - values
     fills = []
     for i in range(count, 0, -1):
-        part = left // i
-        fills.append(part.astype(dtype))
-        left = left - part
+        fills.append((left // i).astype(dtype))
+        left = left - left // i
     return zero, fills
 
 
-def at_edges(importer: Importer, node: OnnxNode, *operands: Stored) -> bool:
-    """Whether a node gives an output of the model and reads nothing but inputs and constants of it."""
-    tensors = [importer.tensors[x.view.tensor] for x in operands]
-    given = all(t.constant is not None or t.name in importer.model.inputs for t in tensors)
-    return given and node.outputs[0] in importer.model.outputs
-
-
-def extended(importer: Importer, node: OnnxNode, x: Stored, axis: int, fills: list[np.ndarray]) -> Stored:
-    """An operand with the steps of depth that fills add; the host appends them when it hands an input in."""
-    more = [np.ascontiguousarray(np.broadcast_to(fill, x.shape)) for fill in fills]
-    hint = f"{node.outputs[0]}.filled"
-    held = importer.array(x.view)
-    if held is not None:
-        return Stored(importer.constant(np.concatenate([held, *more], axis), hint), x.element)
-    views = [x.view, *(importer.constant(fill, f"{hint}.with") for fill in more)]
-    shape = list(x.shape)
-    shape[axis] *= len(views)
-    return _handed_in(importer, node, "Concat", views, importer.tensor(hint, shape, x.element), axis)
-
-
-def repeated(importer: Importer, node: OnnxNode, x: Stored, axis: int, indices: np.ndarray) -> Stored:
-    """The other operand with the depth that belongs to the fills, which the host repeats."""
-    hint = f"{node.outputs[0]}.repeated"
-    held = importer.array(x.view)
-    if held is not None:
-        return Stored(importer.constant(np.take(held, indices, axis), hint), x.element)
-    shape = list(x.shape)
-    shape[axis] = len(indices)
-    views = [x.view, importer.constant(indices.astype(np.int64), f"{hint}.order")]
-    return _handed_in(importer, node, "Gather", views, importer.tensor(hint, shape, x.element), axis)
-
-
 def _handed_in(
-    importer: Importer, node: OnnxNode, op: str, views: list[View], output: View, axis: int
+    importer: Importer,
+    node: OnnxNode,
+    op: str,
+    x: Stored,
+    others: Sequence[np.ndarray],
+    axis: int,
+    hint: str,
 ) -> Stored:
-    """What the host does to an operand before the machine starts."""
-    made = OnnxNode(node.name, op, ("",) * len(views), ("",), {"axis": axis % len(output.shape)})
-    host_operator(importer, made, views, output, edge=True)
-    return Stored(output, importer.tensors[output.tensor].element)
+    """An operator on an operand and constants: computed now, or by the host before the machine starts."""
+    count = 1 + len(others)
+    made = OnnxNode(node.name, op, ("",) * count, ("",), {"axis": axis % len(x.shape)})
+    held = importer.array(x.view)
+    given = np.zeros(x.shape, x.element) if held is None else held
+    (result,) = run(importer, made, dict(enumerate([given, *others])))
+    if held is not None:
+        return Stored(importer.constant(result, hint), x.element)
+    views = [x.view, *(importer.constant(array, f"{hint}.with") for array in others)]
+    output = importer.tensor(hint, result.shape, x.element)
+    return Stored(host_operator(importer, made, views, output, edge=True), x.element)
