@@ -52,8 +52,8 @@ def _averaged(
     rounding = min(_MOST_ROUNDING, 30 - math.frexp(256 * float(ratio))[1])
     if rounding < _LEAST_ROUNDING:
         raise InputError(
-            f"{node.name}: the input scale must be at most {2.0 ** (22 - _LEAST_ROUNDING):g} times the output "
-            f"scale, not {float(ratio):g} times"
+            f"{node.name}: the input scale must be at most {2.0 ** (22 - _LEAST_ROUNDING):g} times the "
+            f"output scale, not {float(ratio):g} times"
         )
     least = int(counts[counts > 0].min(initial=MOST_ELEMENTS))
     bits = min(31 - math.frexp(float(ratio / least) * (1 + 2.0**-31))[1], 63 + rounding)
