@@ -16,12 +16,12 @@ from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.values import Dequantised, Quantisation, Stored, Structured, Value, is_real
 from sw.frontend.windows import axes, images, pixels, two
-from sw.graph.network import Operator, View
-from sw.graph.requantise import LIMITS
+from sw.graph.network import View
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.passes import Pass, Span, loop, numbered, plus, times
+from sw.kernels.passes import Pass, Span, loop, numbered
 from sw.kernels.passes import Value as Scalar
 from sw.operators.registry import imports
+from sw.operators.rows import ByteOperator
 from sw.patches import Axis
 
 #: Most loads of an iteration, and most places of a kernel row: each has an array.
@@ -29,27 +29,15 @@ _MOST_LOADS, _MOST_PLACES = 36, 13
 
 
 @dataclass(frozen=True)
-class MaxPool(Operator):
+class MaxPool(ByteOperator):
     """y[n, c, r, s] = maximum of the window of `x` [images, channels, rows, columns] at (r, s).
 
     Pixels outside of the image are the least number of the type. The result has the type, scale and zero
     point of the images.
     """
 
-    x: View
     rows: Axis
     cols: Axis
-    element: str
-
-    @property
-    def inputs(self) -> tuple[View, ...]:
-        """The images."""
-        return (self.x,)
-
-    @property
-    def fill(self) -> int:
-        """What pixels outside of the image are."""
-        return LIMITS[self.element][0]
 
     def reference(self, arrays: Sequence[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
         """The maximum of every window."""
@@ -69,31 +57,29 @@ class MaxPool(Operator):
     def launch(self, tile: PoolTile) -> Pass:
         """The launch that makes the results of a tile."""
         rows, cols = self.rows, self.cols
-        outputs = times(tile.rows, tile.cols)
+        outputs = tile.rows * tile.cols
         across, down = (tile.cols - 1) * cols.stride, rows.stride * tile.pitch
         scalars: dict[str, Scalar] = {
             "x": tile.x,
             "y": tile.out,
             "last": tile.cols - 1,
-            "most": plus(outputs, -1),
+            "most": outputs - 1,
             "step": cols.stride,
             # From the last output of a row to the first of the next one, and of the next channel.
             "down": down - across,
-            "over": plus(tile.plane, plus(times(plus(tile.rows, -1), -down), -across)),
+            "over": tile.plane + (tile.rows - 1) * -down - across,
             "line": rows.dilation * tile.pitch,
             "skip": tile.apart - tile.cols + 1,
         }
-        kernel = self.kernel(tile.apart > tile.cols)
-        below = plus(times(plus(tile.rows, -1), rows.stride), rows.reach - 1)
-        before = times(plus(tile.channels, -1), tile.plane)
-        size = plus(plus(before, times(below, tile.pitch)), cols.span(tile.cols))
-        results = times(tile.rows, tile.apart) if tile.apart else outputs
+        below = (tile.rows - 1) * rows.stride + rows.reach - 1
+        size = (tile.channels - 1) * tile.plane + below * tile.pitch + cols.span(tile.cols)
+        results = tile.rows * tile.apart if tile.apart else outputs
         return Pass(
-            kernel,
-            times(outputs, tile.channels),
-            {name: scalars[name] for name in kernel.scalars},
+            self.kernel(tile.apart > tile.cols),
+            outputs * tile.channels,
+            scalars,
             (Span("scratch", tile.x, size),),
-            (Span("out", tile.out, times(results, tile.channels)),),
+            (Span("out", tile.out, results * tile.channels),),
         )
 
 
@@ -188,7 +174,7 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
             hint = name if number == len(windows) else f"{name}.part"
             output = importer.tensor(hint, (*value.shape[:2], rows.outputs, cols.outputs), element)
             own = node.name if number == len(windows) else f"{node.name}, part {number}"
-            importer.operators.append(MaxPool(own, node.op, nodes, output, image, rows, cols, element))
+            importer.operators.append(MaxPool(own, node.op, nodes, output, image, element, rows, cols))
             image = output
         return importer.reshaped(node, image, shape)
 

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.compile.forms import HALVES, Loop, index, larger, size, smaller
+from sw.compile.writer import LONGEST
 from sw.ir.expression import Const, Expr
 from sw.layout import round_up
 from sw.operators.pools.operator import MaxPool
+from sw.operators.tiles import ACROSS, PIECES, falling
 from sw.patches import Axis
 
-#: Names of the loops over tiles.
-PLANES, DOWN, ACROSS = "planes", "rows", "columns"
-#: Tiles that an operator is cut into, so that its steps overlap, and iterations of one at least.
-PIECES, LEAST = 6, 1024
-#: Most bytes of a row that is loaded or stored, and rows.
-LONGEST = (1 << 16) - 1
+#: Iterations of a tile at least.
+LEAST = 1024
 
 
 @dataclass(frozen=True)
@@ -153,18 +151,8 @@ def _sizes(pool: MaxPool, planes: int) -> Iterator[tuple[int, int, int]]:
         number = -(-planes // -(-planes // number))
         yield number, rows, cols
         number -= max(1, number // 8)
-    for tile in _falling(rows):
-        yield 1, tile, cols
-    for columns in _falling(cols):
-        yield 1, 1, columns
-
-
-def _falling(number: int) -> Iterator[int]:
-    """Parts of a number, balanced, falling to 1."""
-    while number > 1:
-        yield number
-        number -= max(1, number // 16)
-    yield 1
+    yield from ((1, tile, cols) for tile in falling(rows, 16))
+    yield from ((1, 1, columns) for columns in falling(cols, 16))
 
 
 def _suits(pool: MaxPool, made: Cut, target: Results, unit: int) -> bool:

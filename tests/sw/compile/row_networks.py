@@ -82,7 +82,7 @@ class Builder:
         shape, result = (*planes, rows.size, cols.size), (*planes, rows.outputs, cols.outputs)
         name, x, y = self._tensors(shape, element, (*result[:3], result[3] + padded), element)
         y = View(y.tensor, result, y.strides)
-        self.operators.append(MaxPool(name, "MaxPool", (name,), y, x, rows, cols, element))
+        self.operators.append(MaxPool(name, "MaxPool", (name,), y, x, element, rows, cols))
 
     def _tensors(
         self, shape: tuple[int, ...], element: str, out: tuple[int, ...], result: str

@@ -14,12 +14,14 @@ from hw.config import load
 from hw.errors import InputError
 from sw.compile.forms import Loop
 from sw.compile.stages import Compiled
+from sw.compile.writer import LONGEST
 from sw.compiler import compile_network
 from sw.graph import reference
 from sw.ir.expression import evaluate
 from sw.operators.pools.lower import LoweredPool
 from sw.operators.pools.operator import MaxPool
-from sw.operators.pools.tiles import ACROSS, DOWN, LONGEST, Cut, Results, cut_of, piece
+from sw.operators.pools.tiles import Cut, Results, cut_of, piece
+from sw.operators.tiles import ACROSS, DOWN
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 from tests.sw.functional import Machine

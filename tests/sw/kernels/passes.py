@@ -43,7 +43,7 @@ def by_graph(passes: Iterable[Pass], held: dict[str, Bytes]) -> None:
             stated = [s for s in (*one.reads, *one.writes) if s.space == name]
             hidden = ~mask(stated)
             space[hidden] = np.random.default_rng(1).integers(0, 256, int(hidden.sum()))
-        given = {name: number(value) for name, value in one.scalars.items()}
+        given = {name: number(one.scalars[name]) for name in one.kernel.scalars}
         mixed = {name: space.copy() for name, space in held.items()}
         launch(one.kernel, held, given, number(one.iterations))
         for name, space in held.items():

@@ -73,4 +73,4 @@ def pool(rows: Axis, cols: Axis, element: str = "int8", channels: int = 1) -> Ma
     """The greatest pixel of every window of one image."""
     shape, outputs = (1, channels, rows.size, cols.size), (1, channels, rows.outputs, cols.outputs)
     x, y = View("x", shape, dense(shape)), View("y", outputs, dense(outputs))
-    return MaxPool("p", "MaxPool", (), y, x, rows, cols, element)
+    return MaxPool("p", "MaxPool", (), y, x, element, rows, cols)
