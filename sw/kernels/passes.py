@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sw.ir.expression import Const, Expr, Op, fold
+from sw.ir.expression import Const, Expr
 from sw.kernels.kernel import GridKernel, Stream
 
 Value = Expr | int
@@ -41,9 +41,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Pass:
-    """A launch: the loop, how often it runs, the numbers that it is given by name, and what it accesses.
+    """A launch: the loop, how often it runs, numbers by name, and what it accesses.
 
-    Passes of one tile are launched in order. `reads` and `writes` cover all that may be accessed.
+    Passes of one tile are launched in order; `scalars` may have more names than the loop's. `reads` and
+    `writes` cover all that may be accessed.
     """
 
     kernel: GridKernel
@@ -51,21 +52,6 @@ class Pass:
     scalars: Mapping[str, Value]
     reads: tuple[Span, ...]
     writes: tuple[Span, ...]
-
-
-def times(value: Value, factor: Value) -> Value:
-    """A product, a number if it is known now."""
-    return known(fold(Op.MUL, value, factor))
-
-
-def words(value: Value) -> Value:
-    """Bytes as words."""
-    return known(fold(Op.DIV, value, 4))
-
-
-def plus(value: Value, other: Value) -> Value:
-    """A sum, a number if it is known now."""
-    return known(fold(Op.ADD, value, other))
 
 
 def known(value: Expr) -> Value:

@@ -33,11 +33,8 @@ from sw.kernels.passes import (
     packed,
     packing,
     unpacked,
-    words,
 )
-from sw.kernels.passes import (
-    Value as Scalar,
-)
+from sw.kernels.passes import Value as Scalar
 from sw.operators.registry import imports
 from sw.operators.rows import Array, RowOperator, RowTile
 
@@ -79,11 +76,6 @@ class Softmax(RowOperator):
         """What dropped bits amount to on average in a row."""
         return self.groups // 2 if self.drop else 0
 
-    @property
-    def fill(self) -> int:
-        """The least number of the type: it changes no maximum."""
-        return LIMITS[self.element][0]
-
     def on_rows(self, x: Array) -> Array:
         """The results of rows."""
         table = np.asarray(self.table, np.int64)
@@ -102,46 +94,33 @@ class Softmax(RowOperator):
 
     def passes(self, tile: RowTile, parameters: Scalar) -> tuple[Pass, ...]:
         """Maxima, sums of exponentials, mantissas of the sums, reciprocals, results."""
-        low, _ = LIMITS[self.element]
-        _, high = LIMITS[self.result]
-        row, x = words(tile.records), words(tile.x)
-        last = tile.last(GROUP)
-        groups = tile.groups(GROUP)
-        unsigned = SIGNS if low else 0
-        pads = tile.pitch - self.columns
-
-        around: dict[str, Scalar] = {"row": row, "x": x, "left": last, "last": last}
-        both, state = (tile.input, tile.state), tile.state
-        mantissa = {
-            "row": row,
-            "late": row,
-            "pads": pads,
+        signed, (_, high) = self.element == "int8", LIMITS[self.result]
+        row, last, groups = tile.records // 4, tile.last(GROUP), tile.groups(GROUP)
+        scalars: dict[str, Scalar] = {
+            **dict.fromkeys(("row", "late", *_AGAIN), row),
+            "x": tile.x // 4,
+            "y": tile.out // 4,
+            "left": last,
+            "last": last,
+            "next": _WORDS + tile.gap,
+            "flip": SIGNS if signed else 0,
+            "pads": tile.pitch - self.columns,
             "drop": self.drop,
             "half": self.half,
             "base": self.drop + 34,
+            "scale": self.scale,
+            "shift": self.shift,
+            "most": high - self.zero,
+            **packing(self.zero, self.result),
         }
-        packs = packing(self.zero, self.result)
-        made = {"y": words(tile.out), "shift": self.shift, "most": high - self.zero, **packs}
-        if tile.gap:
-            made["next"] = _WORDS + tile.gap
+        inverted = {**scalars, "flip": 0 if signed else SIGNS}
+        x, state, both = (tile.input,), (tile.state,), (tile.input, tile.state)
         return (
-            Pass(maxima(), groups, {**around, "flip": 0 if low else SIGNS}, (tile.input,), (state,)),
-            Pass(sums(self.table), groups, {**around, "flip": unsigned, "drop": self.drop}, both, (state,)),
-            Pass(mantissas(self.table), tile.rows, mantissa, (state,), (state,)),
-            Pass(
-                reciprocals(),
-                tile.rows,
-                {**dict.fromkeys(_AGAIN, row), "scale": self.scale},
-                (state,),
-                (state,),
-            ),
-            Pass(
-                results(self.table, tile.gap > 0),
-                groups,
-                {**around, "flip": unsigned, **made},
-                both,
-                (tile.results,),
-            ),
+            Pass(maxima(), groups, inverted, x, state),
+            Pass(sums(self.table), groups, scalars, both, state),
+            Pass(mantissas(self.table), tile.rows, scalars, state, state),
+            Pass(reciprocals(), tile.rows, scalars, state, state),
+            Pass(results(self.table, tile.gap > 0), groups, scalars, both, (tile.results,)),
         )
 
 

@@ -22,7 +22,7 @@ from sw.graph.expression import Integers, operate
 from sw.graph.network import View
 from sw.graph.requantise import LIMITS
 from sw.graph.views import reshaped
-from sw.kernels.passes import GROUP, Pass, Span, packing, plus, words
+from sw.kernels.passes import GROUP, Pass, Span, packing
 from sw.kernels.passes import Value as Scalar
 from sw.operators.elementwise.reals import held
 from sw.operators.normalisation import loops
@@ -113,48 +113,40 @@ class Normalisation(RowOperator):
 
     def passes(self, tile: RowTile, parameters: Scalar) -> tuple[Pass, ...]:
         """Sums, variances, inverse square roots, results."""
-        row, groups, last = words(tile.records), tile.groups(GROUP), tile.last(GROUP)
-        around: dict[str, Scalar] = {"row": row, "x": tile.x, "left": last, "last": last}
-        variance: dict[str, Scalar] = {
-            "row": row,
+        low, high = LIMITS[self.result]
+        row, groups, last = tile.records // 4, tile.groups(GROUP), tile.last(GROUP)
+        end = loops.PARAMETERS * (tile.pitch - loops.COPIES)
+        scalars: dict[str, Scalar] = {
+            **dict.fromkeys(("row", "late", *loops.AGAIN), row),
+            "x": tile.x // 4,
+            "y": tile.out // 4,
+            "left": end,
+            "last": end,
+            "end": parameters // 4 + end,
+            "next": 1 + tile.gap,
             "columns": self.columns,
+            "zero": self.x_zero,
+            "before": -self.x_zero,
             "epsilon": self.epsilon,
             "exponent": self.exponent,
             "base": 29 - self.fraction,
-        }
-        root = {**dict.fromkeys(loops.AGAIN, row), "late": row, "columns": self.columns}
-        if not self.mean:
-            around["zero"] = self.x_zero
-            root["before"] = -self.x_zero
-        both, state = (tile.input, tile.state), (tile.state,)
-        return (
-            Pass(loops.sums(self.element, self.mean), groups, around, (tile.input,), state),
-            Pass(loops.variances(self.mean), tile.rows, variance, state, state),
-            Pass(loops.roots(self.mean), tile.rows, root, state, state),
-            self._results(tile, parameters, both),
-        )
-
-    def _results(self, tile: RowTile, parameters: Scalar, reads: tuple[Span, ...]) -> Pass:
-        low, high = LIMITS[self.result]
-        last = loops.PARAMETERS * (tile.pitch - loops.COPIES)
-        scalars: dict[str, Scalar] = {
-            "row": words(tile.records),
-            "x": words(tile.x),
-            "y": words(tile.out),
-            "left": last,
-            "last": last,
-            "end": plus(words(parameters), last),
             "shift": self.shift,
             "rounding": self.rounding,
             "least": low - self.zero,
             "most": high - self.zero,
             **packing(self.zero, self.result),
         }
-        if tile.gap:
-            scalars["next"] = 1 + tile.gap
+        bytes_ = {**scalars, "x": tile.x, "left": last, "last": last}
+        state, x = (tile.state,), (tile.input,)
         numbers = Span("scratch", parameters, 4 * loops.PARAMETERS * tile.pitch)
-        kernel = loops.results(self.element, tile.gap > 0)
-        return Pass(kernel, tile.groups(loops.COPIES), scalars, (*reads, numbers), (tile.results,))
+        results = loops.results(self.element, tile.gap > 0)
+        every = (*x, *state, numbers)
+        return (
+            Pass(loops.sums(self.element, self.mean), groups, bytes_, x, state),
+            Pass(loops.variances(self.mean), tile.rows, scalars, state, state),
+            Pass(loops.roots(self.mean), tile.rows, scalars, state, state),
+            Pass(results, tile.groups(loops.COPIES), scalars, every, (tile.results,)),
+        )
 
 
 def normalisation(
