@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from hw.errors import InputError
 from hw.semantics import BITS
 from sw.codegen.operands import Growth
 from sw.codegen.virtual import WIDE, ZERO, Emitter, Predicate, fits, load_cycles
-from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var, apply
+from sw.ir.expression import TRUE, Apply, Const, Expr, Op, Var, apply
 from sw.ir.ranges import bounds, divides_by_zero, may_trap
 from sw.ir.types import HIGH, Kind
 
@@ -358,18 +357,3 @@ def _negation(condition: Expr) -> Expr:
 
 def _and(left: Expr | None, right: Expr) -> Expr:
     return right if left is None or left == TRUE else apply(Op.AND, left, right)
-
-
-def known(condition: Expr) -> bool | None:
-    """What a condition is known to be from the ranges of its variables."""
-    low, high = bounds(condition)
-    if low == high:
-        return bool(low)
-    return True if condition == TRUE else False if condition == FALSE else None
-
-
-def operand(expr: object, what: str) -> Expr:
-    """An operand that must be an expression, not a region."""
-    if not isinstance(expr, Expr):
-        raise InputError(f"{what} must be an expression, not a region")
-    return expr

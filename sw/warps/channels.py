@@ -17,7 +17,7 @@ from sw.warps.choose import plain
 from sw.warps.compose import compose, fit, meeting_sites
 from sw.warps.prune import pruned
 from sw.warps.relay import detours, relayed
-from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, unmet
+from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, room_of, unmet
 from sw.warps.trailing import without_last
 
 
@@ -106,13 +106,13 @@ def _by_pair(
         syncs = [_composed(world, parts) for _, parts in sorted(loose.items())]
         for both in sorted(map(sorted, together)):
             syncs += _in_step(world, (both[0], both[1]), demands)
-        missing = unmet(world, syncs, demands)
+        missing = list(unmet(world, syncs, demands))
         for demand in missing:
             assert isinstance(demand, Demand)
             wanted[demand.warps].append(plain(world, demand))
         if missing:
             continue
-        crowded = [r for s in syncs if (r := _crowded(world, syncs, s)) is not None]
+        crowded = _crowded(world, syncs)
         if not crowded:
             return syncs, [r for r in rooms if frozenset(r.warps) not in together]
         for room in crowded:
@@ -148,16 +148,17 @@ def _in_step(world: World, warps: Pair, demands: Sequence[Demand]) -> list[Sync]
     return made
 
 
-def _crowded(world: World, syncs: Sequence[Sync], sync: Sync) -> Room | None:
-    """What must be ordered so that a channel does not overflow; None where it cannot."""
-    signaller, waiter = sync.warps
-    signals, waits = (tuple(sorted(s, key=world.first)) for s in (sync.signals, sync.waits))
-    needed = Room((waiter, signaller), signals, waits, world.depth - sync.lead, sync.demands)
-    taken, given = needed.times(world)
-    if not given.size:
-        return None
-    complete = known(world, syncs, signaller, given).get(waiter)
-    return needed if complete is None or (complete < taken).any() else None
+def _crowded(world: World, syncs: Sequence[Sync]) -> list[Room]:
+    """What must be ordered so that no channel overflows, as far as syncs do not order it."""
+    return [
+        dataclasses.replace(
+            room,
+            signals=tuple(sorted(room.signals, key=world.first)),
+            waits=tuple(sorted(room.waits, key=world.first)),
+        )
+        for room in unmet(world, syncs, [room_of(world, s) for s in syncs])
+        if isinstance(room, Room)
+    ]
 
 
 def _throttle(world: World, room: Room) -> Sync | None:
@@ -178,9 +179,9 @@ def _alone(world: World, syncs: list[Sync], demands: Sequence[Demand]) -> Shared
     """A channel for each sync; one whose tokens are all gone before serves again between the same warps."""
     rooms: list[Room] = []
     for _ in range(_ROUNDS):
-        missing = unmet(world, syncs, demands)
+        missing = list(unmet(world, syncs, demands))
         syncs += [plain(world, d) for d in missing if isinstance(d, Demand)]
-        crowded = [r for s in syncs if (r := _crowded(world, syncs, s)) is not None]
+        crowded = _crowded(world, syncs)
         if not crowded:
             break
         for room in crowded:

@@ -18,9 +18,8 @@ from sw.warps.candidates import meeting, signals, waits
 from sw.warps.compose import fit
 from sw.warps.listing import BoundedRuns, SampleEdges
 from sw.warps.sites import SyncSite, spots
-from sw.warps.tokens import Demand, Pair, Sync, Wanted, World
+from sw.warps.tokens import Demand, Pair, Sync, World
 from sw.warps.trailing import counters
-from sw.warps.wait_clocks import WaitClocks
 
 #: Tokens in advance that let the other side go on while a place is in use.
 _SPARE = 2
@@ -128,13 +127,3 @@ def plain(world: World, demand: Demand) -> Sync:
     made = _at(world, demand, site, other)
     assert made is not None
     return made
-
-
-def reduced(world: World, syncs: Sequence[Sync], demands: Sequence[Wanted]) -> list[Sync]:
-    """The syncs without those that others make needless, most tokens first."""
-    known = WaitClocks(world, syncs, demands, rooms=False)
-    gone: set[int] = set()
-    for number in sorted(range(len(syncs)), key=lambda n: world.events(syncs[n]), reverse=True):
-        if known.change(number, dict.fromkeys(known.events[number].tolist(), -1), {}):
-            gone.add(number)
-    return [s for n, s in enumerate(syncs) if n not in gone]

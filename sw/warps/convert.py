@@ -13,8 +13,9 @@ from sw.ir.program import Instruction, Program
 from sw.ir.scope import retype
 from sw.ir.walk import instructions
 from sw.warps.channels import Channels, Shared, share_channels
-from sw.warps.choose import choose, reduced, world_of
+from sw.warps.choose import choose, world_of
 from sw.warps.listing import BoundedRuns, ListedEdge, bounded_runs, rolled_edges
+from sw.warps.prune import reduced
 from sw.warps.reduce import Reduction
 from sw.warps.sites import Gap, Order, SyncSite, insert, spots
 from sw.warps.tokens import Demand, Room

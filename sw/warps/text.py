@@ -7,7 +7,6 @@ regions have no places yet. `arg r1, NAME` puts a parameter of the program into 
 from __future__ import annotations
 
 import dataclasses
-import re
 
 from hw import isa
 from hw.assembly import disassemble, labels, with_labels
@@ -20,8 +19,6 @@ from sw.codegen.virtual import VirtualInstruction
 from sw.ir.program import Instruction, Program, Region, Statement
 from sw.ir.scope import retype
 from sw.ir.split import replaced, share
-
-_PSEUDO = re.compile(r"^\s*(@!?r\d+\s+)?(op|arg)\s", re.MULTILINE)
 
 
 def warp_assembly(
@@ -60,11 +57,6 @@ def assembly(program: Program, config: MachineConfig, name: str) -> str:
         for i, o in enumerate(code.operations)
     ]
     return "".join(f"{line}\n" for line in arguments) + with_labels(lines, names)
-
-
-def has_pseudo(text: str) -> bool:
-    """Whether a text holds instructions that no machine executes."""
-    return _PSEUDO.search(text) is not None
 
 
 def bare(program: Program) -> Program:

@@ -8,7 +8,8 @@ everything that the waiting warp does behind the wait.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -166,6 +167,7 @@ class World:
         #: When the instructions of a warp happen.
         self.of_warp = {warp: np.sort(np.concatenate(found)) for warp, found in parts.items()}
         self.instances = sum(times.size for times in self.of_warp.values())
+        self.told = functools.lru_cache(maxsize=128)(self._told)
 
     def add(self, sites: Iterable[SyncSite]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
@@ -182,9 +184,8 @@ class World:
 
     def first(self, site: SyncSite) -> int:
         """When control passes a site first; sites that it never passes come first."""
-        return (
-            int(self.times((site,)).min(initial=np.iinfo(np.int64).max)) if self.times((site,)).size else -1
-        )
+        times = self.times((site,))
+        return int(times[0]) if times.size else -1
 
     def placed(self, run: int, times: Array) -> Array:
         """Times of a sample on the line of time."""
@@ -280,24 +281,25 @@ class World:
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""
         signaller, waiter = (self.of_warp_times(w) for w in sync.warps)
-        latest = self.awaited(sync, waiter)
+        latest = self.awaited((sync,), waiter)
         awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
         return int(awaited.sum())
 
-    def awaited(self, sync: Sync, times: Array) -> Array:
-        """By times of the waiting warp: up to when the other is known to be complete; -1: not at all.
+    def awaited(self, syncs: tuple[Sync, ...], times: Array) -> Array:
+        """By times of a warp that waits: up to when the one that signals is known to be complete.
 
-        A time of -1 stands for nothing known.
+        The syncs are between the same two warps. A time of -1 stands for nothing known.
         """
-        given, taken = self.times(sync.signals), self.times(sync.waits)
-        found = np.full(times.size, -1, np.int64)
-        if not given.size:
-            return found
-        some = np.flatnonzero(times >= 0)
-        number = self.number(taken, times[some]) - sync.lead
-        some, number = some[number > 0], number[number > 0]
-        found[some] = self.pick(given, times[some], number)
-        return found
+        waits, told = self.told(syncs)
+        found = told[np.searchsorted(waits, times, side="right")]
+        return np.where(found >= self.starts[self._run(times)], found, -1)
+
+    def _told(self, syncs: tuple[Sync, ...]) -> tuple[Array, Array]:
+        """The waits of syncs in order, and the latest token that was taken before each and at the end."""
+        waits = np.concatenate([self.times(s.waits) for s in syncs])
+        order = np.argsort(waits, kind="stable")
+        tokens = np.concatenate([self.tokens(s) for s in syncs])[order]
+        return waits[order], np.maximum.accumulate(np.append(-1, tokens))
 
     def tokens(self, sync: Sync) -> Array:
         """By wait: when the token that it takes is given; -1 for one in advance."""
@@ -315,29 +317,29 @@ class World:
 
 def known(world: World, syncs: Sequence[Sync], warp: int, times: Array) -> dict[int, Array]:
     """For one warp at its times: up to when every warp is known to be complete, through any others."""
+    between: dict[Pair, tuple[Sync, ...]] = {}
+    for sync in syncs:
+        between[sync.warps] = (*between.get(sync.warps, ()), sync)
     found: dict[int, Array] = {warp: times}
     changed = {warp}
     while changed:
         last, changed = changed, set()
-        for sync in syncs:
-            source, sink = sync.warps
+        for (source, sink), own in between.items():
             if sink not in last or source == warp:
                 continue
-            through = world.awaited(sync, found[sink])
-            if source not in found:
-                found[source] = np.full(times.size, -1, np.int64)
-            if (through > found[source]).any():
-                found[source] = np.maximum(found[source], through)
+            before = found.get(source)
+            through = world.awaited(own, found[sink])
+            found[source] = through if before is None else np.maximum(before, through)
+            if before is None or (through > before).any():
                 changed.add(source)
     return found
 
 
-def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> list[Wanted]:
-    """The demands that syncs do not meet, by themselves or through other warps."""
+def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Iterator[Wanted]:
+    """The demands that syncs do not meet, by themselves or through other warps; sink by sink."""
     by_sink: dict[int, list[Wanted]] = {}
     for demand in demands:
         by_sink.setdefault(demand.warps[1], []).append(demand)
-    found: list[Wanted] = []
     for warp, wanted in by_sink.items():
         times = [d.times(world) for d in wanted]
         latest = known(world, syncs, warp, np.concatenate([sinks for _, sinks in times]))
@@ -346,6 +348,17 @@ def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> lis
             complete = latest.get(demand.warps[0])
             end = at + sources.size
             if sources.size and (complete is None or (complete[at:end] < sources).any()):
-                found.append(demand)
+                yield demand
             at = end
-    return found
+
+
+def ordered(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted], first: Pair) -> bool:
+    """Whether syncs meet all demands; those of the pair of warps `first` are looked at first."""
+    inorder = sorted(demands, key=lambda d: d.warps != first)
+    return next(unmet(world, syncs, inorder), None) is None
+
+
+def room_of(world: World, sync: Sync) -> Room:
+    """What keeps the channel of a sync from overflowing."""
+    signaller, waiter = sync.warps
+    return Room((waiter, signaller), sync.signals, sync.waits, world.depth - sync.lead, sync.demands)

@@ -13,7 +13,7 @@ from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.split import warps
 from sw.problem import Product
-from sw.warps.text import assembly, has_pseudo, warp_assembly
+from sw.warps.text import assembly, warp_assembly
 
 TEST = load("test")
 
@@ -33,7 +33,6 @@ def test_text_of_a_compiled_product_gives_the_words_of_code_generation() -> None
         text, words = assembly(own, TEST, "w"), generate(own, TEST, "w")
         assert assemble(text) == words
         assert text == listing(words)
-        assert not has_pseudo(text)
 
 
 def test_generic_instructions_and_parameters_exist_in_text_only() -> None:
@@ -53,7 +52,6 @@ def test_generic_instructions_and_parameters_exist_in_text_only() -> None:
     assert [line for line in lines if "op" in line.split()] == ["@r1 op P", "op Q", "op L"]
     assert lines[2:4] == ["li r3, 0", "loop r2, L3"]
     assert lines[-1] == "halt"
-    assert has_pseudo(text)
     assert len([line for line in text.splitlines() if line.endswith(":")]) == len({"L1", "L2", "L3"})
 
 
