@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,16 +24,6 @@ class ProgramOnDevice:
     seconds: float
     error: str | None
     counters: Mapping[str, int]
-
-    def as_dict(self) -> dict[str, Any]:
-        """One entry of `programs` in the JSON."""
-        return {
-            "name": self.name,
-            "cycles": self.cycles,
-            "seconds": self.seconds,
-            "error": self.error,
-            "counters": dict(self.counters),
-        }
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class DeviceRun:
             "seconds": sum(p.seconds for p in self.programs),
             "first_wrong": self.wrong and {"operator": self.wrong[0], "difference": self.wrong[1]},
             "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.outputs.items()},
-            "programs": [p.as_dict() for p in self.programs],
+            "programs": [asdict(p) for p in self.programs],
         }
 
 

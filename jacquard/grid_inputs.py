@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Mapping, MutableSequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import overload
+from typing import Any
 
 import numpy as np
 
@@ -102,56 +102,23 @@ def _scalar(place: str, value: np.ndarray) -> int:
     return number
 
 
-class _Drawn(MutableSequence[int]):
-    """An array that draws its elements when they are first seen, and so knows how many are."""
+class _Drawn(list[int]):
+    """Random elements, of which as many count as a kernel accesses."""
 
     def __init__(self, seed: int, name: str):
-        self.rng_key = [seed, zlib.crc32(name.encode())]
-        self.stored: dict[int, int] = {}
-        self.length = 0
-        self.elements = np.empty(0, np.int32)
+        rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        self.elements = rng.integers(-ELEMENT_RANGE, ELEMENT_RANGE, LARGEST, dtype=np.int32)
+        self.used = 0
+        super().__init__(self.elements.tolist())
 
-    def __len__(self) -> int:
-        return LARGEST
+    def __getitem__(self, index: Any) -> Any:
+        self.used = max(self.used, index + 1)
+        return super().__getitem__(index)
 
-    def _reach(self, index: int) -> None:
-        self.length = max(self.length, index + 1)
-        if self.length > self.elements.size:
-            # The same elements, however many there are.
-            rng = np.random.default_rng(self.rng_key)
-            size = 2 * self.length
-            self.elements = rng.integers(-ELEMENT_RANGE, ELEMENT_RANGE, size, dtype=np.int32)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> MutableSequence[int]: ...
-
-    def __getitem__(self, index: int | slice) -> int | MutableSequence[int]:
-        assert isinstance(index, int)
-        self._reach(index)
-        return self.stored.get(index, int(self.elements[index]))
-
-    @overload
-    def __setitem__(self, index: int, value: int) -> None: ...
-
-    @overload
-    def __setitem__(self, index: slice, value: Iterable[int]) -> None: ...
-
-    def __setitem__(self, index: int | slice, value: int | Iterable[int]) -> None:
-        assert isinstance(index, int)
-        assert isinstance(value, int)
-        self._reach(index)
-        self.stored[index] = value
-
-    def __delitem__(self, index: int | slice) -> None:
-        raise TypeError("an array keeps its elements")
-
-    def insert(self, index: int, value: int) -> None:
-        """Arrays keep their length."""
-        raise TypeError("an array keeps its elements")
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self.used = max(self.used, index + 1)
+        super().__setitem__(index, value)
 
     def initial(self) -> np.ndarray:
-        """What it held at the start, as far as it was seen."""
-        return self.elements[: self.length].copy()
+        """What it held at the start, as far as it was accessed."""
+        return self.elements[: self.used]

@@ -7,6 +7,7 @@ Jacquard itself. 130: interrupted.
 from __future__ import annotations
 
 import gc
+import importlib
 import io
 import os
 import sys
@@ -21,26 +22,13 @@ from jacquard import __version__
 
 OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
 
+#: In the order of the help; each is a module with a `command`.
+COMMANDS = (
+    *("run", "compile", "explore", "tile", "opt", "check", "config", "isa", "csr"),
+    *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
+)
 try:
-    from jacquard.cli import (
-        cgra,
-        check,
-        compile,
-        config,
-        csr,
-        deps,
-        disasm,
-        explore,
-        fabric,
-        fpga,
-        isa,
-        map,
-        opt,
-        run,
-        tile,
-        verilog,
-        warps,
-    )
+    _modules = [importlib.import_module(f"jacquard.cli.{name}") for name in COMMANDS]
 except KeyboardInterrupt:  # the libraries behind the commands take seconds to import
     click.echo("jacquard: interrupted", err=True)
     raise SystemExit(INTERRUPTED) from None
@@ -61,25 +49,7 @@ def cli(context: click.Context, debug: bool) -> None:
         click.echo(context.get_help())
 
 
-for _module in (
-    run,
-    compile,
-    explore,
-    tile,
-    opt,
-    check,
-    config,
-    isa,
-    csr,
-    disasm,
-    verilog,
-    deps,
-    warps,
-    map,
-    cgra,
-    fabric,
-    fpga,
-):
+for _module in _modules:
     cli.add_command(_module.command)
 
 

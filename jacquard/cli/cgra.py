@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.console import Console
 
 from cosim import trace as chrome
 from cosim.backends import BACKENDS, simulator
@@ -20,6 +19,7 @@ from jacquard.cli.programs import print_after
 from jacquard.cli.run_files import read_inputs
 from jacquard.files import atomic, check_writable, write_text
 from jacquard.grid_inputs import arguments, drawn
+from jacquard.report.console import stdout
 from sw.dfg.graph import Graph
 from sw.dfg.python import from_function
 
@@ -149,8 +149,7 @@ def run(
             if text is not None:
                 note(f"{name}: {text}")
     else:
-        console = Console()
-        print_kernel(result, kernel, console if console.is_terminal else Console(width=140))
+        print_kernel(result, kernel, stdout(140))
     return 0 if result.proven else 1
 
 

@@ -6,14 +6,13 @@ import json
 import re
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hw.errors import InputError
 from jacquard.checking import verdict_on
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
+from jacquard.report.console import plain_table, stdout
 from sw.check import Verdict
 from sw.ir.load import STDIN, read_text
 from sw.warps.assign import assign_warps
@@ -84,8 +83,7 @@ def read_programs(path: str) -> dict[int, str]:
 
 def _render(verdict: Verdict) -> None:
     """The answer for people."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
+    console = stdout()
     if not verdict.ok:
         console.print(Text(f"{'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
         if verdict.values:
@@ -102,9 +100,7 @@ def _render(verdict: Verdict) -> None:
     )
     if not verdict.channels:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("channel", "from", "to", "tokens", "at most"):
-        table.add_column(title)
+    table = plain_table("channel", "from", "to", "tokens", "at most")
     for number, flow in sorted(verdict.channels.items()):
         ends = [", ".join(map(str, warps)) or "none" for warps in (flow.source, flow.sink)]
         table.add_row(str(number), *ends, str(flow.tokens), str(flow.most))

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from hw.config import MachineConfig, load, preset_names, to_toml
 from jacquard.cli.options import as_json, print_json
+from jacquard.report.console import plain_table
 
 
 @click.group("config")
@@ -25,17 +25,8 @@ def list_(json_: bool) -> None:
     if json_:
         print_json({"presets": [_summary(m) for m in machines]})
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in (
-        "preset",
-        "array",
-        "buffer A",
-        "buffer B",
-        "accumulator",
-        "A / B / store bytes per cycle",
-        "hash",
-    ):
-        table.add_column(title, no_wrap=True)
+    buffers = ("buffer A", "buffer B", "accumulator", "A / B / store bytes per cycle")
+    table = plain_table("preset", "array", *buffers, "hash", no_wrap=True)
     for m in machines:
         table.add_row(
             m.name,

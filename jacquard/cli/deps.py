@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hw.errors import InputError
 from jacquard.cli.options import as_json, print_json
 from jacquard.cli.programs import program_file, read
+from jacquard.report.console import plain_table, stdout
 from sw.dependence import Dependences, analyse
 from sw.dependence.explain import explain
 
@@ -42,23 +41,16 @@ def command(file: str, label: str | None, json_: bool) -> None:
     if json_:
         print_json(explained.as_dict())
     else:
-        _console().print(Text(str(explained)))
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
+        stdout().print(Text(str(explained)))
 
 
 def _render(found: Dependences) -> None:
     """A row per instruction."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("instruction", "reads from", "is read by"):
-        table.add_column(title)
+    table = plain_table("instruction", "reads from", "is read by")
     for label, sources in found.use_def.items():
         reads = [_with_distance(found, source, label) for source in sources]
         table.add_row(label, Text(", ".join(reads)), Text(", ".join(found.def_use[label])))
-    console = _console()
+    console = stdout()
     console.print(table)
     console.print(Text(f"entry is read by: {', '.join(found.def_use['entry']) or 'none'}", style="dim"))
 

@@ -17,6 +17,7 @@ from cosim.backends import BACKENDS
 from hw.errors import InputError
 from jacquard.cli.options import as_json, host, note, print_json
 from jacquard.files import check_writable
+from jacquard.report.console import stdout
 
 if TYPE_CHECKING:
     from jacquard.explore.command import Prepared
@@ -112,8 +113,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     if json_:
         print_json(output.as_dict(found, storage))
     else:
-        console = Console()
-        output.show(found, console if console.is_terminal else Console(width=160))
+        output.show(found, stdout())
     wrong = [c for c in found.confirmations if not c.confirmed]
     for c in wrong:
         note(f"point {c.point} differs on the RTL: {c.difference}")

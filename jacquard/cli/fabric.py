@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from hw.fabric.bitstream import entry_words
 from hw.fabric.draw import to_svg
 from jacquard.cli.options import as_json, grid_size, note, print_json
 from jacquard.files import write_text
+from jacquard.report.console import plain_table, stdout
 
 
 @click.command("fabric")
@@ -66,8 +66,7 @@ def _as_dict(fabric: Fabric) -> dict[str, Any]:
 
 def _render(fabric: Fabric) -> None:
     """The kinds, then the grid with the number of links that leave every PE."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
+    console = stdout()
     console.print(
         Text(
             f"{fabric.name}: {fabric.rows} x {fabric.cols} PEs, {len(fabric.links)} links, "
@@ -75,9 +74,7 @@ def _render(fabric: Fabric) -> None:
             f"{fabric.stages} iterations may overlap"
         )
     )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("kind", "PEs", "units", "registers", "table words"):
-        table.add_column(title, justify="right" if title in ("PEs", "registers", "table words") else "left")
+    table = plain_table("kind", ">PEs", "units", ">registers", ">table words")
     for kind in dict.fromkeys(fabric.kinds):
         units = ", ".join(sorted(unit.value for unit in kind.units)) or "none"
         numbers = str(fabric.kinds.count(kind)), str(kind.registers), str(kind.table_words or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from hw.fabric import load
 from hw.fabric.bitstream import to_bytes
 from jacquard.cli.options import as_json, grid_size, note, print_json
 from jacquard.files import atomic, check_writable, write_text
+from jacquard.report.console import plain_table, stdout
 
 if TYPE_CHECKING:
     from jacquard.mapping import MappedLoop
@@ -115,25 +116,15 @@ def _write(loop: MappedLoop, output: Path | None, svg: Path | None) -> None:
 
 def _render(loops: Sequence[MappedLoop]) -> None:
     """A row per loop, what limits each, and who does what where."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    columns: list[tuple[str, Callable[[MappedLoop], str]]] = [
-        ("loop", lambda loop: loop.name),
-        ("operators", lambda loop: str(loop.operators)),
-        ("II", lambda loop: str(loop.outcome.mapping.ii) if loop.outcome.mapping else "none"),
-        ("MII", lambda loop: str(loop.outcome.bound.mii)),
-        ("ResMII", lambda loop: str(loop.outcome.bound.res_mii)),
-        ("RecMII", lambda loop: str(loop.outcome.bound.rec_mii)),
-        ("depth", lambda loop: str(loop.outcome.mapping.depth) if loop.outcome.mapping else ""),
-        ("PEs busy", lambda loop: f"{100 * loop.utilization:.0f} %"),
-        ("words", lambda loop: str(len(loop.bitstream))),
-        ("seconds", lambda loop: f"{loop.outcome.seconds:.1f}"),
-    ]
-    for title, _ in columns:
-        table.add_column(title, justify="left" if title == "loop" else "right")
+    console = stdout()
+    numbers = (">operators", ">II", ">MII", ">ResMII", ">RecMII", ">depth", ">PEs busy", ">words", ">seconds")
+    table = plain_table("loop", *numbers)
     for loop in loops:
-        table.add_row(*(Text(text(loop)) for _, text in columns))
+        bound, mapping = loop.outcome.bound, loop.outcome.mapping
+        reached = (mapping.ii, mapping.depth) if mapping else ("none", "")
+        cells = (loop.operators, reached[0], bound.mii, bound.res_mii, bound.rec_mii, reached[1])
+        rest = (f"{100 * loop.utilization:.0f} %", len(loop.bitstream), f"{loop.outcome.seconds:.1f}")
+        table.add_row(Text(loop.name), *(str(cell) for cell in (*cells, *rest)))
     fabric = loops[0].fabric
     console.print(
         Text(f"{fabric.name}: {fabric.rows} x {fabric.cols} PEs, {fabric.contexts} contexts", "dim")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.console import Console
 
 from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
@@ -33,6 +32,7 @@ from jacquard.cli.options import (
 from jacquard.cli.programs import printer, printing, read
 from jacquard.cli.run_files import Files, read_inputs, wave_file, write
 from jacquard.program_run import run_program
+from jacquard.report.console import stdout
 from jacquard.report.table import print_report
 from jacquard.results import Report
 from sw.problem import TYPES, Product
@@ -145,8 +145,7 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
         if first is not None:
             note(f"{first[0].name}: {first[1]}")
     else:
-        console = Console()
-        print_report(report, asked.title, console if console.is_terminal else Console(width=140))
+        print_report(report, asked.title, stdout(140))
     return 0 if report.proven else 1
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cosim.settings import MemorySettings
@@ -27,6 +26,7 @@ from jacquard.cli.options import (
     sizes,
 )
 from jacquard.files import atomic, check_writable
+from jacquard.report.console import plain_table, stdout
 from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
 from sw.convolution import Convolution
 from sw.problem import Product
@@ -75,8 +75,7 @@ def command(
         if plot.suffix != ".svg":
             raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
         check_writable(plot)
-    console = Console()
-    console = console if console.is_terminal else Console(width=120)
+    console = stdout(120)
     if matmul is None and hw is None:
         assert problem is not None
         for name, value in (("set", settings), *rest.items()):
@@ -177,9 +176,8 @@ def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> Non
         f"{100 * planned.utilization:.1f} % of the array's peak",
         highlight=False,
     )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("", "size", "partition", "tile", "matrix", "loaded", "bytes loaded"):
-        table.add_column(title, justify="left" if title in ("", "matrix") else "right", no_wrap=True)
+    titles = ("", ">size", ">partition", ">tile", "matrix", ">loaded", ">bytes loaded")
+    table = plain_table(*titles, no_wrap=True)
     for axis, size, partition, tile, matrix, loads, loaded in (
         ("m", problem.m, planned.partition_m, planned.tile_m, "A", planned.loads_a, planned.bytes_a),
         ("n", problem.n, planned.partition_n, planned.tile_n, "B", planned.loads_b, planned.bytes_b),
@@ -203,9 +201,8 @@ def _render_machine(made: MachinePlan, console: Console) -> None:
         "array's peak",
         highlight=False,
     )
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("multiplying", "ragged edges", "fill", "drain", "waits", "port A", "port B", "store"):
-        table.add_column(title, justify="right", no_wrap=True)
+    waits, ports = (">fill", ">drain", ">waits"), (">port A", ">port B", ">store")
+    table = plain_table(">multiplying", ">ragged edges", *waits, *ports, no_wrap=True)
     parts = (e.ideal, e.ragged, e.fill, e.drain, e.waits, e.loads_a, e.loads_b, e.stores)
     table.add_row(*(f"{part:,.0f}" for part in parts))
     console.print(table)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 from rich.columns import Columns
-from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from hw.config import MachineConfig
@@ -17,6 +15,7 @@ from hw.errors import InputError
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.cli.programs import program_file, read
 from jacquard.files import check_writable, write_text
+from jacquard.report.console import plain_table, stdout
 from jacquard.warps import Warped, converted
 from sw.ir.errors import IRError
 from sw.ir.program import Program
@@ -118,11 +117,8 @@ def _write(option: str, path: str | None, drawn: Figure, form: Callable[[Figure]
 
 def _render(made: Warped) -> None:
     """Edges with their channels, then the programs."""
-    console = Console()
-    console = console if console.is_terminal else Console(width=160)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("edge", "kind", "channel"):
-        table.add_column(title)
+    console = stdout()
+    table = plain_table("edge", "kind", "channel")
     kinds = [(e.source, e.sink, "data" if e.data else "resource", e.kept) for e in made.entries]
     kinds += [(source, sink, "throttle", True) for source, sink in made.throttle]
     for source, sink, kind, kept in kinds:

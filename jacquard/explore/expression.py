@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hw.errors import InputError
 
@@ -31,14 +31,8 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Mod: lambda a, b: a % b,
     ast.Pow: lambda a, b: a**b,
 }
-_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Value, Value], bool]] = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Lt: lambda a, b: a < b,  # type: ignore[operator]
-    ast.LtE: lambda a, b: a <= b,  # type: ignore[operator]
-    ast.Gt: lambda a, b: a > b,  # type: ignore[operator]
-    ast.GtE: lambda a, b: a >= b,  # type: ignore[operator]
-}
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_BEYOND = "a number is beyond 128 bits"
 
 
 class Range(NamedTuple):
@@ -63,15 +57,17 @@ class Formula:
 
     def value(self, values: Mapping[str, Value]) -> Value:
         """Its value; truth is 0 or 1. Raises `InputError` for what has none, such as a division by zero."""
+        known = {name: exact(values[name]) for name in self.names}
         try:
-            return _value(self.tree, values)
+            found = _Evaluation(known, strict=True).possible(self.tree)
+            return found.low if isinstance(found, Range) else next(iter(found))
         except (ArithmeticError, ValueError, TypeError) as error:
             given = ", ".join(f"{n} = {values[n]}" for n in sorted(self.names))
             raise InputError(f"{self.text!r} has no value where {given or 'it stands'}: {error}") from None
 
     def possible(self, values: Mapping[str, Possible]) -> Possible:
         """A range that holds every value it has while names stay in theirs."""
-        return _possible(self.tree, values)
+        return _Evaluation(values, strict=False).possible(self.tree)
 
 
 def parse(text: object, known: Collection[str], place: str, *, comparison: bool = False) -> Formula:
@@ -92,12 +88,12 @@ def parse(text: object, known: Collection[str], place: str, *, comparison: bool 
     unknown = sorted(names - set(known))
     if unknown:
         raise InputError(f"{place}: unknown name {unknown[0]!r} in {text!r}; known are {', '.join(known)}")
-    if comparison and not isinstance(tree, ast.Compare | ast.BoolOp) and not _negated(tree):
+    if comparison and not isinstance(tree, ast.Compare | ast.BoolOp) and not _negates(tree):
         raise InputError(f'{place}: must compare something, as "a <= b" does, not {text!r}')
     return Formula(text.strip(), names, tree)
 
 
-def _negated(tree: ast.expr) -> bool:
+def _negates(tree: ast.expr) -> bool:
     return isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
 
 
@@ -117,7 +113,7 @@ def _check(tree: ast.AST, text: str, place: str, depth: int) -> None:
             inner = (operand,)
         case ast.BoolOp(_, values):
             inner = values
-        case ast.Compare(left, operators, right_hand) if all(type(o) in _COMPARISONS for o in operators):
+        case ast.Compare(left, operators, right_hand) if all(isinstance(o, _COMPARISONS) for o in operators):
             inner = (left, *right_hand)
         case ast.IfExp(test, body, orelse):
             inner = (test, body, orelse)
@@ -144,42 +140,116 @@ def _refuse(tree: ast.AST, text: str, place: str) -> None:
     raise InputError(f"{place}: {part!r} in {text!r} is not part of formulas, which have {known}")
 
 
-# Values
+# Evaluation: of ranges, those of single values among them
 
 
-def _value(tree: ast.expr, values: Mapping[str, Value]) -> Value:
-    match tree:
-        case ast.Constant(value):
-            assert isinstance(value, int | float | str)
-            return value
-        case ast.Name(name):
-            return values[name]
-        case ast.BinOp(left, operator, right):
-            number = _applied(operator, _number(left, values), _number(right, values))
-            if not abs(number) <= MOST:  # also infinity, and what is no number
-                raise OverflowError("a number is beyond 128 bits")
-            return number
-        case ast.UnaryOp(ast.Not(), operand):
-            return int(not _value(operand, values))
-        case ast.UnaryOp(sign, operand):
-            return -_number(operand, values) if isinstance(sign, ast.USub) else _number(operand, values)
-        case ast.BoolOp(operator, parts):
-            found = (bool(_value(part, values)) for part in parts)
-            return int(all(found) if isinstance(operator, ast.And) else any(found))
-        case ast.Compare(left, operators, rest):
-            return int(_compared([_value(x, values) for x in (left, *rest)], operators))
-        case ast.IfExp(test, body, orelse):
-            return _value(body if _value(test, values) else orelse, values)
-        case ast.Call(ast.Name(name), arguments):
-            return _call(name, [_number(a, values) for a in arguments])
-    raise AssertionError(ast.dump(tree))
+@dataclass(frozen=True)
+class _Evaluation:
+    """What a formula may be for what its names may be.
+
+    With `strict`, all names have one value, and what has none raises an error; else it may be anything.
+    """
+
+    values: Mapping[str, Possible]
+    strict: bool
+
+    def possible(self, tree: ast.expr) -> Possible:
+        """What a part may be."""
+        match tree:
+            case ast.Constant(str() | int() | float() as value):
+                return exact(value)
+            case ast.Name(name):
+                return self.values[name]
+            case ast.BinOp(left, operator, right):
+                return self._guarded(_arithmetic, operator, self._range(left), self._range(right))
+            case ast.UnaryOp(ast.Not(), operand):
+                return _negated(_truth(self.possible(operand)))
+            case ast.UnaryOp(sign, operand):
+                found = self._range(operand)
+                return Range(-found.high, -found.low) if isinstance(sign, ast.USub) else found
+            case ast.BoolOp(ast.And(), parts):
+                return _all(_truth(self.possible(part)) for part in parts)
+            case ast.BoolOp(_, parts):
+                return _negated(_all(_negated(_truth(self.possible(part))) for part in parts))
+            case ast.Compare(left, operators, rest):
+                sides = [self.possible(x) for x in (left, *rest)]
+                pairs = zip(operators, sides, sides[1:], strict=False)
+                return _all(self._guarded(_comparison, *pair) for pair in pairs)
+            case ast.IfExp(test, body, orelse):
+                return self._either(_truth(self.possible(test)), body, orelse)
+            case ast.Call(ast.Name(name), arguments):
+                return self._guarded(_call, name, *(self._range(a) for a in arguments))
+        raise AssertionError(ast.dump(tree))
+
+    def _range(self, tree: ast.expr) -> Range:
+        """Of text nothing is known: that is told when the value is asked for."""
+        found = self.possible(tree)
+        if isinstance(found, Range):
+            return found
+        if self.strict:
+            raise TypeError(_text_only(found))
+        return ANYTHING
+
+    def _guarded(self, function: Callable[..., Range], *arguments: Any) -> Range:
+        """What a function gives, or what is known without a value."""
+        try:
+            return function(*arguments)
+        except (ArithmeticError, ValueError, TypeError):
+            if self.strict:
+                raise
+            return EITHER if function is _comparison else ANYTHING
+
+    def _either(self, test: Range, body: ast.expr, orelse: ast.expr) -> Possible:
+        if test != EITHER:
+            return self.possible(body if test == TRUE else orelse)
+        a, b = self.possible(body), self.possible(orelse)
+        if isinstance(a, Range) and isinstance(b, Range):
+            return Range(min(a.low, b.low), max(a.high, b.high))
+        return a | b if not isinstance(a, Range) and not isinstance(b, Range) else ANYTHING
 
 
-def _number(tree: ast.expr, values: Mapping[str, Value]) -> Number:
-    value = _value(tree, values)
-    if isinstance(value, str):
-        raise TypeError(f"{value!r} is text, of which only equality can be asked")
-    return value
+def exact(value: Value) -> Possible:
+    """What is one value."""
+    return frozenset((value,)) if isinstance(value, str) else Range(value, value)
+
+
+def _truth(found: Possible) -> Range:
+    if isinstance(found, Range):
+        if found.low > 0 or found.high < 0:
+            return TRUE
+        return FALSE if found == (0, 0) else EITHER
+    return EITHER if len(found) > 1 else TRUE if any(found) else FALSE
+
+
+def _negated(truth: Range) -> Range:
+    return Range(1 - truth.high, 1 - truth.low)
+
+
+def _all(truths: Iterable[Range]) -> Range:
+    """Whether all hold; what comes behind one that fails is not looked at."""
+    found = TRUE
+    for truth in truths:
+        found = Range(min(found.low, truth.low), min(found.high, truth.high))
+        if found == FALSE:
+            break
+    return found
+
+
+def _arithmetic(operator: ast.operator, a: Range, b: Range) -> Range:
+    """The range of an operation; raises `ArithmeticError` and `ValueError` where there may be no value."""
+    single = a.low == a.high and b.low == b.high
+    if not single:
+        if isinstance(operator, ast.Div | ast.FloorDiv | ast.Mod) and b.low <= 0 <= b.high:
+            return ANYTHING
+        if isinstance(operator, ast.Mod):
+            return Range(0, b.high) if b.low > 0 else ANYTHING
+        if isinstance(operator, ast.Pow) and (a.low < 1 or b.low < 0):
+            return ANYTHING
+    corners = [_applied(operator, x, y) for x in dict.fromkeys(a) for y in dict.fromkeys(b)]
+    # Infinity times nothing, or less infinity, is no number.
+    if any(math.isnan(c) for c in corners) or (single and abs(corners[0]) > MOST):
+        raise OverflowError(_BEYOND)
+    return Range(min(corners), max(corners))
 
 
 def _applied(operator: ast.operator, a: Number, b: Number) -> Number:
@@ -189,146 +259,57 @@ def _applied(operator: ast.operator, a: Number, b: Number) -> Number:
         )
     result = _OPERATORS[type(operator)](a, b)
     if isinstance(result, int) and abs(result) > MOST:
-        raise OverflowError("a number is beyond 128 bits")
+        raise OverflowError(_BEYOND)
     return result
 
 
-def _compared(found: Sequence[Value], operators: Sequence[ast.cmpop]) -> bool:
-    for operator, a, b in zip(operators, found, found[1:], strict=False):
-        if isinstance(a, str) != isinstance(b, str):
-            raise TypeError(f"{a!r} and {b!r} cannot be compared")
-        if isinstance(a, str) and not isinstance(operator, ast.Eq | ast.NotEq):
-            raise TypeError(f"{a!r} is text, of which only equality can be asked")
-        if not _COMPARISONS[type(operator)](a, b):
-            return False
-    return True
-
-
-def _call(name: str, found: Sequence[Number]) -> Number:
-    match name:
-        case "min":
-            return min(found)
-        case "max":
-            return max(found)
-        case "abs":
-            return abs(found[0])
-    exact = math.log2(found[0])
-    return int(exact) if exact == int(exact) else exact
-
-
-# Ranges
-
-
-def _possible(tree: ast.expr, values: Mapping[str, Possible]) -> Possible:
-    match tree:
-        case ast.Constant(str() as text):
-            return frozenset((text,))
-        case ast.Constant(value):
-            assert isinstance(value, int | float)
-            return Range(value, value)
-        case ast.Name(name):
-            return values[name]
-        case ast.BinOp(left, operator, right):
-            return _applied_ranges(operator, _range(left, values), _range(right, values))
-        case ast.UnaryOp(ast.Not(), operand):
-            low, high = _truth(_possible(operand, values))
-            return Range(1 - high, 1 - low)
-        case ast.UnaryOp(sign, operand):
-            found = _range(operand, values)
-            return Range(-found.high, -found.low) if isinstance(sign, ast.USub) else found
-        case ast.BoolOp(operator, parts):
-            truths = [_truth(_possible(part, values)) for part in parts]
-            take = min if isinstance(operator, ast.And) else max
-            return Range(take(t.low for t in truths), take(t.high for t in truths))
-        case ast.Compare(left, operators, rest):
-            found_all = [_possible(x, values) for x in (left, *rest)]
-            pairs = zip(operators, found_all, found_all[1:], strict=False)
-            truths = [_compared_ranges(o, a, b) for o, a, b in pairs]
-            return Range(min(t.low for t in truths), min(t.high for t in truths))
-        case ast.IfExp(test, body, orelse):
-            return _either(_truth(_possible(test, values)), body, orelse, values)
-        case ast.Call(ast.Name(name), arguments):
-            return _call_ranges(name, [_range(a, values) for a in arguments])
-    raise AssertionError(ast.dump(tree))
-
-
-def _range(tree: ast.expr, values: Mapping[str, Possible]) -> Range:
-    """Of text nothing is known: that is told when the value is asked for."""
-    found = _possible(tree, values)
-    return found if isinstance(found, Range) else ANYTHING
-
-
-def _truth(found: Possible) -> Range:
-    if not isinstance(found, Range):
-        return EITHER
-    if found.low > 0 or found.high < 0:
-        return TRUE
-    return FALSE if found == (0, 0) else EITHER
-
-
-def _either(test: Range, body: ast.expr, orelse: ast.expr, values: Mapping[str, Possible]) -> Possible:
-    if test == TRUE:
-        return _possible(body, values)
-    if test == FALSE:
-        return _possible(orelse, values)
-    a, b = _possible(body, values), _possible(orelse, values)
+def _comparison(operator: ast.cmpop, a: Possible, b: Possible) -> Range:
+    """Whether two things compare so; raises `TypeError` for text that is not asked for equality with text."""
     if isinstance(a, Range) and isinstance(b, Range):
-        return Range(min(a.low, b.low), max(a.high, b.high))
-    return a | b if not isinstance(a, Range) and not isinstance(b, Range) else ANYTHING
+        return _compared(operator, a, b)
+    if isinstance(a, Range) or isinstance(b, Range):
+        raise TypeError(f"{_shown(a)} and {_shown(b)} cannot be compared")
+    if not isinstance(operator, ast.Eq | ast.NotEq):
+        raise TypeError(_text_only(a))
+    same = TRUE if len(a) == 1 and a == b else EITHER if a & b else FALSE
+    return same if isinstance(operator, ast.Eq) else _negated(same)
 
 
-def _applied_ranges(operator: ast.operator, a: Range, b: Range) -> Range:
-    if isinstance(operator, ast.Div | ast.FloorDiv | ast.Mod) and b.low <= 0 <= b.high:
-        return ANYTHING
-    single = a.low == a.high and b.low == b.high
-    if isinstance(operator, ast.Mod) and not single:
-        return Range(0, b.high) if b.low > 0 else ANYTHING
-    if isinstance(operator, ast.Pow) and not single and (a.low < 1 or b.low < 0):
-        return ANYTHING
-    try:
-        corners = [_applied(operator, x, y) for x in a for y in b]
-    except (ArithmeticError, ValueError):
-        return ANYTHING
-    # Infinity times nothing, or less infinity, is no number.
-    return ANYTHING if any(math.isnan(c) for c in corners) else Range(min(corners), max(corners))
-
-
-def _compared_ranges(operator: ast.cmpop, a: Possible, b: Possible) -> Range:
-    if not isinstance(a, Range) or not isinstance(b, Range):
-        if isinstance(a, Range) or isinstance(b, Range):
-            return EITHER
-        same = TRUE if len(a) == 1 and a == b else EITHER if a & b else FALSE
-        if isinstance(operator, ast.Eq):
-            return same
-        return Range(1 - same.high, 1 - same.low) if isinstance(operator, ast.NotEq) else EITHER
+def _compared(operator: ast.cmpop, a: Range, b: Range) -> Range:
+    if isinstance(operator, ast.Gt | ast.GtE):
+        a, b = b, a
     match operator:
-        case ast.Lt():
-            return _decided(a.high < b.low, a.low >= b.high)
-        case ast.LtE():
-            return _decided(a.high <= b.low, a.low > b.high)
-        case ast.Gt():
-            return _decided(a.low > b.high, a.high <= b.low)
-        case ast.GtE():
-            return _decided(a.low >= b.high, a.high < b.low)
-    apart = a.high < b.low or b.high < a.low
-    same = _decided(a.low == a.high == b.low == b.high, apart)
-    return same if isinstance(operator, ast.Eq) else Range(1 - same.high, 1 - same.low)
+        case ast.Lt() | ast.Gt():
+            return Range(int(a.high < b.low), int(a.low < b.high))
+        case ast.LtE() | ast.GtE():
+            return Range(int(a.high <= b.low), int(a.low <= b.high))
+    meet = a.low <= b.high and b.low <= a.high
+    same = Range(int(a.low == a.high == b.low == b.high), int(meet))
+    return same if isinstance(operator, ast.Eq) else _negated(same)
 
 
-def _decided(surely: bool, never: bool) -> Range:
-    return TRUE if surely else FALSE if never else EITHER
+def _shown(found: Possible) -> str:
+    """A single value as it stands in messages."""
+    return repr(next(iter(found)))
 
 
-def _call_ranges(name: str, found: Sequence[Range]) -> Range:
-    first = found[0]
+def _text_only(found: Possible) -> str:
+    return f"{_shown(found)} is text, of which only equality can be asked"
+
+
+def _call(name: str, *found: Range) -> Range:
+    low, high = found[0]
     match name:
         case "min":
             return Range(min(r.low for r in found), min(r.high for r in found))
         case "max":
             return Range(max(r.low for r in found), max(r.high for r in found))
         case "abs":
-            ends = (abs(first.low), abs(first.high))
-            return Range(0 if first.low <= 0 <= first.high else min(ends), max(ends))
-    if first.low <= 0 or first.high == math.inf:
-        return ANYTHING
-    return Range(_call(name, [first.low]), _call(name, [first.high]))
+            ends = (abs(low), abs(high))
+            return Range(0 if low < 0 < high else min(ends), max(ends))
+    return Range(_log2(low), _log2(high))
+
+
+def _log2(number: Number) -> Number:
+    found = math.log2(number)
+    return int(found) if found == int(found) else found

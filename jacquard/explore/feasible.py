@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hw.errors import InputError
-from jacquard.explore.expression import FALSE, TRUE, Formula, Possible, Range, Value
+from jacquard.explore.expression import FALSE, TRUE, Formula, Possible, Range, Value, exact
 
 Values = tuple[int | str, ...]
 Box = Mapping[str, Values]
@@ -88,11 +88,6 @@ class Rules:
             if formula.names <= values.keys():
                 values[name] = formula.value(values)
         return values
-
-
-def exact(value: Value) -> Possible:
-    """What is one value."""
-    return frozenset((value,)) if isinstance(value, str) else Range(value, value)
 
 
 @dataclass(frozen=True)

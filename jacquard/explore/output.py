@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hw.config import to_toml
@@ -20,6 +19,7 @@ from jacquard.explore.metrics import METRICS
 from jacquard.explore.results import Exploration, Point, State
 from jacquard.explore.space import Space
 from jacquard.files import write_text
+from jacquard.report.console import plain_table
 
 #: What the JSON of a point of the front always has.
 _FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
@@ -88,9 +88,9 @@ def show(found: Exploration, console: Console) -> None:
     console.print(Text(summary(found)))
     names = [p.name for p in found.parameters]
     metrics = [n for n in METRICS if any(n in found.point(i).metrics for i in found.front)]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("point", *names, *metrics, "RTL"):
-        table.add_column(title, justify="right", overflow="fold")
+    table = plain_table(*(f">{title}" for title in ("point", *names, *metrics, "RTL")))
+    for column in table.columns:
+        column.overflow = "fold"
     for number in found.front:
         point = found.point(number)
         confirmation = found.confirmation(number)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from jacquard.grid_run import KernelResult
+from jacquard.report.console import plain_table
 
 
 def print_kernel(result: KernelResult, title: str, console: Console) -> None:
@@ -17,9 +17,7 @@ def print_kernel(result: KernelResult, title: str, console: Console) -> None:
     console.print()
     size = f"{fabric.rows}×{fabric.cols} grid, machine {config.hash}"
     console.print(f"[bold]{title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in ("configuration", "operations", "II", "least II", "depth"):
-        table.add_column(name, justify="left" if name == "configuration" else "right", no_wrap=True)
+    table = plain_table("configuration", ">operations", ">II", ">least II", ">depth", no_wrap=True)
     for mapped in result.kernel.program.mapped.values():
         mapping = mapped.found
         numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)

@@ -1,0 +1,21 @@
+"""Tables for people on standard output."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+
+def stdout(width: int = 160) -> Console:
+    """Standard output, of so many characters where it is no terminal."""
+    found = Console()
+    return found if found.is_terminal else Console(width=width)
+
+
+def plain_table(*columns: str, no_wrap: bool = False) -> Table:
+    """A table without lines; columns whose title begins with `>` are aligned to the right."""
+    made = Table(box=None, pad_edge=False, header_style="dim")
+    for title in columns:
+        justify = "right" if title.startswith(">") else "left"
+        made.add_column(title.removeprefix(">"), justify=justify, no_wrap=no_wrap)  # type: ignore[arg-type]
+    return made
