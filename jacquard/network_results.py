@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -112,16 +112,21 @@ class ProgramRun(Result):
         predicted: Outcome,
         observed: Outcome,
         verdict: Verdict,
-        values: Mapping[str, np.ndarray],
-        same: Mapping[int, bool],
-        wrong: tuple[str, str] | None,
+        expected: Mapping[str, np.ndarray],
     ) -> ProgramRun:
-        """The run of a program, compared with what was predicted."""
+        """The run of a program, compared with the prediction and, where it has outputs, with `expected`."""
         config, rates, count = program.config, job.settings.bandwidth, len(program.operators)
-        bounds: dict[str, int] = {"gemm": 0}
+        bounds = Counter({"gemm": 0})
         for operator in program.operators:
-            for name, cycles in operator.bounds(config, rates).items():
-                bounds[name] = bounds.get(name, 0) + cycles
+            bounds.update(operator.bounds(config, rates))
+        kept = program.kept().items() if observed.outputs else ()
+        values = {n: h.extract(d) for (n, h), d in zip(kept, observed.outputs, strict=True)}
+        same, wrong = _compared(program, values, expected)
+        if observed.error is not None:
+            e = observed.error
+            at = program.operator_of.get((e.warp, e.pc))
+            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
+            wrong = job.name if at is None else program.operators[at].name, cause
         return cls(
             name=job.name,
             op="network",
@@ -189,6 +194,26 @@ class ProgramRun(Result):
         return made
 
 
+def _compared(
+    program: MachineProgram, values: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> tuple[dict[int, bool], tuple[str, str] | None]:
+    """Whether results that memory still holds are the expected ones, by operator; the first wrong one."""
+    same: dict[int, bool] = {}
+    wrong: tuple[str, str] | None = None
+    for number, operator in enumerate(program.operators):
+        name = operator.output.tensor
+        # Copies that the compiler added have no counterpart in the network.
+        if name not in values or name not in expected:
+            continue
+        found, wanted = (operator.output.of(x) for x in (values[name], expected[name]))
+        same[number] = equal(found, wanted)
+        if not same[number] and wrong is None:
+            unknown = number + 1 - len(same)
+            lost = f" (of {unknown} operators before it nothing was left to compare)" if unknown else ""
+            wrong = operator.name, difference(found, wanted) + lost
+    return same, wrong
+
+
 def _times(run: ProgramRun) -> tuple[dict[int, int], dict[int, int]]:
     """First issue, and cycle after the last completion, by operator."""
     first: dict[int, int] = {}
@@ -209,12 +234,12 @@ def _times(run: ProgramRun) -> tuple[dict[int, int], dict[int, int]]:
 class NetworkReport(Report):
     """The run of a model.
 
-    `results` are its programs; `steps` holds in the order of execution numbers of `results` and operators of
-    the host. `found` are the outputs, `wanted` those of the reference.
+    `results` are its programs; `steps` holds programs and operators of the host in the order of execution.
+    `found` are the outputs, `wanted` those of the reference.
     """
 
     network: Network = field(default_factory=lambda: Network("", {}, (), (), ()))
-    steps: Sequence[int | HostOperator] = ()
+    steps: Sequence[MachineProgram | HostOperator] = ()
     found: Mapping[str, np.ndarray] = field(default_factory=dict)
     wanted: Mapping[str, np.ndarray] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -261,16 +286,7 @@ class NetworkReport(Report):
     @property
     def operators(self) -> list[OperatorResult]:
         """All operators in the order of execution."""
-        runs, made = self.runs, list[OperatorResult]()
-        starts = [0, *itertools.accumulate(r.observed.cycles for r in runs)]
-        at = 0
-        for step in self.steps:
-            if isinstance(step, int):
-                made += runs[step].operators(starts[step], step)
-                at = starts[step + 1]
-            else:
-                made.append(host_result(step, at))
-        return made
+        return operators_of(self.steps, self.runs)
 
     @property
     def host_operators(self) -> list[str]:
@@ -307,18 +323,22 @@ class NetworkReport(Report):
         }
 
 
-def host_result(operator: HostOperator, at: int) -> OperatorResult:
-    """An operator of the host, which takes no cycle of the machine."""
-    return OperatorResult(
-        operator.name,
-        operator.op,
-        operator.nodes,
-        "edge" if operator.edge else "host",
-        operator.output.tensor,
-        operator.output.shape,
-        at,
-        at,
-    )
+def operators_of(
+    steps: Sequence[MachineProgram | HostOperator], runs: Iterable[ProgramRun]
+) -> list[OperatorResult]:
+    """All operators in the order of execution; those of the host take no cycle of the machine."""
+    left, made, at = enumerate(runs), list[OperatorResult](), 0
+    for step in steps:
+        if isinstance(step, HostOperator):
+            where, output = "edge" if step.edge else "host", step.output
+            made.append(
+                OperatorResult(step.name, step.op, step.nodes, where, output.tensor, output.shape, at, at)
+            )
+            continue
+        number, run = next(left)
+        made += run.operators(at, number)
+        at += run.observed.cycles
+    return made
 
 
 def equal(found: np.ndarray, wanted: np.ndarray) -> bool:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from cosim.job import Job, Outcome, Region, Simulator, Window
+from cosim.job import Job, Region, Simulator, Window
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
 from jacquard.checking import verdict_on
 from jacquard.network_program import MachineProgram, machine_program
-from jacquard.network_results import NetworkReport, ProgramRun, difference, equal
+from jacquard.network_results import NetworkReport, ProgramRun
 from jacquard.results import Result
 from sw.check import Verdict
 from sw.compile.legal import stores_sums
@@ -115,113 +115,13 @@ def _given(name: str, home: Allocation, arrays: Arrays) -> bool:
     return home.kind is Kind.INPUT or (home.kind is Kind.OUTPUT and name in arrays)
 
 
-@dataclass
-class _Execution:
-    """A model between two of its steps."""
-
-    model: CompiledModel
-    inputs: Arrays
-    settings: MemorySettings
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    runs: list[ProgramRun] = field(default_factory=list)
-    next: int = 0
-    model_seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        network = self.model.network
-        reference.check_inputs(network, self.inputs)
-        self.arrays |= {n: t.constant for n, t in network.tensors.items() if t.constant is not None}
-        self.arrays |= self.inputs
-        begin = time.perf_counter()
-        self.expected = reference.run(network, self.inputs, everything=True)
-        self.reference_seconds = time.perf_counter() - begin
-
-    def job(self) -> tuple[Job, Outcome] | None:
-        """The next program's job and its prediction; None at the end. Executes what the host has to."""
-        steps = self.model.steps
-        while self.next < len(steps):
-            step = steps[self.next]
-            if isinstance(step, MachineProgram):
-                job = job_of(step, self.arrays, self.settings, self._title())
-                begin = time.perf_counter()
-                predicted = predict(self.model.config, job)
-                self.model_seconds += time.perf_counter() - begin
-                return job, predicted
-            self._host(step)
-            self.next += 1
-        return None
-
-    def _title(self) -> str:
-        name = self.model.network.name or "model"
-        return name if len(self.model.programs) == 1 else f"{name}, program {len(self.runs)}"
-
-    def _host(self, operator: HostOperator) -> None:
-        network = self.model.network
-        result = operator.reference([v.of(self.arrays[v.tensor]) for v in operator.inputs])
-        tensor = network.tensors[operator.output.tensor]
-        array = self.arrays.get(tensor.name)
-        array = np.zeros(tensor.shape, tensor.element) if array is None else array.copy()
-        operator.output.write(array, result)
-        self.arrays[tensor.name] = array
-
-    def done(self, job: Job, predicted: Outcome, observed: Outcome) -> None:
-        """Take the next program's outcome, and compare it."""
-        program = self.model.steps[self.next]
-        assert isinstance(program, MachineProgram)
-        homes = program.kept()
-        tensors = {n: h.extract(d) for (n, h), d in zip(homes.items(), observed.outputs, strict=True)}
-        self.arrays |= tensors
-        same, wrong = self._compared(program, tensors)
-        if observed.error is not None:
-            e = observed.error
-            at = program.operator_of.get((e.warp, e.pc))
-            name = job.name if at is None else program.operators[at].name
-            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
-            wrong = (name, cause)
-        verdict = self.model.verdicts[len(self.runs)]
-        self.runs.append(ProgramRun.of(program, job, predicted, observed, verdict, tensors, same, wrong))
-        self.next += 1
-
-    def _compared(
-        self, program: MachineProgram, tensors: Arrays
-    ) -> tuple[dict[int, bool], tuple[str, str] | None]:
-        """Whether results that memory still holds are the reference's, by operator; the first wrong one."""
-        same: dict[int, bool] = {}
-        wrong: tuple[str, str] | None = None
-        for number, operator in enumerate(program.operators):
-            name = operator.output.tensor
-            # Copies that the compiler added have no counterpart in the network.
-            if name not in tensors or name not in self.expected:
-                continue
-            found, wanted = (operator.output.of(x) for x in (tensors[name], self.expected[name]))
-            same[number] = equal(found, wanted)
-            if not same[number] and wrong is None:
-                unknown = number + 1 - len(same)
-                lost = f" (of {unknown} operators before it nothing was left to compare)" if unknown else ""
-                wrong = operator.name, difference(found, wanted) + lost
-        return same, wrong
-
-    def report(self, build_seconds: float, sim: str) -> NetworkReport:
-        """What became of the model."""
-        network = self.model.network
-        numbers = iter(range(len(self.runs)))
-        steps = [next(numbers) if isinstance(s, MachineProgram) else s for s in self.model.steps]
-        results: list[Result] = list(self.runs)
-        return NetworkReport(
-            self.settings.behind(self.model.config),
-            results,
-            build_seconds=build_seconds,
-            sim_seconds=sum(r.observed.seconds for r in self.runs),
-            model_seconds=self.model_seconds,
-            compile_seconds=sum(self.model.seconds.values()),
-            sim=sim,
-            reference="NumPy" if all(stores_sums(o) for o in network.operators) else "the reference",
-            network=network,
-            steps=steps,
-            found={name: self.arrays[name] for name in network.outputs},
-            wanted={name: self.expected[name] for name in network.outputs},
-            seconds={**self.model.seconds, "reference": self.reference_seconds},
-        )
+def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndarray]) -> None:
+    """Do what the host has to, on a copy of the tensor that it writes."""
+    result = operator.reference([v.of(arrays[v.tensor]) for v in operator.inputs])
+    tensor = network.tensors[operator.output.tensor]
+    array = arrays.get(tensor.name, np.zeros(tensor.shape, tensor.element)).copy()
+    operator.output.write(array, result)
+    arrays[tensor.name] = array
 
 
 def run_model(
@@ -240,20 +140,51 @@ def run_model(
     the cycle model takes to be 0. Raises `InputError` for inputs that are missing, unknown or of another type
     or shape.
     """
-    run = _Execution(model, inputs, settings)
-    machine: Simulator | None = None
-    while (found := run.job()) is not None:
-        job, predicted = found
-        progress(f"model: {job.name}: {predicted.cycles:,} cycles predicted in {run.model_seconds:.2f} s")
+    network = model.network
+    reference.check_inputs(network, inputs)
+    arrays = {n: t.constant for n, t in network.tensors.items() if t.constant is not None} | dict(inputs)
+    begin = time.perf_counter()
+    expected = reference.run(network, inputs, everything=True)
+    seconds = {**model.seconds, "reference": time.perf_counter() - begin}
+    runs: list[Result] = []
+    model_seconds, machine = 0.0, None
+    verdicts = iter(model.verdicts)
+    for step in model.steps:
+        if isinstance(step, HostOperator):
+            _execute(step, network, arrays)
+            continue
+        title = network.name or "model"
+        title = title if len(model.programs) == 1 else f"{title}, program {len(runs)}"
+        job = job_of(step, arrays, settings, title)
+        begin = time.perf_counter()
+        predicted = predict(model.config, job)
+        model_seconds += time.perf_counter() - begin
+        progress(f"model: {title}: {predicted.cycles:,} cycles predicted in {model_seconds:.2f} s")
         if machine is None:
-            name = model.config.name
-            progress(f"simulator {sim}: building the machine {name!r}, or taking it from the cache")
+            progress(
+                f"simulator {sim}: building the machine {model.config.name!r}, or taking it from the cache"
+            )
             machine = simulator()
         ready = f"ready after {machine.build_seconds:.1f} s"
         progress(f"simulator {sim}: {ready}, running {predicted.cycles:,} cycles")
         (observed,) = machine.run([job])
-        run.done(job, predicted, observed)
-    return run.report(machine.build_seconds if machine is not None else 0.0, sim)
+        runs.append(ProgramRun.of(step, job, predicted, observed, next(verdicts), expected))
+        arrays |= runs[-1].values
+    return NetworkReport(
+        settings.behind(model.config),
+        runs,
+        build_seconds=machine.build_seconds if machine is not None else 0.0,
+        sim_seconds=sum(r.observed.seconds for r in runs),
+        model_seconds=model_seconds,
+        compile_seconds=sum(model.seconds.values()),
+        sim=sim,
+        reference="NumPy" if all(stores_sums(o) for o in network.operators) else "the reference",
+        network=network,
+        steps=model.steps,
+        found={name: arrays[name] for name in network.outputs},
+        wanted={name: expected[name] for name in network.outputs},
+        seconds=seconds,
+    )
 
 
 def run_network(
@@ -264,12 +195,11 @@ def run_network(
     inputs: Arrays,
     *,
     sim: str = "",
-    after: Observer | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> NetworkReport:
     """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
     reference.check_inputs(network, inputs)
-    model = compile_model(network, settings.behind(config), after)
+    model = compile_model(network, settings.behind(config))
     return run_model(model, inputs, settings, simulator, sim=sim, progress=progress)
 
 

@@ -61,7 +61,9 @@ _PAUSE = 10.0
 @click.option(
     "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="The FPGA."
 )
-@click.option("--synth", is_flag=True, help="Measure resources by synthesis instead of estimating them.")
+@click.option(
+    "--synth", "synthesis", is_flag=True, help="Measure resources by synthesis instead of estimating them."
+)
 @click.option(
     "--energy", type=_PATH, metavar="TABLE.toml", help="Energies in pJ instead of the default ones."
 )
@@ -87,21 +89,8 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
         if options[name] is not None:
             check_writable(options[name])
     output.check_directory(options["export"])
-    request = Request(
-        space,
-        models,
-        options["sampler"],
-        options["trials"],
-        options["storage"],
-        options["executor"],
-        options["confirm"],
-        options["family"],
-        options["synth"],
-        options["seed"],
-        options["energy"],
-        options["allow_host"],
-        options["sim"],
-    )
+    asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
+    request = Request(space, models, **asked)
     prepared = prepare(request)
     storage = without_password(prepared.storage)
     note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hw.config import MachineConfig
+
+if TYPE_CHECKING:
+    from hw.synthesis import Resources
 
 #: Resources by the names of the metrics.
 RESOURCES = ("luts", "ffs", "brams", "dsps")
@@ -16,24 +19,8 @@ class SynthesisError(Exception):
     """Synthesis began and failed on a machine."""
 
 
-@dataclass(frozen=True)
-class Area:
-    """What a machine takes; `fmax_mhz` is None where nothing is known of the clock."""
-
-    luts: int
-    ffs: int
-    brams: int
-    dsps: int
-    fmax_mhz: float | None
-
-    def metrics(self) -> dict[str, float]:
-        """What is known, by the names of the metrics."""
-        found: dict[str, float] = {name: getattr(self, name) for name in RESOURCES}
-        return found if self.fmax_mhz is None else found | {"fmax_mhz": self.fmax_mhz}
-
-
-def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
-    """What a machine takes.
+def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
+    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
 
     Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
     `SynthesisError` where the tools fail on the machine.
@@ -46,19 +33,22 @@ def area(config: MachineConfig, family: str, *, measured: bool) -> Area:
     from hw.area.model import is_fitted
 
     guess = estimate(config, family) if is_fitted(family) or not measured else None
-    if not measured and guess is not None:
-        return Area(guess.luts, guess.ffs, guess.brams, guess.dsps, guess.fmax_mhz)
+    clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
+    found = _measured(config, family) if measured else guess
+    return {name: getattr(found, name) for name in RESOURCES} | clock
+
+
+def _measured(config: MachineConfig, family: str) -> Resources:
     from hw.emit import TOP, verilog
     from hw.synthesis.tools import ToolError
     from hw.synthesis.yosys import synthesise
 
     try:
-        found = synthesise(verilog(config, trace=False), TOP, family).resources
+        return synthesise(verilog(config, trace=False), TOP, family).resources
     except ToolError as error:
         if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
             raise  # the cache is full
         raise SynthesisError(str(error)) from None
-    return Area(found.luts, found.ffs, found.brams, found.dsps, guess.fmax_mhz if guess else None)
 
 
 def has_clock(family: str) -> bool:

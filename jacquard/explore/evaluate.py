@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
-from cosim.job import Outcome
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
-from hw.config import ENGINES, PORTS, MachineConfig
+from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from jacquard.explore.area import area
 from jacquard.explore.counts import counted
 from jacquard.explore.energy import Table, energy
-from jacquard.explore.results import Engine, ModelMetrics, OperatorMetrics
+from jacquard.explore.results import ModelMetrics, OperatorMetrics
 from jacquard.network_program import MachineProgram
-from jacquard.network_results import OperatorResult, ProgramRun, host_result
+from jacquard.network_results import OperatorResult, ProgramRun, operators_of
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, job_of
 from sw.check import Verdict
 from sw.frontend.network import import_model
@@ -108,10 +107,10 @@ def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: W
         "bytes_moved": sum(sum(m.bytes_moved.values()) for m in found),
         "energy_pj": sum(sum(m.energy.values()) for m in found),
         "utilization": macs / (config.macs_per_cycle * max(1, cycles)),
-        **taken.metrics(),
+        **taken,
     }
-    if taken.fmax_mhz:
-        metrics["seconds_per_inference"] = cycles / (taken.fmax_mhz * 1e6)
+    if clock := taken.get("fmax_mhz"):
+        metrics["seconds_per_inference"] = cycles / (clock * 1e6)
     return Evaluation(metrics, found, time.perf_counter() - begin)
 
 
@@ -129,7 +128,7 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
         predicted = predict(config, job, values=False)
         if predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {predicted.error}")
-        runs.append(ProgramRun.of(program, job, predicted, predicted, verdict, {}, {}, None))
+        runs.append(ProgramRun.of(program, job, predicted, predicted, verdict, {}))
     return _metrics(model.name, compiled, runs, table)
 
 
@@ -156,7 +155,6 @@ def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: 
     config = compiled.config
     moved = dict.fromkeys(PORTS, 0)
     spent: dict[str, float] = {}
-    engines = {e: Engine(0, 0, 0, 0, 0) for e in ENGINES}
     instructions = 0
     for run in runs:
         counters = run.predicted.counters
@@ -165,41 +163,12 @@ def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: 
         used = counted(run.program) | {"instructions": executed, "cycles": run.predicted.cycles}
         for what, value in energy(table, config, used, here, len(run.predicted.stored)).items():
             spent[what] = spent.get(what, 0.0) + value
-        for engine in ENGINES:
-            engines[engine] = _added(engines[engine], engine, run.predicted)
         moved = {p: moved[p] + here[p] for p in PORTS}
         instructions += executed
-    operators = tuple(_operator(o) for o in _operators(compiled, runs))
+    operators = tuple(_operator(o) for o in operators_of(compiled.steps, runs))
     macs = sum(o.macs for o in operators)
     cycles = sum(run.predicted.cycles for run in runs)
-    return ModelMetrics(name, cycles, macs, instructions, len(runs), moved, spent, engines, operators)
-
-
-def _added(engine: Engine, name: str, outcome: Outcome) -> Engine:
-    c, prefix = outcome.counters, name.upper()
-    return Engine(
-        engine.operations + c[f"{prefix}_OPERATIONS"],
-        engine.busy + c[f"{prefix}_BUSY"],
-        engine.stall_memory + c[f"{prefix}_STALL_MEMORY"],
-        engine.stall_bank + c[f"{prefix}_STALL_BANK"],
-        engine.words + c[f"{prefix}_WORDS"],
-    )
-
-
-def _operators(compiled: CompiledModel, runs: list[ProgramRun]) -> list[OperatorResult]:
-    """All operators in the order of execution."""
-    left = iter(runs)
-    made: list[OperatorResult] = []
-    start = number = 0
-    for step in compiled.steps:
-        if isinstance(step, MachineProgram):
-            run = next(left)
-            made += run.operators(start, number)
-            start += run.predicted.cycles
-            number += 1
-        else:
-            made.append(host_result(step, start))
-    return made
+    return ModelMetrics(name, cycles, macs, instructions, len(runs), moved, spent, operators)
 
 
 def _operator(o: OperatorResult) -> OperatorMetrics:

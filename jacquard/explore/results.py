@@ -28,17 +28,6 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Engine:
-    """Counters of an engine: operations, cycles busy and stalled, words of its memory port (docs/csr.md)."""
-
-    operations: int
-    busy: int
-    stall_memory: int
-    stall_bank: int
-    words: int
-
-
-@dataclass(frozen=True)
 class OperatorMetrics:
     """One operator of a model on a machine; operators overlap.
 
@@ -80,7 +69,6 @@ class ModelMetrics:
     programs: int
     bytes_moved: Mapping[str, int]
     energy: Mapping[str, float]
-    engines: Mapping[str, Engine]
     operators: tuple[OperatorMetrics, ...]
 
 
@@ -207,6 +195,4 @@ def point_from(values: Mapping[str, Any]) -> Point:
 
 def model_from(values: Mapping[str, Any]) -> ModelMetrics:
     """What is known of a model, out of what JSON holds of it."""
-    engines = {name: Engine(**e) for name, e in values["engines"].items()}
-    operators = tuple(OperatorMetrics(**o) for o in values["operators"])
-    return ModelMetrics(**{**values, "engines": engines, "operators": operators})
+    return ModelMetrics(**{**values, "operators": tuple(OperatorMetrics(**o) for o in values["operators"])})

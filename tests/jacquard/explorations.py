@@ -15,7 +15,6 @@ from hw.fabric import load as load_fabric
 from jacquard.explore.pareto import ranked
 from jacquard.explore.results import (
     Confirmation,
-    Engine,
     Exploration,
     ModelMetrics,
     OperatorMetrics,
@@ -146,7 +145,6 @@ def _model(name: str, config: MachineConfig) -> ModelMetrics:
             )
             at = last = operators[-1].end
     moved = {p: sum(o.moved.get(p, 0) for o in operators) for p in PORTS}
-    engines = {"gemm": Engine(len(SHAPES), last // 2, 10, 5, 0)}
     energy = {"memory": 162.5 * sum(moved.values()), "array": 0.3 * sum(o.macs for o in operators)}
     macs = sum(o.macs for o in operators)
-    return ModelMetrics(name, last, macs, 900, 1, moved, energy, engines, tuple(operators))
+    return ModelMetrics(name, last, macs, 900, 1, moved, energy, tuple(operators))

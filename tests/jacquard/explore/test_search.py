@@ -20,9 +20,9 @@ from sqlalchemy.exc import OperationalError
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.synthesis import Resources
 from hw.synthesis.tools import ToolError
 from jacquard.explore import worker
-from jacquard.explore.area import Area
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
 from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Evaluation, evaluate
@@ -202,7 +202,7 @@ def test_a_point_that_cannot_be_synthesised_is_kept_as_failed(
     def synthesise(text: str, *arguments: Any) -> Any:
         if text == "4 4":
             raise ToolError("yosys", 1, ["ERROR: not this one"])
-        return SimpleNamespace(resources=Area(1, 2, 3, 4, None))
+        return SimpleNamespace(resources=Resources(1, 2, 3, 4))
 
     class Synthesising(Here):
         def submit(self, config: MachineConfig) -> Future[Answer]:
