@@ -13,7 +13,7 @@ from hw.config import load
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import run_network
 from jacquard.report.html.data import RunReport
-from jacquard.report.html.from_network import network_report
+from jacquard.report.html.pages import run_report
 from sw.graph import reference
 from sw.graph.fuse import with_tensor
 from sw.graph.network import Network, Operator, Tensor
@@ -69,4 +69,4 @@ def products(problems: Sequence[Product]) -> Network:
 def report(spoil: Callable[[Outcome], Outcome] = same, title: str = "two products") -> RunReport:
     """The report of such a run."""
     found, settings = results(spoil)
-    return network_report(found, title, settings)
+    return run_report(found, title, settings)

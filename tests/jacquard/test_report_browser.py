@@ -13,7 +13,7 @@ from hw.fabric import load as load_fabric
 from jacquard.grid_inputs import arguments
 from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
 from jacquard.report.html.data import RunReport
-from jacquard.report.html.from_kernel import kernel_report
+from jacquard.report.html.pages import kernel_report
 from jacquard.report.html.render import write
 from sw.dfg.python import from_function
 from tests.jacquard.chromium import needed, quiet, show

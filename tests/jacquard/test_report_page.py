@@ -23,10 +23,8 @@ from jacquard.grid_inputs import arguments
 from jacquard.grid_run import base_machine, machine, prepare_kernel, run_kernels
 from jacquard.program_run import run_program
 from jacquard.report.html.data import Check, OperatorRow, RunReport, TensorRow
-from jacquard.report.html.from_kernel import kernel_report
-from jacquard.report.html.from_results import run_report
 from jacquard.report.html.memory import memory_map
-from jacquard.report.html.pages import write_report
+from jacquard.report.html.pages import kernel_report, run_report, write_report
 from jacquard.report.html.render import SCRIPTS, render, write
 from jacquard.report.html.roofline import points, roofline
 from sw.dfg.python import parse_kernel
