@@ -10,11 +10,19 @@ import click
 import numpy as np
 
 from cosim import trace as chrome
-from cosim.backends import BACKENDS, simulator
-from cosim.settings import MemorySettings
-from hw.config import MachineConfig, parse_setting
+from cosim.backends import simulator
+from hw.config import parse_setting
 from hw.errors import InputError
-from jacquard.cli.options import as_json, by_port, changes, grid_size, memories, note, print_json
+from jacquard.cli.options import (
+    as_json,
+    backend,
+    changes,
+    grid_size,
+    memories,
+    memory_settings,
+    note,
+    print_json,
+)
 from jacquard.cli.programs import print_after
 from jacquard.cli.run_files import read_inputs
 from jacquard.files import atomic, check_writable, write_text
@@ -65,9 +73,7 @@ def function_of(text: str) -> tuple[str, str]:
     help="The machine around the grid.  [default: `test` with ports of 32 and 16 bytes]",
 )
 @changes
-@click.option(
-    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
-)
+@backend
 @click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and mapping."
 )
@@ -111,19 +117,11 @@ def run(
     base = base_machine(hw, dict(parse_setting(text) for text in settings))
     make = machine(base, chosen_fabric(base, fabric, grid_size(grid)))
 
-    def memory(config: MachineConfig) -> MemorySettings:
-        return MemorySettings.of(
-            config,
-            latency=by_port("--latency", rest["latency"]),
-            bandwidth=by_port("--bandwidth", rest["bandwidth"]),
-            stall_seed=rest["stall"],
-        )
-
     prepared = prepare_kernel(
         parsed,
         values,
         make,
-        memory,
+        lambda config: memory_settings(config, rest),
         times=rest["unroll"],
         seed=seed,
         timeout=rest["timeout"],

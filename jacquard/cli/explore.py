@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from cosim.backends import BACKENDS
 from hw.errors import InputError
-from jacquard.cli.options import as_json, host, note, print_json
+from jacquard.cli.options import as_json, backend, host, note, print_json
 from jacquard.files import check_writable
 from jacquard.report.console import stdout
 
@@ -68,9 +67,7 @@ _PAUSE = 10.0
     "--energy", type=_PATH, metavar="TABLE.toml", help="Energies in pJ instead of the default ones."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
-@click.option(
-    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
-)
+@backend
 @host
 @as_json
 def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) -> int:

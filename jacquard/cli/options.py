@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
+from cosim.backends import BACKENDS
+from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load, parse_setting
 from hw.errors import InputError
 
@@ -40,7 +42,7 @@ def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
 
 
 def memories(function: F) -> F:
-    """`--latency` and `--bandwidth`; the command gets texts, and `by_port` reads them."""
+    """`--latency` and `--bandwidth`; the command gets texts, and `memory_settings` reads them."""
     function = click.option(
         "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable."
     )(function)
@@ -67,7 +69,24 @@ def refinement(function: F) -> F:
     )(function)
 
 
-def by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
+def memory_settings(config: MachineConfig, options: Mapping[str, Any]) -> MemorySettings:
+    """The memories behind the ports, by `--latency`, `--bandwidth` and, where a command has it, `--stall`."""
+    latency, bandwidth = (_by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth"))
+    return MemorySettings.of(config, latency=latency, bandwidth=bandwidth, stall_seed=options.get("stall"))
+
+
+def backend(function: F) -> F:
+    """`--sim`, as `sim`."""
+    return click.option(
+        "--sim",
+        type=click.Choice(BACKENDS),
+        default="verilator",
+        show_default=True,
+        help="What runs the RTL.",
+    )(function)
+
+
+def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
     """Numbers by memory port out of `PORT=N`."""
     values = {}
     for text in texts:

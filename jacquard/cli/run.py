@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from cosim.backends import BACKENDS, simulator
+from cosim.backends import simulator
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.cli.options import (
     as_json,
-    by_port,
+    backend,
     hardware,
     host,
     machine,
     memories,
+    memory_settings,
     note,
     print_json,
     refinement,
@@ -39,21 +40,14 @@ from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
     from jacquard.network_run import CompiledModel
+    from sw.compiler import Observer
     from sw.graph.network import Network
 
 _PATH = click.Path(path_type=Path)
 #: How a message starts that names a file already.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
-#: Options that only say what `--matmul` means, and their defaults.
-_SHAPE_OPTIONS = {
-    "type_a": "int8",
-    "type_b": "int8",
-    "zero_a": 0,
-    "zero_b": 0,
-    "transpose_a": False,
-    "transpose_b": False,
-    "batch": None,
-}
+#: Options that only say what `--matmul` means.
+_SHAPE_OPTIONS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b", "batch")
 
 
 @dataclass(frozen=True)
@@ -64,8 +58,6 @@ class _Run:
     config: MachineConfig
     memory: MemorySettings
     files: Files
-    sim: str
-    seed: int
     options: dict[str, Any]
 
     @property
@@ -73,14 +65,23 @@ class _Run:
         """What runs, for people."""
         return f"matmul {self.options['matmul']}" if self.source is None else str(self.source)
 
+    @property
+    def kind(self) -> str:
+        """What the source is, in words."""
+        if self.source is None:
+            return "--matmul"
+        if self.source.is_dir():
+            return "a directory"
+        return "a tile program" if self.source.suffix == ".py" else "a model"
+
+    @property
+    def after(self) -> Observer | None:
+        """Prints what stages make."""
+        return printer(self.options["print_after"], self.options["print_after_all"])
+
     def inputs(self) -> dict[str, np.ndarray] | None:
         """The arrays that the user gave."""
         return None if self.files.inputs is None else read_inputs(self.files.inputs)
-
-    def common(self) -> dict[str, Any]:
-        """Arguments that all ways of running take."""
-        after = printer(self.options["print_after"], self.options["print_after_all"])
-        return {"sim": self.sim, "after": after, "progress": note}
 
     def refuse(self, option: str, belongs: str, found: str) -> None:
         """Raise `InputError` where an option was used that does not go with what runs."""
@@ -100,9 +101,7 @@ class _Run:
 @click.option("--batch", metavar="N[xN...]", help="As many products, one after the other (with --matmul).")
 @hardware
 @host
-@click.option(
-    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
-)
+@backend
 @click.option(
     "--device", metavar="ADDRESS", help="Run on a board: uart:PORT[@BAUD] or mmio:CSR[@OFF],MEM[@OFF][+SIZE]."
 )
@@ -135,9 +134,9 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
     with wave_file(asked.files.waves) as waves:
 
         def simulate() -> Simulator:
-            return simulator(asked.config, asked.sim, waves)
+            return simulator(asked.config, options["sim"], waves)
 
-        report = _way(asked)(asked, simulate)
+        report = _ran(asked, simulate)
     write(report, asked.files, asked.title, asked.memory)
     if json_:
         print_json(report.as_dict())
@@ -161,153 +160,119 @@ def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) 
         config = bundle.machine(model)
     else:
         config = machine(options["hw"], options["settings"])
-    memory = MemorySettings.of(
-        config,
-        latency=by_port("--latency", options["latency"]),
-        bandwidth=by_port("--bandwidth", options["bandwidth"]),
-        stall_seed=options["stall"],
-    )
+    asked = _Run(model, config, memory_settings(config, options), files, options)
     files.check()
     if model is not None:
-        for name, default in _SHAPE_OPTIONS.items():
-            if options[name] != default:
+        for name in _SHAPE_OPTIONS:
+            if options[name] not in ("int8", 0, None):
                 raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
-    return _Run(model, config, memory, files, options["sim"], options["seed"], options)
+    return asked
 
 
-Way = Callable[[_Run, Callable[[], Simulator]], Report]
+def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+    """What became of a tile program or model."""
+    if asked.kind != "a tile program":
+        model, inputs = _compiled(asked)
+        if asked.files.waves is not None and len(model.programs) != 1:
+            raise InputError(f"--waves must be given for one program, this model is {len(model.programs)}")
+        from jacquard.network_run import run_model
 
-
-def _way(asked: _Run) -> Way:
-    """How the source is run."""
-    if asked.source is None:
-        asked.refuse("allow_host", "a model", "--matmul")
-        return _graph
-    if asked.source.is_dir():
-        asked.refuse("allow_host", "a model", "a compiled one")
-        asked.refuse("print_after", "what is compiled", "a directory")
-        asked.refuse("print_after_all", "what is compiled", "a directory")
-        return _compiled
-    if asked.source.suffix == ".py":
-        asked.refuse("refine", "products and convolutions", "a tile program")
-        asked.refuse("allow_host", "a model", "a tile program")
-        return _program
-    return _graph
-
-
-def _program(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """A tile program."""
+        return run_model(model, inputs, asked.memory, simulate, sim=asked.options["sim"], progress=note)
+    asked.refuse("refine", "products and convolutions", "a tile program")
+    asked.refuse("allow_host", "a model", "a tile program")
     return run_program(
         read(str(asked.source)),
         asked.config,
         asked.memory,
         simulate,
         asked.inputs(),
-        seed=asked.seed,
-        **asked.common(),
+        seed=asked.options["seed"],
+        sim=asked.options["sim"],
+        after=asked.after,
+        progress=note,
     )
 
 
-def _graph(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """A product or a whole model."""
-    return _run_compiled(asked, *_compile(asked), simulate)
+def _on_device(asked: _Run, address: str, json_: bool) -> int:
+    """A model on a board."""
+    if asked.kind in ("--matmul", "a tile program"):
+        raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
+    for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
+        asked.refuse(option, "a simulation", "--device")
+    from jacquard.cli.run_device import run_at
+
+    return run_at(*_compiled(asked), address, asked.files, json_)
 
 
-def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
-    """A product or a whole model, compiled, and its inputs."""
+def _compiled(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
+    """A product or model, compiled now or into a directory before, and its inputs."""
+    from jacquard.network_run import draw_inputs
+
+    if asked.kind == "a directory":
+        model, arrays = _loaded(asked), asked.inputs()
+    else:
+        model, arrays = _compile(asked)
+    try:
+        return model, draw_inputs(model.network, asked.options["seed"], arrays)
+    except InputError as error:
+        raise _at(asked.files.inputs or asked.source or Path(), error) from None
+
+
+def _loaded(asked: _Run) -> CompiledModel:
+    """A model that was compiled into a directory."""
+    from jacquard import bundle
+
+    assert asked.source is not None
+    asked.refuse("allow_host", "a model", "a compiled one")
+    for option in ("print_after", "print_after_all"):
+        asked.refuse(option, "what is compiled", "a directory")
+    asked.refuse("refine", "products and convolutions", "a compiled model")
+    return bundle.load(asked.source)
+
+
+def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
+    """A product or model, compiled, and the inputs that were given."""
     from cosim.refine import refined_blockings
     from jacquard.network_run import compile_model
     from sw.graph.problems import network_of
 
-    arrays = asked.inputs()
-    problem = _problem(asked.options) if asked.source is None else None
     options: dict[str, Any] = {"bandwidth": asked.memory.bandwidth}
-    if problem is None:
-        network, arrays = _imported(asked, arrays)
-        options["progress"] = note
-    else:
+    if asked.source is None:
+        asked.refuse("allow_host", "a model", "--matmul")
+        arrays, problem = asked.inputs(), _problem(asked.options)
         network = network_of(problem)
         if arrays is not None:
             _check_operands(problem, arrays, asked.files.inputs)
-    config, after = asked.memory.behind(asked.config), asked.common()["after"]
+    else:
+        network, arrays = _imported(asked.source, asked)
+        options["progress"] = note
+    config, after = asked.memory.behind(asked.config), asked.after
     try:
         if asked.options["refine"]:
             chosen = refined_blockings(network, config, asked.memory, asked.options["refine"])
             if not chosen:
                 raise InputError("--refine goes with products whose sums are results, there is none")
             options["blockings"] = chosen
-        model = compile_model(network, config, after, **options)
+        return compile_model(network, config, after, **options), arrays
     except InputError as error:
         raise _at(asked.source, error) if asked.source is not None else error from None
-    return model, _inputs(asked, network, arrays)
 
 
-def _imported(
-    asked: _Run, arrays: dict[str, np.ndarray] | None
-) -> tuple[Network, dict[str, np.ndarray] | None]:
+def _imported(source: Path, asked: _Run) -> tuple[Network, dict[str, np.ndarray] | None]:
     """The graph of a model, and the inputs that are left where some had to become constants."""
     from sw.frontend.bindings import import_bound
     from sw.frontend.network import import_model
 
-    assert asked.source is not None
+    arrays = asked.inputs()
     try:
-        return import_model(asked.source, allow_host=asked.options["allow_host"]), arrays
+        return import_model(source, allow_host=asked.options["allow_host"]), arrays
     except InputError as error:
         found = None
         with contextlib.suppress(InputError):  # the first message names the reason
-            found = import_bound(asked.source, arrays, asked.seed)
+            found = import_bound(source, arrays, asked.options["seed"])
         if found is None:
-            raise _at(asked.source, error) from None
+            raise _at(source, error) from None
         return found
-
-
-def _compiled(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
-    """A model that was compiled into a directory."""
-    return _run_compiled(asked, *_load(asked), simulate)
-
-
-def _load(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
-    """A model that was compiled into a directory, and its inputs."""
-    from jacquard import bundle
-
-    assert asked.source is not None
-    asked.refuse("refine", "products and convolutions", "a compiled model")
-    model = bundle.load(asked.source)
-    return model, _inputs(asked, model.network, asked.inputs())
-
-
-def _on_device(asked: _Run, address: str, json_: bool) -> int:
-    """A model on a board."""
-    if asked.source is None or asked.source.suffix == ".py":
-        raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
-    for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
-        asked.refuse(option, "a simulation", "--device")
-    from jacquard.cli.run_device import run_at
-
-    _way(asked)  # refuses options that do not go with the source
-    model, inputs = _load(asked) if asked.source.is_dir() else _compile(asked)
-    return run_at(model, inputs, address, asked.files, json_)
-
-
-def _inputs(asked: _Run, network: Network, given: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
-    """The inputs that were given, else random ones; raises `InputError` for those that do not fit."""
-    from jacquard.network_run import draw_inputs
-
-    try:
-        return draw_inputs(network, asked.seed, given)
-    except InputError as error:
-        raise _at(asked.files.inputs or asked.source or Path(), error) from None
-
-
-def _run_compiled(
-    asked: _Run, model: CompiledModel, inputs: dict[str, np.ndarray], simulate: Callable[[], Simulator]
-) -> Report:
-    from jacquard.network_run import run_model
-
-    programs = len(model.programs)
-    if asked.files.waves is not None and programs != 1:
-        raise InputError(f"--waves must be given for one program, this model is {programs}")
-    return run_model(model, inputs, asked.memory, simulate, sim=asked.sim, progress=note)
 
 
 def _at(path: Path, error: InputError) -> InputError:
@@ -320,19 +285,8 @@ def _problem(options: dict[str, Any]) -> Product:
     """The product that `--matmul` and the options beside it describe."""
     m, k, n = sizes("--matmul", options["matmul"], 3)
     batch = sizes("--batch", options["batch"], None) if options["batch"] is not None else ()
-    return Product(
-        m,
-        k,
-        n,
-        options["type_a"],
-        options["type_b"],
-        options["zero_a"],
-        options["zero_b"],
-        options["transpose_a"],
-        options["transpose_b"],
-        batch,
-        batch,
-    )
+    operands = [options[name] for name in _SHAPE_OPTIONS[:-1]]
+    return Product(*(m, k, n, *operands, batch, batch))
 
 
 def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path | None) -> None:

@@ -12,14 +12,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from cosim.settings import MemorySettings
 from hw.errors import InputError
 from jacquard.cli.options import (
     as_json,
-    by_port,
     changes,
     machine,
     memories,
+    memory_settings,
     note,
     print_json,
     refinement,
@@ -92,11 +91,7 @@ def command(
     if matmul is None and (rest["transpose_a"] or rest["transpose_b"]):
         raise InputError("--transpose-a and --transpose-b go with --matmul, not with a file")
     config = machine(hw or "default", settings)
-    memory = MemorySettings.of(
-        config,
-        latency=by_port("--latency", rest["latency"]),
-        bandwidth=by_port("--bandwidth", rest["bandwidth"]),
-    )
+    memory = memory_settings(config, rest)
     if matmul is not None:
         m, k, n = sizes("--matmul", matmul, 3)
         shape: Product | Convolution = Product(
