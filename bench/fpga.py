@@ -23,9 +23,8 @@ from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
 from hw.synthesis.components import grouped
-from jacquard.fpga.flow import NAMES, Build, Target, build
+from jacquard.fpga.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
 from jacquard.fpga.result import TOP, path
-from jacquard.fpga.tops import FREQUENCY, TOPS, design
 
 #: Presets that are placed and routed.
 PLACED = ("tiny", "test")

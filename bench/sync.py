@@ -45,7 +45,7 @@ from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
-from jacquard.checking import verdict_on
+from jacquard.warps import verdict_on
 from sw.compile.stages import Synchroniser
 
 #: Channels, and tokens that one holds, of the machine that all programs run on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -130,12 +131,7 @@ def _memory(program: MachineProgram) -> dict[str, Any]:
                 "kind": home.kind.value,
                 "element": home.tensor.element,
                 "shape": list(home.tensor.shape),
-                "address": home.address,
-                "row": home.row,
-                "pitch": home.pitch,
-                "size": home.size,
-                "first": home.first,
-                "last": home.last,
+                **{key: getattr(home, key) for key in ("address", "row", "pitch", "size", "first", "last")},
             }
             for name, home in program.homes.items()
         ],
@@ -174,36 +170,16 @@ def _plan(program: MachineProgram) -> dict[str, Any]:
 
 
 def _operator_entry(o: OperatorFacts) -> dict[str, Any]:
-    return {
-        "name": o.name,
-        "op": o.op,
-        "nodes": list(o.nodes),
-        "output": [o.output.tensor, list(o.output.shape), list(o.output.strides), o.output.offset],
-        "macs": o.macs,
-        "moved": dict(o.moved),
-        "grid": o.grid,
-        "launches": o.launches,
-        "kernels": list(o.kernels),
-        "loops": [list(level) for level in o.loops],
-        "tile": dict(o.tile),
-    }
+    view = o.output
+    return dataclasses.asdict(o) | {"output": [view.tensor, view.shape, view.strides, view.offset]}
 
 
 def _operator(entry: Mapping[str, Any]) -> OperatorFacts:
     tensor, shape, strides, offset = entry["output"]
-    return OperatorFacts(
-        entry["name"],
-        entry["op"],
-        tuple(entry["nodes"]),
-        View(tensor, tuple(shape), tuple(strides), offset),
-        entry["macs"],
-        entry["moved"],
-        entry["grid"],
-        entry["launches"],
-        tuple(entry["kernels"]),
-        tuple((name, count) for name, count in entry["loops"]),
-        entry["tile"],
-    )
+    sequences = {key: tuple(entry[key]) for key in ("nodes", "kernels")}
+    loops = tuple((name, count) for name, count in entry["loops"])
+    output = View(tensor, tuple(shape), tuple(strides), offset)
+    return OperatorFacts(**{**entry, **sequences, "loops": loops, "output": output})
 
 
 def _plan_text(program: MachineProgram) -> str:

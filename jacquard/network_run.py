@@ -18,10 +18,10 @@ from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
-from jacquard.checking import verdict_on
 from jacquard.network_program import MachineProgram, machine_program
 from jacquard.network_results import NetworkReport, ProgramRun
 from jacquard.results import Result
+from jacquard.warps import verdict_on
 from sw.check import Verdict
 from sw.compile.legal import stores_sums
 from sw.compile.memory import Allocation, Kind

@@ -21,9 +21,8 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.checking import verdict_on
 from jacquard.results import Report, Result
-from jacquard.warps import converted
+from jacquard.warps import converted, verdict_on
 from sw.check import Verdict
 from sw.compile.stages import MachineCode
 from sw.compiler import Observer, compile_tile_program

@@ -14,6 +14,16 @@ from hw.assembly import decode
 from hw.config import PORTS, MachineConfig
 from sw.check import Verdict
 
+#: What can bound an operator, by the key in `bounds`, for people.
+RESOURCES = {
+    "gemm": "array",
+    "cgra": "grid",
+    "load_a": "load A",
+    "load_b": "load B",
+    "load_c": "load C",
+    "store": "store",
+}
+
 
 @dataclass
 class Result:

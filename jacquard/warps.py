@@ -12,18 +12,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from hw.config import MachineConfig
-from jacquard.checking import verdict_on
-from sw.check import Verdict
+from hw.isa import TIMING
+from sw.check import Verdict, check
 from sw.ir.parameters import assignments
 from sw.ir.program import Program
 from sw.ir.split import warps
 from sw.ir.walk import instructions
 from sw.warps.channels import Channels
-from sw.warps.convert import convert
-from sw.warps.listing import BoundedRuns, ListedEdge, by_kind
+from sw.warps.convert import Conversion, convert
+from sw.warps.listing import by_kind
 from sw.warps.reduce import Reduction
 from sw.warps.text import warp_assembly
 from sw.warps.unroll import Unrolled, unrolled
+
+
+def verdict_on(
+    program: Program, texts: Mapping[int, str], config: MachineConfig, *, samples_suffice: bool = False
+) -> Verdict:
+    """What the checker says of warps, as assembly text, that stand for a sequential program on a machine.
+
+    Raises `InputError` and `IRError` as `sw.check.check` does.
+    """
+    return check(
+        program,
+        texts,
+        channels=config.channels,
+        depth=config.channel_depth,
+        pending_signals=TIMING.pending_signals,
+        registers=config.registers,
+        samples_suffice=samples_suffice,
+    )
+
 
 #: Values of the parameters that are all followed; of more, the ends of ranges and random ones.
 MOST_RUNS = 64
@@ -34,18 +53,12 @@ _GROWTH, _MOST = 4, 64
 
 
 @dataclass(frozen=True)
-class Warped:
-    """The warps of a program: edges, channels by edge, throttles, texts by warp, and the checker's verdict.
+class Warped(Conversion):
+    """The warps of a program: a conversion with texts by warp and the checker's verdict.
 
-    `program` is the sequential program with waits and signals. `nodes` are names with warps, in order.
+    `nodes` are names with warps, in order.
     """
 
-    program: Program
-    bounded: BoundedRuns
-    entries: Sequence[ListedEdge]
-    channels: Mapping[str, int]
-    channel_count: int
-    throttle: Sequence[tuple[str, str]]
     texts: Mapping[int, str]
     nodes: Sequence[tuple[str, int]]
     verdict: Verdict
@@ -111,14 +124,4 @@ def _made(
     text = source.labelled(made.program)
     texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}
     verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
-    return Warped(
-        made.program,
-        made.bounded,
-        made.entries,
-        made.channels,
-        made.channel_count,
-        made.throttle,
-        texts,
-        nodes,
-        verdict,
-    )
+    return Warped(**vars(made), texts=texts, nodes=nodes, verdict=verdict)

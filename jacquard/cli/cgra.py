@@ -21,9 +21,9 @@ from jacquard.cli.options import (
     memories,
     memory_settings,
     note,
+    print_after,
     print_json,
 )
-from jacquard.cli.programs import print_after
 from jacquard.cli.run_files import read_inputs
 from jacquard.files import atomic, check_writable, write_text
 from jacquard.grid_inputs import arguments, drawn
@@ -102,7 +102,7 @@ def run(
     """
     # The mapper is compiled by Numba, which takes time to import.
     from jacquard.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
-    from jacquard.report.kernel import print_kernel
+    from jacquard.report.table import print_kernel
 
     file, name = function_of(kernel)
     for path in (rest["outputs"], rest["trace"]):

@@ -9,10 +9,9 @@ import click
 from rich.text import Text
 
 from hw.errors import InputError
-from jacquard.checking import verdict_on
-from jacquard.cli.options import as_json, hardware, machine, note, print_json
-from jacquard.cli.programs import program_file, read
+from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file, read
 from jacquard.report.console import plain_table, stdout
+from jacquard.warps import verdict_on
 from sw.check import Verdict
 from sw.ir.load import STDIN, read_text
 from sw.warps.assign import assign_warps

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, host, machine, note, print_json
-from jacquard.cli.programs import printer, printing
+from jacquard.cli.options import as_json, hardware, host, machine, note, print_json, printer, printing
 
 
 @click.command("compile")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jacquard.cli.options import hardware, machine
-from jacquard.report.pages import csr_page
+from jacquard.report.package import csr_page
 
 
 @click.command("csr")

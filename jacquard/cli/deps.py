@@ -6,8 +6,7 @@ import click
 from rich.text import Text
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_json
-from jacquard.cli.programs import program_file, read
+from jacquard.cli.options import as_json, print_json, program_file, read
 from jacquard.report.console import plain_table, stdout
 from sw.dependence import Dependences, analyse
 from sw.dependence.explain import explain

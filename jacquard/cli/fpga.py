@@ -20,10 +20,21 @@ from hw.synthesis.tools import Progress as Tell
 from hw.synthesis.tools import find
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.fpga.files import check_directory, write
-from jacquard.fpga.flow import NAMES, Build, Target, build
+from jacquard.fpga.flow import (
+    BAUD,
+    FREQUENCY,
+    MEMORY_BYTES,
+    NAMES,
+    TOPS,
+    Build,
+    Serial,
+    Target,
+    Top,
+    build,
+    design,
+)
 from jacquard.fpga.result import as_json as result
 from jacquard.fpga.result import clock_name, path
-from jacquard.fpga.tops import BAUD, FREQUENCY, MEMORY_BYTES, TOPS, Serial, Top, design
 
 if TYPE_CHECKING:
     from hw.rtl.bus.board import Board

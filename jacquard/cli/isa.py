@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from jacquard.cli.options import as_json, print_json
-from jacquard.report.pages import isa_dict, isa_page
+from jacquard.report.package import isa_dict, isa_page
 
 
 @click.command("isa")

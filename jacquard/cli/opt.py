@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_json
-from jacquard.cli.programs import print_after, program_file, read
+from jacquard.cli.options import as_json, print_after, print_json, program_file, read
 from sw.canonical.count import Counts, count
 from sw.ir.expression import Apply
 from sw.ir.program import Program

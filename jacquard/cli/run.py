@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from cosim.backends import simulator
 from cosim.job import Simulator
@@ -27,11 +29,13 @@ from jacquard.cli.options import (
     memory_settings,
     note,
     print_json,
+    printer,
+    printing,
+    read,
     refinement,
     sizes,
 )
-from jacquard.cli.programs import printer, printing, read
-from jacquard.cli.run_files import Files, read_inputs, wave_file, write
+from jacquard.cli.run_files import Files, read_inputs, wave_file, write, write_outputs
 from jacquard.program_run import run_program
 from jacquard.report.console import stdout
 from jacquard.report.table import print_report
@@ -199,7 +203,7 @@ def _on_device(asked: _Run, address: str, json_: bool) -> int:
         raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
     for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
         asked.refuse(option, "a simulation", "--device")
-    from jacquard.cli.run_device import run_at
+    from jacquard.cli.run import run_at
 
     return run_at(*_compiled(asked), address, asked.files, json_)
 
@@ -297,3 +301,36 @@ def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path 
         problem.check(arrays["A"], arrays["B"])
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
+
+
+if TYPE_CHECKING:
+    from jacquard.device_run import DeviceRun
+    from jacquard.network_run import CompiledModel
+
+
+def run_at(
+    model: CompiledModel, inputs: Mapping[str, np.ndarray], address: str, files: Files, json_: bool
+) -> int:
+    """Run a model on the device at an address and say what it gave; the exit code."""
+    from jacquard.device_run import run_at as on_device
+
+    run = on_device(model, inputs, address, progress=note)
+    if files.outputs is not None:
+        write_outputs(files.outputs, run.outputs)
+    if json_:
+        print_json({"device": address} | run.as_dict())
+    else:
+        _show(run)
+    return 0 if run.correct else 1
+
+
+def _show(run: DeviceRun) -> None:
+    """Cycles and results for people."""
+    table = Table("program", "cycles", "seconds", "stopped by", box=None)
+    for program in run.programs:
+        table.add_row(program.name, f"{program.cycles:,}", f"{program.seconds:.2f}", program.error or "")
+    Console().print(table)
+    if run.wrong is None:
+        click.echo("\N{CHECK MARK} every result equals the reference's, bit for bit")
+    else:
+        click.echo(f"\N{BALLOT X} {run.wrong[0]}: {run.wrong[1]}")

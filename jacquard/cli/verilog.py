@@ -10,8 +10,7 @@ import click
 from hw.errors import InputError
 from jacquard.cli.options import as_json, hardware, machine, note, print_json
 from jacquard.files import write_text
-from jacquard.report.package import description, header
-from jacquard.report.pages import csr_page
+from jacquard.report.package import csr_page, description, header
 
 
 @click.command("verilog")

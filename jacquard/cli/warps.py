@@ -12,8 +12,7 @@ from rich.text import Text
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, machine, note, print_json
-from jacquard.cli.programs import program_file, read
+from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file, read
 from jacquard.files import check_writable, write_text
 from jacquard.report.console import plain_table, stdout
 from jacquard.warps import Warped, converted

@@ -14,9 +14,8 @@ from distributed.comm import CommClosedError
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore import worker
-from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Workload
-from jacquard.explore.worker import Answer
+from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
 
 #: Seconds until a scheduler, or a first worker, counts as unreachable.
 PATIENCE = 5

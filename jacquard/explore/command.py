@@ -16,13 +16,11 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from jacquard import bundle
 from jacquard.explore import energy, worker
-from jacquard.explore.area import has_clock
 from jacquard.explore.confirm import check_tools, chosen, confirm
-from jacquard.explore.evaluate import LoadedModel, Model, Workload, load_model
+from jacquard.explore.evaluate import LoadedModel, Model, Workload, has_clock, load_model
 from jacquard.explore.executors import Workers, workers
-from jacquard.explore.metrics import CLOCKED
 from jacquard.explore.pareto import Vector, hypervolume, normalised, ranked, vector
-from jacquard.explore.results import Exploration, Point, State
+from jacquard.explore.results import CLOCKED, Exploration, Point, State
 from jacquard.explore.samplers import sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.space import Space, read

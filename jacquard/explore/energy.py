@@ -1,8 +1,9 @@
-"""Energy: what was counted times a table, which the user can replace (docs/explore.md, "Energy")."""
+"""Energy: how often a program uses array, grid and memories, times a table (docs/explore.md, "Energy")."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from hw import toml_text
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.fabric import Unit
+from jacquard.network_program import MachineProgram, executed
+from sw.dfg.graph import Graph
 
 #: The table that is used unless another one is given.
 DEFAULT = """\
@@ -106,7 +110,7 @@ def energy(
 ) -> dict[str, float]:
     """Energy by component, in pJ.
 
-    `used` holds counts of `counts.counted`, and `instructions` and `cycles`; `moved` bytes by memory port;
+    `used` holds counts of `counted`, and `instructions` and `cycles`; `moved` bytes by memory port;
     `stored` words that the grid stored. What a port loads is written to a buffer, what it stores is read
     from one; an operand of the grid is 4 bytes.
     """
@@ -132,3 +136,50 @@ def energy(
         + table.grid_table * got("grid_table"),
         "control": table.instruction * got("instructions") + table.cycle * got("cycles"),
     }
+
+
+#: What is counted of the grid, by unit of the operations.
+GRID: Mapping[Unit, str] = {
+    Unit.ALU: "grid_alu",
+    Unit.MULTIPLIER: "grid_multiply",
+    Unit.TABLE: "grid_table",
+    Unit.MEMORY: "grid_memory",
+}
+
+
+def counted(program: MachineProgram) -> Counter[str]:
+    """Uses of array and grid by name. Predicated operations of the grid count whether or not they act."""
+    found: Counter[str] = Counter()
+    kernels = [operations(k.graph) for k in program.kernels]
+    for i, given, current in executed(program.source, program.homes, program.kernels):
+        if i.name != "cgra":
+            _add_gemm(found, program.config, given, accumulates=i.name == "gemm_acc")
+            continue
+        for name, count in kernels[current].items():
+            found[name] += count * given["iterations"]
+    return found
+
+
+def operations(graph: Graph) -> Counter[str]:
+    """Operations of one iteration by what `GRID` calls them."""
+    found: Counter[str] = Counter()
+    for node in graph.nodes:
+        unit = graph.operation(node).unit
+        if unit is not None and node.op != "const":
+            found[GRID[unit]] += 1
+    return found
+
+
+def _add_gemm(
+    found: Counter[str], config: MachineConfig, given: Mapping[str, int], *, accumulates: bool
+) -> None:
+    """A GEMM of the array: every block takes k steps, in which all units multiply."""
+    m, n, k, rows, cols = given["gemm_m"], given["gemm_n"], given["k"], config.rows, config.cols
+    right = -(-n // cols)
+    blocks = -(-m // rows) * right
+    sums = 4 * m * right * cols
+    found["macs"] += blocks * k * rows * cols
+    found["a_read_bytes"] += blocks * k * rows
+    found["b_read_bytes"] += blocks * k * cols
+    found["acc_written_bytes"] += sums
+    found["acc_read_bytes"] += sums if accumulates else 0

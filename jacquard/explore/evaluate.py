@@ -1,11 +1,14 @@
-"""One point: its machine, compiled for by the compiler, with cycles by the exact cycle model."""
+"""One point: resources of its machine, and what the exact cycle model says of the models compiled for it."""
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -14,9 +17,7 @@ from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.explore.area import area
-from jacquard.explore.counts import counted
-from jacquard.explore.energy import Table, energy
+from jacquard.explore.energy import Table, counted, energy
 from jacquard.explore.results import ModelMetrics, OperatorMetrics
 from jacquard.network_program import MachineProgram
 from jacquard.network_results import OperatorResult, ProgramRun, operators_of
@@ -174,3 +175,53 @@ def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: 
 def _operator(o: OperatorResult) -> OperatorMetrics:
     moved = dict(o.facts.moved) if o.facts is not None else {}
     return OperatorMetrics(o.name, o.op, o.where, o.start, o.end, o.cycles, o.macs, dict(o.bounds), moved)
+
+
+if TYPE_CHECKING:
+    from hw.synthesis import Resources
+
+#: Resources by the names of the metrics.
+RESOURCES = ("luts", "ffs", "brams", "dsps")
+
+
+class SynthesisError(Exception):
+    """Synthesis began and failed on a machine."""
+
+
+def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
+    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
+
+    Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
+    `SynthesisError` where the tools fail on the machine.
+
+    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
+    machine takes many minutes (`jacquard fpga` does it).
+    """
+    # Both take time to import, and synthesis needs tools that estimates do not.
+    from hw.area import estimate
+    from hw.area.model import is_fitted
+
+    guess = estimate(config, family) if is_fitted(family) or not measured else None
+    clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
+    found = _measured(config, family) if measured else guess
+    return {name: getattr(found, name) for name in RESOURCES} | clock
+
+
+def _measured(config: MachineConfig, family: str) -> Resources:
+    from hw.emit import TOP, verilog
+    from hw.synthesis.tools import ToolError
+    from hw.synthesis.yosys import synthesise
+
+    try:
+        return synthesise(verilog(config, trace=False), TOP, family).resources
+    except ToolError as error:
+        if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
+            raise  # the cache is full
+        raise SynthesisError(str(error)) from None
+
+
+def has_clock(family: str) -> bool:
+    """Whether the clock of machines is known of a family."""
+    from hw.area.model import is_fitted, load
+
+    return is_fitted(family) and bool(load(family).clock)

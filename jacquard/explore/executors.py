@@ -15,9 +15,8 @@ from typing import Protocol
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore import worker
-from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Workload
-from jacquard.explore.worker import Answer
+from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from hw.config import to_toml
 from hw.errors import InputError
-from jacquard.explore.metrics import METRICS
-from jacquard.explore.results import Exploration, Point, State
+from jacquard.explore.results import METRICS, Exploration, Point, State
 from jacquard.explore.space import Space
 from jacquard.files import write_text
 from jacquard.report.console import plain_table

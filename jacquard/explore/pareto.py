@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from jacquard.explore.metrics import MAXIMIZE
-from jacquard.explore.results import Point, State
+from jacquard.explore.results import MAXIMIZE, Point, State
 
 Vector = tuple[float, ...]
 

@@ -10,12 +10,11 @@ from typing import Any
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.executors import Workers
 from jacquard.explore.results import Point
 from jacquard.explore.samplers import GridSampler, SpaceSampler
 from jacquard.explore.study import Kept
-from jacquard.explore.worker import Answer
+from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
 
 #: Seconds after which progress is told again though nothing has ended.
 TICK = 1.0

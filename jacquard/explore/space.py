@@ -18,14 +18,15 @@ from hw import toml_text
 from hw.config import FIELDS, NO_GRID, MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
-from jacquard.explore import grids
+from hw.fabric import load as load_fabric
 from jacquard.explore.expression import Formula, Value, parse
 from jacquard.explore.feasible import Feasible, Rules, Values, decide
-from jacquard.explore.metrics import DEFAULT, MAXIMIZE, METRICS, MINIMIZE
-from jacquard.explore.results import Parameter
+from jacquard.explore.results import DEFAULT, MAXIMIZE, METRICS, MINIMIZE, Parameter
 
 _KEYS = ("base", "parameters", "derived", "constraints", "objectives", "limits")
 _RANGE_KEYS = ("from", "to", "step", "powers_of_two")
+#: Names that formulas have besides the fields of a machine; all are 0 without a grid.
+GRID_SIZES = ("cgra_rows", "cgra_cols", "cgra_pes")
 #: Fields that are numbers.
 _NUMBERS = tuple(name for name in FIELDS if name not in ("name", "cgra"))
 #: Values of one parameter.
@@ -56,12 +57,12 @@ class Space:
     @cached_property
     def rules(self) -> Rules:
         """Constraints with all that they are about."""
-        sizes = {name: grids.sizes(fabric) for name, fabric in self.grids.items()}
+        sizes = {name: grid_sizes(fabric) for name, fabric in self.grids.items()}
         own = self.base.cgra
         known: dict[str, Value] = {name: getattr(self.base, name) for name in _NUMBERS}
-        known |= {"cgra": NO_GRID if own is None else own.name, **grids.sizes(own), **self.fixed}
+        known |= {"cgra": NO_GRID if own is None else own.name, **grid_sizes(own), **self.fixed}
         known |= sizes.get(str(self.fixed.get("cgra")), {})
-        decided = {*self.values, *self.derived, *(grids.SIZES if "cgra" in self.values else ())}
+        decided = {*self.values, *self.derived, *(GRID_SIZES if "cgra" in self.values else ())}
         known = {name: value for name, value in known.items() if name not in decided}
         return Rules(self.constraints, self.derived, known, sizes)
 
@@ -122,7 +123,7 @@ def _space(values: Mapping[str, Any], path: Path, text: str) -> Space:
             fixed[name] = found[0]
     if not varied:
         raise InputError(f"{place}: [parameters]: the space is empty: at least one list or range is needed")
-    names = (*_NUMBERS, "cgra", *grids.SIZES)
+    names = (*_NUMBERS, "cgra", *GRID_SIZES)
     derived = _derived(_table(values, "derived", place), (*varied, *fixed), names, place)
     constraints = tuple(
         parse(c, names, f"{place}: constraints", comparison=True) for c in _list(values, "constraints", place)
@@ -188,7 +189,7 @@ def _values(name: str, given: Any, place: str) -> Values:
 def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict[str, Fabric | None]:
     """The grids of values; results tell grids by their own names, so different ones must differ in these."""
     try:
-        found = {str(name): grids.grid(str(name), folder) for name in names}
+        found = {str(name): _grid(str(name), folder) for name in names}
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
     known: dict[str, tuple[str, Fabric | None]] = {NO_GRID: (f'"{NO_GRID}"', None)}
@@ -202,6 +203,19 @@ def _grids(names: Values, place: str, folder: Path, base: Fabric | None) -> dict
                 f'{place}: "{name}" and {other} are different grids of one name, {own!r}: each needs its own'
             )
     return found
+
+
+def _grid(name: str, folder: Path) -> Fabric | None:
+    """The grid of a name or of a file seen from a folder, None for `none`; raises `InputError`."""
+    if name == NO_GRID:
+        return None
+    return load_fabric(str(folder / name) if "/" in name or name.endswith(".toml") else name)
+
+
+def grid_sizes(fabric: Fabric | None) -> dict[str, int]:
+    """Rows, columns and PEs of a grid."""
+    rows, cols = (fabric.rows, fabric.cols) if fabric is not None else (0, 0)
+    return dict(zip(GRID_SIZES, (rows, cols, rows * cols), strict=True))
 
 
 def _check_number(name: str, value: Any, place: str) -> None:

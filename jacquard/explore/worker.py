@@ -21,16 +21,25 @@ from multiprocessing import parent_process
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore.area import SynthesisError
 from jacquard.explore.evaluate import (
     CheckError,
     Evaluation,
     LoadedModel,
+    SynthesisError,
     ToolError,
     Workload,
     evaluate,
     load_model,
 )
+
+
+class WorkerLostError(Exception):
+    """The worker of a point is gone; others, and a new one in its place, go on."""
+
+
+class ClusterLostError(Exception):
+    """Nobody is left to evaluate points."""
+
 
 #: Packages that decide what a point comes to.
 _DECISIVE = ("hw", "sw", "cosim", "jacquard.explore")
@@ -52,16 +61,8 @@ class Answer:
     hindered: str | None = None
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """A workload whose models were read."""
-
-    workload: Workload
-    models: tuple[LoadedModel, ...]
-
-
-#: What this process has loaded, by name; a cluster's process may work for several explorations.
-_loaded: dict[str, Loaded] = {}
+#: Workloads and their models as read, by name; a cluster's process may work for several explorations.
+_loaded: dict[str, tuple[Workload, tuple[LoadedModel, ...]]] = {}
 #: The compiler switches the garbage collector, which belongs to the process: one point at a time.
 _turn = threading.Lock()
 
@@ -85,8 +86,7 @@ def _texts(folder: Traversable, place: str) -> Iterable[str]:
 
 def load(name: str, workload: Workload) -> None:
     """Read the models of a workload, which tasks then call by its name. Raises `InputError`."""
-    models = tuple(load_model(model, workload) for model in workload.models)
-    _loaded[name] = Loaded(workload, models)
+    _loaded[name] = workload, tuple(load_model(model, workload) for model in workload.models)
 
 
 def start(name: str, workload: Workload) -> None:
@@ -105,12 +105,12 @@ def _end_with_parent() -> None:
 
 def run(name: str, config: MachineConfig) -> Answer:
     """Evaluate a point."""
-    held = _loaded.get(name)
-    if held is None:
+    if name not in _loaded:
         return Answer(hindered="a worker does not have the models: it started without the cluster's plugin")
+    workload, models = _loaded[name]
     with _turn, _without_collection():
         try:
-            return Answer(evaluate(held.models, config, held.workload))
+            return Answer(evaluate(models, config, workload))
         except InputError as error:
             # What could not be read or written is no matter of the machine (`hw.cache.unwritable`).
             if _from_surroundings(error):

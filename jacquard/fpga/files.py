@@ -2,22 +2,114 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hw import csr
+from hw.emit import LINT_OFF
 from hw.errors import InputError
 from hw.synthesis.tools import find, run
-from jacquard.fpga.constraints import lpf, xdc
-from jacquard.fpga.core_file import core_file
-from jacquard.fpga.flow import Build
+from jacquard.fpga.flow import TOPS, Build
 from jacquard.fpga.result import report
-from jacquard.fpga.tops import TOPS
-from jacquard.report.package import header
-from jacquard.report.pages import csr_page
+from jacquard.report.package import csr_page, header
+
+#: A part of the 7 series for a description to be whole.
+PART = "xc7a200tfbg484-1"
+
+
+def core_file(build: Build, verilog: str, constraints: str) -> str:
+    """The text of the `.core` file; `verilog` and `constraints` are the names of the files beside it."""
+    ecp5 = build.target.family == "ecp5"
+    kind = "LPF" if ecp5 else "xdc"
+    name = re.sub(r"[^A-Za-z0-9_]", "_", build.config.name)
+    version = f"{csr.VERSION >> 16}.{csr.VERSION & 0xFFFF}"
+    about = f"Jacquard machine {build.config.name} ({build.config.hash}): {build.design.top.meaning}"
+    lint = ["-Wall", *(f"-Wno-{rule}" for rule in LINT_OFF)]
+    top = f"    toplevel: {build.design.module}"
+    lines = [
+        "CAPI=2:",
+        f"name: jacquard:machine:{name}_{build.design.top.name}:{version}",
+        f"description: {_text(about)}",
+        "filesets:",
+        "  rtl:",
+        f"    files: [{verilog}]",
+        "    file_type: verilogSource",
+        "  constraints:",
+        f"    files: [{constraints}]",
+        f"    file_type: {kind}",
+        "targets:",
+        "  default:",
+        "    filesets: [rtl]",
+        top,
+        "  lint:",
+        "    flow: lint",
+        "    flow_options:",
+        "      tool: verilator",
+        f"      verilator_options: {_texts(lint)}",
+        "    filesets: [rtl]",
+        top,
+        "  synth:",
+        *(_trellis(build) if ecp5 else _vivado()),
+        "    filesets: [rtl, constraints]",
+        top,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _trellis(build: Build) -> list[str]:
+    """Yosys, and for a board nextpnr with the options of this build: there is no bitstream without pins."""
+    target = build.target
+    lines = ["    flow: trellis", "    flow_options:"]
+    if build.design.constraints is None or target.device is None:
+        return [*lines, "      pnr: none"]
+    options = [f"--{target.device.name}", "--package", target.package, "--speed", str(target.speed)]
+    options += ["--freq", f"{target.frequency:g}"]
+    if build.placement is not None:
+        options += ["--seed", str(build.placement.seed)]
+    return [*lines, "      pnr: next", f"      nextpnr_options: {_texts(options)}"]
+
+
+def _vivado() -> list[str]:
+    """Vivado up to synthesis; the part is the user's to change."""
+    return [
+        "    flow: vivado",
+        "    flow_options:",
+        "      synth: vivado",
+        "      pnr: none",
+        f"      part: {PART}",
+    ]
+
+
+def _text(text: str) -> str:
+    """A string of YAML, which takes those of JSON."""
+    return json.dumps(text)
+
+
+def _texts(texts: list[str]) -> str:
+    return json.dumps(texts)
+
+
+def lpf(clock: str, frequency: float) -> str:
+    """What an LPF file says about a clock port of `frequency` MHz; pins are the board's."""
+    return (
+        "# The clock. Add LOCATE and IOBUF lines for the pins of your board.\n"
+        f'FREQUENCY PORT "{clock}" {frequency:g} MHZ;\n'
+    )
+
+
+def xdc(clock: str, frequency: float) -> str:
+    """What an XDC file says about a clock port of `frequency` MHz."""
+    return (
+        "# The clock. Add PACKAGE_PIN and IOSTANDARD properties for the pins of your board.\n"
+        f"create_clock -name {clock} -period {1000 / frequency:.3f} [get_ports {clock}]\n"
+    )
+
 
 #: Endings of the files that carry the name of the top.
 _ENDINGS = (".v", ".f", ".lpf", ".xdc", ".core", ".config", ".bit")

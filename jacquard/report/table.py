@@ -1,6 +1,8 @@
-"""The table of a run for people."""
+"""Tables of runs for people: of a model or program, of a kernel on the grid."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -8,17 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.network_results import NetworkReport, OperatorResult
-from jacquard.results import Report, Result
+from jacquard.report.console import plain_table
+from jacquard.results import RESOURCES, Report, Result
 
-#: Names of what bounds a product or an operator, for people.
-BOUNDS = {
-    "gemm": "array",
-    "cgra": "grid",
-    "load_a": "load A",
-    "load_b": "load B",
-    "load_c": "load C",
-    "store": "store",
-}
+if TYPE_CHECKING:
+    # The mapper behind it takes time to import.
+    from jacquard.grid_run import KernelResult
+
 _BAR, _SHORT_BAR = 10, 5
 #: Least width of a name in a narrow terminal.
 _NAME = 10
@@ -96,7 +94,7 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
         _name(result.shape.replace("x", "×")),
         f"{result.observed.cycles:,}",
         f"{result.bound_cycles:,}",
-        BOUNDS[result.bound],
+        RESOURCES[result.bound],
         _bar(result.utilization),
         result_text,
         Text(f"{len(result.observed.events):,} events", "green") if exact else Text("DIVERGES", "bold red"),
@@ -126,7 +124,7 @@ def _operator_row(operator: OperatorResult, report: NetworkReport) -> tuple[str 
         kind,
         f"{operator.cycles:,}",
         f"{operator.bound_cycles:,}",
-        BOUNDS[operator.bound] if operator.bound_cycles else "",
+        RESOURCES[operator.bound] if operator.bound_cycles else "",
         _bar(operator.utilization, _SHORT_BAR) if operator.macs else "",
         same.get(operator.same, Text("WRONG", "bold red")),
         ii,
@@ -203,3 +201,47 @@ def _hosts(report: Report) -> list[Text]:
 def _all(count: int, noun: str) -> str:
     """How many things, all of which hold."""
     return f"the 1 {noun}" if count == 1 else f"all {count:,} {noun}s" if count else f"0 {noun}s"
+
+
+def print_kernel(result: KernelResult, title: str, console: Console) -> None:
+    """One row per configuration, then what was proven."""
+    config = result.kernel.config
+    assert config.cgra is not None
+    fabric = config.cgra
+    console.print()
+    size = f"{fabric.rows}×{fabric.cols} grid, machine {config.hash}"
+    console.print(f"[bold]{title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
+    table = plain_table("configuration", ">operations", ">II", ">least II", ">depth", no_wrap=True)
+    for mapped in result.kernel.program.mapped.values():
+        mapping = mapped.found
+        numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)
+        table.add_row(mapped.graph.name, *(str(n) for n in numbers))
+    console.print(table)
+    console.print()
+    for line in _kernel_verdict(result):
+        console.print(line, highlight=False)
+
+
+def _kernel_verdict(result: KernelResult) -> list[Text]:
+    observed, divergence = result.result.observed, result.result.divergence
+    lines = []
+    if result.correct:
+        lines.append(Text(f"result: what the function means; returned {list(result.returned)}", "green"))
+    else:
+        lines.append(Text(f"result: WRONG: {result.difference}", "bold red"))
+    if divergence is None:
+        told = f"cycles: {observed.cycles:,}; all {len(observed.events):,} events as the model predicts"
+        lines.append(Text(told, "green"))
+    else:
+        lines.append(Text(f"cycles: {observed.cycles:,}; the model DIVERGES: {divergence}", "bold red"))
+    wrong = [text for mapped in result.kernel.program.mapped.values() for text in mapped.differences]
+    if wrong:
+        lines.append(Text(f"configurations: NOT the graphs: {wrong[0]}", "bold red"))
+    else:
+        lines.append(Text("configurations: decoded, they are the graphs", "green"))
+    checked = result.result.checked
+    if checked.ok:
+        lines.append(Text(f"warps: accepted by the checker ({checked.method})", "green"))
+    else:
+        lines.append(Text(f"warps: REJECTED: {checked.reason}", "bold red"))
+    return lines

@@ -17,8 +17,7 @@ from bench.problems import compile_problem
 from hw import csr, isa
 from hw.assembly import disassemble_words
 from hw.config import load, preset_names
-from jacquard.report.package import description, header, ports
-from jacquard.report.pages import csr_page, isa_page
+from jacquard.report.package import csr_page, description, header, isa_page, ports
 from sw.problem import Product
 
 ROOT = Path(__file__).resolve().parents[2]

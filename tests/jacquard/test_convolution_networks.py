@@ -14,7 +14,7 @@ from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig, load
-from jacquard.checking import verdict_on
+from jacquard.warps import verdict_on
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.graph import reference

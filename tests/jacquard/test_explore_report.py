@@ -14,10 +14,7 @@ import pytest
 from hw.config import NO_GRID
 from jacquard.explore.results import Confirmation, Exploration, Point, State
 from jacquard.report.explore import page
-from jacquard.report.explore.data import columns
-from jacquard.report.explore.metrics import shown
-from jacquard.report.explore.operators import GROUP, packed
-from jacquard.report.explore.reasons import causes
+from jacquard.report.explore.data import GROUP, causes, columns, packed, shown
 from tests.jacquard.explorations import exploration, fabric
 
 

@@ -20,10 +20,9 @@ from hw.rtl.bus.board import Board, constraints, load_board
 from hw.synthesis.devices import DEVICES
 from hw.synthesis.resources import Resources
 from jacquard.fpga.files import check_directory
-from jacquard.fpga.flow import Build
+from jacquard.fpga.flow import TOPS, Build, Design, Serial, Top, design
 from jacquard.fpga.result import clock_name, signal
-from jacquard.fpga.tops import TOPS, Design, Serial, Top, design
-from jacquard.report.pages import csr_page
+from jacquard.report.package import csr_page
 from tests.hw.synthesis.designs import SMALL, many
 
 #: Files of a placed core.

@@ -21,10 +21,9 @@ from hw import isa
 from hw.assembly import assemble
 from hw.config import ENGINES, load
 from jacquard.report.html.data import OperatorRow, Run
-from jacquard.report.html.instructions import operands_of, program_of
-from jacquard.report.html.lanes import KINDS, Lanes, different, equal, lanes_of
+from jacquard.report.html.environment import pack, unpack
+from jacquard.report.html.lanes import KINDS, Lanes, different, equal, lanes_of, operands_of, program_of
 from jacquard.report.html.lost import LOSSES, busy, losses
-from jacquard.report.html.pack import pack, unpack
 from jacquard.report.html.timeline import VALUES, timeline
 from sw.problem import Product
 from tests.jacquard.report_pages import late, report

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -12,12 +15,9 @@ from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import toml as fabrics
-from jacquard.explore.metrics import MAXIMIZE
-from jacquard.explore.results import Exploration, State
-from jacquard.report.explore.metrics import shown
-from jacquard.report.explore.operators import GROUP, Operators
-from jacquard.report.explore.reasons import Cause
-from jacquard.report.html.data import RESOURCES
+from jacquard.explore.results import MAXIMIZE, METRICS, MINIMIZE, Exploration, ModelMetrics, Point, State
+from jacquard.report.html.environment import text
+from jacquard.results import RESOURCES
 
 STATES = tuple(state.value for state in State)
 
@@ -91,3 +91,129 @@ def _grid(name: str, grids: Mapping[str, Fabric]) -> dict[str, str]:
     except InputError:
         pass
     return {"unknown": name}
+
+
+#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
+WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A metric on the page: a value times `scale` is in `unit`, written in a style."""
+
+    name: str
+    label: str
+    meaning: str
+    direction: str
+    unit: str = ""
+    scale: float = 1.0
+    style: str = WHOLE
+
+
+#: Label, unit, scale and style of the metrics that are known.
+_FORMS: dict[str, tuple[str, str, float, str]] = {
+    "cycles": ("cycles", "", 1, WHOLE),
+    "seconds_per_inference": ("time per inference", "s", 1, PREFIXED),
+    "bytes_moved": ("bytes moved", "B", 1, PREFIXED),
+    "energy_pj": ("energy", "J", 1e-12, PREFIXED),
+    "utilization": ("use of the array", "", 1, PERCENT),
+    "luts": ("LUTs", "", 1, WHOLE),
+    "ffs": ("registers", "", 1, WHOLE),
+    "brams": ("block RAMs", "", 1, WHOLE),
+    "dsps": ("multipliers", "", 1, WHOLE),
+    "fmax_mhz": ("clock", "MHz", 1, WHOLE),
+    "macs": ("MACs", "", 1, WHOLE),
+}
+
+
+def shown(found: Exploration) -> Sequence[Shown]:
+    """The metrics that some point has: objectives first, then the others in the usual order."""
+    there = {name for point in found.points for name in point.metrics}
+    order = [*found.objectives, *METRICS, *sorted(there)]
+    return [_shown(found, name) for name in dict.fromkeys(order) if name in there]
+
+
+def _shown(found: Exploration, name: str) -> Shown:
+    direction, meaning = METRICS.get(name, (MINIMIZE, ""))
+    label, unit, scale, style = _FORMS.get(name, (name, "", 1, WHOLE))
+    return Shown(name, label, meaning, found.objectives.get(name, direction), unit, scale, style)
+
+
+def label(name: str) -> str:
+    """What people call a metric."""
+    return _FORMS[name][0] if name in _FORMS else name
+
+
+_NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")
+#: The states that have reasons, in the order in which they are told.
+WITHOUT = (State.REFUSED, State.FAILED, State.INFEASIBLE)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Points with one reason, numbers aside: its first wording, and the points by number."""
+
+    state: State
+    example: str
+    numbers: tuple[int, ...]
+    differing: bool
+
+
+def causes(found: Exploration) -> list[Cause]:
+    """All causes, by state, the most frequent first."""
+    groups: dict[tuple[State, str], list[tuple[int, str]]] = {}
+    for point in found.points:
+        if point.state in WITHOUT:
+            reason = point.reason or "no reason is known"
+            groups.setdefault((point.state, _NUMBER.sub("#", reason)), []).append((point.number, reason))
+    made = [
+        Cause(state, group[0][1], tuple(n for n, _ in group), len({text for _, text in group}) > 1)
+        for (state, _), group in groups.items()
+    ]
+    return sorted(made, key=lambda c: (WITHOUT.index(c.state), -len(c.numbers), c.numbers[0]))
+
+
+#: Points of a group: deflate finds what they have in common, and one is unpacked in milliseconds.
+GROUP = 64
+#: Names, kinds and places of a model's operators, which most points share.
+Operators = tuple[tuple[str, str, str], ...]
+
+
+def packed(found: Exploration) -> tuple[list[Operators], list[str]]:
+    """The different lists of operators, and the points in groups of `GROUP`, each as text for the page."""
+    lists: dict[Operators, int] = {}
+    points = [_point(point, lists) for point in found.points]
+    groups = [points[at : at + GROUP] for at in range(0, len(points), GROUP)]
+    return list(lists), [text(_json(group)) for group in groups]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _point(point: Point, lists: dict[Operators, int]) -> list[dict[str, Any]]:
+    return [_model(model, lists) for model in point.models]
+
+
+def _model(model: ModelMetrics, lists: dict[Operators, int]) -> dict[str, Any]:
+    """A model with its operators by column: columns that points have in common pack to almost nothing."""
+    operators = model.operators
+    key = tuple((o.name, o.op, o.where) for o in operators)
+    resources = sorted({name for o in operators for name in o.bounds})
+    ports = sorted({name for o in operators for name in o.moved})
+    return {
+        "name": model.name,
+        "operators": lists.setdefault(key, len(lists)),
+        "macs": [o.macs for o in operators],
+        "bounds": {name: [o.bounds.get(name, 0) for o in operators] for name in resources},
+        "moved": {name: [o.moved.get(name, 0) for o in operators] for name in ports},
+        "total_macs": model.macs,
+        "instructions": model.instructions,
+        "programs": model.programs,
+        "bytes": dict(model.bytes_moved),
+        "energy": {name: float(f"{value:.5g}") for name, value in model.energy.items()},
+        "cycles": model.cycles,
+        "start": [o.start for o in operators],
+        "end": [o.end for o in operators],
+        "own": [o.cycles for o in operators],
+    }

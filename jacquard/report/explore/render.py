@@ -8,14 +8,9 @@ from typing import Any
 
 import jacquard
 from hw.fabric import Fabric
-from jacquard.explore.metrics import MAXIMIZE
-from jacquard.explore.results import Exploration, State
-from jacquard.report.explore.data import columns
-from jacquard.report.explore.metrics import label
-from jacquard.report.explore.operators import packed
-from jacquard.report.explore.reasons import causes
-from jacquard.report.html.environment import POLICY, as_json, file, template
-from jacquard.report.html.pack import text
+from jacquard.explore.results import MAXIMIZE, Exploration, State
+from jacquard.report.explore.data import causes, columns, label, packed
+from jacquard.report.html.environment import POLICY, as_json, file, template, text
 
 _PACKAGE = "jacquard.report.explore"
 #: Shared with the page of a run.

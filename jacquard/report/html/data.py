@@ -15,16 +15,6 @@ from sw.cgra.mapping import Mapping as GridMapping
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
-#: What can bound an operator, by the key in `bounds`, for people.
-RESOURCES = {
-    "gemm": "array",
-    "cgra": "grid",
-    "load_a": "load A",
-    "load_b": "load B",
-    "load_c": "load C",
-    "store": "store",
-}
-
 
 @dataclass(frozen=True)
 class Check:

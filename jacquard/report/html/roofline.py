@@ -7,9 +7,10 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from hw.config import PORTS
-from jacquard.report.html.data import RESOURCES, OperatorRow, RunReport
+from jacquard.report.html.data import OperatorRow, RunReport
 from jacquard.report.html.svg import Drawing, LogAxis
 from jacquard.report.page import bytes_text, number_text
+from jacquard.results import RESOURCES
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 62.0, 16.0, 22.0, 46.0
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hw import isa
 from jacquard.report.html.data import RunReport
-from jacquard.report.html.instructions import operands_of, program_of
+from jacquard.report.html.environment import differences, pack, text
 from jacquard.report.html.lanes import (
     COLUMNS,
     KINDS,
@@ -21,8 +21,9 @@ from jacquard.report.html.lanes import (
     equal,
     lanes_of,
     names,
+    operands_of,
+    program_of,
 )
-from jacquard.report.html.pack import differences, pack, text
 
 #: Columns of a lane of engines that are told as differences to the operation before of the same instruction.
 VALUES = ("value0", "value1", "value2", "value3", "parameters")

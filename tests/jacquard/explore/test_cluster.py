@@ -14,8 +14,8 @@ import pytest
 
 from hw.config import load
 from jacquard.explore import search
-from jacquard.explore.errors import ClusterLostError
 from jacquard.explore.search import Progress
+from jacquard.explore.worker import ClusterLostError
 from tests.jacquard.explore.test_interrupts import trials
 
 distributed = pytest.importorskip("distributed")

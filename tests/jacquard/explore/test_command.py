@@ -16,8 +16,8 @@ from cosim.job import Outcome
 from hw.config import load
 from hw.errors import InputError
 from jacquard.explore import command
-from jacquard.explore.area import has_clock
 from jacquard.explore.confirm import check_tools
+from jacquard.explore.evaluate import has_clock
 from tests.jacquard.conftest import Quick
 from tests.jacquard.explore.conftest import SPACE
 

@@ -15,7 +15,7 @@ from hw.config import load
 from hw.errors import InputError
 from hw.synthesis.tools import ToolError
 from jacquard.explore import energy, worker
-from jacquard.explore.counts import counted
+from jacquard.explore.energy import counted
 from jacquard.explore.evaluate import Model, Workload, evaluate, load_model
 from jacquard.network_run import compile_model, draw_inputs, job_of
 from sw.frontend.network import import_model

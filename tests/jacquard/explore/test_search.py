@@ -24,7 +24,6 @@ from hw.synthesis import Resources
 from hw.synthesis.tools import ToolError
 from jacquard.explore import worker
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
-from jacquard.explore.errors import ClusterLostError, WorkerLostError
 from jacquard.explore.evaluate import Evaluation, evaluate
 from jacquard.explore.executors import ProcessWorkers, workers
 from jacquard.explore.feasible import Rules, decide
@@ -33,7 +32,7 @@ from jacquard.explore.results import Exploration, Point, State, from_json, to_js
 from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.study import Kept, distributions, open_study
-from jacquard.explore.worker import Answer
+from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
 
 POINTS, REFUSED = 16, 2
 
