@@ -29,9 +29,8 @@ from rich.progress import track
 from rich.table import Table
 
 import hw.area
-from hw.area.clock import DEVICE, LUTS, features
 from hw.area.components import TOP, verilog
-from hw.area.model import FAMILIES, RESOURCES
+from hw.area.estimate import DEVICE, FAMILIES, LUTS, RESOURCES, features
 from hw.area.parts import Part, parts
 from hw.config import MachineConfig, load
 from hw.emit import TOP as MACHINE

@@ -22,7 +22,7 @@ from rich.table import Table
 from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
-from hw.synthesis.components import grouped
+from hw.synthesis.resources import grouped
 from jacquard.fpga.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
 from jacquard.fpga.result import TOP, path
 

@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +206,7 @@ FIELDS = {f.name: f for f in dataclasses.fields(MachineConfig)}
 
 def preset_names() -> list[str]:
     """Names of the presets that come with Jacquard, smallest machine first."""
-    folder = resources.files("hw") / "presets"
-    names = [p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")]
-    return sorted(names, key=lambda n: (load(n).macs_per_cycle, n))
+    return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
 
 
 def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfig:
@@ -238,10 +235,9 @@ def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfi
 
 def _found(source: str) -> dict[str, Any]:
     """The values of a preset or file, its name among them."""
-    folder = resources.files("hw") / "presets"
-    known = sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    known = toml_text.presets("hw")
     if source in known:
-        return {"name": source} | _read((folder / f"{source}.toml").read_text("utf-8"), f"preset {source}")
+        return {"name": source} | _read(known[source].read_text("utf-8"), f"preset {source}")
     path = Path(source)
     try:
         if not path.is_file():
@@ -268,10 +264,10 @@ def _read(text: str, place: str) -> dict[str, Any]:
         return values
     if not isinstance(base, str):
         raise InputError(f"{place}: preset must be text, not {base!r}")
-    folder = resources.files("hw") / "presets"
-    if not (folder / f"{base}.toml").is_file():
+    known = toml_text.presets("hw")
+    if base not in known:
         raise InputError(f"{place}: preset {base!r} does not exist")
-    return _read((folder / f"{base}.toml").read_text(encoding="utf-8"), f"preset {base}") | values
+    return _read(known[base].read_text("utf-8"), f"preset {base}") | values
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -1,11 +1,19 @@
-"""TOML that comes from a user."""
+"""TOML that comes from a user, or with a package as presets."""
 
 from __future__ import annotations
 
 import tomllib
+from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from hw.errors import InputError
+
+
+def presets(package: str) -> dict[str, Traversable]:
+    """The TOML files of a package's folder `presets`, by name in ascending order."""
+    found = [p for p in (resources.files(package) / "presets").iterdir() if p.name.endswith(".toml")]
+    return {p.name.removesuffix(".toml"): p for p in sorted(found, key=lambda p: p.name)}
 
 
 def parsed(text: str, place: str) -> dict[str, Any]:

@@ -2,12 +2,82 @@
 
 from __future__ import annotations
 
+import functools
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from math import log2
 
-from hw.area.clock import features
-from hw.area.model import RESOURCES, load
 from hw.area.parts import parts
-from hw.config import MachineConfig
+from hw.config import PORTS, MachineConfig
+from hw.errors import InputError
+from hw.fabric import Unit
+
+FAMILIES = ("ecp5", "xilinx")
+#: What is counted, in the order of reports.
+RESOURCES = ("luts", "ffs", "brams", "dsps")
+
+
+@dataclass(frozen=True)
+class Model:
+    """Coefficients by part, resource and feature; nanoseconds of the longest path by feature of the machine.
+
+    `whole` are factors by resource from the sum of the parts to the whole machine in one piece. `clock` is
+    empty where none was measured.
+    """
+
+    coefficients: Mapping[str, Mapping[str, Mapping[str, float]]]
+    whole: Mapping[str, float]
+    clock: Mapping[str, float]
+
+    def part(self, kind: str, resource: str, features: Mapping[str, float]) -> float:
+        """What a part takes of a resource."""
+        weights = self.coefficients[kind][resource]
+        return sum(weight * features[name] for name, weight in weights.items())
+
+    def delay(self, features: Mapping[str, float]) -> float:
+        """Nanoseconds of the longest path of a machine (`features`); 0 where none was measured."""
+        return sum(weight * features[name] for name, weight in self.clock.items())
+
+
+def is_fitted(family: str) -> bool:
+    """Whether there is a model of a family."""
+    return family in FAMILIES and (resources.files("hw.area") / f"{family}.json").is_file()
+
+
+@functools.cache
+def load(family: str) -> Model:
+    """The model of a family; raises `InputError` for a family that has none."""
+    if not is_fitted(family):
+        fitted = " or ".join(f for f in FAMILIES if is_fitted(f))
+        raise InputError(f"family must be one that has an area model, {fitted}, not {family!r}")
+    values = json.loads((resources.files("hw.area") / f"{family}.json").read_text(encoding="utf-8"))
+    return Model(values["coefficients"], values["whole"], values["clock"])
+
+
+#: The device that clocks are estimated for, that of `jacquard fpga`, in its only grade; and its LUTs.
+DEVICE, LUTS = "um5g-85k", 83_640
+
+
+def features(config: MachineConfig, luts: float) -> dict[str, float]:
+    """Numbers that the delay of the longest path is a sum of, each times its nanoseconds.
+
+    Paths of parts that are placed alone hardly depend on their sizes: what decides is how far signals travel
+    in a machine, and so how much of the device is in use and what is joined to what.
+
+    `luts` are those of the whole machine. One that is larger than the device counts as a full one.
+    """
+    grid = config.cgra
+    multiplies = grid is not None and any(Unit.MULTIPLIER in kind.units for kind in grid.kinds)
+    return {
+        "one": 1.0,
+        "full": min(1.0, luts / LUTS),
+        "multiplier": float(multiplies),
+        "array": log2(config.rows * config.cols),
+        "port": log2(max(config.port_bytes(port) for port in PORTS)),
+        "banks": log2(1 + len(config.store_pes) * config.acc_banks),
+    }
 
 
 @dataclass(frozen=True)

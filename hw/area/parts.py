@@ -1,7 +1,7 @@
 """The components of a machine, and the numbers that their size depends on.
 
 A part is a component of the RTL that occurs one or more times. Its features are numbers that follow from the
-configuration; the fitted model (`hw.area.model`) says what one unit of each takes of an FPGA.
+configuration; the fitted model (`hw.area.estimate`) says what one unit of each takes of an FPGA.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class Part:
 
 def parts(config: MachineConfig) -> tuple[Part, ...]:
     """All parts of a machine."""
-    made = [Part(kind, 0, count(config), features(config)) for kind, (count, features) in _SINGLE.items()]
+    made = [
+        Part(kind, 0, config.warps if kind in _OF_WARPS else 1, features(config))
+        for kind, features in _SINGLE.items()
+    ]
     grid = config.cgra
     if grid is not None:
         made += [
@@ -245,31 +248,22 @@ def lut_blocks(depth: int, width: int) -> float:
     return _lut_rams(depth) * -(-width // 4)
 
 
-_Features = Callable[[MachineConfig], dict[str, float]]
-
-
-def _one(config: MachineConfig) -> int:
-    return 1
-
-
-def _per_warp(config: MachineConfig) -> int:
-    return config.warps
-
-
-#: Parts that every machine has: how often, and their features.
-_SINGLE: dict[str, tuple[Callable[[MachineConfig], int], _Features]] = {
-    "sequencer": (_per_warp, _sequencer),
-    "program": (_per_warp, _program),
-    "issue": (_one, _issue),
-    "channels": (_one, _channels),
-    "host": (_one, _host),
-    "load_a": (_one, _loader("load_a")),
-    "load_b": (_one, _loader("load_b")),
-    "load_c": (_one, _loader("load_c")),
-    "gemm": (_one, _gemm),
-    "accumulator": (_one, _accumulator),
-    "store": (_one, _storer),
-    "buffer_a": (_one, lambda c: _buffer(c.derived.buffer_a, words=False)),
-    "buffer_b": (_one, lambda c: _buffer(c.derived.buffer_b, words=False)),
-    "scratchpad": (_one, lambda c: _buffer(c.derived.scratch, words=c.cgra is not None)),
+#: Features of the parts that every machine has.
+_SINGLE: dict[str, Callable[[MachineConfig], dict[str, float]]] = {
+    "sequencer": _sequencer,
+    "program": _program,
+    "issue": _issue,
+    "channels": _channels,
+    "host": _host,
+    "load_a": _loader("load_a"),
+    "load_b": _loader("load_b"),
+    "load_c": _loader("load_c"),
+    "gemm": _gemm,
+    "accumulator": _accumulator,
+    "store": _storer,
+    "buffer_a": lambda c: _buffer(c.derived.buffer_a, words=False),
+    "buffer_b": lambda c: _buffer(c.derived.buffer_b, words=False),
+    "scratchpad": lambda c: _buffer(c.derived.scratch, words=c.cgra is not None),
 }
+#: Those of them that every warp has.
+_OF_WARPS = ("sequencer", "program")

@@ -1,4 +1,4 @@
-"""Fabrics as short TOML files: presets, a pattern of kinds that stretches, changes of single PEs and links.
+"""Fabrics as short TOML files: presets, a pattern of kinds that stretches, regular and single links.
 
 docs/cgra.md, "Fabrics as TOML", states the form.
 """
@@ -8,16 +8,60 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hw import toml_text
 from hw.errors import InputError
 from hw.fabric.fabric import MOST, Fabric, Link, PEKind
-from hw.fabric.links import STYLES, nearest
 from hw.fabric.operations import Unit
+
+_NEIGHBOURS = ((0, 1), (1, 0), (0, -1), (-1, 0))
+_DIAGONALS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
+
+
+def mesh(rows: int, cols: int) -> set[Link]:
+    """Both directions between neighbours in a row or a column."""
+    return _steps(rows, cols, _NEIGHBOURS, wrap=False)
+
+
+def torus(rows: int, cols: int) -> set[Link]:
+    """The mesh, and both directions between the ends of every row and column."""
+    return _steps(rows, cols, _NEIGHBOURS, wrap=True)
+
+
+def diagonal(rows: int, cols: int) -> set[Link]:
+    """Both directions between diagonal neighbours."""
+    return _steps(rows, cols, _DIAGONALS, wrap=False)
+
+
+#: The regular links by name.
+STYLES: dict[str, Callable[[int, int], set[Link]]] = {"mesh": mesh, "torus": torus, "diagonal": diagonal}
+
+
+def _steps(rows: int, cols: int, steps: Iterable[tuple[int, int]], wrap: bool) -> set[Link]:
+    found = set()
+    for row, col, (down, right) in itertools.product(range(rows), range(cols), steps):
+        to = row + down, col + right
+        if wrap:
+            to = to[0] % rows, to[1] % cols
+        if 0 <= to[0] < rows and 0 <= to[1] < cols and to != (row, col):
+            found.add(Link(row * cols + col, to[0] * cols + to[1]))
+    return found
+
+
+def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
+    """The regular links that come nearest to those of a fabric, then what it has beside them, and lacks."""
+    own = set(fabric.links)
+    best: tuple[tuple[str, ...], list[Link], list[Link]] = ((), sorted(own), [])
+    for styles in ((), ("mesh",), ("torus",), ("diagonal",), ("mesh", "diagonal"), ("torus", "diagonal")):
+        regular = {link for name in styles for link in STYLES[name](fabric.rows, fabric.cols)}
+        extra, missing = sorted(own - regular), sorted(regular - own)
+        if len(extra) + len(missing) < len(best[1]) + len(best[2]):
+            best = styles, extra, missing
+    return best
+
 
 _KEYS = ("name", "rows", "cols", "contexts", "stages", "links", "grid", "kinds", "pe", "link")
 _NEEDED = ("rows", "cols", "links", "grid", "kinds")
@@ -33,8 +77,7 @@ _SIZED = re.compile(r"(.*?)(\d{1,4})x(\d{1,4})")
 
 def preset_names() -> list[str]:
     """Names of the fabrics that come with Jacquard."""
-    folder = resources.files("hw.fabric") / "presets"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    return list(toml_text.presets("hw.fabric"))
 
 
 def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
@@ -69,14 +112,11 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
 
 def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:
     """The values of a preset, and the size where the name asks for another one."""
-    folder = resources.files("hw.fabric") / "presets"
-    for preset in preset_names():
+    for preset, file in toml_text.presets("hw.fabric").items():
         sized, own = _SIZED.fullmatch(name), _SIZED.fullmatch(preset)
         other = sized and own and sized[1] == own[1]
         if name == preset or other:
-            values = toml_text.parsed(
-                (folder / f"{preset}.toml").read_text(encoding="utf-8"), f"preset {preset}"
-            )
+            values = toml_text.parsed(file.read_text("utf-8"), f"preset {preset}")
             values.setdefault("name", preset)
             size = (int(sized[2]), int(sized[3])) if sized and other and name != preset else None
             return values, size

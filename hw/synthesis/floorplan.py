@@ -20,8 +20,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from hw.synthesis.components import CLOCK_PINS, SCOPE, component, groups
-from hw.synthesis.resources import Resources
+from hw.synthesis.resources import CLOCK_PINS, SCOPE, Resources, component, groups
 
 Cells = Mapping[str, Mapping[str, Any]]
 Floats = npt.NDArray[np.float64]

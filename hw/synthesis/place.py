@@ -16,9 +16,8 @@ from typing import Any
 from hw import cache
 from hw.errors import InputError
 from hw.synthesis import floorplan
-from hw.synthesis.components import CLOCK_PINS, SCOPE, component
 from hw.synthesis.devices import Device
-from hw.synthesis.resources import Resources
+from hw.synthesis.resources import CLOCK_PINS, SCOPE, Resources, component
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis, scratch
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis.components import by_component
-from hw.synthesis.resources import FAMILIES, Resources, of_cells
+from hw.synthesis.resources import FAMILIES, Resources, by_component, of_cells
 from hw.synthesis.tools import Progress, Tool, find, run
 
 #: Picoseconds that a path may take in the mapper's estimate before look-up tables are spent to shorten it, by

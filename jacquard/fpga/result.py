@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from hw.synthesis import Hop, Placement, Resources
-from hw.synthesis.components import grouped
+from hw.synthesis.resources import grouped
 from jacquard.fpga.flow import NAMES, Build
 
 #: What cells and instances of the top itself are called.

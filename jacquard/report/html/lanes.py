@@ -160,23 +160,15 @@ class LaneName:
 Lanes = dict[LaneName, Columns]
 
 
-@dataclass
-class Joined:
+def joined(runs: Sequence[Lanes]) -> Lanes:
     """Lanes of runs one after the other."""
-
-    parts: dict[LaneName, list[Columns]] = field(default_factory=dict)
-
-    def add(self, lanes: Lanes) -> None:
-        """Append the lanes of a run."""
-        for name, columns in lanes.items():
-            self.parts.setdefault(name, []).append(columns)
-
-    def lanes(self) -> Lanes:
-        """All as one."""
-        return {
-            name: {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-            for name, parts in sorted(self.parts.items())
-        }
+    parts: dict[LaneName, list[Columns]] = {}
+    for name, columns in ((name, columns) for lanes in runs for name, columns in lanes.items()):
+        parts.setdefault(name, []).append(columns)
+    return {
+        name: {key: np.concatenate([part[key] for part in own]) for key in own[0]}
+        for name, own in sorted(parts.items())
+    }
 
 
 def lanes_of(program: Program, operands: Operands, outcome: Outcome, start: int) -> Lanes:

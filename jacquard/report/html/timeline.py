@@ -15,10 +15,10 @@ from jacquard.report.html.lanes import (
     COLUMNS,
     KINDS,
     Columns,
-    Joined,
     Lanes,
     different,
     equal,
+    joined,
     lanes_of,
     names,
     operands_of,
@@ -47,14 +47,14 @@ class Timeline:
 
 def timeline(report: RunReport) -> Timeline:
     """The timeline of all runs one after the other."""
-    model, rtl = Joined(), Joined()
+    model, rtl = list[Lanes](), list[Lanes]()
     instructions: dict[str, list[Any]] = {key: [] for key in ("text", "name", "warp", "pc", "operator")}
     table: dict[tuple[int, ...], int] = {}
     for run, start in zip(report.runs, report.starts, strict=False):
         program = program_of(run, len(instructions["text"]))
         operands = operands_of(report.config, run, table)
-        model.add(lanes_of(program, operands, run.predicted, start))
-        rtl.add(lanes_of(program, operands, run.observed, start))
+        model.append(lanes_of(program, operands, run.predicted, start))
+        rtl.append(lanes_of(program, operands, run.observed, start))
         instructions["text"] += program.texts
         instructions["name"] += ["illegal" if c is None else c.name for c in program.codes]
         instructions["operator"] += program.owners
@@ -63,7 +63,7 @@ def timeline(report: RunReport) -> Timeline:
             instructions["pc"] += range(size + 1)
         instructions["warp"].append(-1)
         instructions["pc"].append(-1)
-    sides = model.lanes(), rtl.lanes()
+    sides = joined(model), joined(rtl)
     lanes, columns = _described(*sides)
     used = {name for name in instructions["name"] if name in isa.INSTRUCTIONS}
     description = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hw.synthesis.components import by_component, component, grouped
-from hw.synthesis.resources import Resources, of_cells
+from hw.synthesis.resources import Resources, by_component, component, grouped, of_cells
 
 
 def test_ecp5_counts_look_up_tables_as_nextpnr_does() -> None:

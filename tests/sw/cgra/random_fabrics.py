@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hw.fabric import Fabric, PEKind, Unit
-from hw.fabric.links import STYLES
+from hw.fabric.toml import STYLES
 
 #: How often a kind of PE has a unit.
 _SHARES = ((Unit.ALU, 0.85), (Unit.MULTIPLIER, 0.6), (Unit.TABLE, 0.45), (Unit.MEMORY, 0.55))
