@@ -64,16 +64,6 @@ class CompiledProgram:
         return any(i.name in ("load_c", "store_scratch") for i in instructions(self.program))
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The end of a sequential execution: memory, scratchpad, and what was done."""
-
-    memory: np.ndarray
-    scratch: np.ndarray
-    macs: int
-    moved: Mapping[str, int]
-
-
 @dataclass
 class ProgramResult(Result):
     """What became of a tile program; `memory` and `scratch` are what the RTL left behind.
@@ -161,8 +151,8 @@ def _random(place: Placement, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(limits.min, limits.max + 1, place.shape).astype(place.dtype)
 
 
-def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -> Expected:
-    """What a sequential execution leaves behind, and what of it the machine has to do.
+def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -> Memories:
+    """What a sequential execution leaves behind, with the work of it that the machine has to do.
 
     Raises `IRError` for what the machine would refuse.
     """
@@ -176,8 +166,10 @@ def expect(compiled: CompiledProgram, memory: np.ndarray, scratch: np.ndarray) -
         return state
 
     state, source = left(bound.program), compiled.code.origin.source
-    done = state if source == bound.program else left(source)
-    return Expected(state.memory, state.scratch, done.macs, dict(done.moved))
+    if source != bound.program:
+        done = left(source)
+        state.macs, state.moved = done.macs, done.moved
+    return state
 
 
 def jobs_of(
@@ -225,7 +217,7 @@ class Prepared:
     settings: MemorySettings
     jobs: list[Job]
     memory: np.ndarray
-    expected: Expected
+    expected: Memories
     predicted: Outcome
     model_seconds: float
 

@@ -24,15 +24,14 @@ from jacquard.cli.options import (
     print_after,
     print_json,
 )
-from jacquard.cli.run_files import read_inputs
-from jacquard.files import atomic, check_writable, write_text
+from jacquard.cli.run_files import read_inputs, write_outputs
+from jacquard.files import check_writable, write_text
 from jacquard.grid_inputs import arguments, drawn
 from jacquard.report.console import stdout
 from sw.dfg.graph import Graph
 from sw.dfg.python import from_function
 
 if TYPE_CHECKING:
-    from jacquard.grid_run import KernelResult
     from sw.cgra.search import SearchEvent
 
 _PATH = click.Path(path_type=Path)
@@ -137,7 +136,9 @@ def run(
     note(f"simulator {sim}: ready after {built.build_seconds:.1f} s, running")
     (result,) = run_kernels([prepared], built)
     if rest["outputs"] is not None:
-        _write(rest["outputs"], result)
+        write_outputs(
+            rest["outputs"], dict(result.arrays) | {"returned": np.array(result.returned, np.int32)}
+        )
     if rest["trace"] is not None:
         outcomes = {f"{name} (model)": result.result.predicted, f"{name} (RTL)": result.result.observed}
         write_text(rest["trace"], json.dumps(chrome.document(result.result.job, outcomes)))
@@ -161,9 +162,3 @@ def _progress() -> Any:
             note(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")
 
     return report
-
-
-def _write(path: Path, result: KernelResult) -> None:
-    arrays = dict(result.arrays) | {"returned": np.array(result.returned, np.int32)}
-    with atomic(path) as part, part.open("wb") as out:
-        np.savez(out, **arrays)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import signal
-from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -16,7 +16,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore import worker
 from jacquard.explore.evaluate import Workload
-from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
+from jacquard.explore.worker import Answer, WorkerLostError
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
@@ -61,6 +61,14 @@ class _Slot:
         """Whether it waits for work."""
         return self.task is None or self.task.done()
 
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended, as its last task tells or the next one does."""
+        task = self.task
+        if self.broken or task is None or not task.done() or task.cancelled():
+            return self.broken
+        return isinstance(task.exception(), BrokenProcessPool)
+
 
 @dataclass
 class ProcessWorkers:
@@ -79,29 +87,20 @@ class ProcessWorkers:
 
     def submit(self, config: MachineConfig) -> Future[Answer]:
         """Give a point to a process that is free, to a new one if there are fewer than allowed."""
-        slot = next((s for s in self.slots if s.free and not self._gone(s)), None)
-        if slot is None:
-            self.slots = [s for s in self.slots if not self._gone(s)]
-            if len(self.slots) < self.number:
-                slot = self._start()
-                self.slots.append(slot)
-            else:
-                slot = min(self.slots, key=lambda s: s.free is False)
+        for slot in [s for s in self.slots if s.gone]:
+            slot.pool.shutdown(wait=False)
+            self.slots.remove(slot)
+        free = next((s for s in self.slots if s.free), None)
+        if free is None and len(self.slots) < self.number:
+            free = self._start()
+            self.slots.append(free)
+        slot = free or self.slots[0]
         try:
-            task = slot.pool.submit(worker.run, self.name, config)
+            slot.task = slot.pool.submit(worker.run, self.name, config)
         except BrokenProcessPool:
             slot.broken = True
             return self.submit(config)
-        slot.task = task
-        return task
-
-    def _gone(self, slot: _Slot) -> bool:
-        ended = slot.task is not None and slot.task.done() and not slot.task.cancelled()
-        if ended and slot.task is not None and isinstance(slot.task.exception(), BrokenProcessPool):
-            slot.broken = True
-        if slot.broken:
-            slot.pool.shutdown(wait=False)
-        return slot.broken
+        return slot.task
 
     def _start(self) -> _Slot:
         # Threads and locks of this process do not go into one that starts anew.
@@ -148,13 +147,3 @@ def workers(text: str, name: str, workload: Workload) -> Workers:
             ) from None
         return DaskWorkers.connect(f"tcp://{found[1]}:{found[2]}", name, workload)
     raise InputError(f"--executor must be processes, processes:N or dask://HOST:PORT, not {text!r}")
-
-
-__all__ = [
-    "CancelledError",
-    "ClusterLostError",
-    "ProcessWorkers",
-    "WorkerLostError",
-    "Workers",
-    "workers",
-]

@@ -12,24 +12,43 @@ from typing import Any, NamedTuple
 MINIMIZE, MAXIMIZE = "minimize", "maximize"
 
 
-class Metric(NamedTuple):
-    """The direction that is wanted unless the space says otherwise, and what is measured."""
+#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
+WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
 
-    direction: str
+
+class Metric(NamedTuple):
+    """What a metric is called, what it measures, and the direction that is wanted by default.
+
+    On a page, a value times `scale` is in `unit`, written in a style.
+    """
+
+    label: str
     meaning: str
+    direction: str = MINIMIZE
+    unit: str = ""
+    scale: float = 1
+    style: str = WHOLE
 
 
 METRICS: Mapping[str, Metric] = {
-    "cycles": Metric(MINIMIZE, "cycles of all models, one inference each, by the exact cycle model"),
-    "seconds_per_inference": Metric(MINIMIZE, "cycles by the clock"),
-    "bytes_moved": Metric(MINIMIZE, "bytes through all memory ports"),
-    "energy_pj": Metric(MINIMIZE, "counted accesses and multiply-accumulates times the energy table"),
-    "utilization": Metric(MAXIMIZE, "share of the array's peak that is used"),
-    "luts": Metric(MINIMIZE, "lookup tables"),
-    "ffs": Metric(MINIMIZE, "flip-flops"),
-    "brams": Metric(MINIMIZE, "block RAMs"),
-    "dsps": Metric(MINIMIZE, "multipliers"),
-    "fmax_mhz": Metric(MAXIMIZE, "clock"),
+    "cycles": Metric("cycles", "cycles of all models, one inference each, by the exact cycle model"),
+    "seconds_per_inference": Metric("time per inference", "cycles by the clock", unit="s", style=PREFIXED),
+    "bytes_moved": Metric("bytes moved", "bytes through all memory ports", unit="B", style=PREFIXED),
+    "energy_pj": Metric(
+        "energy",
+        "counted accesses and multiply-accumulates times the energy table",
+        unit="J",
+        scale=1e-12,
+        style=PREFIXED,
+    ),
+    "utilization": Metric(
+        "use of the array", "share of the array's peak that is used", MAXIMIZE, style=PERCENT
+    ),
+    "luts": Metric("LUTs", "lookup tables"),
+    "ffs": Metric("registers", "flip-flops"),
+    "brams": Metric("block RAMs", "block RAMs"),
+    "dsps": Metric("multipliers", "multipliers"),
+    "fmax_mhz": Metric("clock", "clock", MAXIMIZE, "MHz"),
 }
 #: Metrics that need a clock.
 CLOCKED = ("fmax_mhz", "seconds_per_inference")

@@ -30,27 +30,11 @@ CANDIDATES = 64
 Key = tuple[int | str, ...]
 
 
-class Places:
-    """Points as vectors: a number is its place among its values, from 0 to 1; texts are 1 apart."""
-
-    def __init__(self, space: Mapping[str, Values]):
-        self.space = space
-        self.places: dict[str, dict[int | str, tuple[float, ...]]] = {}
-        for name, values in space.items():
-            last = max(1, len(values) - 1)
-            self.places[name] = (
-                {v: tuple(float(i == j) / 2 for j in range(len(values))) for i, v in enumerate(values)}
-                if any(isinstance(v, str) for v in values)
-                else {v: (i / last,) for i, v in enumerate(values)}
-            )
-
-    def of(self, point: Mapping[str, int | str]) -> list[float]:
-        """The vector of a point."""
-        return [x for name, places in self.places.items() for x in places[point[name]]]
-
-    def matrix(self, points: Iterable[Mapping[str, int | str]]) -> np.ndarray:
-        """Vectors of points, one per row."""
-        return np.array([self.of(p) for p in points], np.float32)
+def _vectors(values: Values) -> dict[int | str, tuple[float, ...]]:
+    """Values of a parameter as vectors: a number is its place, from 0 to 1; texts are 1 apart."""
+    if any(isinstance(v, str) for v in values):
+        return dict(zip(values, map(tuple, np.eye(len(values)) / 2), strict=True))
+    return {v: (i / max(1, len(values) - 1),) for i, v in enumerate(values)}
 
 
 class SpaceSampler(BaseSampler):
@@ -71,7 +55,7 @@ class SpaceSampler(BaseSampler):
         self.feasible, self.space, self.relative = feasible, space, dict(relative)
         self.inner, self.start = inner, start
         self.rng = random.Random(seed)
-        self.places = Places(space)
+        self.vectors = {name: _vectors(values) for name, values in space.items()}
         self.seen: set[Key] = set()
         self._all: tuple[list[Parameters], np.ndarray] | None = None
         self._new: np.ndarray | None = None
@@ -162,8 +146,8 @@ class SpaceSampler(BaseSampler):
             if not self.seen or (len(self.seen) == 1 and end is ends[1]):
                 return point
         candidates = [self._any() for _ in range(CANDIDATES)]
-        there = self.places.matrix(dict(zip(self.feasible.names, key, strict=True)) for key in self.seen)
-        found = self.places.matrix(candidates)
+        there = self._matrix(dict(zip(self.feasible.names, key, strict=True)) for key in self.seen)
+        found = self._matrix(candidates)
         apart = ((found[:, None, :] - there[None, :, :]) ** 2).sum(axis=2).min(axis=1)
         return candidates[int(apart.argmax())]
 
@@ -173,18 +157,23 @@ class SpaceSampler(BaseSampler):
         new = np.array([self.key(p) not in self.seen for p in points])
         if not new.any():
             return self._any()
-        apart = ((matrix - np.array(self.places.of(wanted), np.float32)) ** 2).sum(axis=1)
+        apart = ((matrix - self._matrix([wanted])) ** 2).sum(axis=1)
         apart[~new] = np.inf
         nearest = np.flatnonzero(apart <= apart.min() + 1e-6)
         return points[self.rng.choice(nearest.tolist())]
 
+    def _matrix(self, points: Iterable[Mapping[str, int | str]]) -> np.ndarray:
+        """Vectors of points, one per row."""
+        rows = [[x for name, own in self.vectors.items() for x in own[point[name]]] for point in points]
+        return np.array(rows, np.float32)
+
     def _candidates(self) -> tuple[list[Parameters], np.ndarray]:
         if self.feasible.size > SMALL:
             drawn = [self.feasible.draw(self.rng) for _ in range(DRAWN)]
-            return drawn, self.places.matrix(drawn)
+            return drawn, self._matrix(drawn)
         if self._all is None:
             points = list(self.feasible)
-            self._all = points, self.places.matrix(points)
+            self._all = points, self._matrix(points)
         return self._all
 
 

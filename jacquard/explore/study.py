@@ -140,7 +140,6 @@ class Kept:
         """Keep an evaluation."""
         over, reason = judged(self.space.limits, found.metrics)
         held = {
-            "hw": fields_of(config),
             "metrics": dict(found.metrics),
             "models": [dataclasses.asdict(m) for m in found.models],
             "seconds": found.seconds,
@@ -149,31 +148,37 @@ class Kept:
             trial_id = self._id(number)
             for name, value in found.metrics.items():
                 self.storage.set_trial_user_attr(trial_id, name, value)
-            if reason is not None:
-                self.storage.set_trial_user_attr(trial_id, "reason", reason)
             # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
             for text, value in over.items():
                 self.storage.set_trial_system_attr(trial_id, f"constraints:{text}", value)
-            self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(held))
-            self.study.tell(number, [found.metrics[name] for name in self.space.objectives])
-        return self._told(number)
+        values = [found.metrics[name] for name in self.space.objectives]
+        return self._end(number, reason, config, held, TrialState.COMPLETE, values)
 
     def refuse(self, number: int, reason: str, config: MachineConfig | None) -> Point:
         """Keep that the configuration or the compiler refuses a point."""
-        return self._without(number, reason, config, TrialState.PRUNED)
+        return self._end(number, reason, config, {}, TrialState.PRUNED)
 
     def fail(self, number: int, reason: str, config: MachineConfig) -> Point:
         """Keep that a point could not be evaluated."""
-        return self._without(number, reason, config, TrialState.FAIL)
+        return self._end(number, reason, config, {}, TrialState.FAIL)
 
-    def _without(self, number: int, reason: str, config: MachineConfig | None, state: TrialState) -> Point:
+    def _end(
+        self,
+        number: int,
+        reason: str | None,
+        config: MachineConfig | None,
+        held: dict[str, Any],
+        state: TrialState,
+        values: Sequence[float] | None = None,
+    ) -> Point:
+        fields = {} if config is None else {"hw": fields_of(config)}
         with storage_errors(self.where):
             trial_id = self._id(number)
-            self.storage.set_trial_user_attr(trial_id, "reason", reason)
-            held = {} if config is None else {"hw": fields_of(config)}
-            self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(held))
-            self.study.tell(number, state=state)
-        return self._told(number)
+            if reason is not None:
+                self.storage.set_trial_user_attr(trial_id, "reason", reason)
+            self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(fields | held))
+            self.study.tell(number, values, state=state)
+            return self._point(self.storage.get_trial(trial_id))
 
     def drop_parts(self) -> None:
         """Give up trials that were left without all their parameters: they are no points."""
@@ -186,10 +191,6 @@ class Kept:
         """What the database calls a trial."""
         study_id = self.storage.get_study_id_from_name(self.study.study_name)
         return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
-
-    def _told(self, number: int) -> Point:
-        with storage_errors(self.where):
-            return self._point(self.storage.get_trial(self._id(number)))
 
     def close(self) -> None:
         """Let others have the study."""

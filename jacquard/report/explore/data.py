@@ -15,7 +15,7 @@ from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import toml as fabrics
-from jacquard.explore.results import MAXIMIZE, METRICS, MINIMIZE, Exploration, ModelMetrics, Point, State
+from jacquard.explore.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, Point, State
 from jacquard.report.html.environment import text
 from jacquard.results import RESOURCES
 
@@ -37,12 +37,12 @@ def columns(
         "parameters": [dataclasses.asdict(p) for p in found.parameters],
         "objectives": dict(found.objectives),
         "maximize": MAXIMIZE,
-        "metrics": [dataclasses.asdict(m) for m in metrics],
+        "metrics": [{"name": name, **metric._asdict()} for name, metric in metrics.items()],
         "importance": {n: dict(shares) for n, shares in found.importance.items()},
         "number": [p.number for p in points],
         "state": [STATES.index(p.state.value) for p in points],
         "parameter": {p.name: [q.parameters.get(p.name) for q in points] for p in found.parameters},
-        "metric": {m.name: [_finite(p.metrics.get(m.name)) for p in points] for m in metrics},
+        "metric": {m: [_finite(p.metrics.get(m)) for p in points] for m in metrics},
         "reason": [None if p.reason is None else known[p.reason] for p in points],
         "reasons": reasons,
         "cause": [place.get(p.number) for p in points],
@@ -93,55 +93,16 @@ def _grid(name: str, grids: Mapping[str, Fabric]) -> dict[str, str]:
     return {"unknown": name}
 
 
-#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
-WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A metric on the page: a value times `scale` is in `unit`, written in a style."""
-
-    name: str
-    label: str
-    meaning: str
-    direction: str
-    unit: str = ""
-    scale: float = 1.0
-    style: str = WHOLE
-
-
-#: Label, unit, scale and style of the metrics that are known.
-_FORMS: dict[str, tuple[str, str, float, str]] = {
-    "cycles": ("cycles", "", 1, WHOLE),
-    "seconds_per_inference": ("time per inference", "s", 1, PREFIXED),
-    "bytes_moved": ("bytes moved", "B", 1, PREFIXED),
-    "energy_pj": ("energy", "J", 1e-12, PREFIXED),
-    "utilization": ("use of the array", "", 1, PERCENT),
-    "luts": ("LUTs", "", 1, WHOLE),
-    "ffs": ("registers", "", 1, WHOLE),
-    "brams": ("block RAMs", "", 1, WHOLE),
-    "dsps": ("multipliers", "", 1, WHOLE),
-    "fmax_mhz": ("clock", "MHz", 1, WHOLE),
-    "macs": ("MACs", "", 1, WHOLE),
-}
-
-
-def shown(found: Exploration) -> Sequence[Shown]:
+def shown(found: Exploration) -> dict[str, Metric]:
     """The metrics that some point has: objectives first, then the others in the usual order."""
     there = {name for point in found.points for name in point.metrics}
-    order = [*found.objectives, *METRICS, *sorted(there)]
-    return [_shown(found, name) for name in dict.fromkeys(order) if name in there]
+    order = dict.fromkeys([*found.objectives, *METRICS, *sorted(there)])
+    return {name: _metric(found, name) for name in order if name in there}
 
 
-def _shown(found: Exploration, name: str) -> Shown:
-    direction, meaning = METRICS.get(name, (MINIMIZE, ""))
-    label, unit, scale, style = _FORMS.get(name, (name, "", 1, WHOLE))
-    return Shown(name, label, meaning, found.objectives.get(name, direction), unit, scale, style)
-
-
-def label(name: str) -> str:
-    """What people call a metric."""
-    return _FORMS[name][0] if name in _FORMS else name
+def _metric(found: Exploration, name: str) -> Metric:
+    known = METRICS.get(name, Metric(name, ""))
+    return known._replace(direction=found.objectives.get(name, known.direction))
 
 
 _NUMBER = re.compile(r"\d[\d,.]*(?<![.,])")

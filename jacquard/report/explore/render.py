@@ -8,8 +8,8 @@ from typing import Any
 
 import jacquard
 from hw.fabric import Fabric
-from jacquard.explore.results import MAXIMIZE, Exploration, State
-from jacquard.report.explore.data import causes, columns, label, packed
+from jacquard.explore.results import MAXIMIZE, METRICS, Exploration, State
+from jacquard.report.explore.data import causes, columns, packed
 from jacquard.report.html.environment import POLICY, as_json, file, template, text
 
 _PACKAGE = "jacquard.report.explore"
@@ -38,7 +38,7 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
         style=file(_SHARED, "style.css") + file(_PACKAGE, "style.css"),
         scripts=[file(_SHARED, "packed.js"), *(file(_PACKAGE, name) for name in SCRIPTS)],
         states=_states(found),
-        objectives=[(label(n), "more" if d == MAXIMIZE else "less") for n, d in found.objectives.items()],
+        objectives=[(_label(n), "more" if d == MAXIMIZE else "less") for n, d in found.objectives.items()],
         influence=_influence(found),
         differing=[c for c in found.confirmations if not c.confirmed],
         reasons=reasons,
@@ -46,6 +46,11 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
         data=text(values.encode()),
         groups=groups,
     )
+
+
+def _label(metric: str) -> str:
+    """What people call a metric."""
+    return METRICS[metric].label if metric in METRICS else metric
 
 
 def _states(found: Exploration) -> list[tuple[str, int]]:
@@ -62,7 +67,7 @@ def _influence(found: Exploration) -> list[dict[str, Any]]:
             "name": p.name,
             "meaning": p.meaning,
             "values": len(p.values),
-            "shares": [(label(n), found.importance[n].get(p.name, 0.0)) for n in known],
+            "shares": [(_label(n), found.importance[n].get(p.name, 0.0)) for n in known],
         }
         for p in found.parameters
     ]
@@ -81,7 +86,7 @@ def _front(found: Exploration) -> dict[str, Any]:
         confirmation = found.confirmation(number)
         told = "not run" if confirmation is None else "✓ confirmed" if confirmation.confirmed else "✗ differs"
         rows.append([str(number), *values, told])
-    return {"head": ["point", *names, *(label(n) for n in found.objectives), "RTL"], "rows": rows}
+    return {"head": ["point", *names, *(_label(n) for n in found.objectives), "RTL"], "rows": rows}
 
 
 def _number(value: float | None) -> str:
