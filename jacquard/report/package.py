@@ -8,26 +8,31 @@ from dataclasses import asdict
 from typing import Any
 
 from hw import csr, isa
-from hw.config import MachineConfig
+from hw.config import PORTS, MachineConfig
 
 TOP = "jacquard"
 
 
 def ports(config: MachineConfig) -> list[dict[str, Any]]:
     """Ports of the Verilog top with direction and width (docs/ports.md)."""
-    from amaranth.hdl import Value  # takes half a second to import
-    from amaranth.lib.wiring import In
-
-    from hw.rtl.machine import Machine
-
-    top = Machine(config)
+    streams = {"host_request": ("input", 16 + 32 + 1), "host_response": ("output", 32)}
+    for port in PORTS:
+        width = config.port_bytes(port)
+        store = port == "store"
+        streams[f"{port}_request"] = "output", 32 + (8 * width + width) * store
+        streams[f"{port}_response"] = "input", 1 if store else 8 * width + 1
     found = [("clk", "input", 1), ("rst", "input", 1)]
-    order = list(top.signature.members)
-    # Of a stream `valid` and `ready` come before the payload.
-    flat = sorted(top.signature.flatten(top), key=lambda f: (order.index(f[0][0]), f[0][-1] == "payload"))
-    for path, member, value in flat:
-        direction = "input" if member.flow is In else "output"
-        found.append(("__".join(map(str, path)), direction, len(Value.cast(value))))
+    for name, (direction, payload) in streams.items():
+        back = "output" if direction == "input" else "input"
+        found += [(f"{name}__valid", direction, 1), (f"{name}__ready", back, 1)]
+        found.append((f"{name}__payload", direction, payload))
+    widths = {"running": 1, "done": 1, "error": 1, "cycle": 48}
+    widths |= dict.fromkeys(("trace_issue", "trace_void", "trace_complete", "trace_signal"), config.warps)
+    widths["trace_pc"] = 16 * config.warps
+    if stores := len(config.store_pes):
+        widths["trace_output"] = stores
+        widths |= dict.fromkeys(("trace_output_address", "trace_output_value"), 32 * stores)
+    found += [(name, "output", width) for name, width in widths.items()]
     return [{"name": name, "direction": direction, "width": width} for name, direction, width in found]
 
 
