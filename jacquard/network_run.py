@@ -153,17 +153,15 @@ def run_model(
         if isinstance(step, HostOperator):
             _execute(step, network, arrays)
             continue
-        title = network.name or "model"
-        title = title if len(model.programs) == 1 else f"{title}, program {len(runs)}"
+        title = (network.name or "model") + f", program {len(runs)}" * (len(model.programs) > 1)
         job = job_of(step, arrays, settings, title)
         begin = time.perf_counter()
         predicted = predict(model.config, job)
         model_seconds += time.perf_counter() - begin
         progress(f"model: {title}: {predicted.cycles:,} cycles predicted in {model_seconds:.2f} s")
         if machine is None:
-            progress(
-                f"simulator {sim}: building the machine {model.config.name!r}, or taking it from the cache"
-            )
+            name = model.config.name
+            progress(f"simulator {sim}: building the machine {name!r}, or taking it from the cache")
             machine = simulator()
         ready = f"ready after {machine.build_seconds:.1f} s"
         progress(f"simulator {sim}: {ready}, running {predicted.cycles:,} cycles")

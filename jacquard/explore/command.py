@@ -16,8 +16,16 @@ from hw.errors import InputError
 from hw.fabric import Fabric
 from jacquard import bundle
 from jacquard.explore import energy, worker
-from jacquard.explore.confirm import check_tools, chosen, confirm
-from jacquard.explore.evaluate import LoadedModel, Model, Workload, has_clock, load_model
+from jacquard.explore.evaluate import (
+    LoadedModel,
+    Model,
+    Workload,
+    check_tools,
+    chosen,
+    confirm,
+    has_clock,
+    load_model,
+)
 from jacquard.explore.executors import Workers, workers
 from jacquard.explore.pareto import Vector, hypervolume, normalised, ranked, vector
 from jacquard.explore.results import CLOCKED, Exploration, Point, State

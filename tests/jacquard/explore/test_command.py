@@ -16,8 +16,7 @@ from cosim.job import Outcome
 from hw.config import load
 from hw.errors import InputError
 from jacquard.explore import command
-from jacquard.explore.confirm import check_tools
-from jacquard.explore.evaluate import has_clock
+from jacquard.explore.evaluate import check_tools, has_clock
 from tests.jacquard.conftest import Quick
 from tests.jacquard.explore.conftest import SPACE
 
@@ -30,7 +29,7 @@ def rtl(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
         monkeypatch.setattr(
-            "jacquard.explore.confirm.simulator", lambda config, name: Quick(config, spoil=spoil)
+            "jacquard.explore.evaluate.simulator", lambda config, name: Quick(config, spoil=spoil)
         )
 
     monkeypatch.setattr("jacquard.explore.command.check_tools", lambda sim: None)
@@ -123,7 +122,7 @@ def test_a_build_that_fails_is_told_with_the_point(
     def failing(*arguments: Any) -> Any:
         raise RuntimeError("g++ failed with code 1, see log:\nno space")
 
-    monkeypatch.setattr("jacquard.explore.confirm.simulator", failing)
+    monkeypatch.setattr("jacquard.explore.evaluate.simulator", failing)
     ended = jacquard(*FEW[:-1], "1", "--confirm", "1")
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == (
