@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hw.semantics import SEMANTICS, Semantics
@@ -45,39 +46,28 @@ class Field:
     kind: FieldKind
 
 
+_RD, _RS1, _RS2, _RS3 = (
+    Field(name, low, 5, FieldKind.REGISTER) for name, low in (("rd", 15), ("rs1", 10), ("rs2", 5), ("rs3", 0))
+)
+_IMM10, _IMM15 = (Field("imm", 0, width, FieldKind.IMMEDIATE) for width in (10, 15))
+_PARAMETER = Field("parameter", 14, 6, FieldKind.PARAMETER)
+
+
 class Format(enum.Enum):
     """The field layouts."""
 
     # Python before 3.11.4 makes an empty tuple an object of its own here.
     NONE = None
-    R = (
-        Field("rd", 15, 5, FieldKind.REGISTER),
-        Field("rs1", 10, 5, FieldKind.REGISTER),
-        Field("rs2", 5, 5, FieldKind.REGISTER),
-    )
-    I = (  # noqa: E741 (the usual name of an immediate format)
-        Field("rd", 15, 5, FieldKind.REGISTER),
-        Field("rs1", 10, 5, FieldKind.REGISTER),
-        Field("imm", 0, 10, FieldKind.IMMEDIATE),
-    )
-    U = (Field("rd", 15, 5, FieldKind.REGISTER), Field("imm", 0, 15, FieldKind.IMMEDIATE))
-    SELECT = (
-        Field("rd", 15, 5, FieldKind.REGISTER),
-        Field("rs1", 10, 5, FieldKind.REGISTER),
-        Field("rs2", 5, 5, FieldKind.REGISTER),
-        Field("rs3", 0, 5, FieldKind.REGISTER),
-    )
-    LOOP = (Field("rs1", 10, 5, FieldKind.REGISTER), Field("length", 0, 10, FieldKind.COUNT))
+    R = (_RD, _RS1, _RS2)
+    I = (_RD, _RS1, _IMM10)  # noqa: E741 (the usual name of an immediate format)
+    U = (_RD, _IMM15)
+    SELECT = (_RD, _RS1, _RS2, _RS3)
+    LOOP = (_RS1, Field("length", 0, 10, FieldKind.COUNT))
     JUMP = (Field("offset", 0, 15, FieldKind.IMMEDIATE),)
     CHANNEL = (Field("channel", 0, 15, FieldKind.CHANNEL),)
-    PARAM = (Field("parameter", 14, 6, FieldKind.PARAMETER), Field("rs1", 0, 5, FieldKind.REGISTER))
-    PARAMI = (Field("parameter", 14, 6, FieldKind.PARAMETER), Field("imm", 0, 14, FieldKind.IMMEDIATE))
-    ENGINE = (
-        Field("rs1", 15, 5, FieldKind.REGISTER),
-        Field("rs2", 10, 5, FieldKind.REGISTER),
-        Field("rs3", 5, 5, FieldKind.REGISTER),
-        Field("rs4", 0, 5, FieldKind.REGISTER),
-    )
+    PARAM = (_PARAMETER, Field("rs1", 0, 5, FieldKind.REGISTER))
+    PARAMI = (_PARAMETER, Field("imm", 0, 14, FieldKind.IMMEDIATE))
+    ENGINE = tuple(Field(f"rs{i + 1}", 15 - 5 * i, 5, FieldKind.REGISTER) for i in range(4))
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -147,40 +137,30 @@ class Instruction:
 
 
 class Cause(enum.IntEnum):
-    """Error causes in the ERROR register."""
+    """Error causes in the ERROR register, with what each means."""
 
-    NONE = 0
-    ILLEGAL_INSTRUCTION = 1
-    OPERAND = 2
-    BUFFER_RANGE = 3
-    WINDOW = 4
-    CHANNEL_OVERFLOW = 5
-    CHANNEL_CONFLICT = 6
-    CHECK_WORD = 7
-    WATCHDOG = 8
-    BUS = 9
-    LOOP_DEPTH = 10
-    DIVIDE_BY_ZERO = 11
-    GRID_RANGE = 12
-    BITSTREAM = 13
+    meaning: str
 
+    def __new__(cls, value: int, meaning: str = "") -> Cause:
+        found = int.__new__(cls, value)
+        found._value_, found.meaning = value, meaning
+        return found
 
-CAUSE_MEANING = {
-    Cause.NONE: "no error",
-    Cause.ILLEGAL_INSTRUCTION: "opcode, register, parameter or channel that this machine does not have",
-    Cause.OPERAND: "operand of an engine operation that is zero, too wide or misaligned",
-    Cause.BUFFER_RANGE: "address outside a buffer, the accumulator or the scratchpad",
-    Cause.WINDOW: "address outside the memory windows that the host opened",
-    Cause.CHANNEL_OVERFLOW: "signal on a channel that is full",
-    Cause.CHANNEL_CONFLICT: "two warps signalled, or two warps awaited, one channel in one cycle",
-    Cause.CHECK_WORD: "check word of the program differs, or none was given before start",
-    Cause.WATCHDOG: "no progress within the watchdog's time",
-    Cause.BUS: "the memory answered with an error",
-    Cause.LOOP_DEPTH: "more nested loops than the machine has",
-    Cause.DIVIDE_BY_ZERO: "division by zero",
-    Cause.GRID_RANGE: "index outside an array or table of the CGRA grid, or a store to what it only reads",
-    Cause.BITSTREAM: "configuration of the CGRA grid that is wrong or for another grid, or none to keep",
-}
+    NONE = 0, "no error"
+    ILLEGAL_INSTRUCTION = 1, "opcode, register, parameter or channel that this machine does not have"
+    OPERAND = 2, "operand of an engine operation that is zero, too wide or misaligned"
+    BUFFER_RANGE = 3, "address outside a buffer, the accumulator or the scratchpad"
+    WINDOW = 4, "address outside the memory windows that the host opened"
+    CHANNEL_OVERFLOW = 5, "signal on a channel that is full"
+    CHANNEL_CONFLICT = 6, "two warps signalled, or two warps awaited, one channel in one cycle"
+    CHECK_WORD = 7, "check word of the program differs, or none was given before start"
+    WATCHDOG = 8, "no progress within the watchdog's time"
+    BUS = 9, "the memory answered with an error"
+    LOOP_DEPTH = 10, "more nested loops than the machine has"
+    DIVIDE_BY_ZERO = 11, "division by zero"
+    GRID_RANGE = 12, "index outside an array or table of the CGRA grid, or a store to what it only reads"
+    BITSTREAM = 13, "configuration of the CGRA grid that is wrong or for another grid, or none to keep"
+
 
 MUL_CYCLES = 3
 DIV_CYCLES = 36
@@ -349,89 +329,55 @@ def _scalar_rows() -> list[Instruction]:
     return rows
 
 
-def _engine_rows() -> list[Instruction]:
-    rows: list[Instruction] = []
+def _engine(
+    name: str,
+    opcode: int,
+    engine: str,
+    operands: tuple[Operand, ...],
+    parameters: tuple[str, ...],
+    meaning: str,
+) -> Instruction:
+    form, timing = Format.ENGINE, _HELD_TIMING
+    return Instruction(name, opcode, form, meaning, 1, timing, engine, operands, parameters)
 
-    def engine(
-        name: str,
-        opcode: int,
-        engine: str,
-        operands: tuple[Operand, ...],
-        parameters: tuple[str, ...],
-        meaning: str,
-    ) -> None:
-        rows.append(
-            Instruction(
-                name,
-                opcode,
-                Format.ENGINE,
-                meaning,
-                timing=_HELD_TIMING,
-                engine=engine,
-                operands=operands,
-                parameters=parameters,
-            )
-        )
 
-    for i, port in enumerate(("load_a", "load_b")):
-        lanes = "row" if i == 0 else "column"
-        engine(
-            port,
-            48 + 2 * i,
-            port,
-            _LOAD_OPERANDS,
-            _LOAD,
+def _engine_rows() -> Iterator[Instruction]:
+    for port, lanes, opcode in (("load_a", "row", 48), ("load_b", "column", 50)):
+        text = (
             f"loads an operand whose depth is contiguous: an outer row is one {lanes} of the product "
-            "(one lane), its bytes are successive columns of the buffer",
+            "(one lane), its bytes are successive columns of the buffer"
         )
-        engine(
-            port + "_t",
-            49 + 2 * i,
-            port,
-            _LOAD_OPERANDS,
-            _LOAD,
+        yield _engine(port, opcode, port, _LOAD_OPERANDS, _LOAD, text)
+        text = (
             f"loads an operand whose {lanes}s are contiguous: an outer row is one step of the depth "
             "(one buffer column per block), its bytes are successive lanes. If inner reaches a second block, "
-            "load_pitch modulo the banks must equal the lanes modulo the banks",
+            "load_pitch modulo the banks must equal the lanes modulo the banks"
         )
-    engine("load_c", 52, "load_c", _LOAD_OPERANDS, _LOAD, "loads rows of bytes into the scratchpad")
-    product = "product of gemm_m x k of A and k x gemm_n of B, zero points subtracted, int32"
-    engine("gemm", 53, "gemm", _GEMM_OPERANDS, _GEMM, f"accumulator range = {product}")
-    engine("gemm_acc", 54, "gemm", _GEMM_OPERANDS, _GEMM, f"accumulator range += {product}")
-    engine("store", 55, "store", _STORE_OPERANDS, _STORE, "writes rows of the accumulator to memory")
-    engine(
-        "store_scratch",
-        56,
-        "store",
-        _STORE_OPERANDS,
-        _STORE,
-        "writes rows of the scratchpad to memory; source and store_pitch are multiples of the port's bytes",
-    )
-    engine(
-        "store_out",
-        57,
-        "store",
-        _STORE_OPERANDS,
-        _STORE,
-        "writes rows of the output buffer to memory; source and store_pitch as for store_scratch",
-    )
-    engine(
-        "load_b_conv",
-        59,
-        "load_b",
-        _CONV_OPERANDS,
-        _CONV,
+        yield _engine(f"{port}_t", opcode + 1, port, _LOAD_OPERANDS, _LOAD, text)
+    text = "loads rows of bytes into the scratchpad"
+    yield _engine("load_c", 52, "load_c", _LOAD_OPERANDS, _LOAD, text)
+    for name, opcode, assigned in (("gemm", 53, "="), ("gemm_acc", 54, "+=")):
+        text = f"accumulator range {assigned} product of gemm_m x k of A and k x gemm_n of B, zero points "
+        yield _engine(name, opcode, "gemm", _GEMM_OPERANDS, _GEMM, text + "subtracted, int32")
+    same = "source and store_pitch are multiples of the port's bytes"
+    for name, opcode, text in (
+        ("store", 55, "rows of the accumulator to memory"),
+        ("store_scratch", 56, f"rows of the scratchpad to memory; {same}"),
+        ("store_out", 57, "rows of the output buffer to memory; source and store_pitch as for store_scratch"),
+    ):
+        yield _engine(name, opcode, "store", _STORE_OPERANDS, _STORE, f"writes {text}")
+    yield _engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
+    text = (
         "loads the patches of a convolution (im2col): every pixel is read once and written to each place of "
         "the patches that it belongs to; load_pitch modulo the banks must equal the lanes modulo the banks, "
-        "load_stride and conv_line must be multiples of the port's bytes",
+        "load_stride and conv_line must be multiples of the port's bytes"
     )
-    engine("cgra", 58, "cgra", _CGRA_OPERANDS, _CGRA, "runs a configuration of the CGRA grid")
-    return rows
+    yield _engine("load_b_conv", 59, "load_b", _CONV_OPERANDS, _CONV, text)
 
 
 #: All instructions by name, in opcode order.
 INSTRUCTIONS: dict[str, Instruction] = {
-    i.name: i for i in sorted(_scalar_rows() + _engine_rows(), key=lambda r: r.opcode)
+    i.name: i for i in sorted((*_scalar_rows(), *_engine_rows()), key=lambda r: r.opcode)
 }
 BY_OPCODE: dict[int, Instruction] = {i.opcode: i for i in INSTRUCTIONS.values()}
 BY_PARAMETER: dict[int, Parameter] = {p.index: p for p in PARAMETERS.values()}

@@ -91,7 +91,7 @@ def header(config: MachineConfig) -> str:
         lines += [_define(f"{register}_{name}", f"(1u << {bit})") for name, bit in bits.items()]
     lines += ["", "/* Error causes: ERROR & 0xff; warp: (ERROR >> 8) & 0xff; pc: ERROR >> 16 */"]
     for cause in isa.Cause:
-        lines.append(f"{_define(f'CAUSE_{cause.name}', str(cause.value))} /* {isa.CAUSE_MEANING[cause]} */")
+        lines.append(f"{_define(f'CAUSE_{cause.name}', str(cause.value))} /* {cause.meaning} */")
     return "\n".join([*lines, "", "#endif", ""])
 
 
@@ -148,7 +148,7 @@ def isa_page() -> str:
         readers = ", ".join(f"`{i.name}`" for i in isa.INSTRUCTIONS.values() if p.name in i.parameters)
         lines.append(f"| {p.index} | `{p.name}` | {p.bits} | {p.meaning} | {readers} |")
     lines += ["", "## Error causes", "", "| cause | name | meaning |", "| --- | --- | --- |"]
-    lines += [f"| {c.value} | `{c.name.lower()}` | {isa.CAUSE_MEANING[c]} |" for c in isa.Cause]
+    lines += [f"| {c.value} | `{c.name.lower()}` | {c.meaning} |" for c in isa.Cause]
     return "\n".join(lines) + "\n"
 
 
