@@ -26,8 +26,7 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.explore.command import Prepared, Request, explore, extremes, fingerprints, kept_so_far, prepare
 from jacquard.explore.evaluate import Evaluation
-from jacquard.explore.pareto import hypervolume, normalised, ranked, vector
-from jacquard.explore.results import Exploration, Point, State
+from jacquard.explore.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
 from jacquard.explore.samplers import sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.study import distributions, fields_of, open_study

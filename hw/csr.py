@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hw.config import ENGINES, MachineConfig
+from hw.config import ENGINES, FIELDS, MachineConfig
 
 IDENTIFICATION = 0x4A515244  # "JQRD"
 VERSION = 0x0002_0000
@@ -24,35 +24,12 @@ WARP_BASE, WARP_STEP = 0x100, 16
 ENGINE_BASE, ENGINE_STEP = 0x200, 32
 CAPABILITY_BASE = 0x300
 
+_GRID = {"cgra_rows": "rows", "cgra_cols": "cols", "cgra_contexts": "contexts"}
 #: What a host can read of the configuration, in order, from CAPABILITY_BASE on: fields, sizes of the grid.
 CAPABILITIES = (
-    "rows",
-    "cols",
-    "buffer_a_bytes",
-    "buffer_b_bytes",
-    "acc_bytes",
-    "acc_banks",
-    "scratch_bytes",
-    "out_bytes",
-    "load_a_bytes",
-    "load_b_bytes",
-    "load_c_bytes",
-    "store_bytes",
-    "warps",
-    "registers",
-    "channels",
-    "channel_depth",
-    "imem_words",
-    "loop_depth",
-    "queue_depth",
-    "windows",
-    "cgra_rows",
-    "cgra_cols",
-    "cgra_contexts",
+    *(name for name in FIELDS if name not in ("name", "cgra") and not name.endswith("_latency")),
+    *_GRID,
 )
-
-
-_GRID = {"cgra_rows": "rows", "cgra_cols": "cols", "cgra_contexts": "contexts"}
 
 
 def capabilities(config: MachineConfig) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection, Iterable
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -14,6 +15,13 @@ def presets(package: str) -> dict[str, Traversable]:
     """The TOML files of a package's folder `presets`, by name in ascending order."""
     found = [p for p in (resources.files(package) / "presets").iterdir() if p.name.endswith(".toml")]
     return {p.name.removesuffix(".toml"): p for p in sorted(found, key=lambda p: p.name)}
+
+
+def check_keys(values: Iterable[str], known: Collection[str], place: str, of: str = "") -> None:
+    """Raise `InputError`, which begins with `place`, for a key that is not known."""
+    for key in values:
+        if key not in known:
+            raise InputError(f"{place}: unknown key {key!r}{of}; known are {', '.join(known)}")
 
 
 def parsed(text: str, place: str) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def from_values(
     Raises `InputError` with the key, what was found, and what is needed.
     """
     values = _based(given, place)
-    _known(values, _KEYS, place)
+    toml_text.check_keys(values, _KEYS, place)
     for key in _NEEDED:
         if key not in values:
             raise InputError(f"{place}: needs the key {key!r}")
@@ -176,12 +176,6 @@ def _based(given: Mapping[str, Any], place: str) -> dict[str, Any]:
     return base | values
 
 
-def _known(values: Mapping[str, Any], keys: Sequence[str], place: str) -> None:
-    for key in values:
-        if key not in keys:
-            raise InputError(f"{place}: unknown key {key!r}; known are {', '.join(keys)}")
-
-
 def _number(values: Mapping[str, Any], key: str, place: str, low: int, high: int) -> int:
     value = values[key]
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -215,7 +209,7 @@ def _kinds(given: Any, place: str) -> dict[str, PEKind]:
             raise InputError(f"{where}: the name of a kind must be one word without {_MORE}, not {key!r}")
         if not isinstance(values, dict):
             raise InputError(f"{where}: must be a table, not {values!r}")
-        _known(values, _KIND_KEYS, where)
+        toml_text.check_keys(values, _KIND_KEYS, where)
         if "units" not in values:
             raise InputError(f"{where}: needs the key 'units'")
         kinds[key] = _kind(values, PEKind(key, frozenset()), where)
@@ -297,7 +291,7 @@ def _other_kinds(
     """The kinds with those of single PEs changed."""
     found = list(kinds)
     for where, table in _tables(values, "pe", place):
-        _known(table, _PE_KEYS, where)
+        toml_text.check_keys(table, _PE_KEYS, where)
         pe = _pe(table, "at", size, where)
         base = table.get("kind")
         if base is not None and (not isinstance(base, str) or base not in known):
@@ -325,7 +319,7 @@ def _other_links(
     """The links with single ones added or removed."""
     found = set(links)
     for where, table in _tables(values, "link", place):
-        _known(table, _LINK_KEYS, where)
+        toml_text.check_keys(table, _LINK_KEYS, where)
         source, target = (_pe(table, key, size, where) for key in ("from", "to"))
         remove = _flag(table, "remove", where)
         if source == target:

@@ -1,8 +1,7 @@
 """Synthesis, placement and routing of Verilog with open tools: Yosys and nextpnr."""
 
-from hw.synthesis.devices import DEVICES, Device, find_device
 from hw.synthesis.place import Hop, Placement, place_and_route
-from hw.synthesis.resources import FAMILIES, Resources
+from hw.synthesis.resources import DEVICES, FAMILIES, Device, Resources, find_device
 from hw.synthesis.yosys import Synthesis, synthesise
 
 __all__ = [

@@ -16,8 +16,7 @@ from typing import Any
 from hw import cache
 from hw.errors import InputError
 from hw.synthesis import floorplan
-from hw.synthesis.devices import Device
-from hw.synthesis.resources import CLOCK_PINS, SCOPE, Resources, component
+from hw.synthesis.resources import CLOCK_PINS, SCOPE, Device, Resources, component
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis, scratch
 

@@ -93,9 +93,12 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
     with _resumable(prepared), _progress() as report:
         found = explore(prepared, report, note)
-    output.write_csv(options["csv"], found)
-    output.export(options["export"], found, prepared.space)
-    output.report(options["report"], found, prepared.space)
+    if options["csv"] is not None:
+        output.write_csv(options["csv"], found)
+    if options["export"] is not None:
+        output.export(options["export"], found, prepared.space)
+    if options["report"] is not None:
+        output.report(options["report"], found, prepared.space)
     if json_:
         print_json(output.as_dict(found, storage))
     else:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, find_device
-from hw.synthesis.devices import DEFAULT
+from hw.synthesis.resources import DEFAULT
 from hw.synthesis.tools import Progress as Tell
 from hw.synthesis.tools import find
 from jacquard.cli.options import as_json, hardware, machine, note, print_json

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.assign import assign_warps, unfed
 from sw.warps.channels import Channels
-from sw.warps.draw import Figure, figure, to_dot, to_svg
+from sw.warps.draw import figure, to_dot, to_svg
 from sw.warps.reduce import Reduction
 
 
@@ -68,7 +69,8 @@ def command(
     """
     for option, path in (("--dot", dot), ("--svg", svg)):
         if path is not None:
-            _check_writable(option, path)
+            with _told(option):
+                check_writable(Path(path))
     config = machine(hw, settings)
     program = assign_warps(read(file))
     _check(program, config)
@@ -76,8 +78,11 @@ def command(
     made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)
     if dot is not None or svg is not None:
         drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
-        _write("--dot", dot, drawn, to_dot)
-        _write("--svg", svg, drawn, to_svg)
+        for option, path, form in (("--dot", dot, to_dot), ("--svg", svg, to_svg)):
+            if path is not None:
+                with _told(option):
+                    write_text(Path(path), form(drawn))
+                note(f"written {path}")
     if json_:
         print_json(made.as_dict())
     else:
@@ -95,23 +100,13 @@ def _check(program: Program, config: MachineConfig) -> None:
         raise error
 
 
-def _check_writable(option: str, path: str) -> None:
-    """Raise `InputError` for a picture that has no place, before work is done for it."""
+@contextlib.contextmanager
+def _told(option: str) -> Iterator[None]:
+    """Errors with the option that they are about."""
     try:
-        check_writable(Path(path))
+        yield
     except (InputError, ValueError) as error:
         raise InputError(f"{option}: {error}") from None
-
-
-def _write(option: str, path: str | None, drawn: Figure, form: Callable[[Figure], str]) -> None:
-    """A picture in a file, if one is asked for."""
-    if path is None:
-        return
-    try:
-        write_text(Path(path), form(drawn))
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
-    note(f"written {path}")
 
 
 def _render(made: Warped) -> None:

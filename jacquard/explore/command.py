@@ -27,8 +27,17 @@ from jacquard.explore.evaluate import (
     load_model,
 )
 from jacquard.explore.executors import Workers, workers
-from jacquard.explore.pareto import Vector, hypervolume, normalised, ranked, vector
-from jacquard.explore.results import CLOCKED, Exploration, Point, State
+from jacquard.explore.results import (
+    CLOCKED,
+    Exploration,
+    Point,
+    State,
+    Vector,
+    hypervolume,
+    normalised,
+    ranked,
+    vector,
+)
 from jacquard.explore.samplers import sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.space import Space, read

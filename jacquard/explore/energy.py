@@ -77,9 +77,7 @@ def parse(text: str, place: str) -> Table:
     """A table out of TOML; every key is needed. Raises `InputError`."""
     values = toml_text.parsed(text, place)
     names = [f.name for f in fields(Table)]
-    for key in values:
-        if key not in names:
-            raise InputError(f"{place}: unknown key {key!r}; known are {', '.join(names)}")
+    toml_text.check_keys(values, names, place)
     for name in names:
         if name not in values:
             raise InputError(f"{place}: needs the key {name!r}")

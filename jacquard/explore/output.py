@@ -122,10 +122,8 @@ def shown(name: str, value: float | None) -> str:
     return f"{value:,.1f}" if value != int(value) and value < 1000 else f"{value:,.0f}"
 
 
-def write_csv(path: Path | None, found: Exploration) -> None:
+def write_csv(path: Path, found: Exploration) -> None:
     """All points as a table."""
-    if path is None:
-        return
     out = io.StringIO()
     names = [p.name for p in found.parameters]
     writer = csv.writer(out)
@@ -158,10 +156,8 @@ def check_directory(path: Path | None) -> None:
         raise InputError(f"{path}: directory cannot be made or written: {error.strerror or error}") from None
 
 
-def export(path: Path | None, found: Exploration, space: Space) -> None:
+def export(path: Path, found: Exploration, space: Space) -> None:
     """The machine of every point of the front as a TOML file that `--hw` takes; files of other points go."""
-    if path is None:
-        return
     try:
         path.mkdir(exist_ok=True)
     except OSError as error:
@@ -179,10 +175,8 @@ def export(path: Path | None, found: Exploration, space: Space) -> None:
         raise InputError(f"{path}: files of earlier fronts cannot be removed: {error.strerror}") from None
 
 
-def report(path: Path | None, found: Exploration, space: Space) -> None:
+def report(path: Path, found: Exploration, space: Space) -> None:
     """The page of an exploration, with the grids that it needs to write machines as files."""
-    if path is None:
-        return
     from jacquard.report.explore import page
 
     grids = {grid.name: grid for grid in (space.base.cgra, *space.grids.values()) if grid is not None}

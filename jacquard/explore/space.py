@@ -105,9 +105,7 @@ def read(path: Path) -> Space:
 
 def _space(values: Mapping[str, Any], path: Path, text: str) -> Space:
     place = str(path)
-    for key in values:
-        if key not in _KEYS:
-            raise InputError(f"{place}: unknown key {key!r}; known are {', '.join(_KEYS)}")
+    toml_text.check_keys(values, _KEYS, place)
     base = _base(values.get("base", "default"), path)
     fixed: dict[str, int | str] = {}
     varied: dict[str, Values] = {}
@@ -228,9 +226,7 @@ def _check_number(name: str, value: Any, place: str) -> None:
 
 def _range(name: str, given: Mapping[str, Any], place: str) -> list[int]:
     """The values of { from, to, step | powers_of_two }."""
-    for key in given:
-        if key not in _RANGE_KEYS:
-            raise InputError(f"{place}: unknown key {key!r} of a range; known are {', '.join(_RANGE_KEYS)}")
+    toml_text.check_keys(given, _RANGE_KEYS, place, " of a range")
     for key in ("from", "to"):
         if key not in given:
             raise InputError(f"{place}: a range needs {key!r}")

@@ -32,10 +32,11 @@ def core_file(build: Build, verilog: str, constraints: str) -> str:
     about = f"Jacquard machine {build.config.name} ({build.config.hash}): {build.design.top.meaning}"
     lint = ["-Wall", *(f"-Wno-{rule}" for rule in LINT_OFF)]
     top = f"    toplevel: {build.design.module}"
+    # Strings and lists of YAML may be those of JSON.
     lines = [
         "CAPI=2:",
         f"name: jacquard:machine:{name}_{build.design.top.name}:{version}",
-        f"description: {_text(about)}",
+        f"description: {json.dumps(about)}",
         "filesets:",
         "  rtl:",
         f"    files: [{verilog}]",
@@ -51,7 +52,7 @@ def core_file(build: Build, verilog: str, constraints: str) -> str:
         "    flow: lint",
         "    flow_options:",
         "      tool: verilator",
-        f"      verilator_options: {_texts(lint)}",
+        f"      verilator_options: {json.dumps(lint)}",
         "    filesets: [rtl]",
         top,
         "  synth:",
@@ -72,7 +73,7 @@ def _trellis(build: Build) -> list[str]:
     options += ["--freq", f"{target.frequency:g}"]
     if build.placement is not None:
         options += ["--seed", str(build.placement.seed)]
-    return [*lines, "      pnr: next", f"      nextpnr_options: {_texts(options)}"]
+    return [*lines, "      pnr: next", f"      nextpnr_options: {json.dumps(options)}"]
 
 
 def _vivado() -> list[str]:
@@ -84,15 +85,6 @@ def _vivado() -> list[str]:
         "      pnr: none",
         f"      part: {PART}",
     ]
-
-
-def _text(text: str) -> str:
-    """A string of YAML, which takes those of JSON."""
-    return json.dumps(text)
-
-
-def _texts(texts: list[str]) -> str:
-    return json.dumps(texts)
 
 
 def lpf(clock: str, frequency: float) -> str:

@@ -75,20 +75,11 @@ def header(config: MachineConfig) -> str:
         )
     lines += ["", "/* Bits */"]
     for register, bits in (
-        ("CONTROL", {"START": csr.START, "CLEAR": csr.CLEAR}),
-        (
-            "STATUS",
-            {
-                "RUNNING": csr.RUNNING,
-                "DONE": csr.DONE,
-                "ERROR": csr.ERROR,
-                "PROGRAM_OK": csr.PROGRAM_OK,
-                "QUIET": csr.QUIET,
-            },
-        ),
-        ("PERMIT", {"READ": csr.READ, "WRITE": csr.WRITE}),
+        ("CONTROL", ("START", "CLEAR")),
+        ("STATUS", ("RUNNING", "DONE", "ERROR", "PROGRAM_OK", "QUIET")),
+        ("PERMIT", ("READ", "WRITE")),
     ):
-        lines += [_define(f"{register}_{name}", f"(1u << {bit})") for name, bit in bits.items()]
+        lines += [_define(f"{register}_{name}", f"(1u << {getattr(csr, name)})") for name in bits]
     lines += ["", "/* Error causes: ERROR & 0xff; warp: (ERROR >> 8) & 0xff; pc: ERROR >> 16 */"]
     for cause in isa.Cause:
         lines.append(f"{_define(f'CAUSE_{cause.name}', str(cause.value))} /* {cause.meaning} */")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -75,7 +75,7 @@ class Sheet:
         self._plots.append((axes, x, y, width, height))
         return axes
 
-    def save(self, file: Path, height: float, title: str) -> None:
+    def save(self, file: Path | IO[bytes], height: float, title: str) -> None:
         """Write the page, now that its height is known."""
         self.figure.set_size_inches(WIDTH / 96, height / 96)
         self.page.set(xlim=(0, WIDTH), ylim=(height, 0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import matplotlib
 from matplotlib.lines import Line2D
@@ -44,7 +44,7 @@ from sw.tiling.problem import TilingProblem
 def draw(
     problem: TilingProblem,
     plan: TilingPlan,
-    file: Path,
+    file: Path | IO[bytes],
     *,
     title: str,
     predicted: tuple[float, float] | None = None,

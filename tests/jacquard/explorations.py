@@ -12,7 +12,6 @@ from hw.config import FIELDS, PORTS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
-from jacquard.explore.pareto import ranked
 from jacquard.explore.results import (
     Confirmation,
     Exploration,
@@ -21,6 +20,7 @@ from jacquard.explore.results import (
     Parameter,
     Point,
     State,
+    ranked,
 )
 from jacquard.explore.study import fields_of
 

@@ -17,8 +17,7 @@ from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.rtl.bus.board import Board, constraints, load_board
-from hw.synthesis.devices import DEVICES
-from hw.synthesis.resources import Resources
+from hw.synthesis.resources import DEVICES, Resources
 from jacquard.fpga.files import check_directory
 from jacquard.fpga.flow import TOPS, Build, Design, Serial, Top, design
 from jacquard.fpga.result import clock_name, signal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import io
 from pathlib import Path
 from typing import Any
 
@@ -146,14 +146,6 @@ def picture(tiling: Tiling) -> str:
     # Matplotlib takes a while to import.
     from jacquard.report.tiling_plot import draw
 
-    with tempfile.TemporaryDirectory(prefix="jacquard-") as name:
-        file = Path(name) / "tiling.svg"
-        draw(
-            tiling.problem,
-            tiling.plan,
-            file,
-            title=tiling.title,
-            predicted=tiling.predicted,
-            stays=tiling.stays,
-        )
-        return file.read_text(encoding="utf-8")
+    t, drawn = tiling, io.BytesIO()
+    draw(t.problem, t.plan, drawn, title=t.title, predicted=t.predicted, stays=t.stays)
+    return drawn.getvalue().decode()

@@ -17,7 +17,7 @@ from hw.config import load as machine
 from hw.errors import InputError
 from hw.fabric import load as fabric
 from hw.synthesis import find_device, synthesise
-from hw.synthesis.devices import DEFAULT
+from hw.synthesis.resources import DEFAULT
 
 FITTED = [family for family in FAMILIES if is_fitted(family)]
 #: The module, whose name in its package is that of its function.

@@ -27,8 +27,17 @@ from jacquard.explore.command import Prepared, Request, fingerprints, gathered, 
 from jacquard.explore.evaluate import Evaluation, evaluate
 from jacquard.explore.executors import ProcessWorkers, workers
 from jacquard.explore.feasible import Rules, decide
-from jacquard.explore.pareto import dominates, hypervolume, ranked, vector
-from jacquard.explore.results import Exploration, Point, State, from_json, to_json
+from jacquard.explore.results import (
+    Exploration,
+    Point,
+    State,
+    dominates,
+    from_json,
+    hypervolume,
+    ranked,
+    to_json,
+    vector,
+)
 from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
 from jacquard.explore.search import Progress, Search
 from jacquard.explore.study import Kept, distributions, open_study
