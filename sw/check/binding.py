@@ -12,12 +12,11 @@ import numpy.typing as npt
 from hw.errors import InputError
 from sw.check.dependences import TooLargeError, distinct, pairs
 from sw.check.explore import explore
-from sw.check.match import difference
 from sw.check.order import Finding, Order, SharedError, channels, most, order, overflow, sides, stuck
 from sw.check.schedule import Narrator
 from sw.check.streams import SIGNAL, WAIT, Compiled, Stream, compile_warp, run
 from sw.check.text import parse
-from sw.check.trace import Trace, trace
+from sw.check.trace import Trace, columns_of, stated_operands, trace
 from sw.ir.program import Program, While
 from sw.ir.walk import instructions, statements
 
@@ -130,7 +129,7 @@ def check_binding(
     streams = {w: run(code, values) for w, code in warps.items()}
     narrator = Narrator(made, streams)
     bad = Verdict(False, "exact", values=dict(values), instances=made.count)
-    said = difference(narrator)
+    said = _difference(narrator)
     if said is not None:
         return replace(bad, reason=said, schedule=(said,))
     event = np.zeros(made.count, np.int64)
@@ -157,6 +156,38 @@ def check_binding(
         tokens = sum(events.size for events in ends[SIGNAL].values())
         flows[c] = Flow(source, sink, tokens, found.most[c])
     return Verdict(True, bad.method, dependences=count, instances=made.count, channels=flows)
+
+
+def _difference(narrator: Narrator) -> str | None:
+    """Where the lowest warp that does not do what it shall first differs, in one sentence."""
+    made = narrator.made
+    none = np.empty(0, np.int64)
+    for w, s in sorted(narrator.streams.items()):
+        times, found = made.by_warp.get(w, none), s.operations
+        both = min(times.size, found.size)
+        rows, sites = made.row[times[:both]], s.events[found[:both]]
+        first: tuple[int, str] = (both, "")
+        together = rows.astype(np.int64) * len(s.sites) + sites
+        for pair in np.flatnonzero(np.bincount(together)).tolist():
+            row, number = divmod(pair, len(s.sites))
+            site, instruction = s.sites[number], made.rows[row].instruction
+            here = np.flatnonzero(together == pair)
+            if site.name != (instruction.label if site.generic else instruction.name):
+                first = min(first, (int(here[0]), ""))
+            elif not site.generic:
+                columns = list(stated_operands(instruction))
+                given = s.values[number][np.searchsorted(np.flatnonzero(s.events == number), found[here])]
+                expected = made.rows[row].operands[:, np.searchsorted(made.rows[row].time, times[here])].T
+                wrong = np.argwhere(given[:, columns] != expected)
+                if wrong.size:
+                    n, k = wrong[0].tolist()
+                    name = columns_of(instruction.name)[columns[k]]
+                    text = f"{name} = {given[n, columns[k]]}, not {expected[n, k]}"
+                    first = min(first, (int(here[n]), text))
+        at, value = first
+        if at < max(times.size, found.size):
+            return narrator.unlike(w, at, value)
+    return None
 
 
 def _concluded(found: Order, made: Trace, event: Ints, depth: int) -> tuple[Finding, int]:

@@ -8,7 +8,6 @@ these and the warps' own orders give holds for every other pair that shares an e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -34,76 +33,50 @@ def pairs(made: Trace) -> Iterator[tuple[Ints, Ints]]:
     yield from _unknown(made)
     work = 0
     for buffer in made.program.buffers:
-        accesses = accesses_of(made, buffer.name)
-        work += accesses.pieces
+        parts = [*_accesses(made, buffer.name)]
+        if not any(part[0].size for part in parts):
+            continue
+        time, write, low, high = (np.concatenate(found, axis=-1) for found in zip(*parts, strict=True))
+        _to_pieces(low, high)
+        work += int((high - low).prod(axis=0).sum())
         if work > MOST:
             raise TooLargeError(f"more than {MOST:,} accesses of pieces of buffers")
-        for index, cell in accesses.cells():
-            yield _linked(made, accesses.time[index], accesses.write[index], cell)
+        for index, cell in _cells(low, high):
+            yield _linked(made, time[index], write[index], cell)
 
 
-@dataclass(frozen=True)
-class Accesses:
-    """The accesses of one buffer that touch anything: instance, kind, and pieces touched.
-
-    The ends of all accesses cut every dimension of the buffer into pieces; an access touches those from `low`
-    up to `high` (dimensions × accesses). A cell is a piece in every dimension.
-    """
-
-    time: Ints
-    write: npt.NDArray[np.bool_]
-    low: Ints
-    high: Ints
-
-    @property
-    def pieces(self) -> int:
-        """How many cells all accesses touch together."""
-        return int((self.high - self.low).prod(axis=0).sum())
-
-    def cells(self) -> Iterator[tuple[Ints, Ints]]:
-        """All accesses of cells as (number of the access, cell), in batches of bounded size.
-
-        All accesses of a cell are in one batch.
-        """
-        if not self.time.size:
-            return
-        low, high = self.low, self.high
-        sizes = high - low
-        along = int(np.argmax(high.max(axis=1)))
-        others = sizes.prod(axis=0) // sizes[along]
-        # How many accesses the cells of each place along that dimension have.
-        places = int(high[along].max()) + 1
-        change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
-        total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
-        first = 0
-        while first < total.size:
-            before = int(total[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(total, before + AT_ONCE, side="right")))
-            inside = np.flatnonzero((low[along] < last) & (high[along] > first))
-            if inside.size:
-                a, b = low[:, inside], high[:, inside]
-                a[along], b[along] = np.maximum(a[along], first), np.minimum(b[along], last)
-                index, cell = _expand(a, b, high.max(axis=1))
-                yield inside[index], cell
-            first = last
-
-
-def accesses_of(made: Trace, buffer: str) -> Accesses:
-    """What touches a buffer, at known addresses."""
-    parts: list[tuple[Ints, bool, Ints, Ints]] = []
+def _accesses(made: Trace, buffer: str) -> Iterator[tuple[Ints, npt.NDArray[np.bool_], Ints, Ints]]:
+    """What touches a buffer at known addresses: instances, whether they write, and their boxes."""
     for time, write, boxes in _all(made):
         if boxes is not None and boxes.buffer == buffer:
             full = touches(boxes)
-            parts.append((time[full], write, boxes.start[:, full], boxes.stop[:, full]))
-    none = np.empty((len(made.program.buffer(buffer).shape), 0), np.int64)
-    start, stop = (np.concatenate([none, *(p[n] for p in parts)], axis=1) for n in (2, 3))
-    _to_pieces(start, stop)
-    return Accesses(
-        np.concatenate([np.empty(0, np.int64), *(p[0] for p in parts)]),
-        np.repeat(np.array([p[1] for p in parts], np.bool_), [p[0].size for p in parts]),
-        start,
-        stop,
-    )
+            yield time[full], np.full(time[full].size, write), boxes.start[:, full], boxes.stop[:, full]
+
+
+def _cells(low: Ints, high: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """All accesses of cells as (number of the access, cell), in batches of bounded size.
+
+    An access touches the pieces from `low` up to `high` (dimensions × accesses); a cell is a piece in every
+    dimension. All accesses of a cell are in one batch.
+    """
+    sizes = high - low
+    along = int(np.argmax(high.max(axis=1)))
+    others = sizes.prod(axis=0) // sizes[along]
+    # How many accesses the cells of each place along that dimension have.
+    places = int(high[along].max()) + 1
+    change = np.bincount(low[along], others, places) - np.bincount(high[along], others, places)
+    total = np.cumsum(np.cumsum(change)[:-1]).astype(np.int64)
+    first = 0
+    while first < total.size:
+        before = int(total[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(total, before + AT_ONCE, side="right")))
+        inside = np.flatnonzero((low[along] < last) & (high[along] > first))
+        if inside.size:
+            a, b = low[:, inside], high[:, inside]
+            a[along], b[along] = np.maximum(a[along], first), np.minimum(b[along], last)
+            index, cell = _expand(a, b, high.max(axis=1))
+            yield inside[index], cell
+        first = last
 
 
 def _all(made: Trace) -> Iterator[tuple[Ints, bool, Boxes | None]]:

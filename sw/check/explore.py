@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from sw.check.dependences import TooLargeError
 from sw.check.order import Event, Finding, Turns
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
@@ -60,16 +62,9 @@ class _Search:
         self.depth, self.states = depth, states
         #: By channel what it holds after the first events of each warp: signals less waits.
         self.held = {
-            c: [self.added(n, c) for n in range(len(self.warps))]
+            c: [_added(streams[w], c) for w in self.warps]
             for c in sorted({c for row in self.channels for c in row if c >= 0})
         }
-
-    def added(self, warp: int, channel: int) -> list[int]:
-        """Tokens that the first events of a warp add to a channel."""
-        counts = [0]
-        for k, c in zip(self.kinds[warp], self.channels[warp], strict=True):
-            counts.append(counts[-1] + ((k == SIGNAL) - (k == WAIT)) * (c == channel))
-        return counts
 
     def run(self) -> Finding:
         """All states."""
@@ -136,3 +131,9 @@ class _Search:
             if other != event and not conflict:
                 conflict = [(event, "conflict", other)]
         return conflict or found
+
+
+def _added(stream: Stream, channel: int) -> list[int]:
+    """Tokens that the first events of a warp add to a channel."""
+    change = 1 * (stream.kinds == SIGNAL) - (stream.kinds == WAIT)
+    return [0, *np.cumsum(change * (stream.channels == channel)).tolist()]

@@ -200,7 +200,7 @@ class PeriodicStream(Runtime):
             size, at = size + start - at + rounds.size, stop
             if name in names and stop > start:
                 loops.append(LoopRun(name, size - rounds.size, size, stop - start))
-        return Stream(self.code.warp, self.code.sites, np.concatenate([*parts, events[at:]])), loops
+        return Stream(self.code.sites, np.concatenate([*parts, events[at:]])), loops
 
 
 def _see_known(numbers: Iterable[Number]) -> None:

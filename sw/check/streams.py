@@ -23,6 +23,7 @@ from hw.semantics import MASK
 from sw.check.affine import Number
 from sw.check.dependences import TooLargeError
 from sw.check.text import Block, Line, Loop
+from sw.check.trace import columns_of
 
 #: Instructions of one warp after which it counts as one that does not end.
 STEPS = 100_000_000
@@ -54,14 +55,12 @@ class Stream:
     """What a warp does: the number of its site for every event, in order.
 
     `values` holds by site of a machine operation a row per execution: its operands, then the parameter
-    registers that it reads, unsigned. `steps` counts executed instructions.
+    registers that it reads, unsigned.
     """
 
-    warp: int
     sites: tuple[EventSite, ...]
     events: npt.NDArray[np.int32]
     values: Mapping[int, Ints] = field(default_factory=dict)
-    steps: int = 0
 
     @cached_property
     def kinds(self) -> npt.NDArray[np.int8]:
@@ -128,11 +127,13 @@ def run(code: Compiled, values: Mapping[str, int], steps: int = STEPS) -> Stream
     runtime, events = Runtime(code, steps), array("i")
     runtime.see_parameters(values)
     columns: dict[int, array[int]] = {n: array("q") for n, s in enumerate(code.sites) if _machine(s)}
-    left = code.function(values, steps, events, columns, runtime)
-    made = {n: np.frombuffer(c, np.int64).reshape(-1, _width(code.sites[n].name)) for n, c in columns.items()}
-    for n, rows in made.items():
-        _check_operands(code.sites[n], rows, runtime)
-    return Stream(code.warp, code.sites, np.frombuffer(events, np.int32), made, steps - left)
+    code.function(values, steps, events, columns, runtime)
+    made = {}
+    for n, column in columns.items():
+        site = code.sites[n]
+        made[n] = rows = np.frombuffer(column, np.int64).reshape(-1, len(columns_of(site.name)))
+        runtime.see_operands(site, rows.max(axis=0, initial=0).tolist())
+    return Stream(code.sites, np.frombuffer(events, np.int32), made)
 
 
 def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[Number, ...]], int]:
@@ -149,26 +150,13 @@ def follow(runtime: Runtime, values: Mapping[str, Number]) -> tuple[list[tuple[N
         raise TooLargeError("too many steps to find the values for which all is the same") from None
     sites = [runtime.code.sites[n] for n in runtime.events]
     for site, row in zip([s for s in sites if s.kind == OP], rows, strict=True):
-        for operand, a in zip(isa.INSTRUCTIONS[site.name].operands if row else (), row, strict=False):
-            if not a < 1 << operand.bits:
-                runtime.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
+        if row:
+            runtime.see_operands(site, row)
     return rows, left
 
 
 def _machine(site: EventSite) -> bool:
     return site.kind == OP and not site.generic
-
-
-def _width(name: str) -> int:
-    spec = isa.INSTRUCTIONS[name]
-    return len(spec.operands) + len(spec.parameters)
-
-
-def _check_operands(site: EventSite, rows: Ints, runtime: Runtime) -> None:
-    for number, operand in enumerate(isa.INSTRUCTIONS[site.name].operands):
-        if rows.shape[0] and int(rows[:, number].max()) >= 1 << operand.bits:
-            value = int(rows[:, number].max())
-            runtime.wide(site.line, f"{site.name}: {operand.name}", operand.bits, value)
 
 
 @dataclass
@@ -195,6 +183,12 @@ class Runtime:
     def wide(self, line: int, what: str, bits: int, value: Number) -> NoReturn:
         """A value that a parameter register or an operand does not hold."""
         self.fail(line, f"{what} must fit {bits} bits, not {value}")
+
+    def see_operands(self, site: EventSite, row: Iterable[Number]) -> None:
+        """See that an operation of the machine holds its operands."""
+        for operand, a in zip(isa.INSTRUCTIONS[site.name].operands, row, strict=False):
+            if not a < 1 << operand.bits:
+                self.wide(site.line, f"{site.name}: {operand.name}", operand.bits, a)
 
     def see_parameters(self, values: Mapping[str, Number]) -> None:
         """See that the program has the parameters that the text uses."""

@@ -95,8 +95,10 @@ class Symbolic:
                 if point not in done:
                     one(values)
                 done.add(point)
-                if not missing:
-                    missing = self.missing(values, enough)
+                names = [n for n, v in enough.items() if values[n] >= v and v + self.period < self.high[n]]
+                if names and not missing:
+                    # By parameter how many iterations this run is short of, so that a longer one follows.
+                    missing = self.structure(values, names).short(self.room)
             if not missing:
                 return
             for name, count in missing.items():
@@ -111,11 +113,6 @@ class Symbolic:
         if math.prod(len(r) for r in ranges) > MOST:
             raise UnlikeError(f"more than {MOST:,} values of {' and '.join(enough)} are needed for all")
         return sorted(itertools.product(*ranges), key=sum)
-
-    def missing(self, values: Mapping[str, int], enough: Mapping[str, int]) -> dict[str, int]:
-        """By parameter how many iterations a run is short of, where a longer one must follow from it."""
-        names = [n for n, v in enough.items() if values[n] >= v and v + self.period < self.high[n]]
-        return self.structure(values, names).short(self.room) if names else {}
 
     def structure(self, values: Mapping[str, int], names: Collection[str]) -> Structure:
         """The phases of a run that some parameters repeat, with the parts of the warps in them."""
