@@ -9,7 +9,6 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sw.ir.linear import Linear
@@ -22,12 +21,12 @@ Box = dict[str, tuple[int, int]]
 class Around:
     """The chosen values, and the box around them in which everything so far is decided alike."""
 
-    values: Mapping[str, int]
+    values: dict[str, int]
     box: Box
     parameters: dict[str, Number] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.box = dict(self.box)
+        self.values, self.box = dict(self.values), dict(self.box)
         self.parameters = {
             name: v if self.box[name] == (v, v) else self.number(Linear({name: 1}))
             for name, v in self.values.items()

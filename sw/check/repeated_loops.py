@@ -77,7 +77,7 @@ class WholeBox(Around):
         if low == high:
             return low
         name = name or f"unknown {len(self.box)}"
-        self.box[name], self.values = (low, high), {**self.values, name: low}
+        self.box[name], self.values[name] = (low, high), low
         return self.number(Linear({name: 1}))
 
     def repeated(self, count: Number) -> str | None:
