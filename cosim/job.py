@@ -121,4 +121,3 @@ class Simulator(Protocol):
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run the jobs in order; raises `hw.errors.InputError` when a tool is missing."""
-        ...

@@ -75,8 +75,7 @@ def refine(
             made = compiled(bandwidth=settings.bandwidth, blockings={output: choice.blocking})
             found.append(Candidate(made, part_of(made), choice.estimate, exact_cycles(made, settings)))
     if not found:
-        rate = {port: settings.bandwidth[port] for port in ("load_a", "load_b", "store")}
-        estimate = refined(Ports(extent, config, rate), part_of(plain).nest.blocking)
+        estimate = refined(Ports(extent, config, settings.bandwidth), part_of(plain).nest.blocking)
         found.append(Candidate(plain, part_of(plain), estimate, exact_cycles(plain, settings)))
     return sorted(found, key=lambda c: c.cycles)
 

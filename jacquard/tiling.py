@@ -133,13 +133,12 @@ def plan_of(
 ) -> MachinePlan:
     """The plan of a product, on ports of that many bytes per cycle."""
     extent, config, blocking = part.extent, part.nest.config, part.nest.blocking
-    rate = {port: bandwidth[port] for port in ("load_a", "load_b", "store")}
-    estimate = refined(Ports(extent, config, rate), blocking)
+    estimate = refined(Ports(extent, config, bandwidth), blocking)
     if exact:
         # What the estimate cannot tell is time that the array waits, or does not.
         cycles = exact[0].cycles
         estimate = replace(estimate, cycles=cycles, waits=estimate.waits + cycles - estimate.cycles)
-    tiling = tiling_problem(extent, config, rate, blocking)
+    tiling = tiling_problem(extent, config, bandwidth, blocking)
     plan = described(tiling, config, extent, blocking, estimate)
     return MachinePlan(config, tiling, plan, blocking, estimate, exact)
 

@@ -28,7 +28,6 @@ class Stage(Protocol):
 
     def __call__(self, value: Any, /) -> Any:
         """The output of the stage."""
-        ...
 
 
 @runtime_checkable
@@ -37,7 +36,6 @@ class Pass(Stage, Protocol):
 
     def __call__(self, program: Program, /) -> Program:
         """The program after the pass."""
-        ...
 
 
 S = TypeVar("S")

@@ -26,6 +26,14 @@ class Axis:
         """Outputs along the axis; below 1 where the kernel does not fit the padded image."""
         return (self.size + self.before + self.after - self.reach) // self.stride + 1
 
+    @property
+    def used(self) -> int:
+        """Pixels along the axis that any output uses."""
+        places = {
+            r * self.stride + i * self.dilation for r in range(self.outputs) for i in range(self.kernel)
+        }
+        return sum(0 <= place - self.before < self.size for place in places)
+
     def read(self, tile: int) -> int:
         """Pixels along the axis that tiles of so many outputs span, padding left out, all tiles together."""
         read = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from cosim.build import Build, generated
@@ -52,7 +51,7 @@ class AxiSimulation:
     ):
         made = program(config, beats)
         self.build_seconds = made.seconds
-        self._memory_bytes = memory_bytes
+        self.memory_bytes = memory_bytes
         settings = {"JACQUARD_MEMORY": str(memory_bytes), "JACQUARD_STOCK": str(int(stock))}
         start = (f"+verilator+seed+{1 + seed % 0x7FFFFFFE}", "+verilator+rand+reset+2")
         self._process = Process(made.directory / "program", "cosim.bus.axi_bench", settings, start)
@@ -60,15 +59,8 @@ class AxiSimulation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    @property
-    def memory_bytes(self) -> int:
-        """Size of the memory."""
-        return self._memory_bytes
 
     def behave(self, environment: Environment) -> None:
         """Change how host and memory behave from now on."""

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tty
-from types import TracebackType
 from typing import Self
 
 from cosim.build import Build, Main, generated
@@ -82,9 +81,7 @@ class UartSimulation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

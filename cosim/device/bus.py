@@ -25,31 +25,24 @@ class Bus(Protocol):
     @property
     def memory_bytes(self) -> int:
         """Size of the memory, whose first address is 0."""
-        ...
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
         """`count` registers, one after the other."""
-        ...
 
     def write_csr(self, offset: int, words: Sequence[int]) -> None:
         """Write all words to one register, in order; may raise `UncertainError`."""
-        ...
 
     def read_memory(self, address: int, size: int) -> bytes:
         """`size` bytes from any address on."""
-        ...
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Write bytes from any address on; those around them keep their values."""
-        ...
 
     def idle(self) -> None:
         """Let a moment pass before the machine is asked again whether it is done."""
-        ...
 
     def close(self) -> None:
         """Give the way free."""
-        ...
 
 
 def check_range(bus: Bus, address: int, size: int) -> None:

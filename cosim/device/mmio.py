@@ -42,11 +42,7 @@ class MmioBus:
         except BusError:
             self._csr.close()
             raise
-
-    @property
-    def memory_bytes(self) -> int:
-        """Size of the memory."""
-        return 4 * len(self._memory.words)
+        self.memory_bytes = 4 * len(self._memory.words)
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
         """See `Bus`."""

@@ -27,19 +27,15 @@ class Line(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """At most `size` bytes, fewer after `timeout` seconds."""
-        ...
 
     def write(self, data: bytes, /) -> int | None:
         """Send bytes."""
-        ...
 
     def reset_input_buffer(self) -> None:
         """Forget what has come."""
-        ...
 
     def close(self) -> None:
         """Give the line free."""
-        ...
 
 
 class Clock(Protocol):
@@ -47,11 +43,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Seconds since some moment."""
-        ...
 
     def sleep(self, seconds: float, /) -> None:
         """Wait."""
-        ...
 
 
 def open_line(port: str, baud: int) -> Line:
@@ -94,11 +88,7 @@ class UartBus:
         except BaseException:
             self._line.close()
             raise
-
-    @property
-    def memory_bytes(self) -> int:
-        """Size of the memory."""
-        return self.identity.memory_bytes
+        self.memory_bytes = self.identity.memory_bytes
 
     def read_csr(self, offset: int, count: int = 1) -> list[int]:
         """See `Bus`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -21,14 +21,6 @@ from sw.ir.program import Region, Statement
 from sw.kernels.access import Follows, TileAccess
 from sw.kernels.elementwise import ElementwiseKernel
 from sw.layout import round_up
-
-
-class Gaps(TypedDict, total=False):
-    """Elements of a segment, and those that are skipped, by number of the operand or `"result"`."""
-
-    segment: int
-    row_gaps: Mapping[int | str, Expr | int]
-    segment_gaps: Mapping[int | str, Expr | int]
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class Segments:
         return self.length * self.count
 
     @property
-    def gaps(self) -> Gaps:
+    def gaps(self) -> dict[str, Any]:
         """What is skipped behind rows and behind segments, as scalars of a launch."""
         return {
             "segment": self.length,

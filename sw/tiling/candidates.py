@@ -19,10 +19,10 @@ SHORTEST = 48
 _LARGEST_SIZE = (1 << SIZE_BITS) - 1
 
 
-def candidates(extent: Extent, config: MachineConfig, *, single: bool | None = None) -> Iterator[Blocking]:
+def candidates(extent: Extent, config: MachineConfig, *, single: bool) -> Iterator[Blocking]:
     """Blockings worth estimating: evenly divided, whole blocks and whole beats where that is possible.
 
-    With `single` only those whose partitions fill the accumulator, or only the others.
+    With `single` those whose partitions fill the accumulator, otherwise the others.
     """
     words = config.derived.acc_words
     seen = set()
@@ -31,7 +31,7 @@ def candidates(extent: Extent, config: MachineConfig, *, single: bool | None = N
             rows = min(m, extent.m)
             needed = rows * -(-n // config.cols)
             full = 2 * needed > words
-            if needed > words or single not in (None, full):
+            if needed > words or single is not full:
                 continue
             # With one partition along an axis the order of the outer loops makes no difference.
             alone = m >= extent.m or (n >= extent.n and extent.batch == 1)

@@ -67,13 +67,14 @@ def widths(extent: Extent, t: Blocking) -> list[tuple[int, int]]:
 class Ports:
     """Cycles that the ports take for parts of the operands and the result of one problem.
 
-    `rate` are bytes per cycle by port.
+    `bandwidth`, in bytes per cycle, is that of ports slower than their width.
     """
 
-    def __init__(self, extent: Extent, config: MachineConfig, rate: Mapping[str, int]):
-        self.extent, self.config, self.rate = extent, config, rate
-        self._width = {port: config.port_bytes(port) for port in rate}
-        self._cycles = {port: self._width[port] / rate[port] for port in rate}
+    def __init__(self, extent: Extent, config: MachineConfig, bandwidth: Mapping[str, int] | None = None):
+        self.extent, self.config = extent, config
+        self._width = {port: config.port_bytes(port) for port in ("load_a", "load_b", "store")}
+        rates = self._width | dict(bandwidth or {})
+        self._cycles = {port: width / rates[port] for port, width in self._width.items()}
         self._patches: dict[tuple[int, int, int], float] = {}
 
     def beats(self, port: str, rows: int, size: int, step: int = 0) -> float:

@@ -52,7 +52,7 @@ def best(
     longer.
     """
     _check_geometry(extent)
-    ports = Ports(extent, config, _rates(config, bandwidth))
+    ports = Ports(extent, config, bandwidth)
     choices = [_judged(ports, t) for t in candidates(extent, config, single=False)]
     # Partitions that fill the accumulator save loads: only where the array waits for them.
     first = min(choices, key=lambda c: c.score, default=None)
@@ -79,14 +79,8 @@ def array_sets_pace(
     extent: Extent, config: MachineConfig, t: Blocking, bandwidth: Mapping[str, int] | None = None
 ) -> bool:
     """Whether the array has more to do than the storer, by the estimate of the cycles that each is busy."""
-    estimate = estimated(Ports(extent, config, _rates(config, bandwidth)), t)
+    estimate = estimated(Ports(extent, config, bandwidth), t)
     return estimate.stores < estimate.ideal + estimate.ragged
-
-
-def _rates(config: MachineConfig, bandwidth: Mapping[str, int] | None) -> dict[str, int]:
-    """Bytes per cycle of the ports that matter."""
-    ports = ("load_a", "load_b", "store")
-    return {port: (bandwidth or {}).get(port, config.port_bytes(port)) for port in ports}
 
 
 def _judged(ports: Ports, t: Blocking, judge: Callable[[Ports, Blocking], Estimate] = estimated) -> Choice:

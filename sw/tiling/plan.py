@@ -139,19 +139,12 @@ def _whole(p: TilingProblem) -> _Whole | None:
     columns = min(_most(p.n, p.block_n, p.buf_b // depth) * p.block_n, p.n)
     if not rows or not columns:
         return None
+    # What stays must be a matrix that fits; only if both do, m < n decides.
     all_a, all_b = rows == p.m, columns == p.n
-    if all_a or all_b:
-        # What stays must be a matrix that fits; only if both do, m < n decides.
-        order: Order = "m" if all_a and (p.m < p.n or not all_b) else "n"
-        return _Whole(order, rows, columns, cost(p, rows, columns, p.k, order))
-    m_outer = cost(p, rows, columns, p.k, "m")
-    n_outer = cost(p, rows, columns, p.k, "n")
-    if (n_outer.ticks, n_outer.bytes_a + n_outer.bytes_b) < (
-        m_outer.ticks,
-        m_outer.bytes_a + m_outer.bytes_b,
-    ):
-        return _Whole("n", rows, columns, n_outer)
-    return _Whole("m", rows, columns, m_outer)
+    preferred: Order = "n" if all_b and (p.m >= p.n or not all_a) else "m"
+    costs: dict[Order, Cost] = {order: cost(p, rows, columns, p.k, order) for order in ("m", "n")}
+    order = min(costs, key=lambda o: (costs[o].ticks, costs[o].bytes_a + costs[o].bytes_b, o != preferred))
+    return _Whole(order, rows, columns, costs[order])
 
 
 def _inside_kernels(p: TilingProblem) -> list[_Cut]:

@@ -188,7 +188,8 @@ class Machine:
 
 def random_blocking(problem: Product | Convolution, config: MachineConfig, r: random.Random) -> Blocking:
     """Any blocking of a problem; those of few are as likely as those of many that keep and order alike."""
-    every = list(candidates(extent_of(problem, config), config))
+    extent = extent_of(problem, config)
+    every = [t for single in (False, True) for t in candidates(extent, config, single=single)]
     across = max(t.out_cols for t in every)
     kinds: dict[str, list[Blocking]] = {}
     for t in every:

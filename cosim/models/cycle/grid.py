@@ -9,8 +9,7 @@ Source: docs/cgra.md, "The `cgra` operation".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,19 +31,14 @@ from sw.ir.intrinsics import KEEP
 SCALARS = tuple(PARAMETERS[f"cgra_{i}"].index for i in range(12))
 
 
-class LaunchScalars(NamedTuple):
-    """Operands of an operation, and all its scalars: `live0`, `live1`, `cgra_0` to `cgra_11`."""
-
-    operands: list[int]
-    scalars: list[int]
-
-
 @dataclass(slots=True)
 class Launch:
     """One operation: what it does, fixed when it issues, and how far its cycles are known.
 
     `words` are loaded; `lead` cycles after the last request (after it was taken, if there is none) the first
     step begins, or there is an error. `cause` is that of the error, after the steps of `work` if it has any.
+    `start` is known when it is taken. `total` are the undisturbed cycles before each step and behind the
+    last, `begins` when earlier steps begin. Once it is `ready`, step `step` begins in `cycle`.
     """
 
     issued: int
@@ -54,20 +48,9 @@ class Launch:
     lead: int
     work: Work | None
     cause: Cause
-    progress: Progress | None = None
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a launch that is taken is known: once it is `ready`, step `step` begins in `cycle`.
-
-    `total` are the undisturbed cycles before each step and behind the last, `begins` when earlier steps
-    begin.
-    """
-
-    start: int
-    total: Numbers
-    begins: Numbers
+    start: int = NEVER
+    total: Numbers = field(default_factory=lambda: np.zeros(1, np.int64))
+    begins: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     ready: bool = False
     cycle: int = 0
     step: int = 0
@@ -106,16 +89,12 @@ class CgraModel:
 
     # Launches
 
-    def plan(
-        self, operation: Operation, fetched: Sequence[int], params: Sequence[int]
-    ) -> LaunchScalars | None:
-        """What an operation is given, by fetched operands and parameters; None: one is too large."""
+    def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> list[int] | None:
+        """Operands and further scalars, by fetched operands and parameters; None: one is too large."""
         operands = operation.operands(fetched)
-        if operands is None:
-            return None
-        return LaunchScalars(operands, [*operands[2:], *(params[i] for i in SCALARS)])
+        return None if operands is None else [*operands, *(params[i] for i in SCALARS)]
 
-    def issue(self, t: int, warp: int, pc: int, plan: LaunchScalars, fetched: Sequence[int]) -> None:
+    def issue(self, t: int, warp: int, pc: int, plan: list[int], fetched: Sequence[int]) -> None:
         """Add the operation that issues in cycle `t`, and do what it does to the output buffer."""
         self.starts.append(NEVER)
         self.completions.append(NEVER)
@@ -124,9 +103,9 @@ class CgraModel:
             if self._ended == len(self.launches) - 1:
                 self._take()
 
-    def _execute(self, plan: LaunchScalars) -> tuple[int, int, Work | None, Cause]:
+    def _execute(self, plan: list[int]) -> tuple[int, int, Work | None, Cause]:
         """Words to load, cycles after them, steps, and the error, if any."""
-        address, iterations = plan.operands[:2]
+        address, iterations, *scalars = plan
         words, cycles = 0, 0
         if address != KEEP:
             words, self._loaded = load(self._scratch, 16 * address, self.fabric, self.values)
@@ -134,7 +113,7 @@ class CgraModel:
         if self._loaded is None:
             return words, cycles, None, Cause.BITSTREAM
         cycles += 1 + len(self._loaded.configuration.patches)
-        wrong, work, arrays = self._done(self._loaded, plan.scalars, iterations)
+        wrong, work, arrays = self._done(self._loaded, scalars, iterations)
         if work is None:
             return words, cycles + wrong, None, Cause.OPERAND
         cause = Cause.GRID_RANGE if work.failed else Cause.NONE
@@ -162,11 +141,11 @@ class CgraModel:
         """Take the launch behind those that have ended."""
         launch = self.launches[self._ended]
         before = self.completions[self._ended - 1] if self._ended else -1
-        start = self.starts[self._ended] = max(launch.issued + TIMING.enqueue, before + 1)
-        durations = launch.work.duration if launch.work is not None else np.zeros(0, np.int64)
-        total = np.concatenate([np.zeros(1, np.int64), np.cumsum(durations)])
-        launch.progress = Progress(start, total, np.zeros(len(durations), np.int64))
-        self.due = start + launch.words + launch.lead + int(total[-1]) - 1
+        launch.start = self.starts[self._ended] = max(launch.issued + TIMING.enqueue, before + 1)
+        if launch.work is not None:
+            launch.total = np.concatenate([launch.total, np.cumsum(launch.work.duration)])
+            launch.begins = np.zeros_like(launch.work.duration)
+        self.due = launch.start + launch.words + launch.lead + int(launch.total[-1]) - 1
 
     def advance(self, last: int) -> bool:
         """Follow the launch that was taken, the reads of others up to cycle `last` being known.
@@ -174,40 +153,38 @@ class CgraModel:
         Returns whether it ended: others may have waited for that, and now read where they did not before.
         """
         launch = self.launches[self._ended]
-        progress = launch.progress
-        assert progress is not None
-        self._follow(launch, progress, last)
-        left = int(progress.total[-1] - progress.total[progress.step])
-        if not progress.ready or left:
-            self.due = max(last + 1, progress.cycle + left - 1)
+        self._follow(launch, last)
+        left = int(launch.total[-1] - launch.total[launch.step])
+        if not launch.ready or left:
+            self.due = max(last + 1, launch.cycle + left - 1)
             return False
         self.due = NEVER
         if launch.cause is not Cause.NONE:
             # Wrong arrays and indices are told of in the cycle after.
-            cycle = progress.cycle + (launch.cause is not Cause.BITSTREAM)
+            cycle = launch.cycle + (launch.cause is not Cause.BITSTREAM)
             self.fault = engine_fault(cycle, self.number, launch.cause, launch.warp, launch.pc)
             return True
-        self.completions[self._ended] = progress.cycle
-        self.busy += progress.cycle - progress.start
-        steps = len(progress.begins)
-        self.stall_bank += progress.cycle - int(progress.begins[0]) - steps if steps else 0
+        self.completions[self._ended] = launch.cycle
+        self.busy += launch.cycle - launch.start
+        steps = len(launch.begins)
+        self.stall_bank += launch.cycle - int(launch.begins[0]) - steps if steps else 0
         self._ended += 1
         if self._ended < len(self.launches):
             self._take()
         return True
 
-    def _follow(self, launch: Launch, progress: Progress, last: int) -> None:
+    def _follow(self, launch: Launch, last: int) -> None:
         """Follow one launch up to the first cycle of a step that does not end until `last`."""
-        if not progress.ready:
-            requested = progress.start
+        if not launch.ready:
+            requested = launch.start
             if launch.words:
                 busy = Busy(self.storer, self.drains, {SCRATCHPAD}, requested, last)
                 requested = busy.free(SCRATCHPAD, requested + 1, launch.words)
-            progress.cycle = requested + launch.lead
-            progress.ready = requested <= last
-        if progress.ready and launch.work is not None and progress.cycle <= last:
-            busy = Busy(self.storer, self.drains, launch.work.resources, progress.cycle, last)
-            _steps(launch.work, progress, busy, last)
+            launch.cycle = requested + launch.lead
+            launch.ready = requested <= last
+        if launch.ready and launch.work is not None and launch.cycle <= last:
+            busy = Busy(self.storer, self.drains, launch.work.resources, launch.cycle, last)
+            _steps(launch, launch.work, busy, last)
 
     # Results
 
@@ -215,39 +192,39 @@ class CgraModel:
         """Everything that was stored in the output buffer in cycles up to `last`, which are all known."""
         found: list[Output] = []
         for number, launch in enumerate(self.launches):
-            work, progress = launch.work, launch.progress
-            if work is None or progress is None:
+            work = launch.work
+            if work is None or launch.start == NEVER:
                 continue
             if number == self._ended:  # an error has stopped it
-                self._follow(launch, progress, last)
-                found += self._begun(work, progress, last)
-            known = np.flatnonzero(work.stores & (work.step < progress.step))
-            cycles = progress.begins[work.step[known]] + work.offset[known]
+                self._follow(launch, last)
+                found += self._begun(launch, work, last)
+            known = np.flatnonzero(work.stores & (work.step < launch.step))
+            cycles = launch.begins[work.step[known]] + work.offset[known]
             columns = (cycles, *(column[known] for column in (work.pe, work.address, work.value)))
             found += map(Output._make, zip(*(column.tolist() for column in columns), strict=True))
         return sorted(found)
 
-    def _begun(self, work: Work, progress: Progress, last: int) -> Iterator[Output]:
+    def _begun(self, launch: Launch, work: Work, last: int) -> Iterator[Output]:
         """What was stored in a step that has begun and not ended."""
-        if not progress.ready or progress.step == work.steps or progress.cycle > last:
+        if not launch.ready or launch.step == work.steps or launch.cycle > last:
             return
-        busy = Busy(self.storer, self.drains, work.resources, progress.cycle, last)
-        low, accesses = work.accesses(progress.step)
-        for i, cycle in enumerate(play(accesses, progress.cycle, busy.at), low):
+        busy = Busy(self.storer, self.drains, work.resources, launch.cycle, last)
+        low, accesses = work.accesses(launch.step)
+        for i, cycle in enumerate(play(accesses, launch.cycle, busy.at), low):
             if work.stores[i] and cycle <= last:
                 yield Output(cycle, int(work.pe[i]), int(work.address[i]), int(work.value[i]))
 
 
-def _steps(work: Work, progress: Progress, busy: Busy, last: int) -> None:
+def _steps(launch: Launch, work: Work, busy: Busy, last: int) -> None:
     """Follow steps, a whole stretch at a time where nobody else reads, as long as they end until `last`."""
-    total = progress.total
-    while progress.step < work.steps:
-        step, cycle = progress.step, progress.cycle
+    total = launch.total
+    while launch.step < work.steps:
+        step, cycle = launch.step, launch.cycle
         free = min(last + 1, busy.next(cycle)) - cycle
         behind = int(np.searchsorted(total, total[step] + free, "right")) - 1
         if behind > step:
-            progress.begins[step:behind] = total[step:behind] + (cycle - total[step])
-            progress.step, progress.cycle = behind, cycle + int(total[behind] - total[step])
+            launch.begins[step:behind] = total[step:behind] + (cycle - total[step])
+            launch.step, launch.cycle = behind, cycle + int(total[behind] - total[step])
             continue
         low, accesses = work.accesses(step)
         served = play(accesses, cycle, busy.at)
@@ -255,5 +232,5 @@ def _steps(work: Work, progress: Progress, busy: Busy, last: int) -> None:
         if end > last:
             break
         work.offset[low : low + len(served)] = np.array(served, np.int64) - cycle
-        progress.begins[step] = cycle
-        progress.step, progress.cycle = step + 1, end + 1
+        launch.begins[step] = cycle
+        launch.step, launch.cycle = step + 1, end + 1

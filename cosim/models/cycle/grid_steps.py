@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cosim.models.functional.cgra import Launched, launch
-from cosim.models.functional.cgra_code import AccessSite, Code
+from cosim.models.functional.cgra import launch
+from cosim.models.functional.cgra_code import Code
 from hw.config import MachineConfig
-from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, ArrayEntry, Configuration
+from hw.fabric.bitstream import ACC, ELEMENT_BYTES, OUT, SCRATCH, Configuration
 from hw.semantics import MASK
 
 #: Bits of spaces, of banks of any of them, and of lines (`hw.config` has the greatest sizes).
@@ -126,25 +126,9 @@ def execute(
 ) -> Work:
     """Execute a launch (see `launch`), and find how long its steps take where nobody else reads."""
     done = launch(configuration, code, state, spaces, iterations)
-    return _work(config, configuration.arrays, code.sites, done)
-
-
-def banks(config: MachineConfig, space: int) -> int:
-    """How many banks the grid sees in a buffer."""
-    shape = config.derived.scratch if space == SCRATCH else config.derived.out
-    return max(1, shape.banks // 4)
-
-
-def _work(
-    config: MachineConfig,
-    arrays: Sequence[ArrayEntry],
-    sites: Sequence[AccessSite],
-    done: Launched,
-) -> Work:
-    """The accesses that were noted at each site, in order."""
     parts: list[Numbers] = []
-    for site, noted, stored in zip(sites, done.indices, done.values, strict=True):
-        array, found = arrays[site.array], np.array(noted, np.int64)
+    for site, noted, stored in zip(code.sites, done.indices, done.values, strict=True):
+        array, found = configuration.arrays[site.array], np.array(noted, np.int64)
         address = array.base + (found & MASK) * ELEMENT_BYTES[array.element]
         if array.space == ACC:
             line = address // config.derived.acc_word_bytes
@@ -175,6 +159,12 @@ def _work(
     )
     _undisturbed(made)
     return made
+
+
+def banks(config: MachineConfig, space: int) -> int:
+    """How many banks the grid sees in a buffer."""
+    shape = config.derived.scratch if space == SCRATCH else config.derived.out
+    return max(1, shape.banks // 4)
 
 
 def _undisturbed(work: Work) -> None:

@@ -39,7 +39,7 @@ class LoadPlan(NamedTuple):
     """What an operation does, apart from its address (of which only the alignment counts).
 
     Rows start `stride` bytes apart, the last byte lies `span` behind the first if addresses do not wrap.
-    `fill` fill beats follow each row; `tail_rows` rows of `tail_beats` fill beats follow the last one.
+    `fill` fill beats follow each row; rows of `tail_beats` fill beats follow the last one.
     `after` beats in all follow the last memory beat, `moved` is the number of all beats. `outside` is the row
     and beat of the first byte outside the buffer.
     """
@@ -49,7 +49,6 @@ class LoadPlan(NamedTuple):
     span: int
     beats: RowBeats
     fill: int
-    tail_rows: int
     tail_beats: int
     after: int
     moved: int
@@ -99,7 +98,11 @@ class LoaderModel:
             operands = operation.operands(fetched)
             plan: LoadPlan | Patches | None = None
             if operands is not None:
-                plan = self._patches(operands, values) if patches else self._plan(name, operands, *values)
+                if patches:
+                    geometry = Geometry(memory % self.width, *operands[1:], *values)
+                    plan = Patches(geometry, self.shape, self.width)
+                else:
+                    plan = self._plan(name, operands, *values)
             self._plans[key] = plan
             return plan
 
@@ -149,10 +152,6 @@ class LoaderModel:
         """Add the completion of an operation whose last beat is written in a cycle; none behind a fault."""
         self._written = written
         self.completions.append(NEVER if self.fault is not None else written + TIMING.load_write)
-
-    def _patches(self, operands: Sequence[int], values: Sequence[int]) -> Patches:
-        memory, *rest = operands
-        return Patches(Geometry(memory % self.width, *rest, *values), self.shape, self.width)
 
     def _issue_patches(self, plan: Patches, start: int, memory: int, warp: int, pc: int) -> None:
         """Add an operation that forms patches and is taken in cycle `start`."""
@@ -245,7 +244,7 @@ class LoaderModel:
         after = fill + pad_outer * tail_beats
         moved = beats.total + (beats.rows - 1) * fill + after
         span = (outer - 1) * stride + inner - 1
-        return LoadPlan(wrong, stride, span, beats, fill, pad_outer, tail_beats, after, moved, outside)
+        return LoadPlan(wrong, stride, span, beats, fill, tail_beats, after, moved, outside)
 
     def _pass_rows(self, plan: LoadPlan, x: int, rows: int) -> int:
         """Pass of the last beat of the first `rows` rows with their fill beats, the first entering in `x`."""

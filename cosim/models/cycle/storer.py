@@ -128,6 +128,7 @@ class StorerModel:
         self.starts: list[int] = []
         self.completions: list[int] = []
         self.fault: Fault | None = None
+        self.stall_memory = self.stall_bank = 0
         self._state = EMPTY
         self._plans: dict[tuple[object, ...], StorePlan | None] = {}  # operations repeat, at other addresses
 
@@ -136,20 +137,7 @@ class StorerModel:
         """Beats accepted."""
         return sum(s.limit for s, c in zip(self.stores, self.completions, strict=True) if c < NEVER)
 
-    @property
-    def words(self) -> int:
-        """Words that memory accepted."""
-        return self.busy
-
-    @property
-    def stall_memory(self) -> int:
-        """Cycles in which a presented beat was not accepted."""
-        return self._state.stall_memory
-
-    @property
-    def stall_bank(self) -> int:
-        """Cycles in which only the array's reads held the read stage."""
-        return self._state.stall_bank
+    words = busy  # memory accepts a word for each
 
     def plan(self, operation: Operation, fetched: Sequence[int], params: Sequence[int]) -> StorePlan | None:
         """What an operation does, by fetched operands and the warp's parameters; None: one is too large."""
@@ -289,6 +277,7 @@ class StorerModel:
         else:
             cycle = start if store.cause is Cause.OPERAND else max(start, store.g_last) + 1
             self.fault = engine_fault(cycle, self.number, store.cause, store.warp, store.pc)
+        self.stall_memory, self.stall_bank = self._state.stall_memory, self._state.stall_bank
         self.starts.append(start)
         self.completions.append(done)
 
