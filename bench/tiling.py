@@ -30,7 +30,7 @@ from rich.table import Table
 from bench.exhaustive import Found, search, search_fast
 from sw.tiling.cost import cost, times
 from sw.tiling.plan import TilingPlan, plan
-from sw.tiling.problem import Convolution, TilingProblem
+from sw.tiling.problem import TilingProblem, convolution_of
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ def resnet() -> Iterator[TilingProblem]:
     for number, ((ic, edge, oc, kernel, stride), buf, (bw_a, bw_b), acc) in enumerate(settings):
         yield TilingProblem(
             **MACHINE,
-            conv=Convolution(
+            conv=convolution_of(
                 sn=1, ic=ic, h=edge, w=edge, oc=oc, kh=kernel, kw=kernel, stride=stride, pad=kernel // 2
             ),
             bw_a=bw_a,

@@ -15,7 +15,6 @@ from sw.compiler import compile_network
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
 from sw.problem import Product
-from sw.tiling import problem as page
 from sw.tiling.blocking import Blocking, Resident
 from sw.tiling.estimate import Estimate, Ports, refined
 from sw.tiling.hardware import described, tiling_problem
@@ -141,8 +140,3 @@ def plan_of(
     tiling = tiling_problem(extent, config, bandwidth, blocking)
     plan = described(tiling, config, extent, blocking, estimate)
     return MachinePlan(config, tiling, plan, blocking, estimate, exact)
-
-
-def convolution_of(conv: page.Convolution) -> Convolution:
-    """The convolution that the page's numbers describe."""
-    return Convolution(conv.sn, conv.ic, conv.rows, conv.cols, conv.oc)

@@ -86,7 +86,7 @@ def compile_tile_program(
 
     Raises `InputError` where registers, loops, channels or instruction memory do not suffice.
     """
-    made: MachineCode = _Driver(after, options).run(PROGRAM_STAGES, TileProgram.of(program, config))
+    made: MachineCode = _Driver(after, options).run(PROGRAM_STAGES, TileProgram(config, program, program))
     return made
 
 

@@ -26,7 +26,7 @@ from jacquard.cli.options import (
 )
 from jacquard.files import atomic, check_writable
 from jacquard.report.console import plain_table, stdout
-from jacquard.tiling import MachinePlan, convolution_of, plan_for_machine
+from jacquard.tiling import MachinePlan, plan_for_machine
 from sw.convolution import Convolution
 from sw.problem import Product
 from sw.tiling.plan import TilingPlan, plan
@@ -143,9 +143,7 @@ def shape_of(name: str) -> Product | Convolution:
     # A machine that any shape fits: only the shape is read.
     filler = dict.fromkeys(REQUIRED, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
     given = TilingProblem.from_dict(values | filler, place)
-    if given.conv is None:
-        return Product(given.m, given.k, given.n)
-    return convolution_of(given.conv)
+    return given.conv or Product(given.m, given.k, given.n)
 
 
 def problem_of(name: str) -> TilingProblem:
@@ -164,8 +162,9 @@ def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
 def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> None:
     """The plan for people: a row per matrix or loop, then the reason."""
     console.print()
-    conv = problem.conv
-    what = "" if conv is None else f", a convolution of {conv.sn}×{conv.ic}×{conv.h}×{conv.w}"
+    what = ""
+    if problem.conv is not None:
+        what = ", a convolution of " + "×".join(map(str, problem.conv.shape_b))
     console.print(
         f"[bold]{str(problem).replace('x', '×')}[/]{what}: {planned.cycles:,.0f} cycles, "
         f"{100 * planned.utilization:.1f} % of the array's peak",

@@ -210,10 +210,11 @@ def _summary(problem: TilingProblem, plan: TilingPlan) -> list[str]:
         f"{100 * plan.utilization:.1f} % of the array's peak of {number_text(p.macs_per_cycle)} MACs/cycle"
     ]
     if c is not None:
-        images = f"{c.sn:,} image{'s' if c.sn > 1 else ''} of {c.ic:,} × {c.h:,} × {c.w:,}"
+        rows, cols, several = c.rows, c.cols, "s" if c.images > 1 else ""
+        images = f"{c.images:,} image{several} of {c.channels:,} × {rows.size:,} × {cols.size:,}"
         lines.append(
-            f"A convolution: {images}, {c.oc:,} kernels of {c.kh:,} × {c.kw:,}, stride {c.stride:,}, padding "
-            f"{c.pad:,}, dilation {c.dilation:,}; A is the weights, B the patches, formed from loaded "
-            "pixels"
+            f"A convolution: {images}, {c.out_channels:,} kernels of {rows.kernel:,} × {cols.kernel:,}, "
+            f"stride {rows.stride:,}, padding {rows.before:,}, dilation {rows.dilation:,}; A is the weights, "
+            "B the patches, formed from loaded pixels"
         )
     return [line for text in lines for line in wrap(text, WIDTH - 2 * MARGIN)]

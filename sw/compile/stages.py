@@ -50,11 +50,6 @@ class TileProgram:
     tiled: Tiled | None = None
     labels: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, program: Program, config: MachineConfig) -> TileProgram:
-        """A program that was written by hand."""
-        return cls(config, program, program)
-
 
 @dataclass(frozen=True)
 class WarpPrograms:

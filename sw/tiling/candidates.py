@@ -7,6 +7,7 @@ partition of C, may fill it (single buffering).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 
 from hw.config import BufferShape, MachineConfig
@@ -114,15 +115,9 @@ def _depths(
             stay_b = whole
         elif most_b >= extent.k and not m_outermost:
             stay_b = depth
-        limits = {(tile, tile): min(most_a, most_b)}
-        if stay_a is not tile:
-            limits[stay_a, tile] = most_b
-        if stay_b is not tile:
-            limits[tile, stay_b] = most_a
-        if stay_a is not tile and stay_b is not tile:
-            limits[stay_a, stay_b] = extent.k
-        for (kept_a, kept_b), limit in limits.items():
-            for k in _steps_of_k(extent.k, limit, unit, align):
+        for kept_a, kept_b in dict.fromkeys(itertools.product((tile, stay_a), (tile, stay_b))):
+            limits = [most for most, kept in ((most_a, kept_a), (most_b, kept_b)) if kept is tile]
+            for k in _steps_of_k(extent.k, min(limits, default=extent.k), unit, align):
                 # With all of K in one step a tile of it is the same as all of its depth.
                 a = tile if k == extent.k and kept_a is depth else kept_a
                 b = tile if k == extent.k and kept_b is depth else kept_b

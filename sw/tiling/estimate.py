@@ -254,27 +254,21 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
     estimate = estimated(ports, t)
     e, config = ports.extent, ports.config
     groups = e.batch // e.images
-    columns, depths = widths(e, t), cut(e.k, t.partition_k)
-    rows = cut(e.m, t.partition_m)
-    steps_k = -(-e.k // t.partition_k)
-    count = groups * sum(x for _, x in rows) * sum(x for _, x in columns) * steps_k
-    if count > FOLLOWED:
+    axes = cut(e.m, t.partition_m), widths(e, t), cut(e.k, t.partition_k)
+    if groups * math.prod(sum(count for _, count in sizes) for sizes in axes) > FOLLOWED:
         return estimate
-    ms, ns, ks = _each(rows), _each(columns), _each(depths)
-    parts: list[list[float]] = []
+    ms, ns, ks = map(_each, axes)
     steps: list[Step] = []
-    whole = Resident.WHOLE
     for group in range(groups):
         seen_a: object = None
         seen_b: object = None
         pairs = itertools.product(range(len(ms)), range(len(ns)))
         for i, j in pairs if t.m_outermost else sorted(pairs, key=lambda pair: pair[::-1]):
             m, n = ms[i], ns[j]
-            cuts = _inner_cuts(t, m, n)
-            parts.append([ports.store(x, y, t) for x, y in cuts])
+            cuts = [(x, y) for x in _each(cut(m, t.tile_m)) for y in _each(cut(n, t.tile_n))]
             for s, k in enumerate(ks):
-                key_a = group, 0 if t.resident_a is whole else i, s if t.resident_a is Resident.TILE else 0
-                key_b = group, 0 if t.resident_b is whole else j, s if t.resident_b is Resident.TILE else 0
+                key_a = group, *_loaded(t.resident_a, (0, i), (0, s))
+                key_b = group, *_loaded(t.resident_b, (0, j), (0, s))
                 size_a = _loaded(t.resident_a, (e.m, m), (e.k, k))
                 size_b = _loaded(t.resident_b, (e.n, n), (e.k, k))
                 steps.append(
@@ -283,29 +277,17 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
                         ports.load_b(*size_b, t) if key_b != seen_b else 0,
                         tuple(_product(config, x, y, k) for x, y in cuts),
                         min(1.0, config.rows / k),
-                        s == steps_k - 1,
+                        [ports.store(x, y, t) for x, y in cuts] if s == len(ks) - 1 else (),
                     )
                 )
                 seen_a, seen_b = key_a, key_b
     loops = sum(x > 1 for x in (groups, len(ms), len(ns), len(ks)))
-    latencies = config.load_a_latency, config.load_b_latency, config.store_latency
-    cycles, fill, drain = follow(
-        steps,
-        parts,
-        latencies,
-        loops=loops,
-        banks=config.acc_banks,
-        single=t.single_c,
-        patches=e.patches is not None,
-    )
+    patches = e.patches is not None
+    cycles, fill, drain = follow(steps, config, loops=loops, single=t.single_c, patches=patches)
     multiply = estimate.ideal + estimate.ragged
     return dataclasses.replace(
         estimate, cycles=cycles, fill=fill, drain=drain, waits=cycles - multiply - fill - drain
     )
-
-
-def _inner_cuts(t: Blocking, m: int, n: int) -> list[tuple[int, int]]:
-    return [(x, y) for x in _each(cut(m, t.tile_m)) for y in _each(cut(n, t.tile_n))]
 
 
 def _each(sizes: list[tuple[int, int]]) -> list[int]:

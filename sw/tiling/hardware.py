@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hw.config import MachineConfig
+from sw.convolution import Convolution
 from sw.patches import Patches
 from sw.tiling.blocking import Blocking, Extent, Resident
 from sw.tiling.estimate import Estimate, loads
 from sw.tiling.plan import BOUNDS, LOOPS, TilingPlan, times_text
-from sw.tiling.problem import Convolution, TilingProblem
+from sw.tiling.problem import TilingProblem
 
 #: Bytes of an element of A and B, and of the accumulator.
 ELEMENT, ACCUMULATED = 1, 4
@@ -29,18 +30,7 @@ def tiling_problem(
     shape = {"m": extent.m, "k": extent.k, "n": extent.n * extent.images}
     square = p is not None and (p.rows.stride, p.rows.dilation) == (p.cols.stride, p.cols.dilation)
     if p is not None and square and len({p.rows.before, p.rows.after, p.cols.before, p.cols.after}) == 1:
-        conv = Convolution(
-            sn=extent.images,
-            ic=p.channels,
-            h=p.rows.size,
-            w=p.cols.size,
-            oc=extent.m,
-            kh=p.rows.kernel,
-            kw=p.cols.kernel,
-            stride=p.rows.stride,
-            pad=p.rows.before,
-            dilation=p.rows.dilation,
-        )
+        conv = Convolution(extent.images, p.channels, p.rows, p.cols, extent.m)
         shape = {}
     return TilingProblem(
         **shape,

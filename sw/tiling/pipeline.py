@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
+from hw.config import MachineConfig
 from hw.isa import TIMING
 
 #: Cycles from the start of a warp to its first operation: at least, per loop, and more for patches.
@@ -51,43 +52,36 @@ class Step(NamedTuple):
 
     Cycles of loading A and B (0: what is there stays); the products of its inner tiles (cycles to the last
     read, rows of the last block, cycles until the next may start); the share of cycles in which the array
-    writes to the accumulator; whether it is the partition's last step.
+    writes to the accumulator; of a partition's last step, the cycles that storing each inner tile takes.
     """
 
     load_a: float
     load_b: float
     products: Sequence[tuple[float, int, int]]
     writes: float
-    last: bool
+    stores: Sequence[float]
 
 
 def follow(
-    steps: Sequence[Step],
-    stores: Sequence[Sequence[float]],
-    latencies: tuple[int, int, int],
-    *,
-    loops: int,
-    banks: int,
-    single: bool = False,
-    patches: bool = False,
+    steps: Sequence[Step], config: MachineConfig, *, loops: int, single: bool, patches: bool
 ) -> tuple[float, float, float]:
     """Cycles of the whole, of those before the first product and of those after the last.
 
-    `stores` are the cycles that storing takes, by partition and inner tile; `latencies` those of the ports
-    of A, B and C; programs have `loops`; the accumulator has `banks`, half of them for each of two
-    partitions (or one for both), so that the storer waits for the array where both are in the same partition,
-    or, `single`, all for one, so that it waits wherever both are in the same bank; with `patches` B is loaded
-    as the patches of a convolution.
+    Programs have `loops`. Of the accumulator's banks each of two partitions has half (or both the only one),
+    so that the storer waits for the array where both are in the same partition, or, `single`, one has all, so
+    that it waits wherever both are in the same bank. With `patches` B is loaded as the patches of a
+    convolution.
     """
     first_issue = START + START_LOOP * loops + ISSUED
-    a = Lane(first_issue, latencies[0])
-    b = Lane(first_issue + START_PATCHES * patches, latencies[1])
+    a = Lane(first_issue, config.load_a_latency)
+    b = Lane(first_issue + START_PATCHES * patches, config.load_b_latency)
+    banks = config.acc_banks if single else max(1, config.acc_banks // 2)
     array = array_done = 0.0
     turns: list[dict[int, float]] = [{}] if single else [{}, {}]
     turn = 0
     store = stored = 0.0
     first = -1.0
-    partition, fresh = 0, True
+    fresh = True
     for step in steps:
         if step.load_a:
             a.load(step.load_a, array_done)
@@ -97,7 +91,7 @@ def follow(
         if fresh and not single:
             begin = max(begin, *turns[turn].values(), 0.0)
         end = inf if single else max(array, begin) + sum(time + gap for time, _, gap in step.products)
-        share = 1 - step.writes / (banks if single else max(1, banks // 2))
+        share = 1 - step.writes / banks
         for i, (time, rows, gap) in enumerate(step.products):
             if single and fresh:
                 begin = max(begin, turns[turn].get(i, 0.0))
@@ -105,13 +99,13 @@ def follow(
             first = start if first < 0 else first
             array_done = start + time + rows + MULTIPLIED
             array = start + time + gap
-            if step.last:
-                store = _stored(max(store, array_done + ISSUED), stores[partition][i], end, share)
-                stored = store + latencies[2] + STORED
+            if step.stores:
+                store = _stored(max(store, array_done + ISSUED), step.stores[i], end, share)
+                stored = store + config.store_latency + STORED
                 turns[turn][i] = stored + BETWEEN
-        fresh = step.last
-        if step.last:
-            turn, partition = (turn + 1) % len(turns), partition + 1
+        fresh = bool(step.stores)
+        if fresh:
+            turn = (turn + 1) % len(turns)
     return stored, first, stored - array
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.patches import Axis
 
 #: Counts of elements, blocks and of bytes per element end here, capacities there.
@@ -23,65 +24,46 @@ RATES = (1e-6, 1e15)
 _CAPACITIES = ("buf_a", "buf_b", "acc_max")
 _RATES = ("bw_a", "bw_b", "macs_per_cycle")
 _SHAPE = ("m", "k", "n")
+_CONVOLUTION = frozenset(("sn", "ic", "h", "w", "oc", "kh", "kw", "stride", "pad", "dilation"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Convolution:
+def convolution_of(
+    *,
+    sn: int,
+    ic: int,
+    h: int,
+    w: int,
+    oc: int,
+    kh: int,
+    kw: int,
+    stride: int = 1,
+    pad: int = 0,
+    dilation: int = 1,
+) -> Convolution:
     """`sn` images of `ic` x `h` x `w`, `oc` kernels of `kh` x `kw`; `stride` and others are alike both ways.
 
     Raises `InputError` for numbers out of range and for kernels larger than the padded image.
     """
+    for name, value in list(locals().items()):
+        _check_size(f"conv.{name}", value, 0 if name == "pad" else 1)
+    rows, cols = (Axis(size, kernel, stride, pad, pad, dilation) for size, kernel in ((h, kh), (w, kw)))
+    for image, axis in zip("hw", (rows, cols), strict=True):
+        if axis.outputs < 1:
+            raise InputError(
+                f"conv.k{image} must fit the padded image: {axis.kernel} with dilation "
+                f"{dilation} covers {axis.reach}, conv.{image} = {axis.size} with "
+                f"conv.pad = {pad} on both sides is {axis.size + 2 * pad}"
+            )
+    made = Convolution(sn, ic, rows, cols, oc)
+    for name, size in zip(_SHAPE, _shape(made), strict=True):
+        if size > LARGEST_SIZE:
+            raise InputError(f"conv makes a product of {name} = {size}, the most is {LARGEST_SIZE}")
+    return made
 
-    sn: int
-    ic: int
-    h: int
-    w: int
-    oc: int
-    kh: int
-    kw: int
-    stride: int = 1
-    pad: int = 0
-    dilation: int = 1
 
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            name = f"conv.{field.name}"
-            _check_size(name, getattr(self, field.name), 0 if field.name == "pad" else 1)
-        for image, axis in zip("hw", (self.rows, self.cols), strict=True):
-            if axis.outputs < 1:
-                raise InputError(
-                    f"conv.k{image} must fit the padded image: {axis.kernel} with dilation "
-                    f"{self.dilation} covers {axis.reach}, conv.{image} = {axis.size} with "
-                    f"conv.pad = {self.pad} on both sides is {axis.size + 2 * self.pad}"
-                )
-        for name, size in zip(_SHAPE, self.shape, strict=True):
-            if size > LARGEST_SIZE:
-                raise InputError(f"conv makes a product of {name} = {size}, the most is {LARGEST_SIZE}")
-
-    @property
-    def rows(self) -> Axis:
-        """The axis of the rows."""
-        return Axis(self.h, self.kh, self.stride, self.pad, self.pad, self.dilation)
-
-    @property
-    def cols(self) -> Axis:
-        """The axis of the columns."""
-        return Axis(self.w, self.kw, self.stride, self.pad, self.pad, self.dilation)
-
-    @property
-    def kernel(self) -> int:
-        """Positions of a kernel."""
-        return self.kh * self.kw
-
-    @property
-    def pixels(self) -> int:
-        """Elements of the activations."""
-        return self.sn * self.ic * self.h * self.w
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """The product that it is: (m, k, n); A is the weights, B the patches."""
-        return self.oc, self.ic * self.kernel, self.sn * self.rows.outputs * self.cols.outputs
+def _shape(conv: Convolution) -> tuple[int, int, int]:
+    """The product that it is: (m, k, n); A is the weights, B the patches of all images."""
+    return conv.m, conv.k, conv.images * conv.n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,12 +99,12 @@ class TilingProblem:
     def __post_init__(self) -> None:
         _check_size("halo", self.halo, 0)
         if self.conv is not None:
-            given = (self.m, self.k, self.n)
-            if given not in ((0, 0, 0), self.conv.shape):
+            given, shape = (self.m, self.k, self.n), _shape(self.conv)
+            if given not in ((0, 0, 0), shape):
                 raise InputError(
-                    f"m, k, n must not be given beside conv, which makes them {self.conv.shape}, not {given}"
+                    f"m, k, n must not be given beside conv, which makes them {shape}, not {given}"
                 )
-            for name, size in zip(_SHAPE, self.conv.shape, strict=True):
+            for name, size in zip(_SHAPE, shape, strict=True):
                 object.__setattr__(self, name, size)
         elif self.halo:
             raise InputError(f"halo goes with conv: a plain product reads nothing twice, halo is {self.halo}")
@@ -158,25 +140,26 @@ class TilingProblem:
             if not isinstance(conv, Mapping):
                 raise InputError(f"conv must be an object of names and numbers, not {_shown(conv)}")
             _check_names("", values, _names(cls), _names(cls, required=True))
-            _check_names("conv.", conv, _names(Convolution), _names(Convolution))
-            values["conv"] = Convolution(**conv)
+            _check_names("conv.", conv, _CONVOLUTION, _CONVOLUTION)
+            values["conv"] = convolution_of(**conv)
         return cls(**values)
 
     @property
     def kernel(self) -> int:
         """The depth that a cut of K leaves whole: a kernel's positions, or 1."""
-        return 1 if self.conv is None else self.conv.kernel
+        return 1 if self.conv is None else self.conv.patches.kernel
 
     @property
     def pixels(self) -> int:
         """Elements that one load of the whole of B reads, the halo included."""
-        return self.k * self.n if self.conv is None else self.conv.pixels + self.halo
+        conv = self.conv
+        return self.k * self.n if conv is None else conv.images * conv.patches.pixels + self.halo
 
     def __str__(self) -> str:
         return f"{self.m}x{self.k}x{self.n}"
 
 
-def _names(cls: type[TilingProblem | Convolution], required: bool = False) -> frozenset[str]:
+def _names(cls: type[TilingProblem], required: bool = False) -> frozenset[str]:
     """Names of the fields, or of those that have no value of their own."""
     fields = dataclasses.fields(cls)
     return frozenset(f.name for f in fields if not required or f.default is dataclasses.MISSING)

@@ -11,7 +11,7 @@ import pytest
 
 from jacquard.report.tiling_plot import draw
 from sw.tiling.plan import plan
-from sw.tiling.problem import Convolution, TilingProblem
+from sw.tiling.problem import TilingProblem, convolution_of
 from tests.jacquard.conftest import MACHINE
 
 TITLE = "fc1 on small"
@@ -91,7 +91,7 @@ def test_whole(tmp_path: Path) -> None:
 
 
 def test_convolution(tmp_path: Path) -> None:
-    conv = Convolution(sn=2, ic=64, h=56, w=56, oc=64, kh=3, kw=3, pad=1)
+    conv = convolution_of(sn=2, ic=64, h=56, w=56, oc=64, kh=3, kw=3, pad=1)
     text = labels(picture(tmp_path, conv=conv, write_b=32))
     assert "A convolution: 2 images of 64 × 56 × 56, 64 kernels of 3 × 3" in text
     assert "B: patches, 576 × 6,272" in text
@@ -100,7 +100,7 @@ def test_convolution(tmp_path: Path) -> None:
 
 
 def test_kernels_cut(tmp_path: Path) -> None:
-    conv = Convolution(sn=1, ic=1, h=64, w=64, oc=64, kh=16, kw=16)
+    conv = convolution_of(sn=1, ic=1, h=64, w=64, oc=64, kh=16, kw=16)
     text = labels(picture(tmp_path, conv=conv, buf_a=2048, buf_b=2048))
     assert "(each read" in text
 

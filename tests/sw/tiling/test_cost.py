@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from sw.tiling.cost import cost, kernel_cuts, times
-from sw.tiling.problem import Convolution, TilingProblem
+from sw.tiling.problem import TilingProblem, convolution_of
 
 #: 100x60x80 with 2-byte elements; buffers hold 30 rows and 20 columns of all of K.
 P = TilingProblem(
@@ -72,7 +72,7 @@ def test_what_bounds() -> None:
 
 
 def test_cuts_inside_kernels_read_pixels_again() -> None:
-    conv = Convolution(sn=1, ic=2, h=10, w=10, oc=8, kh=3, kw=3)
+    conv = convolution_of(sn=1, ic=2, h=10, w=10, oc=8, kh=3, kw=3)
     p = TilingProblem(
         **{
             f.name: getattr(P, f.name) for f in dataclasses.fields(P) if f.name not in ("m", "k", "n", "conv")

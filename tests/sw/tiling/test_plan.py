@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from bench.exhaustive import Found, search, search_fast
 from bench.tiling import SETS
 from hw.errors import InputError
+from sw.convolution import Convolution
 from sw.tiling.cost import cost, kernel_cuts, times
 from sw.tiling.plan import LOOPS, TilingPlan, plan
-from sw.tiling.problem import Convolution, TilingProblem
+from sw.tiling.problem import TilingProblem, convolution_of
 
 MACHINE = {
     "elem_bytes": 1,
@@ -217,7 +218,7 @@ def test_inner_tiles(granularity: int, elem_bytes: int, tiles: tuple[int, int]) 
 
 
 def conv(**changes: Any) -> Convolution:
-    return Convolution(**{"sn": 1, "ic": 4, "h": 8, "w": 8, "oc": 8, "kh": 3, "kw": 3, "pad": 1} | changes)
+    return convolution_of(**{"sn": 1, "ic": 4, "h": 8, "w": 8, "oc": 8, "kh": 3, "kw": 3, "pad": 1} | changes)
 
 
 def convolution(c: Convolution, **changes: Any) -> TilingProblem:
@@ -298,7 +299,7 @@ def problems(draw: st.DrawFn) -> TilingProblem:
     }
     if draw(st.booleans()):
         kh, kw, dilation, pad = whole(1, 4), whole(1, 4), whole(1, 2), whole(0, 2)
-        values["conv"] = Convolution(
+        values["conv"] = convolution_of(
             sn=whole(1, 2),
             ic=whole(1, 4),
             h=max(1, dilation * (kh - 1) + 1 - 2 * pad) + whole(0, 4),
@@ -377,7 +378,7 @@ def deep_kernels(draw: st.DrawFn) -> TilingProblem:
     """Convolutions whose buffers seldom hold a block as deep as a kernel, bound by loading."""
     kernel = draw(st.integers(2, 6))
     return convolution(
-        Convolution(
+        convolution_of(
             sn=1,
             ic=draw(st.integers(1, 3)),
             h=draw(st.integers(kernel, 9)),
