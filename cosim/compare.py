@@ -126,26 +126,22 @@ def _first(job: Job, predicted: Streams, observed: Streams) -> Divergence | None
     cycle, (outputs, number, kind), (wanted, got) = min(found, key=lambda one: one[:2])
     keys = [(1, number, 0)] if outputs else [(0, number, k) for k in EventKind]
     same = sorted(x for key in keys for x in observed.get(key, ()) if x.cycle < cycle)[-BEFORE:]
-    made = Divergence(
-        kind="output" if outputs else EventKind(kind).name.lower(),
-        expected=None if wanted is None else wanted.cycle,
-        got=None if got is None else got.cycle,
-        cycle=cycle,
-    )
+    cycles = wanted and wanted.cycle, got and got.cycle, cycle
     if outputs:
-        return dataclasses.replace(
-            made,
+        return Divergence(
+            "output",
+            *cycles,
             pe=number,
-            stored=None if wanted is None else wanted[2:],
-            got_stored=None if got is None else got[2:],
+            stored=wanted and wanted[2:],
+            got_stored=got and got[2:],
             before=tuple(f"cycle {o.cycle}: {_stored(o[2:])}".rstrip() for o in same),
         )
     text = disassemble_words(job.programs.get(number, ()))
-    pcs = [None if event is None else event.pc for event in (wanted, got)]
-    pc = pcs[1] if pcs[0] is None else pcs[0]
-    other = pcs[1] if pcs[1] != pc else None
-    return dataclasses.replace(
-        made,
+    pc, got_pc = (wanted or got).pc, got and got.pc
+    other = got_pc if got_pc != pc else None
+    return Divergence(
+        EventKind(kind).name.lower(),
+        *cycles,
         warp=number,
         pc=pc,
         instruction=_text(text, pc),

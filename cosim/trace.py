@@ -8,10 +8,8 @@ a counter of operations that each engine has yet to complete, and a counter of t
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from cosim.job import Event, EventKind, Job, Outcome, Output
@@ -23,13 +21,8 @@ _ENGINE_TRACK = 100
 _GRID_TRACK = 1000
 
 
-def write(path: Path, job: Job, outcomes: Mapping[str, Outcome]) -> None:
-    """Write outcomes of a job by name (`model`, `rtl`), each as a process of its own."""
-    path.write_text(json.dumps(document(job, outcomes)), encoding="utf-8")
-
-
 def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """The trace as an object that `json` can write."""
+    """Outcomes of a job by name (`model`, `rtl`), each as a process of its own, for `json` to write."""
     codes = {warp: [decode(word) for word in words] for warp, words in job.programs.items()}
     events: list[Slice] = []
     for process, (name, outcome) in enumerate(outcomes.items(), 1):

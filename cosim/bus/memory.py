@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import cocotb
+from cocotb.queue import Queue
 from cocotb.triggers import ClockCycles, Event
 from cocotbext.axi import axi_channels as channels
 
@@ -30,16 +31,14 @@ class _Read:
     due: int
 
 
-@dataclass
-class _Write:
-    """A write, with its transfers so far as (data, strobe)."""
+class _Write(NamedTuple):
+    """A write with its transfers as (data, strobe), and the cycle from which on it is answered."""
 
     identity: int
     address: int
-    left: int
     size: int
-    transfers: list[tuple[int, int]] = field(default_factory=list)
-    due: int = 0
+    transfers: list[tuple[int, int]]
+    due: int
 
 
 class Memory:
@@ -73,9 +72,8 @@ class Memory:
         for task in self._tasks:
             task.cancel()
         self._reads: dict[int, deque[_Read]] = {}
-        self._writes: deque[_Write] = deque()
-        self._answers: deque[_Write] = deque()
-        self._some_read, self._some_answer = Event(), Event()
+        self._writes: Queue[_Write] = Queue()
+        self._some_read = Event()
         parts = (self._take_reads, self._take_writes, self._answer_reads, self._answer_writes)
         self._tasks = [cocotb.start_soon(part()) for part in parts]
 
@@ -128,22 +126,17 @@ class Memory:
     async def _take_writes(self) -> None:
         while True:
             aw = await self.aw.recv()
-            write = _Write(int(aw.awid), int(aw.awaddr), int(aw.awlen) + 1, 1 << int(aw.awsize))
-            for _ in range(write.left):
-                w = await self.w.recv()
-                write.transfers.append((int(w.wdata), int(w.wstrb)))
-            write.due = self._due()
-            self._answers.append(write)
-            self._some_answer.set()
+            words = [await self.w.recv() for _ in range(int(aw.awlen) + 1)]
+            transfers = [(int(w.wdata), int(w.wstrb)) for w in words]
+            self._writes.put_nowait(
+                _Write(int(aw.awid), int(aw.awaddr), 1 << int(aw.awsize), transfers, self._due())
+            )
 
     async def _answer_writes(self) -> None:
         while True:
-            if not self._answers:
-                self._some_answer.clear()
-                await self._some_answer.wait()
-            write = self._answers.popleft()
+            write = await self._writes.get()
             await ClockCycles(self._clock, max(1, write.due - self._now()))
-            response = self._response(False, write.address + write.size * write.left - 1)
+            response = self._response(False, write.address + write.size * len(write.transfers) - 1)
             if response == OKAY:
                 self._store(write)
             await self.b.send(channels.AxiBTransaction(bid=write.identity, bresp=response))

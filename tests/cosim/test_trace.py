@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,9 +65,8 @@ def test_outputs_of_the_grid_have_a_track_for_each_pe(job: Job, outcome: Outcome
     assert entry["args"] == {"address": 32, "value": 2}
 
 
-def test_the_file_holds_both_sides_as_processes(job: Job, outcome: Outcome, tmp_path: Path) -> None:
-    trace.write(tmp_path / "t.json", job, {"model": outcome, "rtl": outcome})
-    document = json.loads((tmp_path / "t.json").read_text())
+def test_the_file_holds_both_sides_as_processes(job: Job, outcome: Outcome) -> None:
+    document = json.loads(json.dumps(trace.document(job, {"model": outcome, "rtl": outcome})))
     names = {e["pid"]: e["args"]["name"] for e in named(document, "process_name", "M")}
     assert names == {1: "model: 32 cycles", 2: "rtl: 32 cycles"}
     assert all(e["pid"] in names and (e["ph"] == "M" or e["ts"] >= 0) for e in document["traceEvents"])
