@@ -91,12 +91,10 @@ class Writer:
     memory: MemoryPlan
     #: Number of the operator that is being written.
     number: int = 0
-    names: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.memory.homes:
-            self.names[name] = f"t{len(self.names)}"
+        self.names = {name: f"t{number}" for number, name in enumerate(self.memory.homes)}
 
     def label(self, stem: str) -> str:
         """A label of the present operator that nothing else has; `labels` tells the operator of each."""

@@ -305,10 +305,8 @@ class Machine:
             engine = self.engines.get(name)
             prefix = name.upper()
             found[f"{prefix}_OPERATIONS"] = sum(c < NEVER for c in engine.completions) if engine else 0
-            found[f"{prefix}_BUSY"] = engine.busy if engine else 0
-            found[f"{prefix}_STALL_MEMORY"] = engine.stall_memory if engine else 0
-            found[f"{prefix}_STALL_BANK"] = engine.stall_bank if engine else 0
-            found[f"{prefix}_WORDS"] = engine.words if engine else 0
+            for what in ("BUSY", "STALL_MEMORY", "STALL_BANK", "WORDS"):
+                found[f"{prefix}_{what}"] = getattr(engine, what.lower(), 0)
         return {name: value & MASK for name, value in found.items()}
 
     def close(self) -> None:
