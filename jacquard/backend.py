@@ -27,6 +27,7 @@ from jacquard import network_run
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import CompiledModel, compile_model
 from sw.frontend.bindings import bindings
+from sw.frontend.model import load as load_model
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
@@ -175,17 +176,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
 
 def _ones(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
     """Ones for every input; raises `InputError` for shapes that are not fixed."""
-    held = {tensor.name for tensor in proto.graph.initializer}
-    found = {}
-    for value in proto.graph.input:
-        if value.name in held:
-            continue
-        tensor = value.type.tensor_type
-        if any(not d.HasField("dim_value") for d in tensor.shape.dim):
-            raise InputError(f"input {value.name!r} must have a fixed shape")
-        kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        found[value.name] = np.ones([d.dim_value for d in tensor.shape.dim], kind)
-    return found
+    return {name: np.ones(shape, dtype) for name, (dtype, shape) in load_model(proto).inputs.items()}
 
 
 prepare = Backend.prepare
