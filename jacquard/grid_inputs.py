@@ -27,6 +27,14 @@ class Arguments:
     scalars: Mapping[str, int]
 
 
+def function_of(text: str, needed: str) -> tuple[str, str]:
+    """File and function out of `FILE.py:FUNCTION`; raises `InputError`, which begins with what is needed."""
+    file, sign, name = text.rpartition(":")
+    if not sign or not file or not name.isidentifier():
+        raise InputError(f"{needed}, not {text!r}")
+    return file, name
+
+
 def arguments(
     kernel: Kernel, given: Mapping[str, np.ndarray], iterations: int | None = None, seed: int = 0
 ) -> Arguments:

@@ -10,6 +10,7 @@ from typing import Any
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import SCALARS
+from jacquard.grid_inputs import function_of
 from sw.cgra.search import SearchResult
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
@@ -101,9 +102,7 @@ def loops_of(source: str, times: int = 1) -> list[Graph]:
     if source.endswith(".json"):
         graphs = [load_graph(source)]
     else:
-        file, sign, name = source.rpartition(":")
-        if not sign or not file or not name.isidentifier():
-            raise InputError(f"a loop must be GRAPH.json or FILE.py:FUNCTION, not {source!r}")
+        file, name = function_of(source, "a loop must be GRAPH.json or FILE.py:FUNCTION")
         graphs = [launch.graph for launch in from_function(file, name).loops]
         if not graphs:
             raise InputError(f"{file}: {name}: needs a loop that does something, there is none")

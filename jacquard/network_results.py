@@ -11,7 +11,7 @@ import numpy as np
 
 from cosim.compare import compare
 from cosim.job import EventKind, Job, Outcome
-from jacquard.results import Report, Result, utilization
+from jacquard.results import Bounded, Report, Result, utilization
 from jacquard.tiling import MachinePlan, plan_of
 from sw.check import Verdict
 from sw.compile.program import holds_sums
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OperatorResult:
+class OperatorResult(Bounded):
     """One operator in the order of execution.
 
     `where` is `machine`, `host` or `edge`. `start` is the cycle of its first operation, `end` that after its
@@ -49,16 +49,6 @@ class OperatorResult:
     same: bool | None = None
     program: int | None = None
     plan: MachinePlan | None = None
-
-    @property
-    def bound(self) -> str:
-        """What limits it at best, empty on the host."""
-        return max(self.bounds, key=lambda name: self.bounds[name], default="")
-
-    @property
-    def bound_cycles(self) -> int:
-        """Least cycles."""
-        return max(self.bounds.values(), default=0)
 
     @property
     def macs(self) -> int:
@@ -138,7 +128,6 @@ class ProgramRun(Result):
             correct=wrong is None,
             divergence=None if observed is predicted else compare(config, job, predicted, observed),
             checked=verdict,
-            bandwidth=rates,
             macs=sum(o.macs for o in program.operators),
             bounds=bounds,
             values=values,
@@ -151,7 +140,7 @@ class ProgramRun(Result):
     def plans(self) -> dict[int, MachinePlan]:
         """Plans of the products whose sums are stored, by number; none of a program that was read."""
         parts = self.program.compiled.parts if self.program.compiled is not None else ()
-        return {i: plan_of(p, self.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
+        return {i: plan_of(p, self.job.settings.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
 
     @property
     def at(self) -> str | None:
@@ -183,7 +172,7 @@ class ProgramRun(Result):
                     offset + end,
                     cycles,
                     facts,
-                    facts.bounds(self.config, self.bandwidth),
+                    facts.bounds(self.config, self.job.settings.bandwidth),
                     tuple(self.program.kernels[k] for k in facts.kernels),
                     utilization(facts.macs, cycles, self.config),
                     self.same.get(index),

@@ -66,14 +66,13 @@ class CompiledProgram:
 
 @dataclass
 class ProgramResult(Result):
-    """What became of a tile program; `memory` and `scratch` are what the RTL left behind.
+    """What became of a tile program; `memory` is what the RTL left behind.
 
     `values` are all buffers that it writes: those in memory, logs, and those in the scratchpad.
     """
 
     compiled: CompiledProgram
     memory: np.ndarray
-    scratch: np.ndarray | None
 
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run, with assembly by warp and the checker's verdict."""
@@ -282,13 +281,11 @@ def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
         correct=correct,
         divergence=compare(config, p.job, p.predicted, observed),
         checked=p.compiled.verdict,
-        bandwidth=rates,
         macs=macs,
         bounds=bounds,
         values=_values(p.compiled.bound, memory, scratch),
         compiled=p.compiled,
         memory=memory,
-        scratch=scratch,
     )
 
 

@@ -25,13 +25,29 @@ RESOURCES = {
 }
 
 
+class Bounded:
+    """What has lower bounds of its cycles, by resource (a key of `RESOURCES`)."""
+
+    bounds: Mapping[str, int]
+
+    @property
+    def bound(self) -> str:
+        """The resource that limits it at best; empty where nothing is known."""
+        return max(self.bounds, key=lambda name: self.bounds[name], default="")
+
+    @property
+    def bound_cycles(self) -> int:
+        """Least cycles: no machine of this array and these ports can be quicker."""
+        return max(self.bounds.values(), default=0)
+
+
 @dataclass
-class Result:
+class Result(Bounded):
     """What became of one program.
 
     `op` says what kind of thing it is, `shape` in words how large. `bounds` are least cycles by what limits
     them: `gemm`, `cgra`, or a port at its bytes per cycle. `values` are its results by name, `checked` is
-    what the checker says of the warps, `bandwidth` bytes per cycle by port.
+    what the checker says of the warps.
     """
 
     name: str
@@ -44,7 +60,6 @@ class Result:
     correct: bool
     divergence: Divergence | None
     checked: Verdict
-    bandwidth: Mapping[str, int]
     macs: int
     bounds: Mapping[str, int]
     values: Mapping[str, np.ndarray]
@@ -65,16 +80,6 @@ class Result:
         }
         issued = (e for e in self.observed.events if e.kind is EventKind.ISSUE)
         return sum((e.warp, e.pc) in sync for e in issued)
-
-    @property
-    def bound(self) -> str:
-        """What limits it at best."""
-        return max(self.bounds, key=lambda name: self.bounds[name])
-
-    @property
-    def bound_cycles(self) -> int:
-        """No machine of this array and these ports can be quicker."""
-        return max(self.bounds.values())
 
     @property
     def instructions(self) -> dict[int, int]:

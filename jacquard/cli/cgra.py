@@ -26,7 +26,7 @@ from jacquard.cli.options import (
 )
 from jacquard.cli.run_files import read_inputs, write_outputs
 from jacquard.files import check_writable, write_text
-from jacquard.grid_inputs import arguments, drawn
+from jacquard.grid_inputs import arguments, drawn, function_of
 from jacquard.report.console import stdout
 from sw.dfg.graph import Graph
 from sw.dfg.python import from_function
@@ -43,14 +43,6 @@ def command(context: click.Context) -> None:
     """Kernels on the grid of processing elements."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-def function_of(text: str) -> tuple[str, str]:
-    """File and function out of `FILE.py:function`."""
-    file, sign, name = text.rpartition(":")
-    if not sign or not file or not name.isidentifier():
-        raise InputError(f"a kernel must be FILE.py:FUNCTION, not {text!r}")
-    return file, name
 
 
 @command.command("run")
@@ -103,7 +95,7 @@ def run(
     from jacquard.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
     from jacquard.report.table import print_kernel
 
-    file, name = function_of(kernel)
+    file, name = function_of(kernel, "a kernel must be FILE.py:FUNCTION")
     for path in (rest["outputs"], rest["trace"]):
         if path is not None:
             check_writable(path)

@@ -94,11 +94,6 @@ class OperatorMetrics:
     bounds: Mapping[str, int]
     moved: Mapping[str, int]
 
-    @property
-    def bound(self) -> str:
-        """What limits it at best, empty on the host."""
-        return max(self.bounds, key=lambda name: self.bounds[name], default="")
-
 
 @dataclass(frozen=True)
 class ModelMetrics:

@@ -44,7 +44,6 @@ class Space:
 
     name: str
     file: str
-    source: str
     base: MachineConfig
     fixed: Mapping[str, int | str]
     values: Mapping[str, Values]
@@ -98,12 +97,12 @@ def read(path: Path) -> Space:
         raise InputError(f"{path}: no such file; a space is a TOML file (docs/explore.md)") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    space = _space(toml_text.parsed(text, str(path)), path, text)
+    space = _space(toml_text.parsed(text, str(path)), path)
     assert space.feasible.size > 0
     return space
 
 
-def _space(values: Mapping[str, Any], path: Path, text: str) -> Space:
+def _space(values: Mapping[str, Any], path: Path) -> Space:
     place = str(path)
     toml_text.check_keys(values, _KEYS, place)
     base = _base(values.get("base", "default"), path)
@@ -128,9 +127,7 @@ def _space(values: Mapping[str, Any], path: Path, text: str) -> Space:
     )
     limits = tuple(_limit(c, place) for c in _list(values, "limits", place))
     objectives = _objectives(_table(values, "objectives", place), place)
-    return Space(
-        path.stem, place, text, base, fixed, varied, found_grids, derived, constraints, objectives, limits
-    )
+    return Space(path.stem, place, base, fixed, varied, found_grids, derived, constraints, objectives, limits)
 
 
 def _base(given: object, path: Path) -> MachineConfig:

@@ -10,6 +10,7 @@ from cosim.compare import Divergence
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from jacquard.results import Bounded
 from sw.cgra.bounds import MII
 from sw.cgra.mapping import Mapping as GridMapping
 from sw.tiling.plan import TilingPlan
@@ -32,7 +33,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class OperatorRow:
+class OperatorRow(Bounded):
     """One operator of a run.
 
     `start` and `end` are cycles of the axis of the whole run (the runs of a report follow each other), `end`
@@ -59,16 +60,6 @@ class OperatorRow:
     def cycles(self) -> int:
         """Cycles from its first to its last."""
         return max(0, self.end - self.start)
-
-    @property
-    def bound(self) -> str:
-        """The resource that limits it at best; empty where nothing is known."""
-        return max(self.bounds, key=lambda name: self.bounds[name], default="")
-
-    @property
-    def bound_cycles(self) -> int:
-        """Least cycles."""
-        return max(self.bounds.values(), default=0)
 
     @property
     def reached(self) -> float:
