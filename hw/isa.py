@@ -130,11 +130,6 @@ class Instruction:
         """Names of the fields that the semantics takes: registers read, then an immediate."""
         return self.reads() + tuple(f.name for f in self.fields if f.kind is FieldKind.IMMEDIATE)
 
-    @property
-    def writes_register(self) -> bool:
-        """Whether field `rd` receives a result."""
-        return any(f.name == "rd" for f in self.fields)
-
 
 class Cause(enum.IntEnum):
     """Error causes in the ERROR register, with what each means."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,13 @@ _NEIGHBOURS = ((0, 1), (1, 0), (0, -1), (-1, 0))
 _DIAGONALS = ((1, 1), (1, -1), (-1, 1), (-1, -1))
 
 
-def mesh(rows: int, cols: int) -> set[Link]:
-    """Both directions between neighbours in a row or a column."""
-    return _steps(rows, cols, _NEIGHBOURS, wrap=False)
+#: Regular links by name: steps from a PE, and whether they go from the last row or column to the first.
+STYLES = {"mesh": (_NEIGHBOURS, False), "torus": (_NEIGHBOURS, True), "diagonal": (_DIAGONALS, False)}
 
 
-def torus(rows: int, cols: int) -> set[Link]:
-    """The mesh, and both directions between the ends of every row and column."""
-    return _steps(rows, cols, _NEIGHBOURS, wrap=True)
-
-
-def diagonal(rows: int, cols: int) -> set[Link]:
-    """Both directions between diagonal neighbours."""
-    return _steps(rows, cols, _DIAGONALS, wrap=False)
-
-
-#: The regular links by name.
-STYLES: dict[str, Callable[[int, int], set[Link]]] = {"mesh": mesh, "torus": torus, "diagonal": diagonal}
-
-
-def _steps(rows: int, cols: int, steps: Iterable[tuple[int, int]], wrap: bool) -> set[Link]:
+def regular(style: str, rows: int, cols: int) -> set[Link]:
+    """The regular links of a name (`STYLES`), in both directions."""
+    steps, wrap = STYLES[style]
     found = set()
     for row, col, (down, right) in itertools.product(range(rows), range(cols), steps):
         to = row + down, col + right
@@ -56,8 +43,8 @@ def nearest(fabric: Fabric) -> tuple[tuple[str, ...], list[Link], list[Link]]:
     own = set(fabric.links)
     best: tuple[tuple[str, ...], list[Link], list[Link]] = ((), sorted(own), [])
     for styles in ((), ("mesh",), ("torus",), ("diagonal",), ("mesh", "diagonal"), ("torus", "diagonal")):
-        regular = {link for name in styles for link in STYLES[name](fabric.rows, fabric.cols)}
-        extra, missing = sorted(own - regular), sorted(regular - own)
+        usual = {link for name in styles for link in regular(name, fabric.rows, fabric.cols)}
+        extra, missing = sorted(own - usual), sorted(usual - own)
         if len(extra) + len(missing) < len(best[1]) + len(best[2]):
             best = styles, extra, missing
     return best
@@ -310,7 +297,7 @@ def _other_kinds(
 def _links(given: Any, rows: int, cols: int, place: str) -> set[Link]:
     if not isinstance(given, list) or not all(isinstance(name, str) and name in STYLES for name in given):
         raise InputError(f"{place}: links must be a list out of {', '.join(STYLES)}, not {given!r}")
-    return {link for name in given for link in STYLES[name](rows, cols)}
+    return {link for name in given for link in regular(name, rows, cols)}
 
 
 def _other_links(

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,10 +249,7 @@ def _run(
 def _read(about: Path, netlist: Path | None, key: str) -> Synthesis:
     """A result of the cache."""
     found = json.loads(about.read_text(encoding="utf-8"))
-    total: dict[str, int] = {}
-    for cells in found["components"].values():
-        for kind, number in cells.items():
-            total[kind] = total.get(kind, 0) + number
+    total = sum((Counter(cells) for cells in found["components"].values()), Counter[str]())
     return Synthesis(
         top=found["top"],
         family=found["family"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +13,11 @@ from cosim.backends import simulator
 from hw.config import parse_setting
 from hw.errors import InputError
 from jacquard.cli.options import (
+    PATH,
     as_json,
     backend,
     changes,
+    grid_option,
     grid_size,
     memories,
     memory_settings,
@@ -34,8 +35,6 @@ from sw.dfg.python import from_function
 if TYPE_CHECKING:
     from sw.cgra.search import SearchEvent
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.group("cgra", invoke_without_command=True)
 @click.pass_context
@@ -52,11 +51,11 @@ def command(context: click.Context) -> None:
     metavar="PRESET|FILE.toml",
     help="The grid.  [default: that of --hw and --set, else mesh4x4]",
 )
-@click.option("--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric.")
+@grid_option
 @click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")
-@click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
-@click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write all arrays, and `returned`.")
-@click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
+@click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write all arrays, and `returned`.")
+@click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
 @click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
 @click.option(
     "--hw",

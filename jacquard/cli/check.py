@@ -9,11 +9,11 @@ import click
 from rich.text import Text
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file, read
+from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file
 from jacquard.report.console import plain_table, stdout
 from jacquard.warps import verdict_on
 from sw.check import Verdict
-from sw.ir.load import STDIN, read_text
+from sw.ir.load import STDIN, load_program, read_text
 from sw.warps.assign import assign_warps
 
 
@@ -41,7 +41,7 @@ def command(
     """
     if file == programs == STDIN:
         raise InputError("FILE.py and PROGRAMS.json cannot both be standard input")
-    program, texts, config = assign_warps(read(file)), read_programs(programs), machine(hw, settings)
+    program, texts, config = assign_warps(load_program(file)), read_programs(programs), machine(hw, settings)
     unknown = [w for w in texts if w >= config.warps]
     if unknown:
         raise InputError(f"{programs}: warp {unknown[0]}: the machine has warps 0 to {config.warps - 1}")

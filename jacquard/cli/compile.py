@@ -7,21 +7,25 @@ from pathlib import Path
 import click
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, host, machine, note, print_json, printer, printing
+from jacquard.cli.options import (
+    PATH,
+    as_json,
+    directory,
+    hardware,
+    host,
+    machine,
+    note,
+    print_json,
+    printer,
+    printing,
+)
 
 
 @click.command("compile")
-@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.argument("model", type=PATH, metavar="MODEL.onnx")
 @hardware
 @host
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="The directory, which is made; one of an earlier compilation is replaced.",
-)
+@directory("The directory, which is made; one of an earlier compilation is replaced.")
 @printing
 @as_json
 def command(

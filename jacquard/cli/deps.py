@@ -6,10 +6,11 @@ import click
 from rich.text import Text
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_json, program_file, read
+from jacquard.cli.options import as_json, print_json, program_file
 from jacquard.report.console import plain_table, stdout
 from sw.dependence import Dependences, analyse
 from sw.dependence.explain import explain
+from sw.ir.load import load_program
 
 
 @click.command("deps")
@@ -24,7 +25,7 @@ def command(file: str, label: str | None, json_: bool) -> None:
     around both lie between: a number for one common loop, a list for several, * where it is not constant or
     not bounded.
     """
-    program = read(file)
+    program = load_program(file)
     if label is None:
         found = analyse(program)
         if json_:

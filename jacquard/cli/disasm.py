@@ -10,13 +10,13 @@ import numpy as np
 
 from hw.assembly import decode, disassemble_words
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_json
+from jacquard.cli.options import PATH, as_json, print_json
 
 _TOKEN = re.compile(r"(0[xX])?[0-9a-fA-F]{1,8}")
 
 
 @click.command("disasm")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "--format",
     "kind",

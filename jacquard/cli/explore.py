@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, backend, host, note, print_json
+from jacquard.cli.options import PATH, as_json, backend, host, note, print_json
 from jacquard.files import check_writable
 from jacquard.report.console import stdout
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from jacquard.explore.command import Prepared
     from jacquard.explore.search import Progress
 
-_PATH = click.Path(path_type=Path)
 #: Seconds between two lines of progress where there is no terminal.
 _PAUSE = 10.0
 
 
 @click.command("explore")
-@click.argument("space", type=_PATH, metavar="SPACE.toml")
-@click.argument("models", type=_PATH, nargs=-1, required=True, metavar="MODEL.onnx...")
+@click.argument("space", type=PATH, metavar="SPACE.toml")
+@click.argument("models", type=PATH, nargs=-1, required=True, metavar="MODEL.onnx...")
 @click.option(
     "--sampler",
     type=click.Choice(["grid", "random", "nsga2", "tpe"]),
@@ -54,18 +53,16 @@ _PAUSE = 10.0
 @click.option(
     "--confirm", type=click.IntRange(0), default=0, metavar="N", help="Run the N best points on the RTL."
 )
-@click.option("--report", type=_PATH, metavar="FILE.html", help="Write a report as one HTML page.")
-@click.option("--csv", type=_PATH, metavar="FILE", help="Write all points as a table.")
-@click.option("--export", type=_PATH, metavar="DIR", help="Write the machines of the front as TOML files.")
+@click.option("--report", type=PATH, metavar="FILE.html", help="Write a report as one HTML page.")
+@click.option("--csv", type=PATH, metavar="FILE", help="Write all points as a table.")
+@click.option("--export", type=PATH, metavar="DIR", help="Write the machines of the front as TOML files.")
 @click.option(
     "--family", type=click.Choice(["ecp5", "xilinx"]), default="ecp5", show_default=True, help="The FPGA."
 )
 @click.option(
     "--synth", "synthesis", is_flag=True, help="Measure resources by synthesis instead of estimating them."
 )
-@click.option(
-    "--energy", type=_PATH, metavar="TABLE.toml", help="Energies in pJ instead of the default ones."
-)
+@click.option("--energy", type=PATH, metavar="TABLE.toml", help="Energies in pJ instead of the default ones.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @backend
 @host

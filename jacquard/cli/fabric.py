@@ -13,15 +13,15 @@ from hw.errors import InputError
 from hw.fabric import Fabric, layout, load, to_toml
 from hw.fabric.bitstream import entry_words
 from hw.fabric.draw import to_svg
-from jacquard.cli.options import as_json, grid_size, note, print_json
+from jacquard.cli.options import PATH, as_json, grid_option, grid_size, note, print_json
 from jacquard.files import write_text
 from jacquard.report.console import plain_table, stdout
 
 
 @click.command("fabric")
 @click.argument("source", metavar="PRESET|FILE.toml", default="mesh4x4")
-@click.option("--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric.")
-@click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the PEs and links.")
+@grid_option
+@click.option("--svg", type=PATH, metavar="FILE", help="Draw the PEs and links.")
 @click.option("--toml", is_flag=True, help="Print the fabric as TOML, every PE by itself.")
 @as_json
 def command(source: str, grid: str | None, svg: Path | None, toml: bool, json_: bool) -> None:

@@ -18,7 +18,7 @@ from hw.synthesis import DEVICES, FAMILIES, find_device
 from hw.synthesis.resources import DEFAULT
 from hw.synthesis.tools import Progress as Tell
 from hw.synthesis.tools import find
-from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.cli.options import as_json, directory, hardware, machine, note, print_json
 from jacquard.fpga.files import check_directory, write
 from jacquard.fpga.flow import (
     BAUD,
@@ -85,9 +85,7 @@ _PLACEMENT = ("device", "speed", "package", "board", "seed", "seeds")
     help="Try K seeds from --seed on and keep the best.",
 )
 @click.option("--synth-only", is_flag=True, help="Do not place and route.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Directory for all files."
-)
+@directory("Directory for all files.", required=False)
 @as_json
 def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool, **options: Any) -> int:
     """Put a machine on an FPGA: clock, resources, critical path, and the files for a tool flow.

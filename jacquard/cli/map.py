@@ -13,7 +13,7 @@ from rich.text import Text
 
 from hw.fabric import load
 from hw.fabric.bitstream import to_bytes
-from jacquard.cli.options import as_json, grid_size, note, print_json
+from jacquard.cli.options import PATH, as_json, grid_option, grid_size, note, print_json
 from jacquard.files import atomic, check_writable, write_text
 from jacquard.report.console import plain_table, stdout
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sw.cgra.mapping import Mapping
     from sw.cgra.search import SearchEvent
 
-_PATH = click.Path(path_type=Path)
 #: Columns and contexts up to which placements are printed.
 _WIDEST, _MOST = 8, 16
 
@@ -30,7 +29,7 @@ _WIDEST, _MOST = 8, 16
 @click.command("map")
 @click.argument("source", metavar="GRAPH.json|FILE.py:FUNCTION")
 @click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="The grid.")
-@click.option("--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric.")
+@grid_option
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -42,8 +41,8 @@ _WIDEST, _MOST = 8, 16
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
 @click.option("--flat", is_flag=True, help="Place without groups of PEs.")
 @click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
-@click.option("-o", "output", type=_PATH, metavar="FILE", help="Write the bitstream (32-bit little-endian).")
-@click.option("--svg", type=_PATH, metavar="FILE", help="Draw the mapping, a panel per context.")
+@click.option("-o", "output", type=PATH, metavar="FILE", help="Write the bitstream (32-bit little-endian).")
+@click.option("--svg", type=PATH, metavar="FILE", help="Draw the mapping, a panel per context.")
 @as_json
 def command(
     source: str,

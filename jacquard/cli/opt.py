@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, print_after, print_json, program_file, read
+from jacquard.cli.options import as_json, print_after, print_json, program_file
 from sw.canonical.count import Counts, count
 from sw.ir.expression import Apply
+from sw.ir.load import load_program
 from sw.ir.program import Program
 from sw.ir.walk import expressions, instructions, statements
 from sw.passes import PASSES, Stage, named, run, summary
@@ -55,7 +56,7 @@ def command(
     the counts before and after.
     """
     steps = [step for text in lists for step in named(text, registers=registers)]
-    before = read(file)
+    before = load_program(file)
     after = run(steps, before, _dump if print_after_all else None)
     text = _emit(after, emit)
     if json_:

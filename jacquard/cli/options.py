@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,21 +14,45 @@ from cosim.backends import BACKENDS
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load, parse_setting
 from hw.errors import InputError
-from sw.ir.load import load_program
 from sw.ir.program import Program
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def changes(function: F) -> F:
-    """`--set`; the command gets it as `settings`."""
-    return click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Change one field of the machine; repeatable.",
-    )(function)
+#: `--set`, as `settings`.
+changes = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one field of the machine; repeatable.",
+)
+#: `--allow-host`, as `allow_host`.
+host = click.option(
+    "--allow-host", is_flag=True, help="Let the host execute what the machine cannot (of a model)."
+)
+#: `--refine`, as `refine`.
+refinement = click.option(
+    "--refine",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Put the best N plans through the exact cycle model and take the quickest.",
+)
+#: `--sim`, as `sim`.
+backend = click.option(
+    "--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True, help="What runs the RTL."
+)
+#: `--grid`, which `grid_size` reads.
+grid_option = click.option(
+    "--grid", metavar="RxC", help="Rows and columns of the grid, if not those of the fabric."
+)
+#: The type of options that name files.
+PATH = click.Path(path_type=Path)
+#: `--json`, as `json_`.
+as_json = click.option("--json", "json_", is_flag=True, help="Print one JSON object on stdout.")
+#: The argument FILE.py, as `file`, for `load_program`.
+program_file = click.argument("file", metavar="FILE.py|-")
 
 
 def hardware(function: F) -> F:
@@ -36,6 +61,11 @@ def hardware(function: F) -> F:
     return click.option(
         "--hw", default="default", show_default=True, metavar="PRESET|FILE.toml", help="The machine."
     )(function)
+
+
+def directory(about: str, *, required: bool = True) -> Callable[[F], F]:
+    """`-o DIR`, as `output`."""
+    return click.option("-o", "--output", type=PATH, required=required, metavar="DIR", help=about)
 
 
 def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
@@ -53,39 +83,10 @@ def memories(function: F) -> F:
     )(function)
 
 
-def host(function: F) -> F:
-    """`--allow-host`, as `allow_host`."""
-    return click.option(
-        "--allow-host", is_flag=True, help="Let the host execute what the machine cannot (of a model)."
-    )(function)
-
-
-def refinement(function: F) -> F:
-    """`--refine`, as `refine`."""
-    return click.option(
-        "--refine",
-        type=click.IntRange(0),
-        default=0,
-        metavar="N",
-        help="Put the best N plans through the exact cycle model and take the quickest.",
-    )(function)
-
-
 def memory_settings(config: MachineConfig, options: Mapping[str, Any]) -> MemorySettings:
     """The memories behind the ports, by `--latency`, `--bandwidth` and, where a command has it, `--stall`."""
     latency, bandwidth = (_by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth"))
     return MemorySettings.of(config, latency=latency, bandwidth=bandwidth, stall_seed=options.get("stall"))
-
-
-def backend(function: F) -> F:
-    """`--sim`, as `sim`."""
-    return click.option(
-        "--sim",
-        type=click.Choice(BACKENDS),
-        default="verilator",
-        show_default=True,
-        help="What runs the RTL.",
-    )(function)
 
 
 def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:
@@ -117,11 +118,6 @@ def grid_size(text: str | None) -> tuple[int, int] | None:
     return int(rows), int(cols)
 
 
-def as_json(function: F) -> F:
-    """`--json`."""
-    return click.option("--json", "json_", is_flag=True, help="Print one JSON object on stdout.")(function)
-
-
 def print_json(value: Any) -> None:
     """One JSON object on stdout."""
     click.echo(json.dumps(value, indent=2))
@@ -130,16 +126,6 @@ def print_json(value: Any) -> None:
 def note(text: str) -> None:
     """A line of progress on stderr."""
     click.echo(text, err=True)
-
-
-def program_file(function: F) -> F:
-    """The argument FILE.py; the command gets its name as `file` and calls `read`."""
-    return click.argument("file", metavar="FILE.py|-")(function)
-
-
-def read(file: str) -> Program:
-    """The checked program in a file, `-` for standard input. Raises `InputError`."""
-    return load_program(file)
 
 
 def printing(function: F) -> F:

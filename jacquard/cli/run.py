@@ -20,6 +20,7 @@ from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from hw.errors import InputError
 from jacquard.cli.options import (
+    PATH,
     as_json,
     backend,
     hardware,
@@ -31,7 +32,6 @@ from jacquard.cli.options import (
     print_json,
     printer,
     printing,
-    read,
     refinement,
     sizes,
 )
@@ -40,6 +40,7 @@ from jacquard.program_run import run_program
 from jacquard.report.console import stdout
 from jacquard.report.table import print_report
 from jacquard.results import Report
+from sw.ir.load import load_program
 from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from sw.compiler import Observer
     from sw.graph.network import Network
 
-_PATH = click.Path(path_type=Path)
 #: How a message starts that names a file already.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means.
@@ -94,7 +94,7 @@ class _Run:
 
 
 @click.command("run")
-@click.argument("model", required=False, type=_PATH, metavar="[MODEL.onnx|PROGRAM.py|DIR]")
+@click.argument("model", required=False, type=PATH, metavar="[MODEL.onnx|PROGRAM.py|DIR]")
 @click.option("--matmul", metavar="MxKxN", help="Run one product of this shape instead of a model.")
 @click.option("--type-a", type=click.Choice(list(TYPES)), default="int8", help="Type of A (with --matmul).")
 @click.option("--type-b", type=click.Choice(list(TYPES)), default="int8", help="Type of B (with --matmul).")
@@ -113,12 +113,12 @@ class _Run:
 @click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
 @memories
 @refinement
-@click.option("--waves", type=_PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
-@click.option("--trace", type=_PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
-@click.option("--report", type=_PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
-@click.option("--inputs", type=_PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
+@click.option("--waves", type=PATH, metavar="FILE", help="Write waves, .vcd or .fst.")
+@click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--report", type=PATH, metavar="FILE.html", help="Write a report of the run as one HTML page.")
+@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Inputs by name (A and B with --matmul).")
 @printing
-@click.option("--outputs", type=_PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
+@click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write the results (C with --matmul).")
 @as_json
 @click.pass_context
 def command(context: click.Context, /, model: Path | None, json_: bool, **options: Any) -> int:
@@ -185,7 +185,7 @@ def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
     asked.refuse("refine", "products and convolutions", "a tile program")
     asked.refuse("allow_host", "a model", "a tile program")
     return run_program(
-        read(str(asked.source)),
+        load_program(str(asked.source)),
         asked.config,
         asked.memory,
         simulate,

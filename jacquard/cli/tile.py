@@ -14,6 +14,7 @@ from rich.text import Text
 
 from hw.errors import InputError
 from jacquard.cli.options import (
+    PATH,
     as_json,
     changes,
     machine,
@@ -50,7 +51,7 @@ _LONGEST = 4000
 @changes
 @memories
 @refinement
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the plan.")
+@click.option("--plot", type=PATH, metavar="FILE.svg", help="Draw the plan.")
 @as_json
 def command(
     problem: str | None,

@@ -8,21 +8,14 @@ from pathlib import Path
 import click
 
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, machine, note, print_json
+from jacquard.cli.options import as_json, directory, hardware, machine, note, print_json
 from jacquard.files import write_text
 from jacquard.report.package import csr_page, description, header
 
 
 @click.command("verilog")
 @hardware
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Directory for jacquard.v, jacquard.h, csr.md and jacquard.json.",
-)
+@directory("Directory for jacquard.v, jacquard.h, csr.md and jacquard.json.")
 @as_json
 def command(hw: str, settings: tuple[str, ...], output: Path, json_: bool) -> None:
     """Write the machine as Verilog, with C header, register map and a JSON description."""

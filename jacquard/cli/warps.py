@@ -13,11 +13,12 @@ from rich.text import Text
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file, read
+from jacquard.cli.options import as_json, hardware, machine, note, print_json, program_file
 from jacquard.files import check_writable, write_text
 from jacquard.report.console import plain_table, stdout
 from jacquard.warps import Warped, converted
 from sw.ir.errors import IRError
+from sw.ir.load import load_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.assign import assign_warps, unfed
@@ -72,7 +73,7 @@ def command(
             with _told(option):
                 check_writable(Path(path))
     config = machine(hw, settings)
-    program = assign_warps(read(file))
+    program = assign_warps(load_program(file))
     _check(program, config)
     how = Reduction(reduction), Channels(channels)
     made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)

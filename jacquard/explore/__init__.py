@@ -5,7 +5,7 @@
   exactly.
 - `evaluate`: one point, its resources and clock, by the compiler and the cycle model, and on the RTL;
   `energy`: accesses and multiply-accumulates of a program, and what they take.
-- `study`: what is kept (optuna). `samplers`: which point comes next. `executors`: who evaluates it, processes
-  or a `cluster`; `worker`: its side of that. `search`: the loop.
+- `study`: what is kept (optuna). `samplers`: which point comes next. `search`: who evaluates it, processes or
+  a `cluster`, and the loop; `worker`: the side that evaluates.
 - `command`: the whole, as `jacquard explore` calls it. `output`: what is written of it.
 """

@@ -26,7 +26,6 @@ from jacquard.explore.evaluate import (
     has_clock,
     load_model,
 )
-from jacquard.explore.executors import Workers, workers
 from jacquard.explore.results import (
     CLOCKED,
     Exploration,
@@ -39,7 +38,7 @@ from jacquard.explore.results import (
     vector,
 )
 from jacquard.explore.samplers import sampler
-from jacquard.explore.search import Progress, Search
+from jacquard.explore.search import Progress, Search, Workers, workers
 from jacquard.explore.space import Space, read
 from jacquard.explore.study import Fingerprints, Kept, distributions, open_study, storage_errors
 

@@ -7,6 +7,7 @@ import io
 import re
 import tempfile
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from hw.config import to_toml
 from hw.errors import InputError
-from jacquard.explore.results import METRICS, Exploration, Point, State
+from jacquard.explore.results import METRICS, Confirmation, Exploration, Point, State
 from jacquard.explore.space import Space
 from jacquard.files import write_text
 from jacquard.report.console import plain_table
@@ -47,17 +48,13 @@ def as_dict(found: Exploration, storage: str) -> dict[str, Any]:
             for p in found.points
             if p.reason is not None
         ],
-        "confirmations": [
-            {
-                "number": c.point,
-                "confirmed": c.confirmed,
-                "events": c.events,
-                "cycles": c.cycles,
-                "difference": c.difference,
-            }
-            for c in found.confirmations
-        ],
+        "confirmations": [_confirmation(c) for c in found.confirmations],
     }
+
+
+def _confirmation(confirmation: Confirmation) -> dict[str, Any]:
+    held = asdict(confirmation)
+    return {"number": held.pop("point"), **held}
 
 
 def _front(found: Exploration, point: Point) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +22,19 @@ from hw import isa
 from hw.assembly import assemble
 from hw.config import ENGINES, load
 from jacquard.report.html.data import OperatorRow, Run
-from jacquard.report.html.environment import pack, unpack
-from jacquard.report.html.lanes import KINDS, Lanes, different, equal, lanes_of, operands_of, program_of
-from jacquard.report.html.lost import LOSSES, busy, losses
+from jacquard.report.html.environment import pack
+from jacquard.report.html.lanes import (
+    KINDS,
+    LOSSES,
+    Lanes,
+    busy,
+    different,
+    equal,
+    lanes_of,
+    losses,
+    operands_of,
+    program_of,
+)
 from jacquard.report.html.timeline import VALUES, timeline
 from sw.problem import Product
 from tests.jacquard.report_pages import late, report
@@ -57,6 +68,19 @@ def lanes(job: Job, outcome: Outcome, start: int = 0) -> Lanes:
 def hand_written() -> tuple[Job, Outcome]:
     job = Job({1: assemble(PROGRAM)}, MemorySettings.of(CONFIG), ())
     return job, predict(CONFIG, job)
+
+
+def unpack(packed: str, lengths: Sequence[int]) -> list[np.ndarray]:
+    """The columns of such lengths again, int32; raises `ValueError` where the text holds another number."""
+    data = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
+    if len(data) != 4 * sum(lengths):
+        raise ValueError(f"{len(data)} bytes must be 4 for each of {sum(lengths)} numbers")
+    columns, at = [], 0
+    for length in lengths:
+        planes = data[at : at + 4 * length].reshape(4, length)
+        columns.append(np.ascontiguousarray(planes.T).view("<i4").reshape(length))
+        at += 4 * length
+    return columns
 
 
 @given(st.lists(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=40), max_size=5))

@@ -66,19 +66,6 @@ def text(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
 
 
-def unpack(packed: str, lengths: Sequence[int]) -> list[np.ndarray]:
-    """The columns of such lengths again, int32; raises `ValueError` where the text holds another number."""
-    data = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
-    if len(data) != 4 * sum(lengths):
-        raise ValueError(f"{len(data)} bytes must be 4 for each of {sum(lengths)} numbers")
-    columns, at = [], 0
-    for length in lengths:
-        planes = data[at : at + 4 * length].reshape(4, length)
-        columns.append(np.ascontiguousarray(planes.T).view("<i4").reshape(length))
-        at += 4 * length
-    return columns
-
-
 def _planes(column: np.ndarray) -> bytes:
     words = (column.astype(np.int64) & 0xFFFFFFFF).astype("<u4")
     return np.ascontiguousarray(words.view(np.uint8).reshape(len(words), 4).T).tobytes()

@@ -14,7 +14,7 @@ from hw.fabric.draw import document
 from jacquard.files import write_text
 from jacquard.report.html.data import Kernel, OperatorRow, RunReport, Tiling
 from jacquard.report.html.environment import POLICY, as_json, file, template, text
-from jacquard.report.html.lost import LOSSES, Busy, busy, losses
+from jacquard.report.html.lanes import LOSSES, Busy, busy, losses
 from jacquard.report.html.memory import kinds, memory_map
 from jacquard.report.html.roofline import points, roofline
 from jacquard.report.html.timeline import timeline

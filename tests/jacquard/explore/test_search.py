@@ -25,7 +25,6 @@ from hw.synthesis.tools import ToolError
 from jacquard.explore import worker
 from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
 from jacquard.explore.evaluate import Evaluation, evaluate
-from jacquard.explore.executors import ProcessWorkers, workers
 from jacquard.explore.feasible import Rules, decide
 from jacquard.explore.results import (
     Exploration,
@@ -39,7 +38,7 @@ from jacquard.explore.results import (
     vector,
 )
 from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
-from jacquard.explore.search import Progress, Search
+from jacquard.explore.search import ProcessWorkers, Progress, Search, workers
 from jacquard.explore.study import Kept, distributions, open_study
 from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
 
@@ -353,7 +352,7 @@ def test_a_process_that_cannot_be_started(prepared: Prepared, monkeypatch: pytes
     def full(*arguments: Any) -> Any:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("jacquard.explore.executors.ProcessPoolExecutor.submit", full)
+    monkeypatch.setattr("jacquard.explore.search.ProcessPoolExecutor.submit", full)
     kept, staff = opened(prepared), ProcessWorkers("test", prepared.workload, 7)
     try:
         with pytest.raises(InputError, match=r"--executor: process 1 of 7 cannot be started: .* unavailable"):
