@@ -29,9 +29,8 @@ from rich.progress import track
 from rich.table import Table
 
 import hw.area
-from hw.area.components import TOP, verilog
 from hw.area.estimate import DEVICE, FAMILIES, LUTS, RESOURCES, features
-from hw.area.parts import Part, parts
+from hw.area.parts import TOP, Part, parts, verilog
 from hw.config import MachineConfig, load
 from hw.emit import TOP as MACHINE
 from hw.emit import verilog as machine_verilog

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Collection, Iterable
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from hw.errors import InputError
@@ -22,6 +23,16 @@ def check_keys(values: Iterable[str], known: Collection[str], place: str, of: st
     for key in values:
         if key not in known:
             raise InputError(f"{place}: unknown key {key!r}{of}; known are {', '.join(known)}")
+
+
+def read(path: Path, needed: str) -> str:
+    """The text of a file; raises `InputError`, with what is `needed` where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; {needed}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
 
 
 def parsed(text: str, place: str) -> dict[str, Any]:

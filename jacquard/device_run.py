@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from cosim.device import Device, DeviceSimulator, open_bus
-from cosim.job import MachineError
 from cosim.settings import MemorySettings
 from jacquard.network_results import NetworkReport
 from jacquard.network_run import CompiledModel, run_model
@@ -97,19 +96,10 @@ def run_at(
         bus.close()
 
 
-def _text(error: MachineError | None) -> str | None:
-    return None if error is None else f"{error.cause.name.lower()}, warp {error.warp}, pc {error.pc}"
-
-
 def _result(report: NetworkReport) -> DeviceRun:
-    programs = tuple(
-        ProgramOnDevice(
-            run.name,
-            run.observed.cycles,
-            run.observed.seconds,
-            _text(run.observed.error),
-            run.observed.counters,
-        )
-        for run in report.runs
-    )
-    return DeviceRun(report.outputs(), programs, report.first_wrong)
+    programs = []
+    for name, o in ((run.name, run.observed) for run in report.runs):
+        e = o.error
+        text = None if e is None else f"{e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
+        programs.append(ProgramOnDevice(name, o.cycles, o.seconds, text, o.counters))
+    return DeviceRun(report.outputs(), tuple(programs), report.first_wrong)

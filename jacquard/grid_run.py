@@ -164,7 +164,7 @@ class KernelResult:
     def main(self) -> SearchResult:
         """The loop of the kernel with the most operations."""
         loops = {launch.graph.name for launch in self.kernel.kernel.loops}
-        found = [m for g, m in self.kernel.program.mapped.items() if _stem(g) in loops]
+        found = [m for g, m in self.kernel.program.mapped.items() if g.name.removesuffix(".rest") in loops]
         return max(found or self.kernel.program.mapped.values(), key=lambda m: len(m.graph.nodes))
 
     def as_dict(self) -> dict[str, Any]:
@@ -203,10 +203,6 @@ class KernelResult:
             "programs": {str(w): text for w, text in self.result.compiled.texts.items()},
             "checked": self.result.checked.as_dict(),
         }
-
-
-def _stem(graph: Graph) -> str:
-    return graph.name.removesuffix(".rest")
 
 
 def _configuration(mapped: SearchResult) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,8 +123,3 @@ def _ready(graph: Graph) -> Graph:
             f"graph {graph.name!r}: scalars must be at most {SCALARS}, not {len(graph.scalars)}: {listed}"
         )
     return graph
-
-
-def longest(loops: Sequence[MappedLoop]) -> MappedLoop:
-    """The loop with the most operations, the first among equals."""
-    return max(loops, key=lambda loop: loop.operators)

@@ -90,11 +90,20 @@ def converted(
     of its parameters.
     """
     tried, complete = assignments(program, MOST_RUNS)
+    source = unrolled(program) if unroll else Unrolled(program, {})
+    if unroll:
+        source.fits(config)
+    nodes = [(source.name(s.label), s.warp or 0) for s in instructions(source.program)]
     reach = 1
     for _ in range(ROUNDS):
-        made = _made(program, config, reduction, channels, unroll, samples_suffice, tried, reach)
-        values, runs = dict(made.verdict.values), made.bounded.runs
-        if made.verdict.ok or (complete and made.bounded.complete):
+        made = convert(
+            source.program, config, reduction, channels, values=tried, reach=reach, name=source.name
+        )
+        text = source.labelled(made.program)
+        texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}
+        verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
+        values, runs = dict(verdict.values), made.bounded.runs
+        if verdict.ok or (complete and made.bounded.complete):
             break
         if values and values not in tried:
             tried.append(values)
@@ -102,26 +111,4 @@ def converted(
             reach *= _GROWTH
         else:
             break
-    return made
-
-
-def _made(
-    program: Program,
-    config: MachineConfig,
-    reduction: Reduction,
-    channels: Channels,
-    unroll: bool,
-    samples_suffice: bool,
-    values: Sequence[Mapping[str, int]],
-    reach: int,
-) -> Warped:
-    """One conversion: with the loops kept, or every instance by itself."""
-    source = unrolled(program) if unroll else Unrolled(program, {})
-    if unroll:
-        source.fits(config)
-    made = convert(source.program, config, reduction, channels, values=values, reach=reach, name=source.name)
-    nodes = [(source.name(s.label), s.warp or 0) for s in instructions(source.program)]
-    text = source.labelled(made.program)
-    texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}
-    verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
     return Warped(**vars(made), texts=texts, nodes=nodes, verdict=verdict)

@@ -126,7 +126,11 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
     frequency = options["frequency"]
     if frequency is not None and not 1 <= frequency <= 1000:
         raise InputError(f"--frequency must be from 1 to 1000 MHz, not {frequency:g}")
-    board = _board(options["board"])
+    board = None
+    if options["board"] is not None:
+        from hw.rtl.bus.board import load_board  # Amaranth takes half a second to import
+
+        board = load_board(options["board"])
     top = TOPS[options["top"] or ("board" if board else "core")]
     if board is not None and top.name != "board":
         raise InputError(f"--board must not be given with --top {top.name}")
@@ -166,15 +170,6 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
     seeds = tuple(range(options["seed"], options["seed"] + options["seeds"]))
     placed = None if options["synth_only"] else device
     return top, board, Target("ecp5", placed, package, speed, frequency or FREQUENCY, seeds)
-
-
-def _board(source: str | None) -> Board | None:
-    """The board of a name or file."""
-    if source is None:
-        return None
-    from hw.rtl.bus.board import load_board  # Amaranth takes half a second to import
-
-    return load_board(source)
 
 
 def _given(name: str) -> bool:

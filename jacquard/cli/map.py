@@ -62,7 +62,7 @@ def command(
     mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from jacquard.mapping import MappedLoop, longest, loops_of
+    from jacquard.mapping import MappedLoop, loops_of
     from sw.cgra.search import map_graph
 
     target = load(fabric, grid_size(grid))
@@ -82,7 +82,7 @@ def command(
     for i, loop in enumerate(loops):
         _write(loop, output and _numbered(output, i, len(loops)), svg and _numbered(svg, i, len(loops)))
     if json_:
-        main = longest(loops).as_dict()
+        main = max(loops, key=lambda loop: loop.operators).as_dict()
         print_json(main if len(loops) == 1 else main | {"launches": [loop.as_dict() for loop in loops]})
     else:
         _render(loops)

@@ -14,7 +14,7 @@ from sw.ir.expression import Apply
 from sw.ir.load import load_program
 from sw.ir.program import Program
 from sw.ir.walk import expressions, instructions, statements
-from sw.passes import PASSES, Stage, named, run, summary
+from sw.passes import PASSES, named, run, summary
 
 #: Click keeps the lines of a paragraph that begins so.
 _EPILOG = "\b\nPasses:\n" + "\n".join(f"  {name:16} {summary(made)}" for name, made in PASSES.items())
@@ -57,7 +57,8 @@ def command(
     """
     steps = [step for text in lists for step in named(text, registers=registers)]
     before = load_program(file)
-    after = run(steps, before, _dump if print_after_all else None)
+    told = (lambda step, program, seconds: print_after(step.name, program)) if print_after_all else None
+    after = run(steps, before, told)
     text = _emit(after, emit)
     if json_:
         names = [step.name for step in steps]
@@ -83,11 +84,6 @@ def counts(program: Program) -> dict[str, Any]:
         return text | count(program).as_dict()
     except InputError:
         return text | {field.name: None for field in dataclasses.fields(Counts)}
-
-
-def _dump(step: Stage, program: Program, seconds: float) -> None:
-    """A program on stderr, with the pass that made it above."""
-    print_after(step.name, program)
 
 
 def _emit(program: Program, form: str) -> str:

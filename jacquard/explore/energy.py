@@ -65,12 +65,7 @@ def read(path: Path | None) -> Table:
     """The table in a TOML file, the default without one; raises `InputError` naming file and key."""
     if path is None:
         return parse(DEFAULT, "the default table")
-    try:
-        return parse(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; --energy must be a TOML table of energies") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    return parse(toml_text.read(path, "--energy must be a TOML table of energies"), str(path))
 
 
 def parse(text: str, place: str) -> Table:

@@ -223,16 +223,13 @@ def from_json(text: str) -> Exploration:
             **v,
             **lists,
             "parameters": tuple(Parameter(**{**p, "values": tuple(p["values"])}) for p in v["parameters"]),
-            "points": tuple(point_from(p) for p in v["points"]),
+            "points": tuple(
+                Point(**{**p, "state": State(p["state"]), "models": tuple(map(model_from, p["models"]))})
+                for p in v["points"]
+            ),
             "confirmations": tuple(Confirmation(**c) for c in v["confirmations"]),
         }
     )
-
-
-def point_from(values: Mapping[str, Any]) -> Point:
-    """A point out of what JSON holds of it."""
-    models = tuple(model_from(m) for m in values["models"])
-    return Point(**{**values, "state": State(values["state"]), "models": models})
 
 
 def model_from(values: Mapping[str, Any]) -> ModelMetrics:

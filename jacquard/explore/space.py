@@ -91,12 +91,7 @@ class Space:
 
 def read(path: Path) -> Space:
     """The space in a file, with constraints that some point satisfies. Raises `InputError`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; a space is a TOML file (docs/explore.md)") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+    text = toml_text.read(path, "a space is a TOML file (docs/explore.md)")
     space = _space(toml_text.parsed(text, str(path)), path)
     assert space.feasible.size > 0
     return space

@@ -87,20 +87,15 @@ def _vivado() -> list[str]:
     ]
 
 
-def lpf(clock: str, frequency: float) -> str:
-    """What an LPF file says about a clock port of `frequency` MHz; pins are the board's."""
-    return (
-        "# The clock. Add LOCATE and IOBUF lines for the pins of your board.\n"
-        f'FREQUENCY PORT "{clock}" {frequency:g} MHZ;\n'
-    )
-
-
-def xdc(clock: str, frequency: float) -> str:
-    """What an XDC file says about a clock port of `frequency` MHz."""
-    return (
-        "# The clock. Add PACKAGE_PIN and IOSTANDARD properties for the pins of your board.\n"
-        f"create_clock -name {clock} -period {1000 / frequency:.3f} [get_ports {clock}]\n"
-    )
+def _constraints(build: Build) -> str:
+    """What an LPF file, or XDC, says about the clock; pins are the board's."""
+    clock, frequency = build.design.top.clock, build.target.frequency
+    if build.target.family == "ecp5":
+        pins, said = "LOCATE and IOBUF lines", f'FREQUENCY PORT "{clock}" {frequency:g} MHZ;'
+    else:
+        pins = "PACKAGE_PIN and IOSTANDARD properties"
+        said = f"create_clock -name {clock} -period {1000 / frequency:.3f} [get_ports {clock}]"
+    return f"# The clock. Add {pins} for the pins of your board.\n{said}\n"
 
 
 #: Endings of the files that carry the name of the top.
@@ -162,14 +157,12 @@ def _part(nearest: Path) -> Iterator[Path]:
 
 def _make(build: Build, folder: Path) -> None:
     """All files of a build, in a fresh directory."""
-    module, clock = build.design.module, build.design.top.clock
-    ecp5 = build.target.family == "ecp5"
-    constraints = f"{module}.{'lpf' if ecp5 else 'xdc'}"
-    said = (lpf if ecp5 else xdc)(clock, build.target.frequency)
+    module = build.design.module
+    constraints = f"{module}.{'lpf' if build.target.family == 'ecp5' else 'xdc'}"
     texts = {
         f"{module}.v": build.design.verilog,
         f"{module}.f": f"{module}.v\n",
-        constraints: build.design.constraints or said,
+        constraints: build.design.constraints or _constraints(build),
         f"{module}.core": core_file(build, f"{module}.v", constraints),
         "jacquard.h": header(build.config),
         "csr.md": csr_page(build.config),

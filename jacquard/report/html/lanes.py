@@ -281,9 +281,7 @@ def _stores(found: Lanes, outcome: Outcome) -> None:
 
 def equal(one: Columns | None, other: Columns | None) -> bool:
     """Whether two lanes hold the same."""
-    if one is None or other is None:
-        return False
-    return all(np.array_equal(one[key], other[key]) for key in one)
+    return one is not None and other is not None and not different(one, other)
 
 
 def different(one: Columns | None, other: Columns | None) -> int:

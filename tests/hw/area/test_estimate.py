@@ -9,9 +9,8 @@ from math import log2
 import pytest
 
 from hw.area import estimate
-from hw.area.components import TOP, verilog
 from hw.area.estimate import DEVICE, FAMILIES, LUTS, RESOURCES, Model, is_fitted, load
-from hw.area.parts import lut_blocks, memory_blocks, parts
+from hw.area.parts import TOP, lut_blocks, memory_blocks, parts, verilog
 from hw.config import PORTS, MachineConfig, preset_names
 from hw.config import load as machine
 from hw.errors import InputError
