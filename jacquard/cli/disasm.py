@@ -33,16 +33,15 @@ def command(file: Path, kind: str, json_: bool) -> None:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     words = _words(data, kind, str(file))
-    lines = disassemble_words(words)
+    entries = [
+        {"pc": pc, "word": f"{word:08x}", "text": text, "instruction": decode(word) is not None}
+        for pc, (word, text) in enumerate(zip(words, disassemble_words(words), strict=True))
+    ]
     if json_:
-        entries = [
-            {"pc": pc, "word": f"{word:08x}", "text": text, "instruction": decode(word) is not None}
-            for pc, (word, text) in enumerate(zip(words, lines, strict=True))
-        ]
         print_json({"words": len(words), "instructions": entries})
         return
-    for pc, (word, text) in enumerate(zip(words, lines, strict=True)):
-        click.echo(f"{pc:5}  {word:08x}  {text}")
+    for entry in entries:
+        click.echo("{pc:5}  {word}  {text}".format(**entry))
 
 
 def _words(data: bytes, kind: str, place: str) -> list[int]:

@@ -107,27 +107,24 @@ def energy(
     `stored` words that the grid stored. What a port loads is written to a buffer, what it stores is read
     from one; an operand of the grid is 4 bytes.
     """
-
-    def got(name: str) -> int:
-        return used.get(name, 0)
-
+    used = Counter(used)
     size = {
         name: getattr(config, f"{name}_bytes") for name in ("buffer_a", "buffer_b", "acc", "scratch", "out")
     }
     byte = {name: table.byte_of(held) for name, held in size.items()}
-    loaded = got("grid_memory") - stored
+    loaded = used["grid_memory"] - stored
     return {
         "memory": table.memory_byte * sum(moved.values()),
-        "buffer_a": byte["buffer_a"] * (moved["load_a"] + got("a_read_bytes")),
-        "buffer_b": byte["buffer_b"] * (moved["load_b"] + got("b_read_bytes")),
-        "accumulator": byte["acc"] * (got("acc_written_bytes") + got("acc_read_bytes")),
+        "buffer_a": byte["buffer_a"] * (moved["load_a"] + used["a_read_bytes"]),
+        "buffer_b": byte["buffer_b"] * (moved["load_b"] + used["b_read_bytes"]),
+        "accumulator": byte["acc"] * (used["acc_written_bytes"] + used["acc_read_bytes"]),
         "scratchpad": byte["scratch"] * (moved["load_c"] + 4 * max(0, loaded)),
         "output_buffer": byte["out"] * (4 * stored + moved["store"]),
-        "array": table.mac * got("macs"),
-        "grid": table.grid_alu * got("grid_alu")
-        + table.grid_multiply * got("grid_multiply")
-        + table.grid_table * got("grid_table"),
-        "control": table.instruction * got("instructions") + table.cycle * got("cycles"),
+        "array": table.mac * used["macs"],
+        "grid": table.grid_alu * used["grid_alu"]
+        + table.grid_multiply * used["grid_multiply"]
+        + table.grid_table * used["grid_table"],
+        "control": table.instruction * used["instructions"] + table.cycle * used["cycles"],
     }
 
 

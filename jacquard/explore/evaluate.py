@@ -26,7 +26,6 @@ from jacquard.explore.results import Confirmation, ModelMetrics, OperatorMetrics
 from jacquard.network_program import MachineProgram
 from jacquard.network_results import NetworkReport, OperatorResult, ProgramRun, operators_of
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, job_of, run_network
-from sw.check import Verdict
 from sw.frontend.network import import_model
 from sw.graph import reference
 from sw.graph.network import Network
@@ -139,9 +138,9 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
 
 def _check(compiled: CompiledModel) -> None:
     """Raise `CheckError` for warps or configurations that are not what they must be."""
-    rejected: list[Verdict] = [v for v in compiled.verdicts if not v.ok]
-    if rejected:
-        raise CheckError(f"the checker does not accept the warps: {rejected[0].reason}")
+    for verdict in compiled.verdicts:
+        if not verdict.ok:
+            raise CheckError(f"the checker does not accept the warps: {verdict.reason}")
     for program in compiled.programs:
         for kernel in program.kernels:
             if not kernel.verified:
