@@ -1,5 +1,5 @@
 """What a machine takes of an FPGA, estimated from its configuration alone (docs/area.md)."""
 
-from hw.area.estimate import Estimate, estimate
+from hw.area.model import Estimate, estimate
 
 __all__ = ["Estimate", "estimate"]

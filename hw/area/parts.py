@@ -1,7 +1,7 @@
 """The components of a machine, and the numbers that their size depends on.
 
 A part is a component of the RTL that occurs one or more times. Its features are numbers that follow from the
-configuration; the fitted model (`hw.area.estimate`) says what one unit of each takes of an FPGA.
+configuration; the fitted model (`hw.area.model`) says what one unit of each takes of an FPGA.
 """
 
 from __future__ import annotations

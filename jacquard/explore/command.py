@@ -136,7 +136,7 @@ def _bytes(path: Path) -> bytes:
 
 def _check_area(space: Space, workload: Workload) -> None:
     """Raise `InputError` where resources cannot be had, or the clock that objectives and limits need."""
-    from hw.area.estimate import is_fitted
+    from hw.area.model import is_fitted
 
     if not is_fitted(workload.family) and not workload.synthesis:
         raise InputError(f"--family {workload.family} has no area model: --synth is needed")

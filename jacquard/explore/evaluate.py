@@ -202,7 +202,7 @@ def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, flo
     """
     # Both take time to import, and synthesis needs tools that estimates do not.
     from hw.area import estimate
-    from hw.area.estimate import is_fitted
+    from hw.area.model import is_fitted
 
     guess = estimate(config, family) if is_fitted(family) or not measured else None
     clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
@@ -225,7 +225,7 @@ def _measured(config: MachineConfig, family: str) -> Resources:
 
 def has_clock(family: str) -> bool:
     """Whether the clock of machines is known of a family."""
-    from hw.area.estimate import is_fitted, load
+    from hw.area.model import is_fitted, load
 
     return is_fitted(family) and bool(load(family).clock)
 

@@ -9,7 +9,7 @@ from math import log2
 import pytest
 
 from hw.area import estimate
-from hw.area.estimate import DEVICE, FAMILIES, LUTS, RESOURCES, Model, is_fitted, load
+from hw.area.model import DEVICE, FAMILIES, LUTS, RESOURCES, Model, is_fitted, load
 from hw.area.parts import TOP, lut_blocks, memory_blocks, parts, verilog
 from hw.config import PORTS, MachineConfig, preset_names
 from hw.config import load as machine
@@ -20,7 +20,7 @@ from hw.synthesis.resources import DEFAULT
 
 FITTED = [family for family in FAMILIES if is_fitted(family)]
 #: The module, whose name in its package is that of its function.
-ESTIMATES = import_module("hw.area.estimate")
+ESTIMATES = import_module("hw.area.model")
 #: A machine that is no sample of the fit.
 ODD = machine("test", {"rows": 8, "warps": 5, "channels": 11, "channel_depth": 12, "windows": 3})
 

@@ -212,7 +212,7 @@ def test_a_grid_too_large_is_refused(folder: Path, jacquard: Any) -> None:
 
 
 def test_a_family_without_a_model_needs_synthesis(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hw.area.estimate.is_fitted", lambda family: False)
+    monkeypatch.setattr("hw.area.model.is_fitted", lambda family: False)
     request = command.Request(Path("space.toml"), (Path("net.onnx"),), family="xilinx")
     with pytest.raises(InputError, match="--family xilinx has no area model: --synth is needed"):
         command.prepare(request)
@@ -237,9 +237,9 @@ def test_a_family_without_a_clock_is_told_without_going_through_the_space(
 
 def test_which_families_have_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     for clock in ({}, {"one": 2.0}):
-        monkeypatch.setattr("hw.area.estimate.load", lambda family, clock=clock: SimpleNamespace(clock=clock))
+        monkeypatch.setattr("hw.area.model.load", lambda family, clock=clock: SimpleNamespace(clock=clock))
         assert has_clock("ecp5") == bool(clock)
-    monkeypatch.setattr("hw.area.estimate.is_fitted", lambda family: False)
+    monkeypatch.setattr("hw.area.model.is_fitted", lambda family: False)
     assert not has_clock("ecp5")
 
 
