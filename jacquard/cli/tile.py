@@ -101,21 +101,18 @@ def command(
     else:
         assert problem is not None
         shape = shape_of(problem)
-    made = plan_for_machine(
-        shape,
-        config,
-        memory,
-        rest["refine"],
-        lambda done, of: note(f"cycle model: candidate {done + 1} of {of}"),
-    )
-    _draw(
-        plot, made.tiling, made.plan, f"{shape} on {config.name}", (made.cycles, made.utilization), made.stays
-    )
+    made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
+    reached = made.cycles, made.utilization
+    _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", reached, made.stays)
     if json_:
         print_json(made.as_dict())
     else:
         render(made.tiling, made.plan, console)
         _render_machine(made, console)
+
+
+def _progress(done: int, of: int) -> None:
+    note(f"cycle model: candidate {done + 1} of {of}")
 
 
 def _draw(
