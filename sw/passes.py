@@ -30,20 +30,12 @@ class Stage(Protocol):
         """The output of the stage."""
 
 
-@runtime_checkable
-class Pass(Stage, Protocol):
-    """A stage that changes tile programs."""
-
-    def __call__(self, program: Program, /) -> Program:
-        """The program after the pass."""
-
-
 S = TypeVar("S")
 #: Sees a stage, what it has made, and the seconds that it took.
 After = Callable[[Stage, Any, float], None]
 
 #: The passes by name, as `jacquard opt` takes them.
-PASSES: dict[str, type[Pass]] = {
+PASSES: dict[str, type[Stage]] = {
     made.name: made for made in (Canonicalize, Hoist, StrengthReduce, DeadStore, RedundantLoad)
 }
 
@@ -65,7 +57,7 @@ def summary(stage: Stage | type[Stage]) -> str:
     return (inspect.getdoc(stage) or "").partition("\n")[0]
 
 
-def named(names: str | Sequence[str], **options: int) -> list[Pass]:
+def named(names: str | Sequence[str], **options: int) -> list[Stage]:
     """The passes of these names (or of a list with commas), with those of the options that they have.
 
     Raises `InputError` for unknown names.

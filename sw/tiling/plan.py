@@ -96,14 +96,11 @@ def plan(problem: TilingProblem) -> TilingPlan:
     """
     p = problem
     whole = _whole(p)
-    if whole is not None:
-        t = times(p)
-        if whole.cost.ticks == max(t.gemm, t.load_a, t.load_b):
-            # Each matrix is loaded at least once and every product is made: nothing can be faster.
-            reason = _why_whole(p, whole)
-            return _planned(p, whole.order, whole.rows, whole.columns, p.k, whole.cost, 0, reason)
-    cuts = [_Cut(p.kernel, 1, times(p))]
-    best = _best(p, cuts, p.acc_max)
+    t = times(p)
+    # Each matrix is loaded at least once and every product is made: nothing can be faster.
+    fastest = whole is not None and whole.cost.ticks == max(t.gemm, t.load_a, t.load_b)
+    cuts = [_Cut(p.kernel, 1, t)]
+    best = None if fastest else _best(p, cuts, p.acc_max)
     if whole is None and best is None:
         cuts = _inside_kernels(p)
         best = _best(p, cuts, p.acc_max)
@@ -276,15 +273,14 @@ def _why_whole(p: TilingProblem, chosen: _Whole, split: _Split | None = None) ->
             f"Both matrices fit their buffers ({size_a:,} of {p.buf_a:,} bytes, {size_b:,} of {p.buf_b:,}), "
             f"so each is loaded once and K stays whole; {chosen.order} is outermost because {which}."
         )
-    if rows == p.m:
+    if rows == p.m or columns == p.n:
+        fits, size, room, other, piece = ("B", size_b, p.buf_b, "A", f"{rows:,} rows")
+        if rows == p.m:
+            fits, size, room, other, piece = ("A", size_a, p.buf_a, "B", f"{columns:,} columns")
         return (
-            f"A fits its buffer ({size_a:,} of {p.buf_a:,} bytes) and stays there while B passes once in "
-            f"pieces of {columns:,} columns, so nothing is loaded twice, K stays whole and m is outermost."
-        )
-    if columns == p.n:
-        return (
-            f"B fits its buffer ({size_b:,} of {p.buf_b:,} bytes) and stays there while A passes once in "
-            f"pieces of {rows:,} rows, so nothing is loaded twice, K stays whole and n is outermost."
+            f"{fits} fits its buffer ({size:,} of {room:,} bytes) and stays there while {other} passes once "
+            f"in pieces of {piece}, so nothing is loaded twice, K stays whole and {chosen.order} is "
+            "outermost."
         )
     again, loads = ("B", c.loads_b) if chosen.order == "m" else ("A", c.loads_a)
     if split is not None:

@@ -16,7 +16,7 @@ import pytest
 
 from hw.errors import InputError
 from sw.ir import parse_program
-from sw.passes import PASSES, Pass, named
+from sw.passes import PASSES, Stage, named
 from tests.sw.random_tile_programs import random_program
 
 TEXT = """@program
@@ -91,7 +91,7 @@ def test_mlir(jacquard: Any, file: Path) -> None:
 def test_passes_by_name() -> None:
     made = named(list(PASSES), registers=9)
     assert [step.name for step in made] == list(PASSES)
-    assert all(isinstance(step, Pass) for step in made)
+    assert all(isinstance(step, Stage) for step in made)
     assert made[1].registers == 9  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="pass 'x' is unknown"):
         named(["x"])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cosim.job import MachineError, Window
+from hw.config import BufferShape
 from hw.isa import Cause
 
 #: A cycle that never comes: that of everything behind an operation with a fault.
@@ -66,21 +67,14 @@ def row_outside_windows(
     return int(outside[0]) if outside.size else None
 
 
-class BufferUse(NamedTuple):
-    """Where a load puts its bytes: `columns` columns of `lanes`, from `target` on, `pitch` per block."""
-
-    lanes: int
-    columns: int
-    target: int
-    pitch: int
-
-
-def byte_outside_buffer(use: BufferUse, transposed: bool, rows: int, size: int) -> tuple[int, int] | None:
-    """The first byte (row, position), fill bytes counted, of a load that leaves the buffer.
+def byte_outside_buffer(
+    shape: BufferShape, target: int, pitch: int, transposed: bool, rows: int, size: int
+) -> tuple[int, int] | None:
+    """The first byte (row, position), fill bytes counted, of a load to `target` that leaves the buffer.
 
     Byte k of row m goes to column target + (m div lanes)*pitch + k; transposed, byte m of row k does.
     """
-    lanes, columns, target, pitch = use
+    lanes, columns = shape.lanes, shape.columns
     across, deep = (size, rows) if transposed else (rows, size)
     last = target + (across - 1) // lanes * pitch
     if last + deep - 1 < columns:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from cosim.job import Window
 from cosim.models.cycle.checks import (
     NEVER,
-    BufferUse,
     Fault,
     byte_outside_buffer,
     earlier,
@@ -230,8 +229,8 @@ class LoaderModel:
             wrong = True
         beats = RowBeats(memory, stride, max(1, inner), max(1, outer), width)
         outside = None
-        use = BufferUse(lanes, self.shape.columns, target, pitch)
-        byte = None if wrong else byte_outside_buffer(use, transposed, outer + pad_outer, inner + pad_inner)
+        size = outer + pad_outer, inner + pad_inner
+        byte = None if wrong else byte_outside_buffer(self.shape, target, pitch, transposed, *size)
         if byte is not None:
             row, k = byte
             if row >= outer:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cosim.models.cycle.checks import (
-    BufferUse,
     block_outside,
     byte_outside_buffer,
     row_outside_windows,
@@ -19,7 +18,7 @@ from cosim.models.cycle.memory_port import BandwidthPort, RequestRun, TablePort,
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
 from cosim.settings import MemorySettings
-from hw.config import MachineConfig
+from hw.config import BufferShape, MachineConfig
 from hw.isa import PARAMETERS, TIMING
 from tests.cosim.models.cycle.jobs import TEST
 
@@ -73,15 +72,16 @@ def test_rows_are_counted_and_found() -> None:
 def test_the_first_byte_outside_a_buffer_is_found() -> None:
     chance = random.Random(3)
     for _ in range(2000):
-        use = BufferUse(chance.choice([1, 4]), 40, chance.randrange(45), chance.choice([0, 1, 5, 12]))
+        shape = BufferShape(chance.choice([1, 4]), 1, 40)
+        target, pitch = chance.randrange(45), chance.choice([0, 1, 5, 12])
         rows, size, transposed = chance.randint(1, 14), chance.randint(1, 14), chance.random() < 0.5
         expected = None
         for row in range(rows):
             for k in range(size):
                 lane, step = (k, row) if transposed else (row, k)
-                if expected is None and use.target + lane // use.lanes * use.pitch + step >= use.columns:
+                if expected is None and target + lane // shape.lanes * pitch + step >= shape.columns:
                     expected = row, k
-        assert byte_outside_buffer(use, transposed, rows, size) == expected
+        assert byte_outside_buffer(shape, target, pitch, transposed, rows, size) == expected
 
 
 def test_the_first_row_outside_the_windows_is_found() -> None:
