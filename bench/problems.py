@@ -68,7 +68,7 @@ class ProblemProgram:
     @property
     def extent(self) -> Extent:
         """What was tiled."""
-        return part_of(self.compiled).extent
+        return part_of(self.compiled).problem.extent
 
     @property
     def windows(self) -> tuple[tuple[int, int, bool, bool], ...]:

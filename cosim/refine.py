@@ -66,7 +66,7 @@ def refine(
 
     # Refuses what does not fit, in the words that name the product.
     plain = compiled(bandwidth=settings.bandwidth)
-    extent = part_of(plain).extent
+    extent = part_of(plain).problem.extent
     found = []
     choices = best(extent, config, settings.bandwidth, count)
     for done, choice in enumerate(choices):

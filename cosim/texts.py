@@ -23,6 +23,6 @@ def job(config: MachineConfig, texts: Mapping[int, str], **fields: Any) -> Job:
     return Job({warp: assemble(text, f"warp {warp}") for warp, text in texts.items()}, **fields)
 
 
-def run_jobs(config: MachineConfig, jobs: Sequence[Job], sim: str = "cpp") -> list[Outcome]:
+def run_jobs(config: MachineConfig, jobs: Sequence[Job]) -> list[Outcome]:
     """Run jobs one after the other in one simulation of the machine, built if need be."""
-    return simulator(config, sim).run(jobs)
+    return simulator(config, "cpp").run(jobs)

@@ -131,7 +131,7 @@ def plan_of(
     part: LoweredProduct, bandwidth: Mapping[str, int], exact: tuple[Candidate, ...] = ()
 ) -> MachinePlan:
     """The plan of a product, on ports of that many bytes per cycle."""
-    extent, config, blocking = part.extent, part.nest.config, part.nest.blocking
+    extent, config, blocking = part.problem.extent, part.nest.config, part.nest.blocking
     estimate = refined(Ports(extent, config, bandwidth), blocking)
     if exact:
         # What the estimate cannot tell is time that the array waits, or does not.

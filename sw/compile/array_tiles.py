@@ -77,11 +77,6 @@ class LoweredProduct:
         return self.nest.tiles
 
     @property
-    def extent(self) -> Extent:
-        """What was tiled."""
-        return self.problem.extent
-
-    @property
     def configured(self) -> tuple[Configured, ...]:
         """That of the epilogue."""
         return (self.chosen.configured,) if self.chosen else ()

@@ -103,11 +103,6 @@ def _widths(uses: list[tuple[Operator, View]], config: MachineConfig) -> set[int
     for o, view in uses:
         if isinstance(o, MatrixProduct | ImageConvolution):
             left = o.a if isinstance(o, MatrixProduct) else o.w
-            found.add(
-                config.store_bytes
-                if view == o.output
-                else config.load_a_bytes
-                if view == left
-                else config.load_b_bytes
-            )
+            port = "store" if view == o.output else "load_a" if view == left else "load_b"
+            found.add(config.port_bytes(port))
     return found

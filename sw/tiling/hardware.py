@@ -92,29 +92,21 @@ def described(
         cycles=count * longest,
         bytes_a=count * loads_a * problem.m * problem.k * ELEMENT,
         bytes_b=count * loads_b * pixels * ELEMENT,
-        reason=_reason(problem, extent, t, estimate, (loads_a, loads_b), bound),
+        reason=_reason(extent, t, estimate, (loads_a, loads_b), bound),
     )
 
 
-def _reason(
-    problem: TilingProblem,
-    extent: Extent,
-    t: Blocking,
-    estimate: Estimate,
-    loaded: tuple[int, int],
-    bound: str,
-) -> str:
+def _reason(extent: Extent, t: Blocking, e: Estimate, loaded: tuple[int, int], bound: str) -> str:
     outer, inner = ("m", "n") if t.m_outermost else ("n", "m")
-    depth_a, depth_b = (min(t.partition_m, extent.m), extent.k), (extent.k, t.partition_n)
+    rows, columns = min(t.partition_m, extent.m), t.partition_n
     if t.partition_k == extent.k:
         why = (
-            f"K stays whole: {depth_a[0]:,} rows of A and {depth_b[1]:,} columns of B with all of K "
-            "fit their buffers."
+            f"K stays whole: {rows:,} rows of A and {columns:,} columns of B with all of K fit their buffers."
         )
     else:
         why = (
-            f"K is split into steps of {t.partition_k:,}, while a piece of C of {depth_a[0]:,} x "
-            f"{depth_b[1]:,} stays in the accumulator."
+            f"K is split into steps of {t.partition_k:,}, while a piece of C of {rows:,} x {columns:,} "
+            "stays in the accumulator."
         )
     stays = [
         f"{'all' if resident is Resident.WHOLE else 'a piece'} of {name} stays in its buffer"
@@ -126,7 +118,6 @@ def _reason(
     if extent.patches is not None and (halo := _halo(extent.patches, t)):
         order += f" (neighbouring tiles read {halo:,} of {extent.patches.pixels:,} pixels again)"
     order += f"; {' and '.join(stays)}." if stays else "."
-    e = estimate
     lost = [
         f"{cycles:,.0f} {what}"
         for cycles, what in (

@@ -96,7 +96,7 @@ def check_operands(plan: TileProgram, s: Instruction, o: dict[str, int], boxes: 
     homes = homes_of(plan)
     (tensor,) = boxes.keys() & homes.keys() or {""}
     # What is loaded for a convolution, or of a transposed operand, counts as read whole: nothing writes it.
-    exact = s.name == "store" or not (part.extent.patches or s.name in ("load_a_t", "load_b"))
+    exact = s.name == "store" or not (part.problem.extent.patches or s.name in ("load_a_t", "load_b"))
     if tensor and exact:
         home = homes[tensor]
         (row, _), (column, _) = boxes[tensor]
