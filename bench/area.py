@@ -193,7 +193,7 @@ def fit(family: str, console: Console, most: int, workers: int, only: Sequence[s
 
 def clock(console: Console, workers: int) -> dict[str, float]:
     """Nanoseconds of the longest path by feature of a machine, from machines that are placed and routed."""
-    drawn = [c for c in machines(3, JUDGED, whole=True) if hw.area.model(c).luts < MOST * LUTS]
+    drawn = [c for c in machines(3, JUDGED, whole=True) if hw.area.estimate(c).luts < MOST * LUTS]
     chosen = [*(load(name) for name in PRESETS), *drawn]
 
     def period(config: MachineConfig) -> float | None:
@@ -207,7 +207,7 @@ def clock(console: Console, workers: int) -> dict[str, float]:
 
     tried = in_parallel(period, chosen, "machines for the clock", console, workers)
     known = [(c, p) for c, p in zip(chosen, tried, strict=True) if p is not None]
-    rows = [features(c, hw.area.model(c).luts) for c, _ in known]
+    rows = [features(c, hw.area.estimate(c).luts) for c, _ in known]
     periods = np.array([p for _, p in known])
     weights = weighed(rows, periods)
     table = Table("machine", "array", "LUTs", "MHz: found", "fitted", "without it", title="clock")
@@ -217,7 +217,7 @@ def clock(console: Console, workers: int) -> dict[str, float]:
         fitted, told = (sum(w * row[n] for n, w in ws.items()) for ws in (weights, without))
         errors.append(abs(found / told - 1))
         size = f"{config.rows}x{config.cols}"
-        luts = f"{hw.area.model(config).luts:,}"
+        luts = f"{hw.area.estimate(config).luts:,}"
         table.add_row(config.name, size, luts, *(f"{1000 / ns:.1f}" for ns in (found, fitted, told)))
     console.print(table)
     median = 100 * statistics.median(errors)
@@ -248,7 +248,7 @@ def factors(family: str, console: Console, workers: int) -> dict[str, float]:
     chosen = machines(2, JOINED, whole=True)
     made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
     for config, found in zip(chosen, made, strict=True):
-        estimated = hw.area.model(config, family)
+        estimated = hw.area.estimate(config, family)
         for r in RESOURCES:
             ratios[r].append(found[r] / max(1, getattr(estimated, r)))
     return {r: round(statistics.median(v), 4) for r, v in ratios.items()}
@@ -261,7 +261,7 @@ def judge(family: str, console: Console, workers: int) -> bool:
     chosen = machines(3, JUDGED, whole=True)
     made = in_parallel(lambda c: whole(c, family), chosen, "whole machines", console, workers)
     for config, found in zip(chosen, made, strict=True):
-        estimated = hw.area.model(config, family)
+        estimated = hw.area.estimate(config, family)
         cells = []
         for r in RESOURCES:
             guess = getattr(estimated, r)
