@@ -8,24 +8,24 @@ sides. An equality holds modulo 2^32 whether its sides wrap or not.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds, span, value_bounds
 from sw.canonical.linear import ZERO, Form, to_expr, to_form
 from sw.canonical.operands import DUAL
-from sw.canonical.rank import key, may_raise, opaque, small
+from sw.canonical.rank import key, opaque, small
 from sw.canonical.settle import settle, settled_exactly, view_choice
 from sw.canonical.variants import with_remainders
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, apply, const, truth
+from sw.ir.ranges import bounds_of_operator, may_trap
 from sw.ir.types import Kind
 
 #: Comparisons of sums with more minima than this stay whole.
 SPLIT = 3
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """A comparison of sums over the integers: `form` at least 0, or equal to 0, or not (`op` LE, EQ, NE)."""
 
     op: Op
@@ -40,20 +40,16 @@ BUILDERS[Op.NE] = lambda a, b: build(Op.NOT, build(Op.EQ, a, b))
 
 
 def _ordered(op: Op, a: Expr, b: Expr) -> Expr:
-    if may_raise(a) or may_raise(b):
+    if may_trap(a) or may_trap(b):
         return apply(op, a, b)
     forms = to_form(a), to_form(b)
     if fits(forms[0]) and fits(forms[1]):
         found = at_least_zero(settled_exactly(forms[1] - forms[0]) + -(op is Op.LT))
         return found if found is not None else apply(op, a, b)
-    low, high = form_bounds(forms[0]), form_bounds(forms[1])
     if a == b:
         return truth(op is Op.LE)
-    if low[1] < high[0] or (op is Op.LE and low[1] == high[0]):
-        return TRUE
-    if high[1] < low[0] or (op is Op.LT and high[1] == low[0]):
-        return FALSE
-    return apply(op, a, b)
+    low, high = bounds_of_operator(op, *map(form_bounds, forms))
+    return truth(low) if low == high else apply(op, a, b)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -198,27 +194,20 @@ def _of_extreme(_: Op, form: Form) -> Expr | None:
 
 
 def sides(form: Form) -> tuple[Form, Form]:
-    """Two sums with positive coefficients whose difference, second minus first, is the form."""
-    first = Form(max(0, -form.const), tuple((m, -k) for m, k in form.terms if k < 0))
-    return first, Form(max(0, form.const), tuple(t for t in form.terms if t[1] >= 0))
+    """Two sums with positive coefficients whose difference is the form."""
+    positive = Form(max(0, form.const), tuple(t for t in form.terms if t[1] >= 0))
+    return positive, positive - form
 
 
 def written(op: Op, form: Form) -> Expr | None:
-    """0 <= form, form == 0 or form != 0 with two sides of 32 bits; None where they would not fit."""
-    left, right = sides(form) if op is Op.LE else _equation_sides(form)
-    if op is Op.LE and form.const == -1 and left.terms and right.terms:
-        left, op = Form(0, left.terms), Op.LT
-    if not fits(left) or not fits(right):
-        return None
-    return Apply(op, (to_expr(left), to_expr(right)))
-
-
-def _equation_sides(form: Form) -> tuple[Form, Form]:
-    left, right = sides(form)
-    if not right.terms:
+    """0 <= form or form == 0 with two sides of 32 bits; None where they would not fit."""
+    right, left = sides(form)
+    if op is Op.EQ:
+        # x == 3 and x == y: what is positive on the left, a constant alone on the right.
         left, right = right, left
-    # x == 3 and x == y: what is positive on the left, a constant alone on the right.
-    return right, left
+    elif form.const == -1 and left.terms and right.terms:
+        left, op = left.varying, Op.LT
+    return Apply(op, (to_expr(left), to_expr(right))) if fits(left) and fits(right) else None
 
 
 def signed(form: Form) -> Form:
@@ -231,15 +220,12 @@ def equal_zero(form: Form) -> Expr | None:
     """Form == 0 over the integers, in core form; None if it cannot be written within 32 bits."""
     if form.constant is not None:
         return truth(form.const == 0)
-    common = form.content()
-    if common and form.const % common:
+    if form.common != form.content():
         return FALSE
-    if common > 1:
-        form = tightened(form)
+    form = signed(tightened(form))
     low, high = span(form)
     if low > 0 or high < 0:
         return FALSE
-    form = signed(form)
     for reduce in (_without_factor, _without_rest, _by_choice, _of_extreme):
         found = reduce(Op.EQ, form)
         if found is not None:
@@ -261,20 +247,19 @@ def build_equal(a: Expr, b: Expr) -> Expr:
     """A == b."""
     if a.kind is Kind.BOOL:
         return _equal_truths(a, b)
-    if may_raise(a) or may_raise(b):
+    if may_trap(a) or may_trap(b):
         return apply(Op.EQ, *sorted((a, b), key=key))
     forms = to_form(a), to_form(b)
     if fits(forms[0]) and fits(forms[1]):
         found = equal_zero(settled_exactly(forms[0] - forms[1]))
         if found is not None:
             return found
-    (a_low, a_high), (b_low, b_high) = map(form_bounds, forms)
-    if a_high < b_low or b_high < a_low:
+    if bounds_of_operator(Op.EQ, *map(form_bounds, forms)) == (0, 0):
         return FALSE
     form = signed(to_form(settle((forms[0] - forms[1]).wrapped())))
     if form.constant is not None:
         return truth(form.const == 0)
-    left, right = _equation_sides(form)
+    left, right = sides(form)
     return Apply(Op.EQ, (to_expr(left.wrapped()), to_expr(right.wrapped())))
 
 
@@ -282,17 +267,14 @@ def _equal_truths(a: Expr, b: Expr) -> Expr:
     for one, other in ((a, b), (b, a)):
         if isinstance(other, Const):
             return one if other.value else build(Op.NOT, one)
-    if may_raise(a) or may_raise(b):
+    if may_trap(a) or may_trap(b):
         return apply(Op.EQ, a, b)
     if a == b:
         return TRUE
-    opposites = [build(Op.NOT, x) for x in (a, b)]
-    flipped = [key(n) < key(x) for n, x in zip(opposites, (a, b), strict=True)]
-    args = [n if f else x for n, x, f in zip(opposites, (a, b), flipped, strict=True)]
-    if args[0] == args[1]:
-        return truth(flipped[0] == flipped[1])
-    found = apply(Op.EQ, *sorted(args, key=key))
-    return found if flipped[0] == flipped[1] else apply(Op.NE, *found.args)
+    # Of each and its negation the one that comes first.
+    first = [min(x, build(Op.NOT, x), key=key) for x in (a, b)]
+    op = Op.EQ if (first[0] == a) == (first[1] == b) else Op.NE
+    return truth(op is Op.EQ) if first[0] == first[1] else Apply(op, tuple(sorted(first, key=key)))
 
 
 @functools.lru_cache(maxsize=1 << 15)
@@ -300,13 +282,13 @@ def bound_of(expr: Expr) -> Bound | None:
     """What a comparison in core form says of a sum over the integers; None where its sides can wrap."""
     if not isinstance(expr, Apply) or expr.op not in (Op.LT, Op.LE, Op.EQ, Op.NE):
         return None
-    if expr.args[0].kind is Kind.BOOL or may_raise(expr):
+    if expr.args[0].kind is Kind.BOOL or may_trap(expr):
         return None
     left, right = (to_form(a) for a in expr.args)
     if not fits(left) or not fits(right):
         return None
     if expr.op in (Op.EQ, Op.NE):
-        return Bound(expr.op, left - right)
+        return Bound(expr.op, signed(left - right))
     return Bound(Op.LE, right - left + -(expr.op is Op.LT))
 
 

@@ -7,41 +7,37 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from sw.canonical.engine import build, builder, rewrite, truth_of
+from sw.canonical.engine import build, builder, instantiate, rewrite
 from sw.canonical.linear import atom, lowest, to_expr, to_form
 from sw.canonical.logic import negate
-from sw.canonical.rank import key, may_raise
+from sw.canonical.rank import key
+from sw.canonical.rules import BY_NAME
 from sw.canonical.settle import view_choice
-from sw.ir.expression import Apply, Expr, Op
+from sw.ir.expression import Apply, Const, Expr, Op
+from sw.ir.ranges import may_trap
 from sw.ir.types import Kind
-
-#: Condition and sides of a choice.
-Sides = tuple[Expr, Expr, Expr]
 
 
 @builder(Op.SELECT)
 def build_choice(condition: Expr, a: Expr, b: Expr) -> Expr:
     """`a if condition else b`."""
-    known = truth_of(condition)
-    if known is not None:
-        return a if known else b
-    if a == b and not may_raise(condition):
-        return a
+    if isinstance(condition, Const):
+        return a if condition.value else b
     opposite = negate(condition)
     if key(opposite) < key(condition):
         condition, a, b = opposite, b, a
     a, b = decided(a, condition, True), decided(b, condition, False)
-    if a == b and not may_raise(condition):
+    if a == b and not may_trap(condition):
         return a
-    merged = _merged(condition, a, b, (_sides(a), _sides(b)))
+    merged = merged_choices(condition, a, b, (_sides(a), _sides(b)))
     if merged is not None:
         return merged
     if a.kind is Kind.BOOL:
         found = _of_truths(condition, a, b)
         return found if found is not None else Apply(Op.SELECT, (condition, a, b))
-    if any(map(may_raise, (condition, a, b))):
+    if any(map(may_trap, (condition, a, b))):
         return Apply(Op.SELECT, (condition, a, b))
     found = _as_extreme(condition, a, b)
     return found if found is not None else _take_out(condition, a, b)
@@ -58,8 +54,7 @@ def conditions_in(expr: Expr) -> frozenset[Expr]:
 
 def decided(expr: Expr, condition: Expr, holds: bool) -> Expr:
     """An expression without its choices by a condition that is known to hold or not."""
-    opposite = negate(condition)
-    return _decided(expr, {condition: holds, opposite: not holds})
+    return _decided(expr, {condition: holds, negate(condition): not holds})
 
 
 def _decided(expr: Expr, known: dict[Expr, bool]) -> Expr:
@@ -71,63 +66,35 @@ def _decided(expr: Expr, known: dict[Expr, bool]) -> Expr:
     return build(expr.op, *(_decided(a, known) for a in expr.args))
 
 
-def _sides(expr: Expr) -> Sides | None:
+def _sides(expr: Expr) -> Sequence[Expr] | None:
     """Condition and sides of a choice, also of a sum with one choice in it."""
     if isinstance(expr, Apply) and expr.op is Op.SELECT:
-        return expr.args[0], expr.args[1], expr.args[2]
-    if expr.kind is Kind.BOOL or may_raise(expr):
+        return expr.args
+    if expr.kind is Kind.BOOL or may_trap(expr):
         return None
     found = view_choice(to_form(expr))
     return None if found is None else (found[0], to_expr(found[1]), to_expr(found[2]))
 
 
-def choice_of_choices(p: Expr, a: Expr, b: Expr, inside: tuple[Sides | None, Sides | None]) -> Expr:
-    """`a if p else b`, where a side may be a choice: merged before that becomes a minimum."""
-    merged = _merged(p, a, b, inside)
-    return merged if merged is not None else build(Op.SELECT, p, a, b)
-
-
-def _merged(p: Expr, a: Expr, b: Expr, inside: tuple[Sides | None, Sides | None]) -> Expr | None:
-    """One choice for a nested one that gives the same value on two paths."""
-
-    def merge(way: str, shared: Expr, other: Expr) -> Expr | None:
+def merged_choices(p: Expr, a: Expr, b: Expr, inside: Sequence[Sequence[Expr] | None]) -> Expr | None:
+    """One choice for a nested one that gives the same value on two paths; `inside`: the sides as choices."""
+    for nested, outside, ways in ((inside[1], a, ("or", "or not")), (inside[0], b, ("not or", "and"))):
+        if nested is None or outside not in nested[1:]:
+            continue
+        q, v, w = nested
+        other, way = (w, ways[0]) if v == outside else (v, ways[1])
         if a.kind is Kind.BOOL:
-            return rewrite(f"merge truths by {way}", p=p, q=q, r=shared, r1=other)
-        return rewrite(f"merge by {way}", p=p, q=q, x=shared, y=other)
-
-    inner = inside[1]
-    if inner is not None:
-        q, v, w = inner
-        if v == a:
-            return merge("or", v, w)
-        if w == a:
-            return merge("or not", w, v)
-    inner = inside[0]
-    if inner is not None:
-        q, v, w = inner
-        if v == b:
-            return merge("not or", v, w)
-        if w == b:
-            return merge("and", w, v)
+            return rewrite(f"merge truths by {way}", p=p, q=q, r=outside, r1=other)
+        return rewrite(f"merge by {way}", p=p, q=q, x=outside, y=other)
     return None
 
 
 def _of_truths(p: Expr, a: Expr, b: Expr) -> Expr | None:
     """A choice of truth values with a constant side is a connective."""
-    first, second = truth_of(a), truth_of(b)
-    if first is not None:
-        return rewrite("choice is or", p=p, q=b) if first else rewrite("choice is not and", p=p, q=b)
-    if second is not None:
-        return rewrite("choice is not or", p=p, q=a) if second else rewrite("choice is and", p=p, q=a)
+    for side, other, if_true, if_false in ((a, b, "or", "not and"), (b, a, "not or", "and")):
+        if isinstance(side, Const):
+            return rewrite(f"choice is {if_true if side.value else if_false}", p=p, q=other)
     return None
-
-
-_EXTREMES: tuple[tuple[str, Callable[[Expr, Expr], Expr]], ...] = (
-    ("choice is min", lambda x, y: build(Op.LE, x, y)),
-    ("strict choice is min", lambda x, y: build(Op.LT, x, y)),
-    ("choice is max", lambda x, y: build(Op.LE, y, x)),
-    ("strict choice is max", lambda x, y: build(Op.LT, y, x)),
-)
 
 
 def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
@@ -137,8 +104,8 @@ def _as_extreme(condition: Expr, a: Expr, b: Expr) -> Expr | None:
     if conditions_in(a) or conditions_in(b):
         # To compare choices would build choices, and so on.
         return None
-    for name, comparison in _EXTREMES:
-        if comparison(a, b) == condition:
+    for name in ("choice is min", "strict choice is min", "choice is max", "strict choice is max"):
+        if instantiate(BY_NAME[name].left.arguments[0], {"x": a, "y": b}) == condition:
             return rewrite(name, x=a, y=b)
     return None
 

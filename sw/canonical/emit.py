@@ -19,9 +19,10 @@ from sw.canonical.cost import cycles
 from sw.canonical.facts import fits
 from sw.canonical.linear import ZERO, Form, Monomial, Term, less, monomial_key, to_expr, to_form
 from sw.canonical.operands import chain, operands
-from sw.canonical.rank import key, may_raise, rank, small
+from sw.canonical.rank import key, rank, small
 from sw.canonical.variants import quotient_of, variants, with_remainders
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
+from sw.ir.ranges import may_trap
 from sw.ir.types import LOW, Kind
 
 #: Ways to write a sum that are written in full, of those that are one step away.
@@ -50,7 +51,7 @@ class _Writer:
         assert isinstance(expr, Apply)
         if expr.op in (Op.ADD, Op.MUL, Op.DIV, Op.SELECT, Op.MIN, Op.MAX) and expr.kind is Kind.INT:
             return self.form(to_form(expr))
-        if expr.op in (Op.EQ, Op.NE, Op.LE, Op.LT) and expr.args[0].kind is Kind.INT and not may_raise(expr):
+        if expr.op in (Op.EQ, Op.NE, Op.LE, Op.LT) and expr.args[0].kind is Kind.INT and not may_trap(expr):
             return self.comparison(expr)
         return self.operator(expr)
 
@@ -75,14 +76,14 @@ class _Writer:
         # As they are written: core form sorts sums by their first summands.
         found = chain(expr.op, sorted(written, key=key))
         parts = quotient_of(expr)
-        if parts is None or may_raise(expr):
+        if parts is None or may_trap(expr):
             return found
         return _cheapest([self.expr(apply(Op.DIV, *map(to_expr, parts))), found])
 
     def connective(self, expr: Apply) -> Expr:
         """Conditions; those that compare one value with several, with the smallest or largest of them."""
         found = [self.expr(a) for a in operands(expr.op, expr)]
-        while not may_raise(expr):
+        while not may_trap(expr):
             pairs = itertools.combinations(found, 2)
             merged = next(((both, p) for p in pairs if (both := _together(expr.op, *p)) is not None), None)
             if merged is None:
@@ -110,20 +111,11 @@ class _Writer:
         found = [self.sum(form.const, [Form(0, tuple(groups[level])) for level in sorted(groups)])]
         if len(groups) > 1 and _most_shared(form.varying) is not None:
             found.append(self.sum(form.const, [form.varying]))
-        found += self.products(form)
+        negative = form.const <= 0 and all(k < 0 for _, k in form.terms)
+        common = -form.common if negative else form.common
+        if form.count > 1 and common not in (-1, 0, 1, LOW):
+            found.append(_multiplied(const(common), self.form(form // common)))
         return _cheapest(found)
-
-    def products(self, form: Form) -> Iterator[Expr]:
-        """A sum as a multiple of another one, its constant apart where that is none."""
-        sign = -1 if form.const <= 0 and all(k < 0 for _, k in form.terms) else 1
-        common = sign * form.content()
-        if common in (-1, 0, 1) or form.count < 2 or common == LOW:
-            return
-        if form.const % common == 0:
-            yield _multiplied(const(common), self.form(form // common))
-        elif sign > 0:
-            inner = self.form(form.varying // common)
-            yield Apply(Op.ADD, (const(form.const), _multiplied(const(common), inner)))
 
     def sum(self, constant: int, groups: Sequence[Form]) -> Expr:
         """The constant and what each group comes to; what is negative before all else is subtracted later."""

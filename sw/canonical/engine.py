@@ -7,13 +7,15 @@ replacement is simplified as it is made.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 
-from sw.canonical.facts import fits, inside, span, value_bounds
+from sw.canonical.facts import fits, span, value_bounds
 from sw.canonical.linear import Form, atom, product, to_form
-from sw.canonical.rank import may_raise
-from sw.canonical.rules import BY_NAME, Condition, Rule, is_constant
-from sw.ir.expression import Apply, Const, Expr, Op, Var, const
+from sw.canonical.rules import BY_NAME, Condition, Rule
+from sw.ir.expression import Apply, Const, Expr, Op, Var, const, fold
+from sw.ir.linear import HOLDS
+from sw.ir.ranges import may_trap
 from sw.ir.types import Kind
 
 Bindings = Mapping[str, Expr]
@@ -33,13 +35,11 @@ def builder(*ops: Op) -> Callable[[Builder], Builder]:
 
 
 def build(op: Op, *args: Expr) -> Expr:
-    """An operator on expressions in core form, in core form."""
-    if all(isinstance(a, Const) for a in args):
-        values = [a.value for a in args if isinstance(a, Const)]
-        if op not in (Op.DIV, Op.MOD) or values[1]:
-            result = op.meaning(*values)
-            kind = Apply(op, args).kind
-            return Const(result, kind)
+    """An operator on expressions in core form, in core form; of associative ones on any number."""
+    if len(args) == op.arity and all(isinstance(a, Const) for a in args):
+        made = fold(op, *args)
+        if isinstance(made, Const):
+            return made
     return value_known(BUILDERS[op](*args))
 
 
@@ -84,7 +84,7 @@ def applies(rule: Rule, bindings: Bindings) -> bool:
     """Whether the conditions of a rule hold, and no error in what its names stand for gets lost."""
     if not all(holds(c, bindings) for c in rule.conditions):
         return False
-    return rule.strict or rule.lazy or not any(may_raise(b) for b in bindings.values())
+    return rule.strict or rule.lazy or not any(may_trap(b) for b in bindings.values())
 
 
 def instantiate(template: Expr, bindings: Bindings) -> Expr:
@@ -99,50 +99,14 @@ def instantiate(template: Expr, bindings: Bindings) -> Expr:
 def holds(condition: Condition, bindings: Bindings) -> bool:
     """Whether a condition is known to hold."""
     expr = condition.expr
-    if all(is_constant(v.name) for v in expr.variables()):
-        value = exact_value(expr, bindings)
-        return inside((value, value)) if condition.fits else bool(value)
     if condition.fits:
-        return inside(span(_exact_form(expr, bindings)))
+        return fits(exact(expr, bindings))
+    a, b = (exact(x, bindings) for x in expr.arguments)
     assert isinstance(expr, Apply)
-    a, b = (_exact_form(x, bindings) for x in expr.args)
-    low, high = span(b - a)
-    if expr.op is Op.LE:
-        return low >= 0
-    if expr.op is Op.LT:
-        return low > 0
-    if expr.op is Op.NE:
-        return low > 0 or high < 0
-    raise AssertionError(f"no way to decide {expr}")
+    return HOLDS[expr.op](*span(a - b))
 
 
-def exact_value(expr: Expr, bindings: Bindings) -> int:
-    """The value of a term of constants over the integers."""
-    if isinstance(expr, Const):
-        return expr.value
-    if isinstance(expr, Var):
-        bound = bindings[expr.name]
-        assert isinstance(bound, Const)
-        return bound.value
-    assert isinstance(expr, Apply)
-    return int(_OVER_INTEGERS[expr.op](*(exact_value(a, bindings) for a in expr.args)))
-
-
-_OVER_INTEGERS: dict[Op, Callable[[int, int], int]] = {
-    Op.ADD: lambda a, b: a + b,
-    Op.SUB: lambda a, b: a - b,
-    Op.MUL: lambda a, b: a * b,
-    Op.MOD: lambda a, b: a % b,
-    Op.BIT_AND: lambda a, b: a & b,
-    Op.SHL: lambda a, b: a << b,
-    Op.LT: lambda a, b: a < b,
-    Op.LE: lambda a, b: a <= b,
-    Op.EQ: lambda a, b: a == b,
-    Op.NE: lambda a, b: a != b,
-}
-
-
-def _exact_form(expr: Expr, bindings: Bindings) -> Form:
+def exact(expr: Expr, bindings: Bindings) -> Form:
     """A term of a condition as a sum over the integers, of values of 32 bits."""
     if isinstance(expr, Const):
         return Form(expr.value)
@@ -152,15 +116,21 @@ def _exact_form(expr: Expr, bindings: Bindings) -> Form:
         # A sum that may wrap is one value: only that value, not its summands, can be reckoned with.
         return form if fits(form) else atom(bound)
     assert isinstance(expr, Apply)
-    a, b = (_exact_form(x, bindings) for x in expr.args)
-    if expr.op is Op.ADD:
-        return a + b
-    if expr.op is Op.SUB:
-        return a - b
-    assert expr.op is Op.MUL
-    return product(a, b)
+    a, b = (exact(x, bindings) for x in expr.args)
+    if expr.op in _OF_FORMS:
+        return _OF_FORMS[expr.op](a, b)
+    assert not a.terms
+    assert not b.terms
+    return Form(_OF_CONSTANTS[expr.op](a.const, b.const))
 
 
-def truth_of(expr: Expr) -> int | None:
-    """The value of a constant condition, None of others."""
-    return expr.value if isinstance(expr, Const) and expr.type is Kind.BOOL else None
+_OF_FORMS: dict[Op, Callable[[Form, Form], Form]] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: product,
+}
+_OF_CONSTANTS: dict[Op, Callable[[int, int], int]] = {
+    Op.MOD: operator.mod,
+    Op.BIT_AND: operator.and_,
+    Op.SHL: operator.lshift,
+}

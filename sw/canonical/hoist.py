@@ -49,7 +49,7 @@ def optimise(
         case Strategy.BUDGET:
             given = _written(search, program)
             chosen = search.budget(given)
-            if given and search.rank(given) < search.rank(search.result(chosen)):
+            if given and search.rank(given) < search.key(chosen):
                 return given.program
     return _readable(retype(search.result(chosen).program), program)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sw.canonical.affine import sorted_sum
-from sw.codegen.operands import evaluated, modified
+from sw.codegen.operands import behind, evaluated, modified
 from sw.ir.expression import Apply, Expr, Op, Var, names, substitute
 from sw.ir.program import Assign, For, Instruction, Program, Statement, nesting
 from sw.ir.ranges import may_trap
@@ -48,22 +48,22 @@ class _Inliner:
 
     def __init__(self, assigned: Counter[str], used: Counter[str]):
         self.assigned, self.used = assigned, used
-        self.live: set[str] = set()
         #: Scalars that stay because of their size.
         self.large: set[str] = set()
 
     def run(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         made = self.body(body, {})
+        sources: dict[str, set[str]] = {}
         for s in statements(made):
-            self.live |= _described(s)
-        changed = True
-        while changed:
-            before = len(self.live)
-            for s in statements(made):
-                if isinstance(s, Assign) and s.target in self.live:
-                    self.live |= names(s.value)
-            changed = len(self.live) != before
-        return rewrite(made, self.needed)
+            if isinstance(s, Assign):
+                sources.setdefault(s.target, set()).update(names(s.value))
+        live = behind(set().union(*map(_described, statements(made))), sources)
+
+        def needed(s: Statement) -> Sequence[Statement]:
+            """A statement, unless it assigns what nothing uses."""
+            return (s,) if not isinstance(s, Assign) or s.target in live or may_trap(s.value) else ()
+
+        return rewrite(made, needed)
 
     def body(self, body: tuple[Statement, ...], values: dict[str, Expr]) -> tuple[Statement, ...]:
         """Statements in order; `values` holds what can be replaced here, and gains what they assign."""
@@ -78,21 +78,17 @@ class _Inliner:
 
     def moved(self, loop: For) -> list[Statement]:
         """A loop, behind the large values of it that do not change in it."""
-        if not any(isinstance(s, Assign) and s.target in self.large for s in loop.body):
-            return [loop]
+        large = [isinstance(s, Assign) and s.target in self.large for s in loop.body]
         before: list[Statement] = []
         inside: list[Statement] = []
-        changing = {loop.variable}.union(
-            *(modified(s) for s in loop.body if not isinstance(s, Assign) or s.target not in self.large)
-        )
-        for s in loop.body:
-            large = isinstance(s, Assign) and s.target in self.large
-            if isinstance(s, Assign) and large and changing.isdisjoint(names(s.value)):
+        fixed = [modified(s) for s, stays in zip(loop.body, large, strict=True) if not stays]
+        changing = {loop.variable}.union(*fixed)
+        for s, stays in zip(loop.body, large, strict=True):
+            if stays and isinstance(s, Assign) and changing.isdisjoint(names(s.value)):
                 before.append(s)
-                continue
-            inside.append(s)
-            if isinstance(s, Assign):
-                changing.add(s.target)
+            else:
+                inside.append(s)
+                changing |= modified(s)
         return [*before, dataclasses.replace(loop, body=tuple(inside))]
 
     def small(self, target: str, value: Expr) -> bool:
@@ -117,10 +113,6 @@ class _Inliner:
             else:
                 self.large.add(s.target)
         return dataclasses.replace(s, value=value)
-
-    def needed(self, s: Statement) -> Sequence[Statement]:
-        """A statement, unless it assigns what nothing uses."""
-        return (s,) if not isinstance(s, Assign) or s.target in self.live or may_trap(s.value) else ()
 
 
 def _replaced(expr: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -12,9 +12,10 @@ from sw.canonical.engine import BUILDERS, build, builder, rewrite
 from sw.canonical.facts import fits, form_bounds
 from sw.canonical.linear import ZERO, Form, cofactor, collect, from_terms, multiply, to_expr, to_form
 from sw.canonical.operands import DUAL, chain, operands
-from sw.canonical.rank import key, may_raise, small
+from sw.canonical.rank import key, small
 from sw.canonical.settle import settle
 from sw.ir.expression import Apply, Const, Expr, Op, apply, const
+from sw.ir.ranges import may_trap
 
 
 def sum_of(forms: Sequence[Form]) -> Expr:
@@ -105,17 +106,8 @@ def _multiples(a: Expr, c: int) -> Expr | None:
     whole = collect(form.const // c, ((m, (k + half) // c) for m, k in form.terms if (k + half) // c))
     if whole == ZERO:
         return None
-    found = _out_of_quotient(whole, form - whole * c, c) if small(a) else None
-    if found is not None:
-        return found
-    # Where small coefficients would make the rest wrap, or too long, at least what divides evenly goes.
-    even, rest = form.multiples(c)
-    even, rest = even + form.const // c, Form(form.const % c, rest.terms)
-    return None if even == ZERO else _out_of_quotient(even, rest, c)
-
-
-def _out_of_quotient(whole: Form, rest: Form, c: int) -> Expr | None:
-    if not fits(whole) or not fits(rest):
+    rest = form - whole * c
+    if not (small(a) and fits(whole) and fits(rest)):
         return None
     return rewrite("multiple of the divisor", x=to_expr(whole), y=to_expr(rest), z=c)
 
@@ -181,12 +173,12 @@ def _divided_min(a: Expr, c: int) -> Expr | None:
 def build_remainder(a: Expr, b: Expr) -> Expr:
     """A % b."""
     form, c = to_form(a), to_form(b).constant
-    if c == 1 and not may_raise(a):
+    if c == 1 and not may_trap(a):
         return const(0)
     if c is not None and c > 0 and c & (c - 1) == 0 and not fits(form):
         # A power of two divides 2^32: multiples of it vanish even where the sum wraps.
         rest = collect(form.const % c, ((m, k % c) for m, k in form.terms))
-        if not may_raise(a):
+        if not may_trap(a):
             form, a = rest, to_expr(rest)
     if (c is None or c == 0 or fits(form)) and small(a, b):
         found = rewrite("remainder", x=a, y=b)
@@ -203,7 +195,7 @@ def build_shift_left(a: Expr, b: Expr) -> Expr:
     """A << b."""
     if isinstance(b, Const):
         found = rewrite("shift left", x=a, c=b)
-        assert found is not None or may_raise(a)
+        assert found is not None or may_trap(a)
         return found if found is not None else apply(Op.SHL, a, b)
     return _shift_of_zero("shift nothing left", Op.SHL, a, b)
 
@@ -226,7 +218,7 @@ def _shift_of_zero(name: str, op: Op, a: Expr, b: Expr) -> Expr:
 _NEUTRAL = {Op.BIT_AND: -1, Op.BIT_OR: 0, Op.BIT_XOR: 0}
 
 
-def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
+def build_bits(op: Op, *args: Expr) -> Expr:
     """Bitwise and, or, xor of any number of values."""
     constant, others = _NEUTRAL[op], []
     for argument in (x for a in args for x in operands(op, a)):
@@ -236,14 +228,14 @@ def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
             others.append(argument)
     if op is Op.BIT_XOR:
         counts = Counter(others)
-        others = [a for a, n in counts.items() for _ in range(n if may_raise(a) else n % 2)]
+        others = [a for a, n in counts.items() for _ in range(n if may_trap(a) else n % 2)]
     else:
         others = list(dict.fromkeys(others))
         dual = Op.BIT_OR if op is Op.BIT_AND else Op.BIT_AND
         plain = {a for a in others if not (isinstance(a, Apply) and a.op is dual)}
-        others = [a for a in others if a in plain or may_raise(a) or plain.isdisjoint(operands(dual, a))]
+        others = [a for a in others if a in plain or may_trap(a) or plain.isdisjoint(operands(dual, a))]
     ends = {Op.BIT_AND: 0, Op.BIT_OR: -1}
-    if not others or (constant == ends.get(op) and not any(map(may_raise, others))):
+    if not others or (constant == ends.get(op) and not any(map(may_trap, others))):
         return const(constant)
     others.sort(key=key)
     if op is Op.BIT_AND and constant >= 0:
@@ -253,5 +245,4 @@ def build_bits(op: Op, args: Sequence[Expr]) -> Expr:
     return chain(op, ([const(constant)] if constant != _NEUTRAL[op] else []) + others)
 
 
-for _op in _NEUTRAL:
-    BUILDERS[_op] = lambda *args, _op=_op: build_bits(_op, args)
+BUILDERS.update((op, functools.partial(build_bits, op)) for op in _NEUTRAL)

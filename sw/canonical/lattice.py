@@ -7,6 +7,7 @@ coefficient among the operands goes out, so that what remains has no negative on
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -14,9 +15,10 @@ from sw.canonical.engine import BUILDERS, build
 from sw.canonical.facts import at_most, fits
 from sw.canonical.linear import ZERO, Form, atom, lowest, to_expr, to_form
 from sw.canonical.operands import DUAL, chain, operands
-from sw.canonical.rank import key, may_raise
+from sw.canonical.rank import key
 from sw.canonical.settle import choose_min_or_max, view_choice
 from sw.ir.expression import Expr, Op
+from sw.ir.ranges import may_trap
 
 #: More operands than this are sorted, and not compared with each other.
 COMPARED = 12
@@ -29,10 +31,10 @@ CLAUSES = 8
 Clause = tuple[Form, ...]
 
 
-def extreme(op: Op, args: Sequence[Expr]) -> Expr:
+def extreme(op: Op, *args: Expr) -> Expr:
     """Minimum or maximum of any number of values."""
     forms = list(dict.fromkeys(to_form(x) for a in args for x in operands(op, a)))
-    if any(may_raise(a) for a in args):
+    if any(may_trap(a) for a in args):
         return chain(op, sorted((to_expr(f) for f in forms), key=key))
     clauses = _reduced(_combined(op, [_clauses(f) for f in forms]))
     if len(clauses) == 1 and len(clauses[0]) == 1:
@@ -139,7 +141,7 @@ def _of_choices(op: Op, forms: Sequence[Form]) -> Expr | None:
             fitting = all(fits(f) for f, v in zip(forms, mine, strict=True) if v is not None)
             if len(forms) != 2 or not fitting or not all(at_most(a, b) or at_most(b, a) for a, b in sides):
                 continue
-        return build(Op.SELECT, condition, *(extreme(op, [to_expr(f) for f in s]) for s in sides))
+        return build(Op.SELECT, condition, *(extreme(op, *map(to_expr, s)) for s in sides))
     return None
 
 
@@ -171,5 +173,4 @@ def _normal(op: Op, forms: Sequence[Form]) -> tuple[Op, Form, int, list[Form]]:
     return op, shift, factor, rests
 
 
-BUILDERS[Op.MIN] = lambda *args: extreme(Op.MIN, args)
-BUILDERS[Op.MAX] = lambda *args: extreme(Op.MAX, args)
+BUILDERS.update((op, functools.partial(extreme, op)) for op in DUAL)

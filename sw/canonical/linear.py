@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 from hw.semantics import wrap
 from sw.canonical.operands import chain, operands
-from sw.canonical.rank import Key, key, may_raise
+from sw.canonical.rank import Key, key
 from sw.ir.expression import Apply, Const, Expr, Op, const
+from sw.ir.ranges import may_trap
 
 #: Atoms of a product, sorted by `key`; an atom is no constant, sum or product (but see `TERMS`).
 Monomial = tuple[Expr, ...]
@@ -153,7 +154,7 @@ def collect(constant: int, terms: Iterable[Term]) -> Form:
         found[monomial] = found.get(monomial, 0) + coefficient
     kept = {m: c for m, c in found.items() if c}
     if len(kept) < len(found):
-        errors = {a for m in found.keys() - kept.keys() for a in m if may_raise(a)}
+        errors = {a for m in found.keys() - kept.keys() for a in m if may_trap(a)}
         kept |= {(a,): 0 for a in errors - {a for m in kept for a in m}}
     return Form(constant, tuple(sorted(kept.items(), key=lambda t: monomial_key(t[0]))))
 

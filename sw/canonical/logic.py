@@ -18,11 +18,13 @@ from sw.canonical.engine import BUILDERS, build, builder, rebuilt
 from sw.canonical.facts import span
 from sw.canonical.linear import Form, atom, to_expr
 from sw.canonical.operands import chain, operands
-from sw.canonical.rank import key, may_raise, size
+from sw.canonical.rank import key, size
 from sw.ir.expression import FALSE, TRUE, Apply, Const, Expr, Op, Var
+from sw.ir.ranges import may_trap
 from sw.ir.scope import with_types
 from sw.ir.types import Type
 
+_OPPOSITE = {Op.LT: Op.LE, Op.LE: Op.LT, Op.EQ: Op.NE, Op.NE: Op.EQ, Op.AND: Op.OR, Op.OR: Op.AND}
 #: How often a conjunction is looked through for more.
 ROUNDS = 4
 #: Conjunctions of more conditions than this are sorted only.
@@ -37,41 +39,27 @@ def negate(expr: Expr) -> Expr:
         return FALSE if expr.value else TRUE
     if not isinstance(expr, Apply):
         return Apply(Op.NOT, (expr,))
-    a = expr.args
-    match expr.op:
-        case Op.NOT:
-            return a[0]
-        case Op.LT | Op.LE:
-            return build(Op.LE if expr.op is Op.LT else Op.LT, a[1], a[0])
-        case Op.EQ:
-            return Apply(Op.NE, a)
-        case Op.NE:
-            return Apply(Op.EQ, a)
-        case Op.AND:
-            return disjunction([negate(x) for x in operands(Op.AND, expr)])
-        case Op.OR:
-            return conjunction([negate(x) for x in operands(Op.OR, expr)])
-        case Op.SELECT:
-            return build(Op.SELECT, a[0], negate(a[1]), negate(a[2]))
-    raise AssertionError(f"no truth value: {expr}")
+    a, op = expr.args, expr.op
+    if op is Op.NOT:
+        return a[0]
+    if op in (Op.LT, Op.LE):
+        return build(_OPPOSITE[op], a[1], a[0])
+    if op in (Op.EQ, Op.NE):
+        return Apply(_OPPOSITE[op], a)
+    if op in (Op.AND, Op.OR):
+        return build(_OPPOSITE[op], *(negate(x) for x in operands(op, expr)))
+    assert op is Op.SELECT
+    return build(op, a[0], negate(a[1]), negate(a[2]))
 
 
-def conjunction(args: Sequence[Expr]) -> Expr:
-    """All of several conditions."""
-    found = list(dict.fromkeys(x for a in args for x in operands(Op.AND, a)))
-    if any(map(may_raise, found)):
-        return _in_order(Op.AND, found)
-    kept = _conjoined(found)
-    return FALSE if kept is None else joined(Op.AND, kept)
-
-
-def disjunction(args: Sequence[Expr]) -> Expr:
-    """Any of several conditions."""
-    found = list(dict.fromkeys(x for a in args for x in operands(Op.OR, a)))
-    if any(map(may_raise, found)):
-        return _in_order(Op.OR, found)
-    kept = _conjoined([y for x in found for y in operands(Op.AND, negate(x))])
-    return TRUE if kept is None else joined(Op.OR, [negate(x) for x in kept])
+def connective(op: Op, *args: Expr) -> Expr:
+    """All of several conditions, or any of them."""
+    found = list(dict.fromkeys(x for a in args for x in operands(op, a)))
+    if any(map(may_trap, found)):
+        return _in_order(op, found)
+    if op is Op.AND:
+        return joined(op, _conjoined(found))
+    return joined(op, [negate(x) for x in _conjoined(list(map(negate, found)))])
 
 
 def joined(op: Op, args: Sequence[Expr]) -> Expr:
@@ -89,7 +77,7 @@ def _in_order(op: Op, args: Sequence[Expr]) -> Expr:
     for argument in args:
         if argument == final:
             # Nothing after it is evaluated; what stands before it may still raise.
-            while kept and not may_raise(kept[-1]):
+            while kept and not may_trap(kept[-1]):
                 kept.pop()
             kept.append(final)
             break
@@ -98,35 +86,30 @@ def _in_order(op: Op, args: Sequence[Expr]) -> Expr:
     return chain(op, kept) if kept else neutral
 
 
-def _conjoined(args: Sequence[Expr]) -> list[Expr] | None:
-    """The conditions of a conjunction, simplified together; None where they contradict."""
+def _conjoined(args: Sequence[Expr]) -> list[Expr]:
+    """The conditions of a conjunction, simplified together."""
     found = _flat(args)
-    if found is None or len(found) <= 1 or len(found) > WIDE:
-        return found
-    for _ in range(ROUNDS):
-        before = set(found)
+    for _ in range(ROUNDS if len(found) <= WIDE else 0):
+        before = found
         for step in (_opposites, _intervals, _remainders, _in_context, _shared):
-            simpler = step(found)
-            found = None if simpler is None else _flat(simpler)
-            if found is None or len(found) <= 1:
-                return found
-        if set(found) == before:
+            found = _flat(step(found)) if len(found) > 1 else found
+        if found == before:
             break
     return found
 
 
-def _flat(args: Sequence[Expr]) -> list[Expr] | None:
-    """Conditions without repetition, in a fixed order; None where one of them is false."""
+def _flat(args: Sequence[Expr]) -> list[Expr]:
+    """Conditions without repetition, in a fixed order; only `False` where it is one of them."""
     found = dict.fromkeys(x for a in args for x in operands(Op.AND, a) if x != TRUE)
-    return None if FALSE in found else sorted(found, key=key)
+    return [FALSE] if FALSE in found else sorted(found, key=key)
 
 
-def _opposites(args: list[Expr]) -> list[Expr] | None:
+def _opposites(args: list[Expr]) -> list[Expr]:
     """Contradictions, absorption, and alternatives that another condition excludes."""
     known = set(args)
     opposite = {a: negate(a) for a in args if not (isinstance(a, Apply) and a.op is Op.OR)}
     if any(o in known for o in opposite.values()):
-        return None
+        return [FALSE]
     excluded = set(opposite.values())
     found: list[Expr] = []
     for argument in args:
@@ -134,18 +117,10 @@ def _opposites(args: list[Expr]) -> list[Expr] | None:
             found.append(argument)
             continue
         parts = operands(Op.OR, argument)
-        if any(p in known or _all_known(p, known) for p in parts):
+        if any(known.issuperset(operands(Op.AND, p)) for p in parts):
             continue
-        left = [p for p in parts if p not in excluded]
-        if not left:
-            return None
-        found.append(chain(Op.OR, left))
+        found.append(joined(Op.OR, [p for p in parts if p not in excluded]))
     return found
-
-
-def _all_known(part: Expr, known: set[Expr]) -> bool:
-    """Whether a conjunction inside an alternative holds already."""
-    return isinstance(part, Apply) and part.op is Op.AND and all(x in known for x in operands(Op.AND, part))
 
 
 # Intervals
@@ -160,19 +135,6 @@ class _Interval:
     limits: tuple[int, int]
     holes: set[int] = field(default_factory=set)
     sources: list[Expr] = field(default_factory=list)
-
-    def add(self, bound: Bound, sign: int) -> None:
-        """A comparison of the sum."""
-        c = bound.form.const
-        if bound.op is Op.LE:
-            if sign > 0:
-                self.low = max(self.low, -c)
-            else:
-                self.high = min(self.high, c)
-        elif bound.op is Op.EQ:
-            self.low, self.high = max(self.low, -c * sign), min(self.high, -c * sign)
-        else:
-            self.holes.add(-c * sign)
 
     def shrink(self) -> None:
         """Move limits off the holes."""
@@ -203,23 +165,28 @@ def _grouped(args: Sequence[Expr]) -> dict[Form, _Interval]:
         bound = bound_of(argument)
         if bound is None or not bound.form.terms:
             continue
-        base = signed(bound.form.varying)
-        if base not in groups:
-            limits = span(base)
-            groups[base] = _Interval(*limits, limits)
-        groups[base].add(bound, 1 if base.terms == bound.form.terms else -1)
-        groups[base].sources.append(argument)
+        base, c = signed(bound.form.varying), bound.form.const
+        known = groups.setdefault(base, _Interval(*span(base), span(base)))
+        known.sources.append(argument)
+        if bound.op is Op.NE:
+            known.holes.add(-c)
+        if bound.op is Op.EQ or (bound.op is Op.LE and base == bound.form.varying):
+            known.low = max(known.low, -c)
+        if bound.op is Op.EQ:
+            known.high = min(known.high, -c)
+        if bound.op is Op.LE and base != bound.form.varying:
+            known.high = min(known.high, c)
     for interval in groups.values():
         interval.shrink()
     return groups
 
 
-def _intervals(args: list[Expr]) -> list[Expr] | None:
+def _intervals(args: list[Expr]) -> list[Expr]:
     """Comparisons of one sum, as one interval."""
     found = dict.fromkeys(args)
     for base, interval in _grouped(args).items():
         if interval.low > interval.high:
-            return None
+            return [FALSE]
         if len(interval.sources) > 1:
             conditions = interval.conditions(base)
             if conditions is not None:
@@ -229,7 +196,7 @@ def _intervals(args: list[Expr]) -> list[Expr] | None:
     return list(found)
 
 
-def _remainders(args: list[Expr]) -> list[Expr] | None:
+def _remainders(args: list[Expr]) -> list[Expr]:
     """A bound of x beside a bound of x % c goes to a value that has such a remainder."""
     groups = _grouped(args)
     found = dict.fromkeys(args)
@@ -255,36 +222,27 @@ def _tightened(other: _Interval, base: Form, c: int, remainder: _Interval) -> li
     return _Interval(low, high, other.limits).conditions(base) or []
 
 
-def _in_context(args: list[Expr]) -> list[Expr] | None:
+def _in_context(args: list[Expr]) -> list[Expr]:
     """Conditions simplified by what the other ones say of single variables."""
-    types: dict[str, Type] = {}
-    speakers: dict[str, list[Expr]] = {}
+    known: dict[str, tuple[Type, list[Expr]]] = {}
     for base, interval in _grouped(args).items():
         variable = base.terms[0][0][0]
-        if base != atom(variable) or interval.low > interval.high:
-            continue
-        if isinstance(variable, Var) and (interval.low, interval.high) != interval.limits:
-            types[variable.name] = dataclasses.replace(
-                variable.type, low=interval.low, high=interval.high + 1
-            )
-            speakers[variable.name] = interval.sources
-    if not types:
-        return args
-    return [_narrowed(a, types, speakers) for a in args]
+        if isinstance(variable, Var) and base == atom(variable) and interval.low <= interval.high:
+            narrow = dataclasses.replace(variable.type, low=interval.low, high=interval.high + 1)
+            known[variable.name] = narrow, interval.sources
+    return [_narrowed(a, {n: t for n, (t, sources) in known.items() if a not in sources}) for a in args]
 
 
-def _narrowed(expr: Expr, types: dict[str, Type], speakers: dict[str, list[Expr]]) -> Expr:
+def _narrowed(expr: Expr, types: dict[str, Type]) -> Expr:
     """A condition where variables have these ranges, if that makes it smaller."""
-    variables = {v.name: v.type for v in expr.variables()}
-    names = [n for n in variables if n in types and expr not in speakers[n]]
-    if not names:
+    narrow = with_types(expr, types)
+    if narrow is expr:
         return expr
-    narrow = rebuilt(with_types(expr, {n: types[n] for n in names}))
-    wide = with_types(narrow, variables)
-    return wide if size(wide) < size(expr) else expr
+    found = with_types(rebuilt(narrow), {v.name: v.type for v in expr.variables()})
+    return found if size(found) < size(expr) else expr
 
 
-def _shared(args: list[Expr]) -> list[Expr] | None:
+def _shared(args: list[Expr]) -> list[Expr]:
     """(p or q) and (p or r) is p or (q and r), where all conditions share an alternative."""
     if len(args) < 2 or any(not isinstance(a, Apply) or a.op is not Op.OR for a in args):
         return args
@@ -295,9 +253,8 @@ def _shared(args: list[Expr]) -> list[Expr] | None:
     rests = [[p for p in one if p not in common] for one in lists]
     if not all(rests):
         return [joined(Op.OR, common)]
-    inner = conjunction([joined(Op.OR, rest) for rest in rests])
+    inner = connective(Op.AND, *(joined(Op.OR, rest) for rest in rests))
     return [joined(Op.OR, [*common, inner])]
 
 
-BUILDERS[Op.AND] = lambda *args: conjunction(args)
-BUILDERS[Op.OR] = lambda *args: disjunction(args)
+BUILDERS.update((op, functools.partial(connective, op)) for op in (Op.AND, Op.OR))

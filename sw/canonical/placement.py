@@ -29,10 +29,10 @@ from sw.ir.program import (
     Statement,
     While,
 )
-from sw.ir.ranges import bounds, may_trap
+from sw.ir.ranges import FULL, Bounds, bounds, may_trap
 from sw.ir.scope import loop_depth
-from sw.ir.types import BOOL, INT, LOW, Kind, Type
-from sw.ir.walk import instructions, used_names
+from sw.ir.types import LOW, Kind, Type
+from sw.ir.walk import bodies, instructions, used_names
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,21 @@ class Body:
         self.values.clear()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Spot:
     """A place in the program: before a statement of a body."""
 
     body: Body
     index: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """Where an expression is wanted, a name for it, and whether it is a place or distance in memory."""
+
+    spot: Spot
+    hint: str
+    in_memory: bool = False
 
 
 class Placement:
@@ -108,58 +117,39 @@ class Placement:
         self.program, self.uniform = program, uniform
         self.carry, self.keep = carry, keep
         self.bodies: list[Body] = []
-        self.root = self._body(program.body, None, 0, None, 0)
-        self._options: dict[tuple[Expr, int, int], tuple[Option, ...]] = {}
-        self._inductions: dict[tuple[Expr, int], Induction | None] = {}
-        self._nests: dict[tuple[Expr, int], list[Body]] = {}
+        self.root = self._body(Body(None, 0, None, 0), program.body)
         self.taken = used_names(program) | {i.name for i in instructions(program)} | set(RESERVED)
+        self.options = functools.cache(self._options)
+        self.nest = functools.cache(self._nest)
+        self.induction = functools.cache(self._induction)
 
-    def _body(
-        self,
-        body: tuple[Statement, ...],
-        parent: Body | None,
-        index: int,
-        around: Statement | None,
-        depth: int,
-    ) -> Body:
-        made = Body(parent, index, around, depth)
+    def _body(self, made: Body, body: tuple[Statement, ...]) -> Body:
         self.bodies.append(made)
         for i, s in enumerate(body):
             made.changes.append(modified(s))
             waits = i and isinstance(before := body[i - 1], Instruction) and before.name == "wait"
             made.first.append(made.first[i - 1] if waits else i)
-            inner = (
-                [s.body, s.orelse] if isinstance(s, If) else [s.body] if isinstance(s, For | While) else []
-            )
-            for which, nested in enumerate(inner):
-                deeper = depth + isinstance(s, For | While)
-                made.children[i, which] = self._body(nested, made, i, s, deeper)
+            deeper = made.depth + isinstance(s, For | While)
+            for which, nested in enumerate(bodies(s)):
+                made.children[i, which] = self._body(Body(made, i, s, deeper), nested)
         return made
 
     # Options
 
-    def options(self, expr: Expr, spot: Spot) -> tuple[Option, ...]:
+    def _options(self, expr: Expr, spot: Spot) -> tuple[Option, ...]:
         """How an expression may be had at a place; the first is best where registers do not count."""
-        key = expr, id(spot.body), spot.index
-        found = self._options.get(key)
-        if found is None:
-            found = self._options[key] = tuple(self._find(expr, spot))
-        return found
-
-    def _find(self, expr: Expr, spot: Spot) -> list[Option]:
         if isinstance(expr, Var) or may_trap(expr) or (isinstance(expr, Apply) and expr.op is Op.NOT):
-            return [COMPUTE]
+            return (COMPUTE,)
         found: list[Option] = []
-        if self.carry and not isinstance(expr, Const):
-            found += [Carry(depth) for depth in self._carries(expr, spot)]
+        if self.carry and loop_depth(expr) is not None:
+            nest = [b for b in self.nest(expr, spot.body) if self.induction(expr, b, spot.body)]
+            found += [Carry(b.depth - 1) for b in reversed(nest)]
         if self.keep:
-            depths = sorted({s.body.depth for s in self._homes(expr, spot)})
-            if isinstance(expr, Const):
-                depths = depths[:1]
-            found += [Keep(depth) for depth in depths]
-        return [*found, COMPUTE]
+            depths = sorted({s.body.depth for s in self.homes(expr, spot)})
+            found += [Keep(depth) for depth in (depths[:1] if isinstance(expr, Const) else depths)]
+        return (*found, COMPUTE)
 
-    def _homes(self, expr: Expr, spot: Spot) -> list[Spot]:
+    def homes(self, expr: Expr, spot: Spot) -> list[Spot]:
         """Places where the expression may be assigned, from the innermost outwards.
 
         A branch is left only together with a loop around it.
@@ -176,22 +166,8 @@ class Placement:
                 found.append(Spot(body, index))
         return found
 
-    def _carries(self, expr: Expr, spot: Spot) -> list[int]:
-        """Depths from which the expression may be carried, outermost first."""
-        if loop_depth(expr) is None:
-            return []
-        found = [b.parent.depth for b in self.nest(expr, spot) if b.parent and self.induction(expr, spot, b)]
-        return found[::-1]
-
-    def nest(self, expr: Expr, spot: Spot) -> list[Body]:
-        """Bodies of the loops that may carry an expression, from the deepest that it depends on outwards."""
-        key = expr, id(spot.body)
-        found = self._nests.get(key)
-        if found is None:
-            found = self._nests[key] = self._nest(expr, spot.body)
-        return found
-
     def _nest(self, expr: Expr, innermost: Body) -> list[Body]:
+        """Bodies of the loops that may carry an expression, from the deepest that it depends on outwards."""
         used = names(expr)
         body: Body | None = innermost
         while body is not None and not (isinstance(body.around, For) and body.around.variable in used):
@@ -210,14 +186,11 @@ class Placement:
                 return found[:i]
         return found
 
-    def induction(self, expr: Expr, spot: Spot, outermost: Body) -> Induction | None:
-        """How the expression is carried by the loops from this one inwards."""
-        key = expr, id(outermost)
-        if key not in self._inductions:
-            nest = self.nest(expr, spot)
-            loops = [b.around for b in nest[: nest.index(outermost) + 1][::-1]]
-            self._inductions[key] = induction(expr, [x for x in loops if isinstance(x, For)])
-        return self._inductions[key]
+    def _induction(self, expr: Expr, outermost: Body, innermost: Body) -> Induction | None:
+        """How the expression is carried by the loops from one inwards to a body."""
+        nest = self.nest(expr, innermost)
+        loops = [b.around for b in nest[: nest.index(outermost) + 1][::-1]]
+        return induction(expr, [x for x in loops if isinstance(x, For)])
 
     # The program for a choice
 
@@ -257,40 +230,35 @@ class _Builder:
 
     def body(self, body: Body, old: tuple[Statement, ...]) -> tuple[Statement, ...]:
         """The statements of a body with what is added to them."""
-        made = [self.statement(s, Spot(body, i), body) for i, s in enumerate(old)]
-        ends: list[Statement] = []
-        for name, update, in_memory in body.ends:
-            value = self.resolve(update, Spot(body, len(old)), "step", top=True, in_memory=in_memory)
-            ends.append(Assign(name, value))
+        made = [self.statement(s, Spot(body, i)) for i, s in enumerate(old)]
+        end = Spot(body, len(old))
+        ends = [Assign(n, self.resolve(e, Use(end, "step", m), top=True)) for n, e, m in body.ends]
         found: list[Statement] = []
         for i, s in enumerate(made):
-            found += body.before.get(i, [])
-            found.append(s)
-        return tuple(found + body.before.get(len(old), []) + ends)
+            found += [*body.before.get(i, []), s]
+        return (*found, *body.before.get(len(old), []), *ends)
 
-    def statement(self, s: Statement, spot: Spot, body: Body) -> Statement:
+    def statement(self, s: Statement, spot: Spot) -> Statement:
         """A statement with its expressions resolved."""
+
+        def resolve(expr: Expr, hint: str) -> Expr:
+            return self.resolve(expr, Use(spot, hint))
+
+        def inside(which: int, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
+            return self.body(spot.body.children[spot.index, which], body)
+
         match s:
             case Instruction():
                 return self.instruction(s, spot)
             case Assign(target, value):
-                return Assign(target, self.resolve(value, spot, target, top=True), s.where)
-            case For(variable, start, stop, step, inner):
-                start, step = self.resolve(start, spot, variable), self.resolve(step, spot, "step")
-                stop = self.stop(stop, spot)
-                inner = self.body(body.children[spot.index, 0], inner)
-                return For(variable, start, stop, step, inner, s.where)
-            case If(condition, inner, orelse):
-                condition = self.resolve(condition, spot, "condition")
-                inner = self.body(body.children[spot.index, 0], inner)
-                orelse = self.body(body.children[spot.index, 1], orelse)
-                return If(condition, inner, orelse, s.where)
-            case While(condition, inner):
-                return While(condition, self.body(body.children[spot.index, 0], inner), s.where)
-
-    def stop(self, stop: Expr, spot: Spot) -> Expr:
-        """The end of a loop; constants stay, so that the number of its steps stays known."""
-        return stop if isinstance(stop, Const) else self.resolve(stop, spot, "stop")
+                return Assign(target, self.resolve(value, Use(spot, target), top=True), s.where)
+            case For(variable, start, stop, step, body):
+                start, step = resolve(start, variable), resolve(step, "step")
+                return For(variable, start, resolve(stop, "stop"), step, inside(0, body), s.where)
+            case If(condition, body, orelse):
+                return If(resolve(condition, "condition"), inside(0, body), inside(1, orelse), s.where)
+            case While(condition, body):
+                return While(condition, inside(0, body), s.where)
 
     def instruction(self, s: Instruction, spot: Spot) -> Instruction:
         """An instruction with what it evaluates resolved; regions that only describe stay as they are."""
@@ -299,59 +267,44 @@ class _Builder:
         found: list[tuple[str, Expr | Region]] = []
         for name, value in s.operands:
             if isinstance(value, Region):
-                found.append((name, self.region(value, spot, name)))
-            elif name in registers:
-                found.append((name, self.resolve(value, spot, name, register=True, in_memory=name in apart)))
-            elif name in values:
-                found.append((name, self.resolve(value, spot, name, in_memory=name in apart)))
-            else:
-                found.append((name, value))
+                value = self.region(value, spot, name)
+            elif name in registers or name in values:
+                value = self.resolve(value, Use(spot, name, name in apart), register=name in registers)
+            found.append((name, value))
         reads, writes = s.reads, s.writes
         if s.name not in INTRINSICS:
             reads, writes = (
                 tuple(self.region(a, spot, "at") if isinstance(a, Region) else a for a in accesses)
                 for accesses in (reads, writes)
             )
-        when = None if s.when is None else self.resolve(s.when, spot, "when")
+        when = None if s.when is None else self.resolve(s.when, Use(spot, "when"))
         return Instruction(s.label, s.name, reads, writes, s.warp, when, tuple(found), s.where)
 
     def region(self, region: Region, spot: Spot, hint: str) -> Region:
         """A region with the ends of its intervals resolved."""
-        box = tuple(
-            Interval(self.resolve(i.start, spot, hint), self.resolve(i.stop, spot, f"{hint}_end"))
-            for i in region.box
-        )
+        start, stop = Use(spot, hint), Use(spot, f"{hint}_end")
+        box = tuple(Interval(self.resolve(i.start, start), self.resolve(i.stop, stop)) for i in region.box)
         return Region(region.buffer, box, region.where)
 
     # Expressions
 
-    def resolve(
-        self,
-        expr: Expr,
-        spot: Spot,
-        hint: str,
-        *,
-        register: bool = False,
-        top: bool = False,
-        in_memory: bool = False,
-    ) -> Expr:
+    def resolve(self, expr: Expr, use: Use, *, register: bool = False, top: bool = False) -> Expr:
         """The expression in terms of what is kept. `register` tells that a constant needs a register here.
 
-        `top` stands for the whole value of an assignment, which no other scalar need keep; `in_memory` tells
-        of a place or distance in memory.
+        `top` stands for the whole value of an assignment, which no other scalar need keep.
         """
-        if isinstance(expr, Var):
+        if isinstance(expr, Const) and register and expr.value and expr.kind is Kind.INT:
+            option = self.option(expr, use.spot)
+            constant = dataclasses.replace(use, hint=f"constant_{abs(expr.value)}")
+            return self.keep(expr, constant, option.depth) if isinstance(option, Keep) else expr
+        if not isinstance(expr, Apply):
             return expr
-        if isinstance(expr, Const):
-            return self.constant(expr, spot, in_memory) if register else expr
-        assert isinstance(expr, Apply)
-        option = COMPUTE if top else self.option(expr, spot)
-        match option:
+        match COMPUTE if top else self.option(expr, use.spot):
             case Keep(depth):
-                return self.keep(expr, spot, depth, hint, in_memory)
+                return self.keep(expr, use, depth)
             case Carry(depth):
-                return self.carry(expr, spot, depth, hint, in_memory)
-        return self.computed(expr, spot, hint, in_memory)
+                return self.carry(expr, use, depth)
+        return self.computed(expr, use)
 
     def option(self, expr: Expr, spot: Spot) -> Option:
         """What is chosen for an expression, as far as it is possible here."""
@@ -364,92 +317,65 @@ class _Builder:
         chosen = self.choice.get(expr, options[0])
         return chosen if chosen in options else options[-1]
 
-    def computed(self, expr: Apply, spot: Spot, hint: str, in_memory: bool) -> Expr:
+    def computed(self, expr: Expr, use: Use) -> Expr:
         """The operator on resolved arguments."""
+        if not isinstance(expr, Apply):
+            return expr
         right = expr.args[-1]
         if expr.op in (Op.ADD, Op.SUB) and isinstance(right, Const):
             # A constant and its opposite share a register.
             opposite = Op.SUB if expr.op is Op.ADD else Op.ADD
-            if LOW < right.value < 0 and in_register(expr, 1, in_memory=in_memory):
+            if LOW < right.value < 0 and in_register(expr, 1, in_memory=use.in_memory):
                 expr = Apply(opposite, (expr.args[0], Const(-right.value)))
-        args = tuple(
-            self.resolve(
-                a,
-                spot,
-                hint,
-                register=isinstance(a, Const) and in_register(expr, i, in_memory=in_memory),
-                in_memory=in_memory,
-            )
-            for i, a in enumerate(expr.args)
-        )
-        return expr if args == expr.args else Apply(expr.op, args)
+        args = []
+        for i, argument in enumerate(expr.args):
+            register = isinstance(argument, Const) and in_register(expr, i, in_memory=use.in_memory)
+            args.append(self.resolve(argument, use, register=register))
+        return Apply(expr.op, tuple(args))
 
-    def constant(self, value: Const, spot: Spot, in_memory: bool) -> Expr:
-        """A constant that must be in a register."""
-        if value.value == 0 or value.kind is Kind.BOOL:
-            return value
-        option = self.option(value, spot)
-        if not isinstance(option, Keep):
-            return value
-        return self.keep(value, spot, option.depth, "constant", in_memory)
-
-    def keep(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
+    def keep(self, expr: Expr, use: Use, depth: int) -> Expr:
         """The scalar that keeps the expression, assigned inside so many loops."""
-        home = next(s for s in self.placement._homes(expr, spot) if s.body.depth == depth)
+        home = next(s for s in self.placement.homes(expr, use.spot) if s.body.depth == depth)
         version = sum(not names(expr).isdisjoint(c) for c in home.body.changes[: home.index])
-        known = home.body.values.get((expr, version, in_memory))
+        known = home.body.values.get((expr, version, use.in_memory))
         if known is not None:
             return known
-        value = expr if isinstance(expr, Const) else self.computed(_apply(expr), home, hint, in_memory)
+        value = self.computed(expr, dataclasses.replace(use, spot=home))
         # As `retype` will have it: what is known of the parts that it is computed from.
-        low, high = bounds(value)
-        loop = loop_depth(expr)
-        kind = Type(Kind.INT, low, high + 1, loop) if expr.kind is Kind.INT else _kept(BOOL, loop)
-        variable = Var(self.name(_hint(expr, hint)), kind)
-        home.body.values[expr, version, in_memory] = variable
+        variable = self.variable(expr, use, bounds(value))
+        home.body.values[expr, version, use.in_memory] = variable
         self.add(home, Assign(variable.name, value))
         return variable
 
-    def carry(self, expr: Expr, spot: Spot, depth: int, hint: str, in_memory: bool) -> Expr:
+    def carry(self, expr: Expr, use: Use, depth: int) -> Expr:
         """The scalar that the loops inside of so many loops move on."""
-        nest = self.placement.nest(expr, spot)
-        outermost = next(b for b in nest if b.parent is not None and b.parent.depth == depth)
-        assert outermost.parent is not None
-        known = outermost.values.get((expr, -1, in_memory))
+        nest = self.placement.nest(expr, use.spot.body)
+        outermost = next(b for b in nest if b.depth == depth + 1)
+        known = outermost.values.get((expr, -1, use.in_memory))
         if known is not None:
             return known
-        how = self.placement.induction(expr, spot, outermost)
+        how = self.placement.induction(expr, outermost, use.spot.body)
         assert how is not None
-        loop = loop_depth(expr)
-        kind = _kept(INT if expr.kind is Kind.INT else BOOL, loop)
-        variable = Var(self.name(_hint(expr, hint)), kind)
-        outermost.values[expr, -1, in_memory] = variable
+        assert outermost.parent is not None
+        variable = self.variable(expr, use, FULL)
+        outermost.values[expr, -1, use.in_memory] = variable
         before = Spot(outermost.parent, outermost.index)
-        start = self.resolve(how.start, before, hint, in_memory=in_memory)
-        self.add(before, Assign(variable.name, start))
+        self.add(
+            before, Assign(variable.name, self.resolve(how.start, dataclasses.replace(use, spot=before)))
+        )
         loops = nest[: nest.index(outermost) + 1][::-1]
         for body, update in zip(loops, how.updates, strict=True):
             if update is not None:
-                body.ends.append((variable.name, substitute(update, {SELF: variable}), in_memory))
+                body.ends.append((variable.name, substitute(update, {SELF: variable}), use.in_memory))
         return variable
+
+    def variable(self, expr: Expr, use: Use, within: Bounds) -> Var:
+        """A new scalar for an expression, an integer within bounds."""
+        low, high = within if expr.kind is Kind.INT else (0, 1)
+        return Var(self.name(use.hint), Type(expr.kind, low, high + 1, loop_depth(expr)))
 
     def add(self, spot: Spot, statement: Statement) -> None:
         """Put a statement before another, and before the waits that stand right before that."""
         first = spot.body.first
         index = first[spot.index] if spot.index < len(first) else spot.index
         spot.body.before.setdefault(index, []).append(statement)
-
-
-@functools.cache
-def _kept(kind: Type, loop: int | None) -> Type:
-    """The type of what is kept of a kind, of no known range."""
-    return dataclasses.replace(kind, loop=loop)
-
-
-def _apply(expr: Expr) -> Apply:
-    assert isinstance(expr, Apply)
-    return expr
-
-
-def _hint(expr: Expr, hint: str) -> str:
-    return f"constant_{abs(expr.value)}" if isinstance(expr, Const) else hint

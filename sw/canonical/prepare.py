@@ -11,6 +11,7 @@ import functools
 
 from sw.canonical.affine import plus, sorted_sum, times
 from sw.canonical.inline import inline
+from sw.canonical.operands import DUAL
 from sw.codegen.loops import mapped, simplify
 from sw.codegen.operands import parameters, unbounded
 from sw.codegen.parameters import safe
@@ -22,8 +23,6 @@ from sw.ir.ranges import bounds
 from sw.ir.scope import loop_depth, retype
 from sw.ir.types import HIGH, LOW, Kind
 from sw.ir.walk import map_accesses, rewrite
-
-_OPPOSITE = {Op.MIN: Op.MAX, Op.MAX: Op.MIN}
 
 
 def prepare(program: Program) -> Program:
@@ -88,7 +87,7 @@ def _cuts(expr: Expr) -> Expr:
     if len(form.factors) != 1:
         return expr
     ((cut, scale),) = form.factors.items()
-    moved = _moved(cut, scale, form.constant) if isinstance(cut, Apply) and cut.op in _OPPOSITE else None
+    moved = _moved(cut, scale, form.constant) if isinstance(cut, Apply) and cut.op in DUAL else None
     return expr if moved is None else moved
 
 
@@ -97,9 +96,9 @@ def _moved(expr: Expr, scale: int, rest: int) -> Expr | None:
     low, high = sorted(b * scale + rest for b in bounds(expr))
     if low < LOW or high >= HIGH:
         return None
-    if isinstance(expr, Apply) and expr.op in _OPPOSITE:
+    if isinstance(expr, Apply) and expr.op in DUAL:
         sides = [_moved(a, scale, rest) for a in expr.args]
-        op = expr.op if scale > 0 else _OPPOSITE[expr.op]
+        op = expr.op if scale > 0 else DUAL[expr.op]
         left, right = sides
         return None if left is None or right is None else Apply(op, (left, right))
     return sorted_sum(plus(times(expr, const(scale)), const(rest)))

@@ -1,4 +1,4 @@
-"""Ranks of expressions, the fixed order of operands, and which expressions can raise an error.
+"""Ranks of expressions, and the fixed order of operands.
 
 Source: canonical.md, "Rank" [claims 1-8].
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 
 from sw.ir.expression import Apply, Const, Expr, Op, Var
-from sw.ir.ranges import bounds
 
 #: What an operand is sorted by: rank, opaque after arithmetic, size, text.
 Key = tuple[int, int, int, str]
@@ -50,15 +49,3 @@ def small(*exprs: Expr) -> bool:
 def key(expr: Expr) -> Key:
     """What operands are sorted by: a total order of expressions whose variables differ by name."""
     return rank(expr), int(opaque(expr)), size(expr), str(expr)
-
-
-@functools.lru_cache(maxsize=1 << 17)
-def may_raise(expr: Expr) -> bool:
-    """Whether a divisor in it can be zero; the guards of conditionals count for nothing."""
-    if not isinstance(expr, Apply):
-        return False
-    if expr.op in (Op.DIV, Op.MOD):
-        low, high = bounds(expr.args[1])
-        if low <= 0 <= high:
-            return True
-    return any(map(may_raise, expr.args))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 from operator import itemgetter
 
 from hw import isa
 from sw.canonical.count import is_scalar
-from sw.canonical.placement import COMPUTE, Asked, Carry, Keep, Option, Placement
+from sw.canonical.placement import COMPUTE, Asked, Option, Placement
 from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
@@ -91,11 +90,8 @@ class Search:
         key = frozenset(chosen.items())
         if key not in self._known:
             self.evaluated += 1
-            self._known[key] = self._evaluate(chosen)
+            self._known[key] = self.measured(*self.placement.build(chosen))
         return self._known[key]
-
-    def _evaluate(self, chosen: Chosen) -> Result:
-        return self.measured(*self.placement.build(chosen))
 
     def measured(self, program: Program, asked: Asked) -> Result:
         """What a program comes to."""
@@ -126,43 +122,38 @@ class Search:
 
     def nothing(self) -> Chosen:
         """Everything is computed where it is used."""
-        return self.closed({}, lambda options: COMPUTE)
+        return self.computed({})
+
+    def computed(self, chosen: Chosen) -> Chosen:
+        """A choice that computes all that it does not name."""
+        while new := self.result(chosen).asked.keys() - chosen.keys():
+            chosen = chosen | dict.fromkeys(new, COMPUTE)
+        return chosen
 
     def everything(self) -> Chosen:
         """Every value is kept as far outside as possible, in the program's order, while registers last.
 
         Several values are tried at a time, half as many whenever that fails.
         """
-        whole = self.closed({}, outermost)
-        if not self.result(whole).excess:
-            return whole
+        if not self.result({}).excess:
+            return {}
         chosen = self.nothing()
         waiting = list(self.result({}).asked.items())
         seen: set[Expr] = set()
         size = max(1, self.registers // 2)
         while waiting and self.work < EVERYTHING_SHARE * WORK:
-            group = {e: outermost(options) for e, options in waiting[:size] if e not in seen}
+            group = {e: options[0] for e, options in waiting[:size] if e not in seen}
             tried = seen | group.keys()
-            trial = self.closed(chosen | group, lambda options: COMPUTE)
+            trial = self.computed(chosen | group)
             if self.result(trial).excess <= self.result(chosen).excess:
                 chosen = trial
-                waiting += [
-                    (e, o) for e, o in self.result(trial).asked.items() if e not in seen | group.keys()
-                ]
+                waiting += [(e, o) for e, o in self.result(trial).asked.items() if e not in tried]
             elif size > 1:
                 size //= 2
                 continue
             del waiting[:size]
             seen = tried
         return chosen
-
-    def closed(self, chosen: Chosen, choose: Callable[[tuple[Option, ...]], Option]) -> Chosen:
-        """A choice for all that is asked for, what it does not name as `choose` has it."""
-        while True:
-            new = {e: choose(a) for e, a in self.result(chosen).asked.items() if e not in chosen}
-            if not new:
-                return chosen
-            chosen = chosen | new
 
     def budget(self, given: Result | None = None) -> Chosen:
         """The best that was found from several starts, never worse than the other strategies.
@@ -204,7 +195,7 @@ class Search:
         before.
         """
         waiting: list[Priced] = []
-        while self.result(chosen).excess and self.may_relieve():
+        while self.result(chosen).excess and self.evaluated < 2 * LIMIT and self.work < RELIEVE_SHARE * WORK:
             waiting = waiting or self._priced(chosen, self.moves(chosen))
             if not waiting:
                 break
@@ -215,10 +206,6 @@ class Search:
             elif fresh:
                 chosen = chosen | dict(move)
         return chosen
-
-    def may_relieve(self) -> bool:
-        """Whether there is time to look for more values to give up."""
-        return self.evaluated < 2 * LIMIT and self.work < RELIEVE_SHARE * WORK
 
     def _priced(self, chosen: Chosen, moves: list[Move]) -> list[Priced]:
         """Moves that relieve registers, with their price in cycles per register, cheapest first."""
@@ -242,15 +229,13 @@ class Search:
             for move in moves:
                 if self.evaluated >= last or self.work >= most:
                     return chosen
+                # Another change may have made the values of this one unnecessary.
+                asked = self.result(chosen).asked
                 trial = chosen | dict(move)
-                if self.concerns(chosen, move) and self.key(trial) < self.key(chosen):
+                if any(expr in asked for expr, _ in move) and self.key(trial) < self.key(chosen):
                     chosen = trial
             moves = [] if chosen is before else self.moves(chosen)
         return chosen
-
-    def concerns(self, chosen: Chosen, move: Move) -> bool:
-        """Whether a choice asks for the values of a move: another change may have made them unnecessary."""
-        return not self.result(chosen).asked.keys().isdisjoint(expr for expr, _ in move)
 
 
 def delays(code: Code) -> tuple[float, float]:
@@ -275,12 +260,3 @@ def delays(code: Code) -> tuple[float, float]:
             issued = True
             waiting = waiting if o.predicate else 0.0
     return start, late
-
-
-def outermost(options: tuple[Option, ...]) -> Option:
-    """The option that does most outside of loops: an induction variable, else a scalar."""
-    carries = [o for o in options if isinstance(o, Carry)]
-    keeps = [o for o in options if isinstance(o, Keep)]
-    if carries:
-        return min(carries, key=lambda o: o.depth)
-    return min(keeps, key=lambda o: o.depth) if keeps else COMPUTE

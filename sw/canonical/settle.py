@@ -9,8 +9,8 @@ from sw.canonical.engine import build
 from sw.canonical.facts import fits
 from sw.canonical.linear import Form, atom, less, multiply, to_expr, to_form
 from sw.canonical.operands import DUAL, operands
-from sw.canonical.rank import may_raise
 from sw.ir.expression import Apply, Expr, Op
+from sw.ir.ranges import may_trap
 
 
 def settle(form: Form) -> Expr:
@@ -50,7 +50,7 @@ def view_choice(form: Form, condition: Expr | None = None) -> tuple[Expr, Form, 
 
 def combine_choices(form: Form) -> Form:
     """Choices of a sum that have the same condition become one."""
-    conditions = [c.args[0] for c, _, _ in form.applied(Op.SELECT) if not may_raise(c)]
+    conditions = [c.args[0] for c, _, _ in form.applied(Op.SELECT) if not may_trap(c)]
     for condition in dict.fromkeys(c for c in conditions if conditions.count(c) > 1):
         view = view_choice(form, condition)
         assert view is not None

@@ -10,22 +10,20 @@ import functools
 from collections.abc import Sequence
 
 from hw.semantics import wrap
-from sw.canonical import compare, conditionals, integers, lattice, logic  # noqa: F401 - register constructors
-from sw.canonical.conditionals import Sides, choice_of_choices
+from sw.canonical import compare, lattice, logic  # noqa: F401 - register constructors
+from sw.canonical.conditionals import merged_choices
 from sw.canonical.cost import cycles
 from sw.canonical.emit import emit
 from sw.canonical.engine import build, value_known
-from sw.canonical.integers import build_bits, product_of, sum_of
-from sw.canonical.lattice import extreme
+from sw.canonical.integers import sum_of
 from sw.canonical.linear import to_form
-from sw.canonical.logic import conjunction, disjunction
 from sw.canonical.operands import chain, operands
-from sw.canonical.rank import key, may_raise, size
-from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, apply, const
+from sw.canonical.rank import key, size
+from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, const
+from sw.ir.ranges import may_trap
 
 #: How often an expression is brought into canonical form again until nothing changes.
 ROUNDS = 16
-_GROUPED = frozenset((*ASSOCIATIVE, Op.SUB))
 
 
 def canonicalize(expr: Expr) -> Expr:
@@ -67,56 +65,27 @@ def _by_parts(expr: Expr) -> Expr:
     op = expr.op
     if op in (Op.ADD, Op.SUB):
         parts = [(t, s * sign) for e, sign in _terms(expr) for t, s in _terms(_canonical(e))]
-        constant = wrap(sum(t.value * sign for t, sign in parts if isinstance(t, Const)))
-        terms = [t for t in parts if not isinstance(t[0], Const)] + [(const(constant), 1)] * (constant != 0)
-        terms = sorted(terms, key=lambda t: (-t[1], key(t[0]))) or [(const(0), 1)]
-        found = terms[0][0] if terms[0][1] > 0 else apply(Op.SUB, 0, terms[0][0])
-        for term, sign in terms[1:]:
-            found = Apply(Op.ADD if sign > 0 else Op.SUB, (found, term))
-        return found
-    args = _joined(op, [_canonical(a) for a in _parts(expr)])
-    if op in (Op.AND, Op.OR) and any(map(may_raise, args)):
-        return chain(op, args)
-    return chain(op, sorted(args, key=key)) if op in ASSOCIATIVE else Apply(op, tuple(args))
+        constant = const(wrap(sum(t.value * sign for t, sign in parts if isinstance(t, Const))))
+        plus, minus = (
+            sorted((t for t, s in parts if s == sign and not isinstance(t, Const)), key=key)
+            for sign in (1, -1)
+        )
+        first = chain(Op.ADD, [constant, *plus] if constant.value or not plus else plus)
+        return functools.reduce(lambda a, b: Apply(Op.SUB, (a, b)), minus, first)
+    args = [_canonical(a) for a in _parts(expr)]
+    if op not in ASSOCIATIVE:
+        return Apply(op, tuple(args))
+    numbers = [a for a in args if isinstance(a, Const)]
+    if numbers:
+        constant = Const(functools.reduce(op.meaning, [n.value for n in numbers]), args[0].kind)
+        args = [constant, *(a for a in args if not isinstance(a, Const))]
+    guarded = op in (Op.AND, Op.OR) and any(map(may_trap, args))
+    return chain(op, args if guarded else sorted(args, key=key))
 
 
-def _joined(op: Op, args: Sequence[Expr]) -> list[Expr]:
-    """The operands of an associative operator with its constants in one."""
-    numbers = [a.value for a in args if isinstance(a, Const)]
-    if op not in ASSOCIATIVE or len(numbers) < 2:
-        return list(args)
-    return [
-        Const(functools.reduce(op.meaning, numbers), args[0].kind),
-        *(a for a in args if not isinstance(a, Const)),
-    ]
-
-
-def core(expr: Expr) -> Expr:
-    """The core form of an expression; its parts first, so that nesting is no recursion."""
-    done: set[int] = set()
-    todo: list[tuple[Expr, bool]] = [(expr, False)]
-    while todo:
-        node, ready = todo.pop()
-        if id(node) in done or not isinstance(node, Apply):
-            continue
-        if ready:
-            done.add(id(node))
-            _core(node)
-        else:
-            todo.append((node, True))
-            todo += [(p, False) for p in _parts(node)]
-    return _core(expr)
-
-
-def _parts(node: Apply) -> list[Expr]:
-    """The operands that a node's constructor gets, over all groupings of the operator."""
-    return (
-        [e for e, _ in _terms(node)]
-        if node.op in (Op.ADD, Op.SUB)
-        else operands(node.op, node)
-        if node.op in ASSOCIATIVE
-        else list(node.args)
-    )
+def _parts(node: Apply) -> Sequence[Expr]:
+    """The operands of a node, over all groupings of the operator."""
+    return operands(node.op, node) if node.op in ASSOCIATIVE else node.args
 
 
 def _terms(expr: Expr) -> list[tuple[Expr, int]]:
@@ -132,34 +101,21 @@ def _terms(expr: Expr) -> list[tuple[Expr, int]]:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _core(expr: Expr) -> Expr:
-    return value_known(_built(expr))
-
-
-def _inside(expr: Expr) -> Sides | None:
-    """Condition and sides of a choice as it was written."""
-    if not isinstance(expr, Apply) or expr.op is not Op.SELECT:
-        return None
-    condition, a, b = (_core(x) for x in expr.args)
-    return condition, a, b
-
-
-def _built(expr: Expr) -> Expr:
+def core(expr: Expr) -> Expr:
+    """The core form of an expression."""
     if not isinstance(expr, Apply):
-        return expr
-    op = expr.op
-    if op in (Op.ADD, Op.SUB):
-        return sum_of([to_form(_core(e)) * sign for e, sign in _terms(expr)])
-    if op is Op.SELECT:
-        p, a, b = (_core(x) for x in expr.args)
-        return choice_of_choices(p, a, b, (_inside(expr.args[1]), _inside(expr.args[2])))
-    if op not in ASSOCIATIVE:
-        return build(op, *(_core(a) for a in expr.args))
-    args = [_core(a) for a in operands(op, expr)]
-    if op is Op.MUL:
-        return product_of([to_form(a) for a in args])
-    if op is Op.AND:
-        return conjunction(args)
-    if op is Op.OR:
-        return disjunction(args)
-    return extreme(op, args) if op in (Op.MIN, Op.MAX) else build_bits(op, args)
+        return value_known(expr)
+    if expr.op in (Op.ADD, Op.SUB):
+        return value_known(sum_of([to_form(core(e)) * sign for e, sign in _terms(expr)]))
+    args = [core(a) for a in _parts(expr)]
+    if expr.op is Op.SELECT:
+        condition, a, b = args
+        merged = merged_choices(condition, a, b, [_choice(x) for x in expr.args[1:]])
+        if merged is not None:
+            return merged
+    return build(expr.op, *args)
+
+
+def _choice(expr: Expr) -> Sequence[Expr] | None:
+    """Condition and sides of a choice as it was written."""
+    return [core(a) for a in expr.arguments] if isinstance(expr, Apply) and expr.op is Op.SELECT else None

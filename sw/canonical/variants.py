@@ -9,15 +9,15 @@ from sw.canonical.engine import build
 from sw.canonical.facts import fits
 from sw.canonical.linear import ZERO, Form, Term, atom, cofactor, from_terms, product, to_expr, to_form
 from sw.canonical.operands import DUAL, chain, operands
-from sw.canonical.rank import may_raise
 from sw.ir.expression import Apply, Expr, Op, apply
+from sw.ir.ranges import may_trap
 
 
 def variants(form: Form) -> Iterator[Form]:
     """Sums of the same value, one step away."""
     yield from _remainders(form, exact=False)
     for inner, k, rest in form.applied(Op.DIV, Op.SELECT, *DUAL):
-        if may_raise(inner):
+        if may_trap(inner):
             continue
         if inner.op is not Op.DIV:
             yield from _inward(rest, inner, k)
@@ -27,12 +27,10 @@ def variants(form: Form) -> Iterator[Form]:
 
 
 def _parts(form: Form, *inside: Form) -> Iterator[Form]:
-    """What could be moved inside of an operator on sums: nothing, the constant, all, what occurs there."""
+    """What could be moved inside of an operator on sums: nothing, the constant, what occurs there, all."""
     atoms = {a for f in inside for m, _ in f.terms for a in m}
-    shared = Form(0, tuple(t for t in form.terms if not atoms.isdisjoint(t[0])))
-    yield from dict.fromkeys(
-        (ZERO, Form(form.const), form, shared, shared + form.const, form.varying),
-    )
+    shared = tuple(t for t in form.terms if not atoms.isdisjoint(t[0]))
+    yield from dict.fromkeys((ZERO, Form(form.const), Form(form.const, shared), form))
 
 
 def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
@@ -40,39 +38,32 @@ def _inward(rest: Form, inner: Apply, k: int) -> Iterator[Form]:
     op = inner.op
     condition = inner.args[:1] if op is Op.SELECT else ()
     sides = [to_form(a) for a in (inner.args[1:] if condition else operands(op, inner))]
-    views = [(op, rest, sides, k)]
-    if len(sides) == 2:
-        # The other one of two is their sum less this one.
-        both = (rest + (sides[0] + sides[1]) * k).wrapped()
-        if both.count <= rest.count:
-            views.append((DUAL.get(op, op), both, sides if op in DUAL else sides[::-1], -k))
     if op in DUAL and not all(map(fits, sides)):
         return
     most = _weight(rest) + sum(map(_weight, sides)) + (k != 1)
-    for name, outside, old, factor in views:
-        for moved in _parts(outside, *old):
-            left = (outside - moved).wrapped()
-            for by in dict.fromkeys((1, factor)):
-                # The factor `by` goes inside.
-                outer = factor // by
-                if moved.common % outer:
-                    continue
-                new = [s * by + moved // outer for s in old]
-                if _weight(left) + sum(map(_weight, new)) + (outer != 1) > most:
-                    continue
-                if op in DUAL and not all(map(fits, new)):
-                    continue
-                operator = DUAL[name] if op in DUAL and by < 0 else name
-                values = [to_expr(f.wrapped()) for f in new]
-                made = Apply(op, (*condition, *values)) if condition else chain(operator, values)
-                yield (left + atom(made) * outer).wrapped()
+    for moved in _parts(rest, *sides):
+        left = rest - moved
+        for by in dict.fromkeys((1, k)):
+            # The factor `by` goes inside.
+            outer = k // by
+            if moved.common % outer:
+                continue
+            new = [s * by + moved // outer for s in sides]
+            if _weight(left) + sum(map(_weight, new)) + (outer != 1) > most:
+                continue
+            values = [to_expr(f.wrapped()) for f in new]
+            if condition:
+                made: Expr = Apply(op, (*condition, *values))
+            elif all(map(fits, new)):
+                made = chain(DUAL[op] if by < 0 else op, values)
+            else:
+                continue
+            yield (left + atom(made) * outer).wrapped()
 
 
 def _into_quotient(rest: Form, numerator: Form, c: int, k: int) -> Iterator[Form]:
     """`rest + k * (numerator // c)` with multiples of the quotient inside."""
     views = [(rest, numerator, k), (rest, -numerator + (c - 1), -k)]
-    if c == 2:
-        views.append(((rest + numerator * k).wrapped(), numerator + 1, -k))
     for outside, inside, factor in views:
         for moved in _parts(outside, inside):
             if moved.common % factor:

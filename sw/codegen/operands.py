@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from hw import isa
 from sw.ir.expression import Const, Expr, names
@@ -136,14 +136,14 @@ class Uses:
 
     def needed(self) -> set[str]:
         """Names whose values reach an instruction, a loop's bounds or a branch."""
-        return _behind(set().union(*self._roots.values()), self._sources)
+        return behind(set().union(*self._roots.values()), self._sources)
 
     def growths(self) -> dict[str, Growth]:
         """Scalars that nothing but values of one growth are computed from, but for those of none."""
         found: dict[str, Growth] = {}
         for growth in (Growth.COUNT, Growth.MEMORY):
             others = set().union(*(roots for key, roots in self._roots.items() if key is not growth))
-            found |= dict.fromkeys(self._assigned - _behind(others, self._sources), growth)
+            found |= dict.fromkeys(self._assigned - behind(others, self._sources), growth)
         return found
 
     def _collect(self, s: Statement) -> None:
@@ -170,7 +170,7 @@ def growth_of_condition(instruction: Instruction) -> Growth:
     return Growth.COUNT if instruction.name in ("wait", "signal") else Growth.NONE
 
 
-def _behind(roots: set[str], sources: dict[str, set[str]]) -> set[str]:
+def behind(roots: Iterable[str], sources: Mapping[str, Iterable[str]]) -> set[str]:
     """The names and those that their values come from."""
     found: set[str] = set()
     waiting = list(roots)

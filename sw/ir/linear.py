@@ -117,7 +117,7 @@ def difference_bounds(a: Expr, b: Expr) -> Bounds:
 
 
 #: What the smallest and largest difference of both sides must be for a comparison to hold.
-_HOLDS: dict[Op, Callable[[int, int], bool]] = {
+HOLDS: dict[Op, Callable[[int, int], bool]] = {
     Op.EQ: lambda low, high: low == high == 0,
     Op.NE: lambda low, high: low > 0 or high < 0,
     Op.LE: lambda low, high: high <= 0,
@@ -131,6 +131,6 @@ def always_holds(condition: Expr) -> bool:
     """Whether a condition holds whatever the variables are, as far as ranges and equal parts tell."""
     if bounds(condition) == (1, 1):
         return True
-    if not isinstance(condition, Apply) or condition.op not in _HOLDS:
+    if not isinstance(condition, Apply) or condition.op not in HOLDS:
         return False
-    return _HOLDS[condition.op](*difference_bounds(*condition.args))
+    return HOLDS[condition.op](*difference_bounds(*condition.args))

@@ -68,7 +68,7 @@ def divides_by_zero(expr: Expr) -> bool:
 @functools.lru_cache(maxsize=1 << 16)
 def may_trap(expr: Expr) -> bool:
     """Whether evaluating an expression may divide by zero."""
-    return any(divides_by_zero(e) for e in expr.walk())
+    return divides_by_zero(expr) or any(map(may_trap, expr.arguments))
 
 
 def _exact(op: Op, a: Bounds, b: Bounds) -> Bounds:

@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from hw.semantics import BITS
-from sw.canonical.engine import exact_value
+from sw.canonical.engine import exact, holds
 from sw.canonical.rules import Rule, is_constant
 from sw.ir.expression import Apply, Const, Expr, Op, Var, const
 from sw.ir.types import Kind
@@ -154,8 +154,7 @@ def prove(rule: Rule, bits: int, timeout: float = 60.0) -> Verdict:
     alone = [c for c in rule.conditions if all(v.name in names for v in c.expr.variables())]
     for chosen in itertools.product(range(low, high), repeat=len(names)):
         bound = {n: const(v) for n, v in zip(names, chosen, strict=True)}
-        known = [(exact_value(c.expr, bound), c.fits) for c in alone]
-        if not all(low <= v < high if fits else v for v, fits in known):
+        if not all(low <= exact(c.expr, bound).const < high if c.fits else holds(c, bound) for c in alone):
             continue
         world = _Bits(bits, {n: z3.BitVecVal(v, bits) for n, v in zip(names, chosen, strict=True)})
         verdict = _prove(rule, world, timeout)
