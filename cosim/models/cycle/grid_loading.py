@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +17,21 @@ from hw.fabric.layout import ARRAYS, PATCHES
 LAST_CYCLES = 2
 
 
-class Loading(NamedTuple):
-    """`words` are requested; `LAST_CYCLES` after the last all is there, or something is wrong (None)."""
+def load(
+    scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool
+) -> tuple[int, Loaded | None]:
+    """Words that the grid requests from an address in the scratchpad, and what is there `LAST_CYCLES` later.
 
-    words: int
-    loaded: Loaded | None
-
-
-def load(scratch: npt.NDArray[np.uint8], address: int, fabric: Fabric, values: bool = True) -> Loading:
-    """What the grid loads from an address in the scratchpad; `values` as `code_of` has it."""
+    None where something is wrong; `values` as `code_of` has it.
+    """
     for at, right in enumerate(_header(scratch, address, fabric)):
         if not right:
-            return Loading(at + 1, None)
+            return at + 1, None
     size = _word(scratch, address + 8)
     try:
-        return Loading(size, loaded(scratch[address : address + 4 * size].tobytes(), fabric, values))
+        return size, loaded(scratch[address : address + 4 * size].tobytes(), fabric, values)
     except InputError:
-        return Loading(size, None)
+        return size, None
 
 
 def _word(scratch: npt.NDArray[np.uint8], address: int) -> int:

@@ -339,7 +339,8 @@ def predict(config: MachineConfig, job: Job, *, values: bool = True) -> Outcome:
 
 
 def _predict(config: MachineConfig, job: Job, values: bool) -> Outcome:
-    if job.check_word is not None and not _check_word_is_right(config, job):
+    checked = job.programs.values() if job.check_word is not None else ()
+    if any(check_word(loaded(config, words)) != job.check_word for words in checked):
         return Outcome([], 0, MachineError(Cause.CHECK_WORD, 0, 0))
     machine = Machine(config, job, values)
     fault = machine.run()
@@ -386,8 +387,3 @@ def _events_of(machine: Machine, fault: Fault | None) -> list[Event]:
     if fault is not None:
         del events[bisect_left(events, fault.cycle, key=itemgetter(0)) :]
     return events
-
-
-def _check_word_is_right(config: MachineConfig, job: Job) -> bool:
-    """Whether the job's check word is that of its programs, each loaded and checked on its own."""
-    return all(check_word(loaded(config, words)) == job.check_word for words in job.programs.values())
