@@ -1,4 +1,4 @@
-"""Resources and clock of a machine from its configuration, without synthesis."""
+"""Resources and clock of a machine from its configuration, by a model that was fitted to synthesis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The search: points are asked for, evaluated by workers, and kept; whatever ends, what is kept is whole."""
+"""The search: points are asked for, evaluated by workers, and kept; whatever ends, what is kept is whole.
+
+Workers are processes of this machine, or a dask cluster, behind one interface of futures.
+"""
 
 from __future__ import annotations
 

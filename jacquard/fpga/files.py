@@ -1,4 +1,7 @@
-"""The files of a build: all of them are made in a place of their own, then get their names."""
+"""The files of a build, the FuseSoC description (CAPI2) and constraints among them.
+
+All are made in a place of their own, then get their names.
+"""
 
 from __future__ import annotations
 

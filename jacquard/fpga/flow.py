@@ -1,4 +1,4 @@
-"""One build: Verilog of a top, synthesis, and placement with as many seeds as asked for."""
+"""Tops of a machine, and a build of one: Verilog, synthesis, placement with as many seeds as asked for."""
 
 from __future__ import annotations
 
