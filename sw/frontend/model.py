@@ -120,7 +120,7 @@ def array(tensor: Any, what: str) -> np.ndarray:
         raise InputError(f"{what} cannot be read: {first_line(error)}") from None
 
 
-def typed(value: Any, place: str, most: int = MOST_ELEMENTS) -> tuple[np.dtype, tuple[int, ...]]:
+def typed(value: Any, place: str) -> tuple[np.dtype, tuple[int, ...]]:
     """Type and shape of an input; raises `InputError` for what is no tensor of a fixed shape."""
     from onnx import helper
 
@@ -136,8 +136,8 @@ def typed(value: Any, place: str, most: int = MOST_ELEMENTS) -> tuple[np.dtype, 
             found = size.dim_param or size.dim_value if size.WhichOneof("value") else "nothing"
             raise InputError(f"{what}: axis {axis} must have a fixed size of at least 1, not {found!r}")
         sizes.append(int(size.dim_value))
-    if math.prod(sizes) > most:
-        raise InputError(f"{what} must have at most {most} elements, not {math.prod(sizes)}")
+    if math.prod(sizes) > MOST_ELEMENTS:
+        raise InputError(f"{what} must have at most {MOST_ELEMENTS} elements, not {math.prod(sizes)}")
     try:
         return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)), tuple(sizes)
     except KeyError:

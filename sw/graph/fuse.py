@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,67 +28,41 @@ MOST_TABLES = 4
 
 def fused(network: Network) -> Network:
     """The network with every elementwise operator in its producer where nobody else reads what is between."""
-    operators = _renamed(list(network.operators), network)
-    facts = _Facts(operators, network)
+    operators: list[Operator | None] = [*_renamed(list(network.operators), network)]
     for place, operator in enumerate(operators):
-        while (found := _into_producer(operator, facts)) is not None:
+        while operator is not None and (found := _into_producer(operator, operators, network)) is not None:
             producer, operator = found
-            facts.replace(producer, place, operator)
-    return _pruned(network, [operator for operator in facts.operators if operator is not None])
+            # Both are one now, which stands where the later one stood.
+            operators[producer], operators[place] = None, operator
+    return _pruned(network, [operator for operator in operators if operator is not None])
 
 
-class _Facts:
-    """The operators as they are by now, and who writes and who reads each tensor."""
-
-    def __init__(self, operators: Sequence[Operator], network: Network):
-        self.operators: list[Operator | None] = list(operators)
-        self.tensors = network.tensors
-        self.fixed = {*network.inputs, *network.outputs}
-        self.writers: dict[str, list[int]] = {}
-        self.readers: Counter[str] = Counter()
-        for place, operator in enumerate(operators):
-            self._count(operator, place)
-
-    def _count(self, operator: Operator, place: int) -> None:
-        self.writers.setdefault(operator.output.tensor, []).append(place)
-        self.readers.update({view.tensor for view in operator.inputs})
-
-    def replace(self, producer: int, place: int, merged: Operator) -> None:
-        """Both operators become one, which stands where the later one stood."""
-        for number in (producer, place):
-            operator = self.operators[number]
-            assert operator is not None
-            self.writers[operator.output.tensor].remove(number)
-            self.readers.subtract({view.tensor for view in operator.inputs})
-            self.operators[number] = None
-        self.operators[place] = merged
-        self._count(merged, place)
-
-    def producer(self, name: str) -> int | None:
-        """The one operator that writes a tensor that one other reads."""
-        writers = self.writers.get(name, [])
-        if len(writers) != 1 or self.readers[name] != 1 or name in self.fixed:
-            return None
-        return writers[0]
+def _producer(name: str, operators: Sequence[Operator | None], network: Network) -> int | None:
+    """The one operator that writes a tensor that one other reads."""
+    writers = [i for i, o in enumerate(operators) if o is not None and o.output.tensor == name]
+    readers = sum(o is not None and any(view.tensor == name for view in o.inputs) for o in operators)
+    fixed = name in network.inputs or name in network.outputs
+    return writers[0] if len(writers) == 1 and readers == 1 and not fixed else None
 
 
-def _into_producer(operator: Operator, facts: _Facts) -> tuple[int, Operator] | None:
+def _into_producer(
+    operator: Operator, operators: Sequence[Operator | None], network: Network
+) -> tuple[int, Operator] | None:
     """The place of a producer that an elementwise operator can be part of, and both as one."""
     if not isinstance(operator, Elementwise):
         return None
-    views = {view.tensor: view for view in operator.operands}
     candidates = []
-    for name, view in views.items():
-        producer = facts.producer(name)
-        if producer is not None and all(same_places(v, view) for v in operator.operands if v.tensor == name):
-            product = isinstance(facts.operators[producer], MatrixProduct | ImageConvolution)
-            candidates.append((product, producer, view))
-    for _, producer, view in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
-        before = facts.operators[producer]
+    for name, view in {view.tensor: view for view in operator.operands}.items():
+        place = _producer(name, operators, network)
+        if place is not None and all(same_places(v, view) for v in operator.operands if v.tensor == name):
+            product = isinstance(operators[place], MatrixProduct | ImageConvolution)
+            candidates.append((product, place, view))
+    for _, place, view in sorted(candidates, key=lambda c: (c[0], c[1]), reverse=True):
+        before = operators[place]
         assert before is not None
-        merged = _merged(before, operator, view, facts.tensors)
+        merged = _merged(before, operator, view, network.tensors)
         if merged is not None:
-            return producer, merged
+            return place, merged
     return None
 
 
@@ -101,34 +74,24 @@ def _merged(
     if aligned is None:
         return None
     output, views = aligned
+    nodes = tuple(dict.fromkeys((*producer.nodes, *reader.nodes)))
     if reader.value == Argument(0) and tensors[output.tensor].element == tensors[view.tensor].element:
-        return dataclasses.replace(producer, output=output, nodes=_nodes(producer, reader))
+        return dataclasses.replace(producer, output=output, nodes=nodes)
     match producer:
         case Elementwise(value=first, operands=operands):
-            pass
+            value, known = _substituted(reader, view, views, first, operands, 0)
+            # A copy is named after what it copies for, everything else after the first operator.
+            named = reader if first == Argument(0) else producer
+            merged: Operator = Elementwise(named.name, named.op, nodes, output, value, known)
         case MatrixProduct(epilogue=epilogue) | ImageConvolution(epilogue=epilogue):
-            first, operands = (epilogue.value, epilogue.operands) if epilogue else (Argument(0), ())
+            before = epilogue or Epilogue(Argument(0))
+            value, known = _substituted(reader, view, views, before.value, before.operands, 1)
+            merged = dataclasses.replace(
+                producer, nodes=nodes, output=output, epilogue=Epilogue(value, known)
+            )
         case _:
             return None
-    shift = 0 if isinstance(producer, Elementwise) else 1
-    value, known = _substituted(reader, view, views, first, operands, shift)
-    if not _small_enough(value, known):
-        return None
-    nodes = _nodes(producer, reader)
-    if isinstance(producer, Elementwise):
-        name, op = _title(producer, reader)
-        return Elementwise(name, op, nodes, output, value, known)
-    return dataclasses.replace(producer, nodes=nodes, output=output, epilogue=Epilogue(value, known))
-
-
-def _title(producer: Elementwise, reader: Elementwise) -> tuple[str, str]:
-    """A copy is named after what it copies for, everything else after the first operator."""
-    copy = producer.value == Argument(0)
-    return (reader.name, reader.op) if copy else (producer.name, producer.op)
-
-
-def _nodes(producer: Operator, reader: Operator) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*producer.nodes, *reader.nodes)))
+    return merged if _small_enough(value, known) else None
 
 
 def _aligned(
@@ -247,16 +210,18 @@ def with_tensor(operator: Operator, old: str, new: str) -> Operator:
     def renamed(item: object) -> object:
         if isinstance(item, View):
             return dataclasses.replace(item, tensor=new) if item.tensor == old else item
-        if isinstance(item, Epilogue):
-            return Epilogue(item.value, tuple(renamed(v) for v in item.operands))  # type: ignore[misc]
-        if isinstance(item, tuple) and any(isinstance(v, View) for v in item):
+        if isinstance(item, tuple):
             return tuple(renamed(v) for v in item)
+        if isinstance(item, Operator | Epilogue):
+            fields: dict[str, Any] = {
+                f.name: renamed(getattr(item, f.name)) for f in dataclasses.fields(item)
+            }
+            return dataclasses.replace(item, **fields)
         return item
 
-    fields: dict[str, Any] = {
-        f.name: renamed(getattr(operator, f.name)) for f in dataclasses.fields(operator)
-    }
-    return dataclasses.replace(operator, **fields)
+    made = renamed(operator)
+    assert isinstance(made, Operator)
+    return made
 
 
 def _pruned(network: Network, operators: Sequence[Operator]) -> Network:

@@ -19,31 +19,14 @@ def run(
     """
     check_inputs(network, inputs)
     arrays = {**{n: t.constant for n, t in network.tensors.items() if t.constant is not None}, **inputs}
-    last = _last_reads(network)
-    for number, operator in enumerate(network.operators):
+    for operator in network.operators:
         target = operator.output.tensor
         if target not in arrays:
             tensor = network.tensors[target]
             arrays[target] = np.zeros(tensor.shape, tensor.element)
         result = operator.reference([view.of(arrays[view.tensor]) for view in operator.inputs])
         operator.output.write(arrays[target], result)
-        for name in () if everything else last.get(number, ()):
-            del arrays[name]
-    wanted = [n for n in arrays if everything or n in network.outputs]
-    return {name: arrays[name] for name in (wanted if everything else network.outputs)}
-
-
-def _last_reads(network: Network) -> dict[int, list[str]]:
-    """Tensors that no later operator touches, by the number of the operator behind which they can go."""
-    last: dict[str, int] = {}
-    for number, operator in enumerate(network.operators):
-        for view in (*operator.inputs, operator.output):
-            last[view.tensor] = number
-    found: dict[int, list[str]] = {}
-    for name, number in last.items():
-        if name not in network.outputs and network.tensors[name].constant is None:
-            found.setdefault(number, []).append(name)
-    return found
+    return arrays if everything else {name: arrays[name] for name in network.outputs}
 
 
 def check_inputs(network: Network, inputs: Mapping[str, np.ndarray]) -> None:
