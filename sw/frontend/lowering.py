@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sw.frontend.importer import Importer
-from sw.frontend.node import OnnxNode
 from sw.frontend.values import Quantisation
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number, changed, evaluate, walk
 from sw.graph.fuse import substitute
@@ -29,20 +28,9 @@ class Lowering:
     grid: Quantisation
     views: list[View] = field(default_factory=list)
 
-    @property
-    def low(self) -> int:
-        """Least value of the grid."""
-        return LIMITS[self.grid.element][0]
-
-    @property
-    def high(self) -> int:
-        """Greatest value of the grid."""
-        return LIMITS[self.grid.element][1]
-
-    @property
-    def node(self) -> OnnxNode:
-        """The QuantizeLinear."""
-        return self.grid.node
+    def __post_init__(self) -> None:
+        self.low, self.high = LIMITS[self.grid.element]
+        self.node = self.grid.node
 
     def operand(self, view: View) -> Argument:
         """The operand that is a view of the result's shape."""
@@ -70,7 +58,12 @@ class Lowering:
     def _computed(self, value: Expression) -> Expression:
         indices = {e.index for e in walk(value) if isinstance(e, Argument)}
         arrays = {i: self.importer.array(self.views[i]) for i in indices}
-        held = {i: once(a, self.views[i]) for i, a in arrays.items() if a is not None}
+        # Axes that a view repeats have one element.
+        held = {
+            i: a[tuple(slice(0, None if stride else 1) for stride in a.strides)]
+            for i, a in arrays.items()
+            if a is not None
+        }
         # What is an operand already stays one.
         if isinstance(value, Apply | Lookup) and indices and len(held) == len(arrays):
             given = [held.get(i, np.zeros((), np.int8)) for i in range(len(self.views))]
@@ -82,12 +75,6 @@ class Lowering:
         """Real numbers as QuantizeLinear gives them."""
         steps = np.rint(array.astype(np.float32) / self.grid.scale).astype(np.float64) + self.grid.zero
         return np.asarray(np.clip(steps, self.low, self.high), np.int64)
-
-
-def once(array: np.ndarray, view: View) -> np.ndarray:
-    """An array without what a view repeats: axes that have no stride have one element."""
-    places = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in view.strides)
-    return array[places]
 
 
 def collapsed(array: np.ndarray) -> np.ndarray:

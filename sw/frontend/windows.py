@@ -16,23 +16,28 @@ def axes(node: OnnxNode, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tup
 
     Those are what rounding up the size of the result (`ceil_mode`) adds.
     """
-    found = [_axis(node, i, len(sizes), sizes[i], kernel[i]) for i in range(len(sizes))]
+    count = len(sizes)
+    strides, dilations = (_given(node, name, [1] * count) for name in ("strides", "dilations"))
+    pads = _given(node, "pads", [0] * 2 * count)
+    if _given(node, "kernel_shape", list(kernel)) != list(kernel):
+        raise node.error(f"kernel_shape must be that of the weights, not {node.attributes['kernel_shape']}")
+    found = [
+        _axis(node, *numbers)
+        for numbers in zip(sizes, kernel, strides, dilations, pads[:count], pads[count:], strict=True)
+    ]
     return [axis for axis, _ in found], [more for _, more in found]
 
 
-def _given(node: OnnxNode, name: str, default: int, length: int) -> list[int]:
-    values = [int(v) for v in node.attributes.get(name) or [default] * length]
-    if len(values) != length:
-        raise node.error(f"{name} must hold {length} numbers, not {len(values)}")
+def _given(node: OnnxNode, name: str, default: list[int]) -> list[int]:
+    values = [int(v) for v in node.attributes.get(name) or default]
+    if len(values) != len(default):
+        raise node.error(f"{name} must hold {len(default)} numbers, not {len(values)}")
     return values
 
 
-def _axis(node: OnnxNode, i: int, count: int, size: int, kernel: int) -> tuple[Axis, int]:
-    stride, dilation = _given(node, "strides", 1, count)[i], _given(node, "dilations", 1, count)[i]
-    pads = _given(node, "pads", 0, 2 * count)
-    before, after = pads[i], pads[count + i]
-    if _given(node, "kernel_shape", kernel, count)[i] != kernel:
-        raise node.error(f"kernel_shape must be that of the weights, not {node.attributes['kernel_shape']}")
+def _axis(
+    node: OnnxNode, size: int, kernel: int, stride: int, dilation: int, before: int, after: int
+) -> tuple[Axis, int]:
     if min(stride, dilation, kernel) < 1 or min(before, after) < 0:
         raise node.error("strides, dilations and kernel must be at least 1, pads at least 0")
     mode = node.attributes.get("auto_pad", "NOTSET")
@@ -64,8 +69,6 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
     shape = view.shape
     if len(shape) == 3:
         return importer.reshaped(node, view, (shape[0], shape[1], 1, shape[2]))
-    if len(shape) != 4:
-        raise node.error(f"images must have one or two axes besides images and channels, not {list(shape)}")
     return view
 
 

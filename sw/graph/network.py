@@ -113,11 +113,6 @@ class Operator(ABC):
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The result, bit for bit, for arrays of the `inputs`; it has the shape of the output."""
 
-    @property
-    def expression(self) -> Expression | None:
-        """What is computed for each element of the result, where there is such an expression."""
-        return None
-
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -148,11 +143,6 @@ class MatrixProduct(Operator):
     def inputs(self) -> tuple[View, ...]:
         """Both operands, then those of the epilogue."""
         return (self.a, self.b, *(self.epilogue.operands if self.epilogue else ()))
-
-    @property
-    def expression(self) -> Expression | None:
-        """That of the epilogue."""
-        return self.epilogue.value if self.epilogue else None
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Sums that wrap at 32 bits as the machine's do, through the epilogue.
@@ -186,11 +176,6 @@ class ImageConvolution(Operator):
         """Images and weights, then the operands of the epilogue."""
         return (self.x, self.w, *(self.epilogue.operands if self.epilogue else ()))
 
-    @property
-    def expression(self) -> Expression | None:
-        """That of the epilogue."""
-        return self.epilogue.value if self.epilogue else None
-
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Sums, int32, through the epilogue."""
         x, w, *operands = arrays
@@ -218,11 +203,6 @@ class Elementwise(Operator):
     def inputs(self) -> tuple[View, ...]:
         """The operands."""
         return self.operands
-
-    @property
-    def expression(self) -> Expression | None:
-        """The value."""
-        return self.value
 
     def reference(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The value for every element."""

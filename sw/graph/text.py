@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from sw.graph.expression import Apply, Lookup, walk
+from sw.graph.expression import Apply, Expression, Lookup, walk
 from sw.graph.host import HostOperator
-from sw.graph.network import Network, Operator, Tensor, View, whole
+from sw.graph.network import (
+    Elementwise,
+    Epilogue,
+    ImageConvolution,
+    MatrixProduct,
+    Network,
+    Operator,
+    Tensor,
+    View,
+    whole,
+)
 
 
 def text(network: Network) -> str:
@@ -28,11 +38,21 @@ def line(operator: Operator, network: Network) -> str:
     parts = [f"{operator.name}: {result}"]
     if fused:
         parts.append("fused " + " ".join(fused))
-    value = operator.expression
+    value = _expression(operator)
     if value is not None:
         operations = sum(isinstance(e, Apply | Lookup) for e in walk(value))
         parts.append(f"{operations} operations per element")
     return "; ".join(parts)
+
+
+def _expression(operator: Operator) -> Expression | None:
+    """What is computed for each element of the result, where there is such an expression."""
+    match operator:
+        case Elementwise(value=value):
+            return value
+        case MatrixProduct(epilogue=Epilogue(value=value)) | ImageConvolution(epilogue=Epilogue(value=value)):
+            return value
+    return None
 
 
 def _typed(tensor: Tensor) -> str:

@@ -8,6 +8,8 @@ import numpy as np
 
 from hw.errors import InputError
 from sw.frontend.importer import Importer
+from sw.frontend.lowering import collapsed
+from sw.frontend.model import typed
 from sw.frontend.node import OnnxNode
 from sw.frontend.values import Constant, Dequantised, Quantisation, Stored, Value
 from sw.graph.host import HostOperator, node_of, run_node
@@ -153,18 +155,14 @@ def _axis(node: OnnxNode, value: Dequantised) -> tuple[int, np.ndarray, np.ndarr
     """The axis along which scale and zero point differ, and both as vectors or as one number."""
     if value.uniform:
         return 0, value.scale.reshape(()), value.zero.reshape(())
-    scale, zero = (np.broadcast_to(x, value.shape) for x in (value.scale, value.zero))
-    for axis, size in enumerate(value.shape):
-        form = [1] * len(value.shape)
-        form[axis] = size
-        places = tuple(slice(None) if a == axis else 0 for a in range(len(form)))
-        vectors = [x[places] for x in (scale, zero)]
-        if all(
-            np.array_equal(np.broadcast_to(v.reshape(form), value.shape), x)
-            for v, x in zip(vectors, (scale, zero), strict=True)
-        ):
-            return axis, vectors[0], vectors[1]
-    raise node.error("scales must differ along one axis at most")
+    pair = [np.broadcast_to(x, value.shape) for x in (value.scale, value.zero)]
+    axes = [a for a in range(len(value.shape)) if any(collapsed(x).shape[a] > 1 for x in pair)]
+    if len(axes) > 1:
+        raise node.error("scales must differ along one axis at most")
+    axis = axes[0] if axes else 0
+    places = tuple(slice(None) if a == axis else 0 for a in range(len(value.shape)))
+    scale, zero = (x[places] for x in pair)
+    return axis, scale, zero
 
 
 def hosted_value(importer: Importer, name: str) -> View:
@@ -226,17 +224,11 @@ def _inferred(
         inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:
         raise node.error(f"the host cannot execute it: {str(error).splitlines()[0][:200]}") from None
-    return [_kind(node, value) for value in inferred.graph.output]
-
-
-def _kind(node: OnnxNode, value: object) -> tuple[tuple[int, ...], str]:
-    from onnx import helper
-
-    tensor = value.type.tensor_type  # type: ignore[attr-defined]
-    if not tensor.HasField("shape") or any(not d.HasField("dim_value") for d in tensor.shape.dim):
-        raise node.error("the shape of its result must be known")
-    element = str(np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)))
-    return tuple(int(d.dim_value) for d in tensor.shape.dim), element
+    try:
+        found = [typed(value, node.place) for value in inferred.graph.output]
+    except InputError:
+        raise node.error("the shape of its result must be known") from None
+    return [(shape, str(dtype)) for dtype, shape in found]
 
 
 @takes_padding.register

@@ -23,7 +23,7 @@ from sw.compile.writer import LONGEST, AddressMap, ChipSpace, Writer
 from sw.graph.network import Operator, Tensor, View, whole
 from sw.graph.requantise import LIMITS
 from sw.ir.expression import Expr
-from sw.ir.program import Region, Statement
+from sw.ir.program import Statement
 from sw.kernels.configuration import Configured, configure
 from sw.kernels.passes import GROUP, RECORD, Pass, Span, Value
 from sw.layout import round_up
@@ -302,17 +302,12 @@ def launches(
     With `slots`, bytes of the scratchpad that take turns, each configuration is loaded before its launch.
     """
     made: list[Statement] = []
+    regions = {"scratch": launcher.writer.scratch, "out": launcher.writer.out}
     for number, (one, own) in enumerate(zip(passes, configured, strict=True)):
         if slots:
             made += launcher.load_to(own, slots[number % len(slots)])
-        reads, writes = ([_region(launcher.writer, s) for s in spans] for spans in (one.reads, one.writes))
+        reads, writes = (
+            [regions[s.space](s.start, s.size) for s in spans] for spans in (one.reads, one.writes)
+        )
         made.append(launcher.launch(own, one.iterations, one.scalars, reads, writes))
     return made
-
-
-def _region(writer: Writer, span: Span) -> Region:
-    return (
-        writer.scratch(span.start, span.size)
-        if span.space == "scratch"
-        else writer.out(span.start, span.size)
-    )

@@ -14,19 +14,16 @@ from sw.graph.requantise import apply, wrapped
 from sw.operators.registry import WHOLE_HANDLERS, imports
 
 #: Operators of two or more operands: how two become one.
-_FOLDED: dict[str, Callable[[Expression, Expression], Expression]] = {
-    name: (lambda x, y, op=op: Apply(op, (x, y)))  # type: ignore[misc]
-    for name, op in {
-        "Add": "add",
-        "Sub": "sub",
-        "Mul": "mul",
-        "Max": "max",
-        "Min": "min",
-        "Sum": "add",
-        "BitwiseAnd": "and",
-        "BitwiseOr": "or",
-        "BitwiseXor": "xor",
-    }.items()
+_FOLDED = {
+    "Add": "add",
+    "Sub": "sub",
+    "Mul": "mul",
+    "Max": "max",
+    "Min": "min",
+    "Sum": "add",
+    "BitwiseAnd": "and",
+    "BitwiseOr": "or",
+    "BitwiseXor": "xor",
 }
 _UNARY: dict[str, Callable[[Expression], Expression]] = {
     "Relu": lambda x: apply("max", x, 0),
@@ -51,7 +48,7 @@ def _folded(importer: Importer, node: OnnxNode) -> Value:
     operands = _operands(importer, node)
     value: Expression = Argument(0)
     for index in range(1, len(operands)):
-        value = _FOLDED[node.op](value, Argument(index))
+        value = Apply(_FOLDED[node.op], (value, Argument(index)))
     return _result(importer, node, value, operands)
 
 
