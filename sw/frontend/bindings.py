@@ -22,10 +22,9 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
     """
     import onnx
 
-    yield proto, dict(inputs)
     names = list(inputs)[1:]
-    tried: list[list[str]] = [[]]
-    for chosen in ([n for n in names if inputs[n].ndim <= 1], names):
+    tried: list[list[str]] = []
+    for chosen in ([], [n for n in names if inputs[n].ndim <= 1], names):
         if chosen in tried:
             continue
         tried.append(chosen)

@@ -103,3 +103,11 @@ def packing(zero: int, result: str) -> dict[str, int]:
 def numbered(name: str, count: int) -> tuple[str, ...]:
     """Names with numbers."""
     return tuple(f"{name}{i}" for i in range(count))
+
+
+def balanced(values: list[str], form: str) -> str:
+    """Values joined two by two, as a balanced tree; `form` has places for two."""
+    if len(values) == 1:
+        return values[0]
+    half = 1 << ((len(values) - 1).bit_length() - 1)
+    return form.format(balanced(values[:half], form), balanced(values[half:], form))

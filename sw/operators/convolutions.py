@@ -23,7 +23,6 @@ from sw.frontend.windows import axes, images, pixels, two
 from sw.graph.expression import Argument
 from sw.graph.network import Epilogue, ImageConvolution, Network, Tensor, View, dense
 from sw.graph.requantise import apply
-from sw.graph.views import broadcast, reshaped
 from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
@@ -67,30 +66,15 @@ def _convolved(
     )
     if zero_w.more is not None:
         # The sum of (w' - dw) x' is that of w' x' less dw times the sum of the window.
-        ones = importer.constant(np.ones((groups, *weights.shape[1:]), np.int8), f"{hint}.ones")
+        channels = 1 if groups == 1 else w.shape[0]
+        ones = importer.constant(np.ones((channels, *weights.shape[1:]), np.int8), f"{hint}.ones")
         windows = sums(ones, 0, f"{hint}.windows")
-        result = importer.tensor(f"{hint}.corrected", total.shape, "int32")
         value = apply("sub", Argument(0), apply("mul", Argument(1), Argument(2)))
-        output, *operands = _by_group(result, total, broadcast(zero_w.more, total.shape), windows)
-        importer.write(node, output, value, operands)
-        total, limit = result, (1 << 31) - 1
+        operands, name = (total, zero_w.more, windows), f"{hint}.corrected"
+        total = importer.elementwise(node, value, operands, total.shape, "int32", name).view
+        limit = (1 << 31) - 1
     shape = (x.shape[0], w.shape[0], *(axis.outputs for axis in found))
     return Stored(importer.reshaped(node, total, shape), "int32"), limit
-
-
-def _by_group(result: View, total: View, zeros: View, windows: View) -> tuple[View, ...]:
-    """The views with the sums of the windows of each group repeated for its output channels.
-
-    That takes an axis for groups where there are several channels in each of several groups.
-    """
-    n, groups, rows, cols = windows.shape
-    times = total.shape[1] // groups
-    if groups > 1 and times > 1:
-        shape = (n, groups, times, rows, cols)
-        found = [reshaped(view, shape) for view in (result, total, zeros)]
-        found.append(reshaped(windows, (n, groups, 1, rows, cols)))
-        return tuple(broadcast(view, shape) for view in found if view is not None)
-    return result, total, zeros, broadcast(windows, total.shape)
 
 
 @imports("ConvInteger")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,20 +18,25 @@ from sw.graph.network import ELEMENTS, View, whole
 from sw.graph.requantise import LIMITS
 from sw.operators.registry import takes_padding
 
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
 #: The oldest opset of an operator that `onnx.reference` has, where models may be older. What these mean for
 #: the types of a network has not changed since.
 OLDEST = {"DequantizeLinear": 19}
 
 
-def opset_of(opset: int, op: str) -> int:
-    """The opset with which the host executes an operator of a model of this opset.
+def _proto(importer: Importer, node: OnnxNode, present: Sequence[bool]) -> tuple[NodeProto, int]:
+    """A node for the host, and the opset with which the host executes it.
 
     That is the model's, the oldest that `onnx.reference` has, or the newest where the operator is younger.
     """
     from onnx import defs
 
-    known = defs.has(op, max_inclusive_version=max(opset, 1))
-    return max(opset, OLDEST.get(op, 1)) if known else int(defs.onnx_opset_version())
+    opset = importer.model.opset
+    known = defs.has(node.op, max_inclusive_version=max(opset, 1))
+    opset = max(opset, OLDEST.get(node.op, 1)) if known else int(defs.onnx_opset_version())
+    return node_of(node.op, present, len(node.outputs), **node.attributes), opset
 
 
 def host_operator(
@@ -43,8 +49,7 @@ def host_operator(
 ) -> View:
     """Append a node that the host executes; gives its result."""
     given = tuple(view for view in operands if view is not None)
-    proto = node_of(node.op, [v is not None for v in operands], len(node.outputs), **node.attributes)
-    opset = opset_of(importer.model.opset, node.op)
+    proto, opset = _proto(importer, node, [v is not None for v in operands])
     importer.operators.append(
         HostOperator(
             *(node.name, node.op, (node.name,), output, given, proto.SerializeToString()),
@@ -56,10 +61,9 @@ def host_operator(
 
 def run(importer: Importer, node: OnnxNode, inputs: Mapping[int, np.ndarray]) -> list[np.ndarray]:
     """What a node makes of inputs, by the reference of ONNX."""
-    present = [i in inputs for i in range(len(node.inputs))]
-    proto = node_of(node.op, present, len(node.outputs), **node.attributes)
+    proto, opset = _proto(importer, node, [i in inputs for i in range(len(node.inputs))])
     arrays = {f"i{i}": inputs[key] for i, key in enumerate(sorted(inputs))}
-    return run_node(proto, opset_of(importer.model.opset, node.op), arrays, node.place)
+    return run_node(proto, opset, arrays, node.place)
 
 
 def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Quantisation) -> Stored:
@@ -215,11 +219,10 @@ def _inferred(
         else:
             kind = helper.np_dtype_to_tensor_dtype(np.dtype(importer.tensors[view.tensor].element))
             graph_inputs.append(helper.make_tensor_value_info(f"i{index}", kind, list(view.shape)))
-    proto = node_of(node.op, [v is not None for v in operands], len(node.outputs), **node.attributes)
+    proto, opset = _proto(importer, node, [v is not None for v in operands])
     results = [helper.make_empty_tensor_value_info(name) for name in proto.output]
     made = helper.make_graph([proto], "node", graph_inputs, results, held)
-    opset = helper.make_opsetid("", opset_of(importer.model.opset, node.op))
-    model = helper.make_model(made, opset_imports=[opset])
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)])
     try:
         inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except Exception as error:

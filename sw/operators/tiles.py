@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sw.compile.forms import HALVES, Loop, count
 from sw.compile.memory import Allocation
@@ -18,6 +18,8 @@ from sw.layout import round_up
 PLANES, DOWN, ACROSS = "planes", "rows", "columns"
 #: Tiles that an operator is cut into, so that its steps overlap.
 PIECES = 6
+#: An axis of several views of one shape: its size, and its stride in each of them.
+Axis = tuple[int, tuple[int, ...]]
 
 
 def nest(view: View, inner: int, cuts: Sequence[tuple[str, int, int]]) -> tuple[Loop, ...]:
@@ -65,29 +67,20 @@ def merged_axes(views: Sequence[View], homes: Mapping[str, Allocation], fixed: i
 
     Axes of one element go, neighbours that lie alike in every view become one; the last `fixed` axes stay.
     """
-    shape = views[0].shape
-    keep = [axis for axis, n in enumerate(shape) if n > 1 or axis >= len(shape) - fixed]
-    kept = [
-        dataclasses.replace(v, shape=tuple(shape[a] for a in keep), strides=tuple(v.strides[a] for a in keep))
-        for v in views
-    ]
-    axis = len(keep) - 2 - fixed
-    while axis >= 0:
-        if all(_joins(v, axis, homes[v.tensor]) for v in kept):
-            kept = [_joined(v, axis) for v in kept]
-        axis -= 1
-    if not fixed and any(_apart(v, homes[v.tensor]) for v in kept):
-        kept = [dataclasses.replace(v, shape=(*v.shape, 1), strides=(*v.strides, 1)) for v in kept]
-    while len(kept[0].shape) < max(2, fixed + 1):
-        kept = [dataclasses.replace(v, shape=(1, *v.shape), strides=(0, *v.strides)) for v in kept]
-    return tuple(kept)
-
-
-def _apart(view: View, home: Allocation) -> bool:
-    """Whether neighbours of the last axis lie in different rows of a tensor with padding."""
-    if not view.shape or view.shape[-1] == 1 or home.dense:
-        return False
-    return view.strides[-1] != 0 and view.strides[-1] % home.row == 0
+    lying = [homes[v.tensor] for v in views]
+    every = _axes(views, range(len(views[0].shape)))
+    split = len(every) - fixed
+    axes: list[Axis] = []
+    for size, strides in every[:split]:
+        if axes and size > 1 and all(map(_joins, axes[-1][1], strides, [size] * len(lying), lying)):
+            axes[-1] = (axes[-1][0] * size, strides)
+        elif size > 1:
+            axes.append((size, strides))
+    if not fixed and axes and any(map(_apart, axes[-1][1], lying)):
+        axes.append((1, (1,) * len(views)))
+    axes += every[split:]
+    missing = max(2, fixed + 1) - len(axes)
+    return _with_axes(views, [(1, (0,) * len(views))] * missing + axes)
 
 
 def ordered(views: Sequence[View]) -> tuple[View, ...]:
@@ -95,34 +88,35 @@ def ordered(views: Sequence[View]) -> tuple[View, ...]:
 
     Its strides become positive, and its last axis contiguous, if need be an axis of one element.
     """
-    first = views[0]
-    axes = [a for a in descending(first) if first.shape[a] > 1]
-    turned = [tuple(v.shape[a] - 1 if first.strides[a] < 0 else 0 for a in axes) for v in views]
-    signs = [-1 if first.strides[a] < 0 else 1 for a in axes]
-    made = [
-        View(
-            v.tensor,
-            tuple(v.shape[a] for a in axes),
-            tuple(s * v.strides[a] for a, s in zip(axes, signs, strict=True)),
-            v.offset + sum(n * v.strides[a] for a, n in zip(axes, skipped, strict=True)),
-        )
-        for v, skipped in zip(views, turned, strict=True)
-    ]
-    if axes and made[0].strides[-1] != 1:
-        made = [dataclasses.replace(v, shape=(*v.shape, 1), strides=(*v.strides, 1)) for v in made]
-    return tuple(made)
+    first, axes = views[0], []
+    for size, strides in _axes(views, [a for a in descending(first) if first.shape[a] > 1]):
+        if strides[0] < 0:
+            ends = [v.offset + (size - 1) * s for v, s in zip(views, strides, strict=True)]
+            views = [dataclasses.replace(v, offset=end) for v, end in zip(views, ends, strict=True)]
+            strides = tuple(-s for s in strides)
+        axes.append((size, strides))
+    if axes and axes[-1][1][0] != 1:
+        axes.append((1, (1,) * len(views)))
+    return _with_axes(views, axes)
 
 
-def _joins(view: View, axis: int, home: Allocation) -> bool:
-    inner, outer = view.strides[axis + 1], view.strides[axis]
-    if outer != view.shape[axis + 1] * inner:
-        return False
+def _axes(views: Sequence[View], order: Iterable[int]) -> list[Axis]:
+    return [(views[0].shape[a], tuple(v.strides[a] for v in views)) for a in order]
+
+
+def _with_axes(views: Sequence[View], axes: Sequence[Axis]) -> tuple[View, ...]:
+    shape = tuple(size for size, _ in axes)
+    return tuple(
+        View(v.tensor, shape, tuple(strides[i] for _, strides in axes), v.offset) for i, v in enumerate(views)
+    )
+
+
+def _joins(outer: int, inner: int, size: int, home: Allocation) -> bool:
+    """Whether an axis and the one inside of it, of so many elements, lie like one axis."""
     # Elements of a tensor with padding lie alike inside of a row only.
-    return home.dense or inner == 0 or inner % home.row == 0
+    return outer == size * inner and (home.dense or inner == 0 or inner % home.row == 0)
 
 
-def _joined(view: View, axis: int) -> View:
-    shape, strides = list(view.shape), list(view.strides)
-    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
-    del strides[axis]
-    return dataclasses.replace(view, shape=tuple(shape), strides=tuple(strides))
+def _apart(stride: int, home: Allocation) -> bool:
+    """Whether neighbours of an axis lie in different rows of a tensor with padding."""
+    return not home.dense and stride != 0 and stride % home.row == 0

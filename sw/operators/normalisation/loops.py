@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.passes import GROUP, NEXT_ROW, RECORD_WORDS, loop, numbered, packed, unpacked
+from sw.kernels.passes import GROUP, NEXT_ROW, RECORD_WORDS, balanced, loop, numbered, packed, unpacked
 
 #: Bits of the lower part of a variance.
 LOW_BITS = 24
@@ -21,13 +21,6 @@ _SUM, _SQUARES, _SLOPE, _START = (
 COPIES, PARAMETERS = 4, 2
 
 
-def _added(values: list[str]) -> str:
-    """A sum as a balanced tree."""
-    while len(values) > 1:
-        values = [f"({a} + {b})" for a, b in zip(values[::2], values[1::2], strict=True)]
-    return values[0]
-
-
 @functools.cache
 def sums(element: str, mean: bool = True) -> GridKernel:
     """The sums of elements and of squares of all rows so far, at the end of every row.
@@ -35,12 +28,13 @@ def sums(element: str, mean: bool = True) -> GridKernel:
     Without `mean` the zero point is subtracted, and there are sums of squares only.
     """
     inputs = tuple(Stream(name, "scratch", element, i) for i, name in enumerate(numbered("a", GROUP)))
+    values = numbered("v", GROUP)
     lines = [f"v{i} = a{i}[x]" if mean else f"v{i} = a{i}[x] - zero" for i in range(GROUP)]
     lines.append(f"x = x + {GROUP}")
     if mean:
-        lines += [f"total = total + {_added([f'v{i}' for i in range(GROUP)])}", "sum[row] = total"]
+        lines += [f"total = total + {balanced(list(values), '({} + {})')}", "sum[row] = total"]
     lines += [
-        f"square = square + {_added([f'v{i} * v{i}' for i in range(GROUP)])}",
+        f"square = square + {balanced([f'{v} * {v}' for v in values], '({} + {})')}",
         "squares[row] = square",
     ]
     return loop(

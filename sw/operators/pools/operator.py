@@ -18,7 +18,7 @@ from sw.frontend.values import Dequantised, Quantisation, Stored, Structured, Va
 from sw.frontend.windows import axes, images, pixels, two
 from sw.graph.network import View
 from sw.kernels.kernel import GridKernel, Stream
-from sw.kernels.passes import Pass, Span, loop, numbered
+from sw.kernels.passes import Pass, Span, balanced, loop, numbered
 from sw.kernels.passes import Value as Scalar
 from sw.operators.registry import imports
 from sw.operators.rows import ByteOperator
@@ -112,10 +112,11 @@ def _windows(rows: int, cols: int, dilation: int, element: str, gap: bool) -> Gr
     inputs = [Stream(name, "scratch", element, j * dilation) for j, name in enumerate(numbered("a", cols))]
     lines = [f"r{i} = {f'r{i - 1} + line' if i else 'x'}" for i in range(rows)]
     scalars = ("x", "y", "last", "most", "step", "down", "over", *["line"] * (rows > 1), *["skip"] * gap)
+    window = [f"a{j}[r{i}]" for i in range(rows) for j in range(cols)]
     lines += [
         "row_ends = col == last",
         "plane_ends = place == most",
-        f"out[y] = {_greatest([f'a{j}[r{i}]' for i in range(rows) for j in range(cols)])}",
+        f"out[y] = {balanced(window, 'max({}, {})')}",
         "x = x + (over if plane_ends else (down if row_ends else step))",
         "y = y + (skip if row_ends else 1)" if gap else "y = y + 1",
         "col = 0 if row_ends else col + 1",
@@ -123,14 +124,6 @@ def _windows(rows: int, cols: int, dilation: int, element: str, gap: bool) -> Gr
     ]
     streams = (*inputs, Stream("out", "out", element))
     return loop(f"max_pool_{rows}x{cols}", streams, scalars, "\n".join(lines), "col = 0\nplace = 0")
-
-
-def _greatest(values: list[str]) -> str:
-    """The maximum of values as a balanced tree."""
-    if len(values) == 1:
-        return values[0]
-    half = 1 << (math.ceil(math.log2(len(values))) - 1)
-    return f"max({_greatest(values[:half])}, {_greatest(values[half:])})"
 
 
 def steps(rows: Axis, cols: Axis) -> list[tuple[Axis, Axis]]:
