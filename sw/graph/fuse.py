@@ -150,27 +150,11 @@ def substitute(value: Expression, replacement: Mapping[int, Expression]) -> Expr
 def _joined(value: Apply) -> Expression:
     """A requantised value less its zero point, without adding that before."""
     match value:
-        case Apply(
-            "sub",
-            (
-                Apply(
-                    "max",
-                    (
-                        Apply(
-                            "min",
-                            (
-                                Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))),
-                                Number(high),
-                            ),
-                        ),
-                        Number(low),
-                    ),
-                ),
-                Number(less),
-            ),
-        ) if low <= high:
-            # Scaled sums are far from the ends of 32 bits, so nothing wraps.
-            return clamped(apply("add", scaled, zero - less), low - less, high - less)
+        case Apply("sub", (Apply("max", (Apply("min", (sum_, Number(high))), Number(low))), Number(less))):
+            match sum_:
+                case Apply("add", (Apply("mul_shift_round_even") as scaled, Number(zero))) if low <= high:
+                    # Scaled sums are far from the ends of 32 bits, so nothing wraps.
+                    return clamped(apply("add", scaled, zero - less), low - less, high - less)
     return value
 
 

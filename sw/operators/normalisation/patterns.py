@@ -87,7 +87,8 @@ class _Matcher:
         node = self.makers.get(name)
         if node is None or node.op != op:
             return
-        for given in (node.inputs, node.inputs[::-1])[: 2 if op in ("Add", "Mul") else 1]:
+        orders = (node.inputs, node.inputs[::-1]) if op in ("Add", "Mul") else (node.inputs,)
+        for given in orders:
             found: list[Match] = [(dict(names), [node])]
             for one, operand in zip(given, operands, strict=False):
                 found = [
@@ -109,26 +110,20 @@ class _Matcher:
         )
 
     def _last_axis(self, mean: OnnxNode) -> bool:
-        given = mean.attributes.get("axes")
-        axes = self.constants.get(mean.optional(1)) if given is None else np.asarray(given)
-        return (
-            axes is not None and axes.reshape(-1).tolist() == [-1] and mean.attributes.get("keepdims", 1) == 1
-        )
+        axes = mean.attributes.get("axes", self.constants.get(mean.optional(1), ()))
+        return bool(np.ravel(axes).tolist() == [-1] and mean.attributes.get("keepdims", 1) == 1)
 
     def _held(self, name: str) -> bool:
         """Whether a tensor is held by the model, quantised or not."""
         maker = self.makers.get(name)
-        dequantised = (
-            maker is not None and maker.op == "DequantizeLinear" and maker.inputs[0] in self.constants
-        )
-        return name in self.constants or dequantised
+        dequantised = maker is not None and maker.op == "DequantizeLinear"
+        return (maker.inputs[0] if maker is not None and dequantised else name) in self.constants
 
     def normalisation(self, last: OnnxNode, op: str, names: Mapping[str, str]) -> OnnxNode:
         """The one node that a pattern is."""
-        scale = names.get("scale")
-        if scale is None:
-            scale = f"{last.outputs[0]}.one"
-            self.constants.setdefault(scale, np.ones((), np.float32))
-        given = (names["x"], scale, *([names["bias"]] if "bias" in names else []))
+        one = f"{last.outputs[0]}.one"
+        if "scale" not in names:
+            self.constants.setdefault(one, np.ones((), np.float32))
+        given = [names["x"], names.get("scale", one), *(names[name] for name in ("bias",) if name in names)]
         attributes = {"axis": -1, "epsilon": float(self.constants[names["epsilon"]].item())}
-        return OnnxNode(last.name, op, given, last.outputs, attributes)
+        return OnnxNode(last.name, op, tuple(given), last.outputs, attributes)

@@ -91,28 +91,23 @@ class LoweredPool:
             made.append(writer.load_scratch(view, walk, 1, 0, 1, image, cut.pitch, None, fill))
             first = first + before
         together = cut.all_rows and cut.depth == pool.rows.size and plane == pool.rows.size * row
-        held = planes * rows.held
+        count = planes * rows.held
         if cut.plain and row == pool.cols.size and (together or cut.planes == 1):
-            region = writer.region(view, walk, held, row, row)
-            return [*made, writer.load_scratch(view, walk, 1, 0, held * row, first, cut.pitch, region=region)]
-        fill = (known(cut.pitch - cols.held), pool.fill)
-        if together:
+            region = writer.region(view, walk, count, row, row)
             return [
                 *made,
-                writer.load_scratch(view, walk, held, row, cols.held, first, cut.pitch, None, fill),
+                writer.load_scratch(view, walk, 1, 0, count * row, first, cut.pitch, region=region),
             ]
-        below = cut.depth - rows.held
-        if not cut.all_rows:
-            below = below - rows.before
-        if cut.planes > 1:
-            walk = walk.moved({CHANNEL: plane}, [Loop(CHANNEL, cut.planes)])
+        loops, below = [], known(cut.depth - rows.held - (0 if cut.all_rows else rows.before))
+        if together:
+            below = 0
+        elif cut.planes > 1:
+            count, loops = rows.held, [Loop(CHANNEL, cut.planes)]
+            walk = walk.moved({CHANNEL: plane}, loops)
             first = first + linear(walk.loops, {CHANNEL: cut.plane})
-        load = writer.load_scratch(
-            view, walk, rows.held, row, cols.held, first, cut.pitch, None, fill, known(below)
-        )
-        return (
-            [*made, load] if cut.planes == 1 else [*made, For(CHANNEL, Const(0), planes, Const(1), (load,))]
-        )
+        fill = (known(cut.pitch - cols.held), pool.fill)
+        load = writer.load_scratch(view, walk, count, row, cols.held, first, cut.pitch, None, fill, below)
+        return [*made, For(CHANNEL, Const(0), planes, Const(1), (load,)) if loops else load]
 
     def _store(self, writer: Writer, planes: Expr, rows: Piece, cols: Piece, tile: PoolTile) -> Statement:
         """The results: one run of bytes, or rows, or channels that start at words of the port."""
