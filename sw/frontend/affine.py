@@ -12,24 +12,29 @@ from sw.frontend.values import Constant, Dequantised, Real, Reals
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
-    """A product of float32 numbers in the order of the model, some of them divisors; arrays broadcast."""
+class Summand:
+    """A dequantised value without its scale (q - zero), times a factor.
 
+    The factor is a product of float32 numbers in the order of the model, the scale first, some of them
+    divisors; arrays broadcast.
+    """
+
+    leaf: Dequantised
     steps: tuple[tuple[str, np.ndarray], ...]
 
-    def then(self, op: str, array: np.ndarray) -> Factor:
-        """The factor times (`Mul`) or divided by (`Div`) an array."""
-        return Factor((*self.steps, (op, array)))
+    def then(self, op: str, array: np.ndarray) -> Summand:
+        """The summand times (`Mul`) or divided by (`Div`) an array."""
+        return Summand(self.leaf, (*self.steps, (op, array)))
 
-    def value(self, kind: type[np.floating]) -> np.ndarray:
-        """In float32 or float64, rounded after every step."""
+    def factor(self, kind: type[np.floating]) -> np.ndarray:
+        """The factor in float32 or float64, rounded after every step."""
         value = self.steps[0][1].astype(kind)
         for op, array in self.steps[1:]:
             value = value * array.astype(kind) if op == "Mul" else value / array.astype(kind)
         return value
 
     def exact(self) -> Fraction | None:
-        """As a fraction; None where it is not one number."""
+        """The factor as a fraction; None where it is not one number."""
         value = Fraction(1)
         for op, array in self.steps:
             if array.size != 1 or not math.isfinite(array.item()):
@@ -37,14 +42,6 @@ class Factor:
             other = Fraction(float(array.item()))
             value = value * other if op == "Mul" else value / other
         return value
-
-
-@dataclass(frozen=True, eq=False)
-class Summand:
-    """A dequantised value without its scale (q - zero), times a factor; `leaf.scale` is its first step."""
-
-    leaf: Dequantised
-    factor: Factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,7 @@ def affine(value: Reals) -> Affine | None:
         case Constant(array):
             return Affine((), array.astype(np.float64))
         case Dequantised():
-            return Affine((Summand(value, Factor((("Mul", value.scale),))),), np.zeros(()))
+            return Affine((Summand(value, (("Mul", value.scale),)),), np.zeros(()))
         case Real(op="Add" | "Sum" | "Sub" | "Neg" as op, inputs=inputs):
             terms = [t for t in map(affine, inputs) if t is not None]
             if len(terms) < len(inputs):
@@ -84,6 +81,6 @@ def affine(value: Reals) -> Affine | None:
 
 
 def _times(value: Affine, op: str, array: np.ndarray) -> Affine:
-    parts = tuple(Summand(p.leaf, p.factor.then(op, array)) for p in value.parts)
+    parts = tuple(p.then(op, array) for p in value.parts)
     other = array.astype(np.float64)
     return Affine(parts, value.constant * other if op == "Mul" else value.constant / other)

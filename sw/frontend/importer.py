@@ -154,10 +154,10 @@ def attempt(handler: Handler, importer: Importer, node: OnnxNode) -> list[Value]
     operators = len(importer.operators)
     try:
         found = handler(importer, node)
-    except InputError:
+    except ValueError as error:
         del importer.operators[operators:]
-        raise
-    except ValueError as error:  # NumPy and views: shapes that do not broadcast or cannot be reshaped
-        del importer.operators[operators:]
+        if isinstance(error, InputError):
+            raise
+        # NumPy and views: shapes that do not broadcast or cannot be reshaped
         raise node.error(str(error).splitlines()[0]) from None
     return list(found) if isinstance(found, Sequence) else [found]

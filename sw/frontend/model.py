@@ -95,17 +95,11 @@ def _model(proto: Any, place: str) -> OnnxModel:
 
 def _constant(node: OnnxNode) -> np.ndarray:
     """The array of a Constant."""
-    kinds = {
-        "value_float": np.float32,
-        "value_floats": np.float32,
-        "value_int": np.int64,
-        "value_ints": np.int64,
-    }
     for name, value in node.attributes.items():
         if name == "value":
             return array(value, node.place)
-        if name in kinds:
-            return np.asarray(value, kinds[name])
+        if name.startswith(("value_float", "value_int")):
+            return np.asarray(value, np.float32 if name.startswith("value_float") else np.int64)
     raise node.error(f"a constant must hold numbers, not {', '.join(node.attributes) or 'nothing'}")
 
 

@@ -210,7 +210,7 @@ def _scaled(
     part = _single_part(inner)
     if part is None:
         return None
-    scale = _divided(to, part).factor.value(np.float32)
+    scale = part.then("Div", to.grid.scale).factor(np.float32)
     if not np.all(np.isfinite(scale)) or not np.all(scale):
         return None
     found = multiplier(scale, leaf.reach)
@@ -234,7 +234,7 @@ def _product(to: Lowering, x: Reals, y: Reals) -> Expression | None:
     parts = [p for v in (x, y) if (p := _single_part(v)) is not None]
     if len(parts) < 2:
         return None
-    parts[1] = _divided(to, parts[1])
+    parts[1] = parts[1].then("Div", to.grid.scale)
     a, b = (_byte_term(to, p) for p in parts)
     if a is None or b is None or not to.grid.uniform:
         return None
@@ -252,14 +252,9 @@ def _single_part(value: Reals) -> Summand | None:
     return total.parts[0]
 
 
-def _divided(to: Lowering, part: Summand) -> Summand:
-    """A part in steps of the grid."""
-    return Summand(part.leaf, part.factor.then("Div", to.grid.scale))
-
-
 def _byte_term(to: Lowering, part: Summand) -> Term | None:
     """A part of 8 bits with one scale as a term, its range from its type."""
-    leaf, exact = part.leaf, part.factor.exact()
+    leaf, exact = part.leaf, part.exact()
     if leaf.element not in BYTES or exact is None or leaf.zero.size != 1:
         return None
     low, high = LIMITS[leaf.element]
@@ -269,7 +264,7 @@ def _byte_term(to: Lowering, part: Summand) -> Term | None:
 
 def _sum(to: Lowering, total: Affine) -> Expression:
     """A sum of parts and a constant."""
-    parts = [_divided(to, p) for p in total.parts]
+    parts = [p.then("Div", to.grid.scale) for p in total.parts]
     constant = total.constant / to.grid.scale.astype(np.float64)
     zero = to.numbers(to.grid.zero, "zero")
     if len(parts) == 1 and not np.any(constant):
@@ -291,7 +286,7 @@ def _centred(to: Lowering, leaf: Dequantised) -> Expression:
 
 def _one_part(to: Lowering, part: Summand, zero: Expression) -> Expression:
     """One value times its scale: the exact product, rounded once."""
-    scale = collapsed(part.factor.value(np.float32))
+    scale = collapsed(part.factor(np.float32))
     if not np.all(np.isfinite(scale)):
         raise to.node.error("scales must be numbers")
     found = multiplier(scale, part.leaf.reach)
@@ -313,7 +308,7 @@ def _several_parts(
 
     Sums of products are limited to where the result is beyond its type before they are scaled.
     """
-    factors = [collapsed(p.factor.value(np.float64)) for p in parts]
+    factors = [collapsed(p.factor(np.float64)) for p in parts]
     constant = collapsed(constant)
     if not all(np.all(np.isfinite(f)) for f in (*factors, constant)):
         raise to.node.error("scales must be numbers")

@@ -11,11 +11,16 @@ from sw.patches import Axis
 _MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
-def axes(node: OnnxNode, sizes: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
-    """The axes of a window over pixels of those sizes, and how many of the pads behind do not count.
+def axes(node: OnnxNode, value: Value, kernel: tuple[int, ...]) -> tuple[list[Axis], list[int]]:
+    """The axes of a window over images, and how many of the pads behind do not count.
 
     Those are what rounding up the size of the result (`ceil_mode`) adds.
     """
+    if len(value.shape) not in (3, 4):
+        raise node.error(
+            f"images must have one or two axes besides images and channels, not {list(value.shape)}"
+        )
+    sizes = value.shape[2:]
     count = len(sizes)
     strides, dilations = (_given(node, name, [1] * count) for name in ("strides", "dilations"))
     pads = _given(node, "pads", [0] * 2 * count)
@@ -75,12 +80,3 @@ def images(importer: Importer, node: OnnxNode, view: View) -> View:
 def two(found: list[Axis]) -> tuple[Axis, Axis]:
     """Rows and columns; one axis is that of the columns."""
     return (Axis(1, 1), found[0]) if len(found) == 1 else (found[0], found[1])
-
-
-def pixels(node: OnnxNode, value: Value) -> tuple[int, ...]:
-    """The sizes behind images and channels."""
-    if len(value.shape) not in (3, 4):
-        raise node.error(
-            f"images must have one or two axes besides images and channels, not {list(value.shape)}"
-        )
-    return value.shape[2:]

@@ -60,8 +60,7 @@ def _drawn(tensor: Tensor, covered: tuple[float, float] | None, rng: np.random.G
     if kind.kind == "b":
         return rng.integers(0, 2, tensor.shape).astype(np.bool_)
     if kind.kind in "iu":
-        wide = kind.itemsize > 1
-        low, high = (-(1 << 15), (1 << 15) - 1) if wide else (np.iinfo(kind).min, np.iinfo(kind).max)
-        return rng.integers(max(low, int(np.iinfo(kind).min)), high, tensor.shape, kind, endpoint=True)
+        low, high = max(np.iinfo(kind).min, -(1 << 15)), min(np.iinfo(kind).max, (1 << 15) - 1)
+        return rng.integers(low, high, tensor.shape, kind, endpoint=True)
     least, most = covered or (-1.0, 1.0)
     return rng.uniform(least, most, tensor.shape).astype(kind)

@@ -16,7 +16,7 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import row_operand
 from sw.frontend.values import Dequantised, Quantisation, Structured, Value
-from sw.frontend.windows import axes, images, pixels, two
+from sw.frontend.windows import axes, images, two
 from sw.graph.expression import Argument, Integers
 from sw.graph.network import Elementwise, ImageConvolution, View
 from sw.graph.requantise import LIMITS, apply, clamped
@@ -77,7 +77,7 @@ def _averaged(
 def _average_pool(importer: Importer, node: OnnxNode) -> Value:
     """Averages of windows. Without `count_include_pad` only pixels of the image count."""
     value = row_operand(importer, node)
-    found, more = axes(node, pixels(node, value), tuple(node.attributes["kernel_shape"]))
+    found, more = axes(node, value, tuple(node.attributes["kernel_shape"]))
     if all(axis.kernel == axis.size and axis.outputs == 1 and not axis.before for axis in found):
         return _mean_over(importer, node, value, range(2, len(value.shape)), True)
     include = bool(node.attributes.get("count_include_pad", 0))

@@ -19,10 +19,11 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, dequantised_operand
 from sw.frontend.values import Dequantised, Stored, Value
-from sw.frontend.windows import axes, images, pixels, two
+from sw.frontend.windows import axes, images, two
 from sw.graph.expression import Argument
 from sw.graph.network import Epilogue, ImageConvolution, Network, Tensor, View, dense
 from sw.graph.requantise import apply
+from sw.graph.views import same_places
 from sw.layout import round_up
 from sw.operators.copies import Copies
 from sw.operators.elementwise.reals import combined
@@ -36,10 +37,9 @@ def _convolved(
     importer: Importer, node: OnnxNode, x: Bytes, w: Bytes, zero_x: int, zero_w: Zeros
 ) -> tuple[Stored, int]:
     """The convolution of images with weights, int32, and the greatest magnitude that a sum can have."""
-    sizes = pixels(node, x)
     if len(w.shape) != len(x.shape):
         raise node.error(f"weights must have {len(x.shape)} axes like the images, not {len(w.shape)}")
-    found, _ = axes(node, sizes, w.shape[2:])
+    found, _ = axes(node, x, w.shape[2:])
     groups = int(node.attributes.get("group", 1))
     if groups < 1 or w.shape[1] * groups != x.shape[1] or w.shape[0] % groups:
         raise node.error(
@@ -189,10 +189,7 @@ def _(operator: ImageConvolution, view: View, row: int) -> bool:
 
 def _contiguous(view: View) -> bool:
     """Whether the weights of every output channel follow each other, and so do output channels."""
-    return all(
-        own == wanted or size == 1
-        for size, own, wanted in zip(view.shape, view.strides, dense(view.shape), strict=True)
-    )
+    return same_places(view, dataclasses.replace(view, strides=dense(view.shape)))
 
 
 @lower.register

@@ -64,18 +64,16 @@ def sums(importer: Importer, node: OnnxNode, a: View, b: View, zero_a: int, zero
     output = importer.tensor(f"{hint}.sum", (*batch, m, n), "int32")
     flat = reshaped(b, (k, n)) if math.prod(b.shape[:-2]) == 1 else None
     rows = reshaped(a, (math.prod(batch) * m, k)) if a.shape[:-2] == batch else None
-    left: View | None
-    right: View | None
     if flat is not None and rows is not None:
-        left, right, result = rows, flat, reshaped(output, (rows.shape[0], n))
+        views = [rows, flat, reshaped(output, (rows.shape[0], n))]
     else:
         stack = tuple(s for s in batch if s != 1)
-        left = reshaped(broadcast(a, (*batch, m, k)), (*stack, m, k))
-        right = reshaped(broadcast(b, (*batch, k, n)), (*stack, k, n))
-        result = reshaped(output, (*stack, m, n))
-    assert left is not None
-    assert right is not None
-    assert result is not None
+        views = [
+            reshaped(broadcast(a, (*batch, m, k)), (*stack, m, k)),
+            reshaped(broadcast(b, (*batch, k, n)), (*stack, k, n)),
+            reshaped(output, (*stack, m, n)),
+        ]
+    left, right, result = (view for view in views if view is not None)
     importer.operators.append(
         MatrixProduct(node.name, node.op, (node.name,), result, left, right, zero_a, zero_b)
     )

@@ -15,7 +15,7 @@ from sw.frontend.importer import Importer
 from sw.frontend.node import OnnxNode
 from sw.frontend.quantised import BYTES, on_grid
 from sw.frontend.values import Dequantised, Quantisation, Stored, Structured, Value, is_real
-from sw.frontend.windows import axes, images, pixels, two
+from sw.frontend.windows import axes, images, two
 from sw.graph.network import View
 from sw.kernels.kernel import GridKernel, Stream
 from sw.kernels.passes import Pass, Span, balanced, loop, numbered
@@ -157,7 +157,7 @@ def _import(importer: Importer, node: OnnxNode) -> Value:
     if any(node.outputs[1:]):
         raise node.error("indices as an output are not supported")
     value = importer.value(node, 0)
-    found, _ = axes(node, pixels(node, value), tuple(node.attributes["kernel_shape"]))
+    found, _ = axes(node, value, tuple(node.attributes["kernel_shape"]))
     shape = (*value.shape[:2], *(a.outputs for a in found))
     windows = steps(*two(found))
 
