@@ -76,16 +76,11 @@ def quantised_input(importer: Importer, node: OnnxNode, value: Stored, grid: Qua
         zero, scale = int(grid.zero.item()), float(grid.scale.item())
         importer.ranges.setdefault(value.view.tensor, ((low - zero) * scale, (high - zero) * scale))
     output = importer.tensor(node.outputs[0], value.shape, grid.element)
-    host_operator(importer, node, [value.view, *_parameters(importer, node)], output, edge=edge)
-    return Stored(output, grid.element)
-
-
-def _parameters(importer: Importer, node: OnnxNode) -> list[View | None]:
-    found: list[View | None] = []
+    operands: list[View | None] = [value.view]
     for index, what in ((1, "the scale"), (2, "the zero point")):
         array = importer.fixed(node, index, what)
-        found.append(None if array is None else importer.constant(array, node.inputs[index]))
-    return found
+        operands.append(None if array is None else importer.constant(array, node.inputs[index]))
+    return Stored(host_operator(importer, node, operands, output, edge=edge), grid.element)
 
 
 def outputs(importer: Importer) -> None:
@@ -149,9 +144,8 @@ def dequantised(importer: Importer, node: OnnxNode, value: Dequantised, output: 
         held = zero.astype(value.element)
         operands.append(importer.constant(held, f"{output.tensor}.zero"))
     attributes = {"axis": axis} if scale.size > 1 else {}
-    made = OnnxNode(
-        f"{node.name}", "DequantizeLinear", ("", "", "")[: len(operands)], (output.tensor,), attributes
-    )
+    places = ("",) * len(operands)
+    made = OnnxNode(node.name, "DequantizeLinear", places, (output.tensor,), attributes)
     return host_operator(importer, made, operands, output, edge=edge)
 
 

@@ -127,22 +127,13 @@ def _concat(importer: Importer, node: OnnxNode) -> Value:
         if any(s.element != element for s in stored):
             raise node.error("all parts must have one type")
         return Stored(joined([s.view for s in stored], node.outputs[0], element), element)
-    first = parts[0]
-    if isinstance(first, Dequantised) and all(same_grid(first, part) for part in parts):
+    uniform = [p for p in parts if isinstance(p, Dequantised) and p.uniform]
+    grids = {(p.element, p.scale.item(), p.zero.item()) for p in uniform}
+    if len(uniform) == len(parts) and len(grids) == 1:
+        first = uniform[0]
         grid = Quantisation(first.element, first.scale, first.zero, node)
         return dataclasses.replace(first, view=make(f"{node.outputs[0]}.whole", grid))
     return Structured(node, tuple(shape), make)
-
-
-def same_grid(a: Dequantised, b: Value) -> bool:
-    """Whether two dequantised values have one scale and one zero point for all elements."""
-    return (
-        isinstance(b, Dequantised)
-        and a.uniform
-        and b.uniform
-        and a.element == b.element
-        and bool(a.scale.item() == b.scale.item() and a.zero.item() == b.zero.item())
-    )
 
 
 @imports("Pad")
