@@ -27,7 +27,7 @@ from rich.table import Table
 
 from hw.fabric import Fabric, load
 from sw.cgra.encode import differences
-from sw.cgra.search import Budget, SearchEvent, SearchResult, map_graph
+from sw.cgra.search import EFFORTS, Budget, SearchEvent, SearchResult, map_graph
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.unroll import unroll
@@ -79,7 +79,7 @@ class Run:
     reached: dict[int, float]
 
 
-def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget: Budget | None = None) -> Run:
+def run(graph: Graph, fabric: Fabric, seed: int = 0, flat: bool = False, budget: Budget = EFFORTS) -> Run:
     """Map a graph and check the result in every way; raises `ValueError` where it is wrong."""
     wall, processor = time.perf_counter(), time.process_time()
     starts: list[tuple[int, float]] = []
@@ -147,7 +147,7 @@ def _span(values: list[float] | list[int]) -> str:
 
 def scale(console: Console, efforts: int) -> None:
     """Groups against flat on large grids, with the work of so many efforts."""
-    budget = Budget(Budget().efforts[:efforts])
+    budget = EFFORTS[:efforts]
     first()
     table = Table(
         "grid", "graph", "operators", "MII", "groups: II, s", "flat: II, s", "s to the II of both", "ratio"

@@ -7,10 +7,5 @@ from sw.kernels import configuration
 
 def forget_configurations() -> None:
     """Forget what this process configured and mapped."""
-    for known in (
-        configuration.configure,
-        configuration.mapped,
-        configuration._encoded,
-        configuration._differences,
-    ):
+    for known in (configuration.configure, configuration.mapped):
         known.cache_clear()

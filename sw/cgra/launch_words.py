@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from sw.dfg.graph import ORDER, Edge, Graph, Memory, Node, NodeId
+from sw.dfg.graph import Edge, Graph, Memory, Node, NodeId
+from sw.dfg.python import parse_kernel
 
 
 def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
@@ -56,18 +57,10 @@ def with_words(graph: Graph, array: str, words: Mapping[str, int]) -> Graph:
 
 def moves(name: str, array: str, moved: Mapping[int, str | int]) -> Graph:
     """A graph that sets words to scalars of the launch and to other words, all at once, in one iteration."""
-    nodes: list[Node] = []
-    edges: list[Edge] = []
-    memory = Memory(array)
-    for word, source in moved.items():
-        value, store, index = f"{word}.value", f"{word}.store", f"{word}.index"
-        if isinstance(source, int):
-            nodes.append(Node(value, "load", const=source, memory=memory))
-            if source in moved:
-                # What another move writes is read before.
-                edges.append(Edge(value, f"{source}.store", 0, ORDER))
-        else:
-            nodes.append(Node(value, "const", scalar=source))
-        nodes += [Node(index, "const", const=word), Node(store, "store", memory=memory)]
-        edges += [Edge(index, store, 0, "I1"), Edge(value, store, 0, "I2")]
-    return Graph(name, tuple(nodes), tuple(edges))
+    words = [source for source in moved.values() if isinstance(source, int)]
+    scalars = [source for source in moved.values() if isinstance(source, str)]
+    lines = [f"word{source} = {array}[{source}]" for source in words]
+    lines += [f"{array}[{word}] = {f'word{s}' if isinstance(s, int) else s}" for word, s in moved.items()]
+    body = "".join(f"        {line}\n" for line in lines)
+    text = f"def moves({', '.join(('n', array, *scalars))}):\n    for i in range(n):\n{body}"
+    return replace(parse_kernel(text, "moves").loops[0].graph, name=name)

@@ -75,14 +75,11 @@ def resources(fabric: Fabric) -> Resources:
 
 
 def distances(fabric: Fabric) -> Array:
-    """Hops from every PE to every other."""
+    """Hops from every PE to every other, over more and more PEs in between (R. W. Floyd, 1962)."""
     found = np.full((fabric.size, fabric.size), FAR, dtype=np.int64)
-    for start, row in enumerate(found):
-        row[start] = 0
-        layer = [start]
-        while layer:
-            reached = {fabric.links[i].target for pe in layer for i in fabric.outgoing[pe]}
-            row_next = row[layer[0]] + 1
-            layer = [pe for pe in reached if row[pe] == FAR]
-            row[layer] = row_next
+    for link in fabric.links:
+        found[link.source, link.target] = 1
+    np.fill_diagonal(found, 0)
+    for between in range(fabric.size):
+        found = np.minimum(found, found[:, between, None] + found[between])
     return found

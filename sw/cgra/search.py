@@ -30,6 +30,16 @@ _GROUPS_FROM = 36
 #: What an attempt may leave, per operation, before its way of placement is left out at an II.
 HOPELESS = 0.08
 
+#: Efforts, each with the number of its attempts per II: flat ones, and on large grids as many through groups.
+Budget = tuple[tuple[int, Effort], ...]
+#: Work that the search may do, in steps of the ladder.
+EFFORTS: Budget = (
+    (3, Effort(1_500, 12, 6_000)),
+    (4, Effort(6_000, 12, 20_000)),
+    (5, Effort(20_000, 12, 60_000)),
+    (6, Effort(80_000, 12, 120_000)),
+)
+
 
 @dataclass(frozen=True)
 class SearchEvent:
@@ -63,21 +73,6 @@ class Attempt:
     why: str
     proposals: int
     moves: int
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Work that the search may do, in steps of the ladder.
-
-    Every effort has a number of attempts per II, flat ones and on large grids as many through groups.
-    """
-
-    efforts: tuple[tuple[int, Effort], ...] = (
-        (3, Effort(1_500, 12, 6_000)),
-        (4, Effort(6_000, 12, 20_000)),
-        (5, Effort(20_000, 12, 60_000)),
-        (6, Effort(80_000, 12, 120_000)),
-    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +120,7 @@ def map_graphs(
     *,
     seed: int = 0,
     timeout: float | None = None,
-    budget: Budget | None = None,
+    budget: Budget = EFFORTS,
     report: Callable[[Graph, SearchEvent], None] | None = None,
 ) -> dict[Graph, SearchResult]:
     """All graphs on a fabric, with at most the work of `budget` (see `map_graph`) for each.
@@ -161,7 +156,7 @@ def map_graph(
     seed: int = 0,
     timeout: float | None = None,
     flat: bool = False,
-    budget: Budget | None = None,
+    budget: Budget = EFFORTS,
     report: Callable[[SearchEvent], None] | None = None,
 ) -> SearchResult:
     """Map a graph with the least II that is found within the budget.
@@ -178,10 +173,10 @@ def map_graph(
     prepared = prepare(graph, fabric)
     least = bound(prepared, fabric)
     end = None if timeout is None else began + timeout
-    whole = _Search(prepared, fabric, least, seed, flat, budget or Budget(), end, report)
+    whole = _Search(prepared, fabric, least, seed, flat, budget, end, report)
     ladders = [whole, *whole.inside()]
     best: Mapping | None = None
-    for effort in range(len(whole.budget.efforts)):
+    for effort in range(len(budget)):
         for ladder in ladders:
             if ladder is not whole and not ladder.open(best):
                 break
@@ -290,7 +285,7 @@ class _Search:
         """
         if (ii, effort) in self.done or ii in self.refuted:
             return None
-        count, _ = self.budget.efforts[effort]
+        count, _ = self.budget[effort]
         hopeless = 2 + HOPELESS * len(self.graph.nodes)
         stages = list(self.stages())
         for number in range(count):
@@ -313,7 +308,7 @@ class _Search:
 
     def attempt(self, ii: int, stage: str, effort: int, number: int) -> Try:
         """One attempt, recorded."""
-        work = self.budget.efforts[effort][1]
+        work = self.budget[effort][1]
         turn = number + effort
         if self.report:
             self.report(SearchEvent(ii, stage, number))

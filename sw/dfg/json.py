@@ -11,7 +11,7 @@ from typing import Any
 
 from hw.errors import InputError
 from sw.dfg.end_marks import distinct
-from sw.dfg.graph import OPERANDS, Edge, Graph, Memory, Node, NodeId, Output, Value
+from sw.dfg.graph import OPERANDS, Edge, Graph, Memory, Node, Output, Value
 from sw.ir.errors import IRError, Location
 from sw.ir.load import read_text
 from sw.ir.types import HIGH, LOW
@@ -104,43 +104,26 @@ def _wrong(place: str, needed: str, value: object) -> InputError:
     return InputError(f"{place} must be {needed}, not {text if len(text) <= 60 else text[:57] + '...'}")
 
 
-def _text(value: Any, place: str) -> str:
-    """A text that is not empty."""
-    if isinstance(value, str) and value:
-        return value
-    raise _wrong(place, "a text", value)
+def _one(needed: str, fits: Callable[[Any], bool]) -> Reader:
+    """A single value for which something holds."""
 
-
-def _boolean(value: Any, place: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise _wrong(place, "true or false", value)
-
-
-def _id(value: Any, place: str) -> NodeId:
-    """The id of a node."""
-    if (isinstance(value, str) and value) or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise _wrong(place, "a whole number or a text", value)
-
-
-def _operand(value: Any, place: str) -> str:
-    if value in OPERANDS:
-        return str(value)
-    raise _wrong(place, f"one of {', '.join(OPERANDS)}", value)
-
-
-def _number(low: int, high: int) -> Reader:
-    """A whole number within limits, half open."""
-
-    def read(value: Any, place: str) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value < high:
+    def read(value: Any, place: str) -> Any:
+        if fits(value):
             return value
-        raise _wrong(place, f"a whole number of {low} to {high - 1}", value)
+        raise _wrong(place, needed, value)
 
     return read
 
 
+def _number(low: int, high: int) -> Reader:
+    """A whole number within limits, half open."""
+    return _one(f"a whole number of {low} to {high - 1}", lambda v: type(v) is int and low <= v < high)
+
+
+_text = _one("a text", lambda v: isinstance(v, str) and v != "")
+_boolean = _one("true or false", lambda v: isinstance(v, bool))
+_id = _one("a whole number or a text", lambda v: type(v) is int or (isinstance(v, str) and v != ""))
+_operand = _one(f"one of {', '.join(OPERANDS)}", lambda v: v in OPERANDS)
 _word = _number(LOW, HIGH)
 
 

@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sw.dfg.syntax import CALLS
 from sw.graph.expression import SIGNS, Apply, Argument, Expression, Lookup, Number, changed, walk
 
-_CALLS = {
-    "mul_shift_round": "mul_shift_round",
-    "mul_shift_round_even": "mul_shift_round_even",
-    "shr_logical": "shift_right_logical",
-    "min": "min",
-    "max": "max",
-    "abs": "abs",
-    "clz": "clz",
-}
+#: Functions of a kernel's text by the operations that they are.
+_CALLS = {operation: name for name, operation in CALLS.items()} | {"min": "min", "max": "max"}
 #: Operations whose second operand is part of what is computed: shifts by a number, masks.
 _STRUCTURE = ("shl", "shr", "shr_logical", "and", "or", "xor")
 #: Ends of the types of bytes, to which results are clamped.

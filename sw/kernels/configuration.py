@@ -20,7 +20,7 @@ from sw.cgra.legal import patches, prepare
 from sw.cgra.mapping import Mapping
 from sw.cgra.search import SearchResult
 from sw.cgra.verify import verify
-from sw.dfg.graph import Graph, NodeId
+from sw.dfg.graph import Graph
 from sw.dfg.python import parse_kernel
 from sw.dfg.transform import fuse_constants
 from sw.kernels import mappings
@@ -68,14 +68,11 @@ class Configured:
 
         That is looked at when it is asked for: of the many configurations that are compared few are used.
         """
-        assert self.config.cgra is not None
-        return _differences(
-            self.graph,
-            self.words,
-            self.config.cgra,
-            tuple(self.mapping.places.items()),
-            *_tables(self.kernel, self.config),
+        (arrays, scalars), mapping = _entries(self.kernel, self.config), self.mapping
+        found = verify(
+            mapping.graph, self.words, mapping.fabric, mapping.places, arrays=arrays, scalars=scalars
         )
+        return tuple(found)
 
     @property
     def verified(self) -> bool:
@@ -140,33 +137,12 @@ def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Co
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found, cached, words = _encoded(graph_of(kernel), config.cgra, *_tables(kernel, config), seed)
+    found, cached = mapped(graph_of(kernel), config.cgra, seed)
+    words = tuple(encode(configuration(found.found, *_entries(kernel, config))))
     return Configured(kernel, config, words, found, time.perf_counter() - began, cached)
 
 
-#: Arrays of a kernel by name, and the places of its scalars in a launch.
-_Arrays = tuple[tuple[str, ArrayEntry], ...]
-_Scalars = tuple[tuple[str, int], ...]
-#: PE and step of every node.
-_Places = tuple[tuple[NodeId, tuple[int, int]], ...]
-
-
-def _tables(kernel: GridKernel, config: MachineConfig) -> tuple[_Arrays, _Scalars]:
-    """All of a machine but its grid that a configuration depends on: many machines have the same."""
-    arrays = tuple((stream.name, stream.entry(config)) for stream in kernel.streams)
-    return arrays, tuple((name, i) for i, name in enumerate(kernel.scalars))
-
-
-@functools.lru_cache(maxsize=1024)
-def _encoded(
-    graph: Graph, fabric: Fabric, arrays: _Arrays, scalars: _Scalars, seed: int
-) -> tuple[SearchResult, bool, tuple[int, ...]]:
-    found, cached = mapped(graph, fabric, seed)
-    return found, cached, tuple(encode(configuration(found.found, dict(arrays), dict(scalars))))
-
-
-@functools.lru_cache(maxsize=1024)
-def _differences(
-    graph: Graph, words: tuple[int, ...], fabric: Fabric, places: _Places, arrays: _Arrays, scalars: _Scalars
-) -> tuple[str, ...]:
-    return tuple(verify(graph, words, fabric, dict(places), arrays=dict(arrays), scalars=dict(scalars)))
+def _entries(kernel: GridKernel, config: MachineConfig) -> tuple[dict[str, ArrayEntry], dict[str, int]]:
+    """The arrays of a kernel by name, and the places of its scalars in a launch."""
+    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
+    return arrays, {name: i for i, name in enumerate(kernel.scalars)}

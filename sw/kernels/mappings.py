@@ -19,14 +19,14 @@ from sw.cgra.bounds import MII, bound
 from sw.cgra.encode import differences
 from sw.cgra.legal import prepare
 from sw.cgra.mapping import Hop, Mapping, Place, Register
-from sw.cgra.search import Budget, SearchResult, map_graphs
+from sw.cgra.search import EFFORTS, SearchResult, map_graphs
 from sw.dfg.graph import Graph, Memory, Node
 
 #: To be raised when the form of the files changes.
 VERSION = 2
 #: The work for a kernel: the least effort. On fabrics of few links the greater ones take minutes, for an II
 #: that is one less here and there, where the array, not the grid, is what most kernels wait for.
-BUDGET = Budget(Budget().efforts[:1])
+BUDGET = EFFORTS[:1]
 
 
 @functools.cache

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sw.cgra.attempt import Effort
 from sw.cgra.encode import differences
 from sw.cgra.mapping import Mapping
-from sw.cgra.search import Budget, SearchResult
+from sw.cgra.search import SearchResult
 
-SMALL = Budget(((3, Effort(1_500, 12, 6_000)), (3, Effort(6_000, 12, 20_000))))
+SMALL = ((3, Effort(1_500, 12, 6_000)), (3, Effort(6_000, 12, 20_000)))
 
 
 def right(outcome: SearchResult) -> Mapping:

@@ -12,7 +12,7 @@ from sw.cgra.encode import differences
 from sw.cgra.exact import INFEASIBLE, decidable, decide
 from sw.cgra.mapping import Mapping
 from sw.cgra.problem import problem
-from sw.cgra.search import Budget, map_graph
+from sw.cgra.search import map_graph
 from sw.dfg.graph import Edge, Graph, Node
 from sw.dfg.json import load_graph
 from tests.sw.cgra.generated import generated
@@ -53,7 +53,7 @@ def test_a_pair_without_a_link_is_infeasible_at_every_interval() -> None:
 def test_an_interval_that_is_refuted_is_named_and_makes_the_next_one_minimal() -> None:
     fabric = replace(load("mesh4x4", (1, 2)), links=())
     pair = Graph("pair", (Node(0, "op"), Node(1, "op")), (Edge(0, 1, 0, "I1"),), True)
-    outcome = map_graph(pair, fabric, budget=Budget())
+    outcome = map_graph(pair, fabric)
     assert outcome.bound.mii == 1
     assert right(outcome).ii == 2
     assert outcome.proved_minimal

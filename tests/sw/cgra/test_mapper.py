@@ -13,7 +13,7 @@ from sw.cgra.bounds import bound
 from sw.cgra.embed import embed, smaller
 from sw.cgra.encode import differences
 from sw.cgra.mapping import Mapping
-from sw.cgra.search import Budget, SearchEvent, map_graph
+from sw.cgra.search import SearchEvent, map_graph
 from sw.dfg.graph import Edge, Graph, Node, Output
 from sw.dfg.json import load_graph
 from sw.dfg.python import from_function
@@ -77,7 +77,7 @@ def test_generated_graphs_on_other_grids(preset: str, rows: int, cols: int) -> N
 @pytest.mark.parametrize("seed", range(4))
 def test_groups_are_never_worse_than_flat_places_for_equal_budgets(seed: int) -> None:
     graph, fabric = generated(80, seed, parts=2), load("mesh4x4", (6, 6))
-    tiny = Budget(((2, Effort(300, 3, 500)), (2, Effort(1_000, 6, 2_000))))
+    tiny = ((2, Effort(300, 3, 500)), (2, Effort(1_000, 6, 2_000)))
     groups, flat = (map_graph(graph, fabric, seed=seed, flat=f, budget=tiny) for f in (False, True))
     assert (groups.attempts[0].stage == "groups") == (groups.bound.rec_mii < groups.bound.res_mii)
     assert all(a.stage.startswith("flat") for a in flat.attempts)
@@ -88,7 +88,7 @@ def test_groups_are_never_worse_than_flat_places_for_equal_budgets(seed: int) ->
 
 
 def test_no_attempt_is_made_twice() -> None:
-    tiny = Budget(((2, Effort(20, 1, 20)), (2, Effort(100, 2, 100))))
+    tiny = ((2, Effort(20, 1, 20)), (2, Effort(100, 2, 100)))
     outcome = map_graph(generated(60, 5), load("mesh4x4", (4, 4)), budget=tiny)
     made = [(a.ii, a.stage, a.effort, a.number) for a in outcome.attempts]
     assert len(made) == len(set(made)) > 1
@@ -96,7 +96,7 @@ def test_no_attempt_is_made_twice() -> None:
 
 def test_a_larger_mesh_is_not_worse() -> None:
     graph = unroll(load_graph(DFG / "conv3.json"), 2)
-    tiny = Budget(((1, Effort(200, 3, 200)), (1, Effort(1_500, 6, 2_000))))
+    tiny = ((1, Effort(200, 3, 200)), (1, Effort(1_500, 6, 2_000)))
     intervals = []
     for size in (3, 4, 5, 6):
         outcome = map_graph(graph, load("mesh4x4", (size, size)), budget=tiny)
