@@ -102,12 +102,12 @@ def converted(
         text = source.labelled(made.program)
         texts = {w: warp_assembly(text, w, config, f"warp {w}") for w in warps(made.program)}
         verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
-        values, runs = dict(verdict.values), made.bounded.runs
+        values = dict(verdict.values)
         if verdict.ok or (complete and made.bounded.complete):
             break
         if values and values not in tried:
             tried.append(values)
-        elif not unroll and reach < _MOST and not all(r.sample.complete for r in runs):
+        elif not unroll and reach < _MOST and not made.bounded.complete:
             reach *= _GROWTH
         else:
             break

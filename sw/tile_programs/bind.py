@@ -12,11 +12,11 @@ from hw.config import MachineConfig
 from sw.canonical.program import canonicalize_program
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, Expr, Var, names, substitute
-from sw.ir.program import Assign, For, Instruction, Program, Region, Statement, While
+from sw.ir.program import Assign, For, Instruction, Program, Region, Statement
 from sw.ir.scope import retype
 from sw.ir.split import replaced, without_syncs
-from sw.ir.walk import Body, assigned, fresh_names, instructions, rewrite, statements, walk
-from sw.layout import MEMORY_BYTES, PAGE, Placement
+from sw.ir.walk import Body, assigned, fresh_names, instructions, rewrite, walk
+from sw.layout import PAGE, Placement
 from sw.tile_programs.checks import follow
 from sw.tile_programs.generic import Record, contents, operation_of, record
 from sw.tile_programs.operands import bound_operation
@@ -79,7 +79,6 @@ def bind(
     values: Mapping[str, int] | None = None,
     *,
     seed: int = 0,
-    memory_bytes: int = MEMORY_BYTES,
 ) -> Bound:
     """Give every buffer a place and every instruction operations of the machine.
 
@@ -88,16 +87,13 @@ def bind(
     what fails as the program runs.
     """
     source = _with_warps(_with_values(program, values or {}), config)
-    for s in statements(source.body):
-        if isinstance(s, While):
-            raise IRError(s.where, "a while loop", "loops whose number of iterations is known")
     spaces = {b.name: space_of(b) for b in source.buffers}
     uses = uses_of(source, spaces)
     places = place_buffers(source, config, uses)
     in_memory = {b.name: b for b in source.buffers if spaces[b.name] == "memory"}
-    places |= memory_places(in_memory, place_memory(in_memory, config, uses, memory_bytes))
+    places |= memory_places(in_memory, place_memory(in_memory, config, uses))
     seen = follow(source, config, places, spaces)
-    return _Binding(source, config, spaces, uses, places, seen, seed, memory_bytes).bound()
+    return _Binding(source, config, spaces, uses, places, seen, seed).bound()
 
 
 def _with_values(program: Program, values: Mapping[str, int]) -> Program:
@@ -154,7 +150,6 @@ class _Binding:
     places: dict[str, Place]
     seen: Mapping[str, Seen]
     seed: int
-    memory_bytes: int
     records: dict[str, Record] = field(default_factory=dict)
     memory: dict[str, Placement] = field(default_factory=dict)
 
@@ -169,7 +164,7 @@ class _Binding:
         buffers = {b.name: b for b in source.buffers if self.spaces[b.name] == "memory"}
         buffers |= {r.buffer.name: r.buffer for r in self.records.values()}
         uses = self.with_records()
-        self.memory = place_memory(buffers, self.config, uses, self.memory_bytes)
+        self.memory = place_memory(buffers, self.config, uses)
         self.places |= memory_places(buffers, self.memory)
         declared = (
             *(dataclasses.replace(b, space=self.spaces[b.name]) for b in source.buffers),
@@ -266,6 +261,3 @@ class _Binding:
             )
             for t in moves
         ]
-
-
-__all__ = ["Bound", "IRError", "bind"]

@@ -147,7 +147,6 @@ def place_memory(
     buffers: Mapping[str, Buffer],
     config: MachineConfig,
     uses: Uses,
-    memory_bytes: int = MEMORY_BYTES,
 ) -> dict[str, Placement]:
     """Places in memory: rows start at words of the ports that move them, buffers at pages.
 
@@ -163,11 +162,11 @@ def place_memory(
             name=name, address=address, shape=shape, dtype=dtype, pitch=pitch, row=shape[-1]
         )
         address = round_up(address + found[name].size, PAGE) + PAGE
-        if address > memory_bytes:
+        if address > MEMORY_BYTES:
             raise IRError(
                 buffer.where,
                 f"buffers in memory up to {name} of {found[name].size} bytes that take {address} bytes",
-                f"at most {memory_bytes}",
+                f"at most {MEMORY_BYTES}",
             )
     return found
 

@@ -28,14 +28,13 @@ def behind(gap: Gap) -> Gap:
     return Gap(gap.block, gap.position + 1)
 
 
-def signals(source: Spot, around: int) -> list[tuple[SyncSite, int]]:
-    """Sites behind a source, and how many loops further in than `around` each counts."""
-    return list(_sites(source, around, last=True))
+def sites(source: Spot, sink: Spot) -> tuple[list[tuple[SyncSite, int]], list[tuple[SyncSite, int]]]:
+    """Sites behind a source, and in front of a sink, each with how many loops not around both it counts.
 
-
-def waits(sink: Spot, around: int) -> list[tuple[SyncSite, int]]:
-    """Sites in front of a sink, and how many loops further in than `around` each counts."""
-    return list(_sites(sink, around, last=False))
+    The first of each are in the block around both.
+    """
+    around = meeting(source, sink)
+    return list(_sites(source, around, last=True)), list(_sites(sink, around, last=False))
 
 
 def _sites(spot: Spot, around: int, *, last: bool) -> Iterator[tuple[SyncSite, int]]:

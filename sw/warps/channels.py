@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hw.errors import InputError
-from sw.warps.choose import plain
-from sw.warps.compose import compose, fit, meeting_sites
+from sw.warps.compose import compose, fit
 from sw.warps.prune import pruned
 from sw.warps.relay import detours, relayed
 from sw.warps.tokens import Demand, Pair, Room, Sync, World, known, room_of, unmet
-from sw.warps.trailing import without_last
 
 
 class Channels(enum.Enum):
@@ -30,6 +28,7 @@ class Channels(enum.Enum):
 
 #: Rounds of adding what turned out to be missing.
 _ROUNDS = 8
+_NO_PLACES = "no places for waits and signals were found that order all of the program"
 
 
 @dataclass(frozen=True)
@@ -53,26 +52,22 @@ def share_channels(
     """Channels for syncs that together meet all demands; raises `InputError` where tokens find no room.
 
     Where pairs of warps would need more than `most` channels, some go through a third warp, as far as that is
-    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps, and the
-    last signals that nobody takes.
+    possible. With `prune`, needless waits and signals go where channels are those of pairs of warps.
     """
     if channels is Channels.UNIQUE:
-        return _alone(world, list(chosen), demands)
-    syncs, rooms = _fewer(world, chosen, demands, most)
+        return _alone(world, list(chosen))
+    syncs, rooms = _fewer(world, chosen, most)
     if prune:
         syncs = pruned(world, syncs, demands)
         rooms = [r for r in rooms if any(s.warps == r.warps for s in syncs)]
-        syncs = without_last(world, syncs)
     numbers = {warps: n for n, warps in enumerate(sorted(s.warps for s in syncs))}
     return Shared(tuple(syncs), tuple(numbers[s.warps] for s in syncs), tuple(rooms))
 
 
-def _fewer(
-    world: World, chosen: Sequence[Sync], demands: Sequence[Demand], most: int
-) -> tuple[list[Sync], list[Room]]:
+def _fewer(world: World, chosen: Sequence[Sync], most: int) -> tuple[list[Sync], list[Room]]:
     """One sync for every ordered pair of warps, for no more than so many pairs where that can be done."""
     wanted = list(chosen)
-    syncs, rooms = _by_pair(world, wanted, demands)
+    syncs, rooms = _by_pair(world, wanted)
     while len(syncs) > most:
         for sync, third in detours(syncs):
             legs = relayed(world, sync, third)
@@ -80,7 +75,7 @@ def _fewer(
                 continue
             tried = [s for s in wanted if s.warps != sync.warps] + legs
             try:
-                found = _by_pair(world, tried, demands)
+                found = _by_pair(world, tried)
             except InputError:
                 continue
             if len(found[0]) < len(syncs):
@@ -91,38 +86,21 @@ def _fewer(
     return syncs, rooms
 
 
-def _by_pair(
-    world: World, chosen: Sequence[Sync], demands: Sequence[Demand]
-) -> tuple[list[Sync], list[Room]]:
+def _by_pair(world: World, chosen: Sequence[Sync]) -> tuple[list[Sync], list[Room]]:
     """One sync for every ordered pair of warps."""
     wanted: dict[Pair, list[Sync]] = defaultdict(list)
     for sync in chosen:
         wanted[sync.warps].append(sync)
     rooms: list[Room] = []
-    #: Pairs of warps that meet at every place where one waits for the other.
-    together: set[frozenset[int]] = set()
-    for attempt in range(_ROUNDS):
-        loose = {w: parts for w, parts in wanted.items() if frozenset(w) not in together}
-        syncs = [_composed(world, parts) for _, parts in sorted(loose.items())]
-        for both in sorted(map(sorted, together)):
-            syncs += _in_step(world, (both[0], both[1]), demands)
-        missing = list(unmet(world, syncs, demands))
-        for demand in missing:
-            assert isinstance(demand, Demand)
-            wanted[demand.warps].append(plain(world, demand))
-        if missing:
-            continue
-        crowded = _crowded(world, syncs)
-        if not crowded:
-            return syncs, [r for r in rooms if frozenset(r.warps) not in together]
-        for room in crowded:
-            throttle = _throttle(world, room) if attempt < _ROUNDS // 2 else None
-            if throttle is None:
-                together.add(frozenset(room.warps))
-            else:
-                rooms.append(room)
-                wanted[room.warps].append(throttle)
-    raise InputError("no places for waits and signals were found that order all of the program")
+    for _ in range(_ROUNDS):
+        syncs = [_composed(world, parts) for _, parts in sorted(wanted.items())]
+        throttles = _throttles(world, syncs)
+        if not throttles:
+            return syncs, rooms
+        for room, throttle in throttles:
+            rooms.append(room)
+            wanted[room.warps].append(throttle)
+    raise InputError(_NO_PLACES)
 
 
 def _composed(world: World, parts: list[Sync]) -> Sync:
@@ -135,30 +113,21 @@ def _composed(world: World, parts: list[Sync]) -> Sync:
     return made
 
 
-def _in_step(world: World, warps: Pair, demands: Sequence[Demand]) -> list[Sync]:
-    """Two warps meet wherever one of them waits for the other, each giving and taking a token there."""
-    found = [d for d in demands if set(d.warps) == set(warps)]
-    signals, waits = meeting_sites(found)
-    made = []
-    for direction in (warps, warps[::-1]):
-        own = [d for d in found if d.warps == direction]
-        sync = fit(world, direction, signals, waits, own)
-        assert sync is not None
-        made.append(dataclasses.replace(sync, lead=0))
-    return made
-
-
-def _crowded(world: World, syncs: Sequence[Sync]) -> list[Room]:
-    """What must be ordered so that no channel overflows, as far as syncs do not order it."""
-    return [
-        dataclasses.replace(
-            room,
-            signals=tuple(sorted(room.signals, key=world.first)),
-            waits=tuple(sorted(room.waits, key=world.first)),
-        )
-        for room in unmet(world, syncs, [room_of(world, s) for s in syncs])
-        if isinstance(room, Room)
-    ]
+def _throttles(world: World, syncs: Sequence[Sync]) -> list[tuple[Room, Sync]]:
+    """What syncs leave open of what keeps channels from overflowing, each with tokens that order it."""
+    found = []
+    for room in unmet(world, syncs, [room_of(world, s) for s in syncs]):
+        assert isinstance(room, Room)
+        signals, waits = (tuple(sorted(s, key=world.first)) for s in (room.signals, room.waits))
+        room = dataclasses.replace(room, signals=signals, waits=waits)
+        throttle = _throttle(world, room)
+        if throttle is None:
+            a, b = room.warps
+            raise InputError(
+                f"channel_depth must be more than {world.depth} for tokens from warp {b} to warp {a}"
+            )
+        found.append((room, throttle))
+    return found
 
 
 def _throttle(world: World, room: Room) -> Sync | None:
@@ -175,26 +144,17 @@ def _throttle(world: World, room: Room) -> Sync | None:
     return fit(world, room.warps, signals, waits, (room,))
 
 
-def _alone(world: World, syncs: list[Sync], demands: Sequence[Demand]) -> Shared:
+def _alone(world: World, syncs: list[Sync]) -> Shared:
     """A channel for each sync; one whose tokens are all gone before serves again between the same warps."""
     rooms: list[Room] = []
     for _ in range(_ROUNDS):
-        missing = list(unmet(world, syncs, demands))
-        syncs += [plain(world, d) for d in missing if isinstance(d, Demand)]
-        crowded = _crowded(world, syncs)
-        if not crowded:
+        throttles = _throttles(world, syncs)
+        if not throttles:
             break
-        for room in crowded:
-            throttle = _throttle(world, room)
-            if throttle is None:
-                a, b = room.warps
-                raise InputError(
-                    f"channel_depth must be more than {world.depth} for tokens from warp {b} to warp {a}"
-                )
-            rooms.append(room)
-            syncs.append(throttle)
+        rooms += [room for room, _ in throttles]
+        syncs += [throttle for _, throttle in throttles]
     else:
-        raise InputError("no places for waits and signals were found that order all of the program")
+        raise InputError(_NO_PLACES)
     syncs.sort(key=lambda s: tuple(int(world.times(sites).min(initial=0)) for sites in (s.signals, s.waits)))
     numbers: dict[int, int] = {}
     first = 1

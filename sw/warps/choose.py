@@ -11,15 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sw.codegen.loops import trip_count
 from sw.ir.expression import Apply
-from sw.ir.program import Program
+from sw.ir.program import For, Program
 from sw.ir.vector import Array
-from sw.warps.candidates import meeting, signals, waits
+from sw.ir.walk import Body
+from sw.warps.candidates import sites
 from sw.warps.compose import fit
 from sw.warps.listing import BoundedRuns, SampleEdges
-from sw.warps.sites import SyncSite, spots
+from sw.warps.sites import Path, SyncSite, spots
 from sw.warps.tokens import Demand, Pair, Sync, World
-from sw.warps.trailing import counters
 
 #: Tokens in advance that let the other side go on while a place is in use.
 _SPARE = 2
@@ -58,15 +59,13 @@ def choose(world: World, demands: Sequence[Demand], release_early: bool = False)
     """For each demand the places that hold up least, as a sync; demands with the same places share one."""
     options = []
     for demand in demands:
-        around = meeting(demand.source, demand.sink)
-        given, taken = signals(demand.source, around), waits(demand.sink, around)
-        options.append([(s, w) for s, n in given for w, m in taken if n == m])
-    world.add(site for found in options for both in found for site in both)
+        given, taken = sites(demand.source, demand.sink)
+        options.append([((s,), (w,)) for s, n in given for w, m in taken if n == m])
+    world.add(site for found in options for both in found for (site,) in both)
     best: dict[tuple[Pair, SyncSite, SyncSite], Sync] = {}
     for demand, found in zip(demands, options, strict=True):
-        made = [s for pair in found if (s := _at(world, demand, *pair)) is not None]
-        if not made:
-            continue
+        made = [s for pair in found if (s := fit(world, demand.warps, *pair, (demand,))) is not None]
+        assert made, "the block around both always serves"
         sync = _best(world, demand, made, release_early)
         key = sync.warps, sync.signals[0], sync.waits[0]
         if key in best:
@@ -106,24 +105,20 @@ def _depth(program: Program, sync: Sync) -> int:
     The checker follows predicates of such loops whatever the values of parameters.
     """
     gaps = [s.gap for s in (*sync.signals, *sync.waits)]
-    return sum(len(g.block) for g in gaps if counters(program, g) is not None)
+    return sum(len(g.block) for g in gaps if _is_bounded(program.body, g.block))
+
+
+def _is_bounded(body: Body, block: Path) -> bool:
+    """Whether all that is around a block are loops that run a known number of times."""
+    for position, _ in block:
+        loop = body[position]
+        if not isinstance(loop, For) or trip_count(loop) is None:
+            return False
+        body = loop.body
+    return True
 
 
 def _conditions(sync: Sync) -> int:
     """How many operators the predicates of a sync take."""
     guards = [s.when for s in (*sync.signals, *sync.waits) if s.when is not None]
     return sum(isinstance(node, Apply) for guard in guards for node in guard.walk())
-
-
-def _at(world: World, demand: Demand, signal: SyncSite, wait: SyncSite) -> Sync | None:
-    """A sync for a demand at one place for each side."""
-    return fit(world, demand.warps, (signal,), (wait,), (demand,))
-
-
-def plain(world: World, demand: Demand) -> Sync:
-    """The simplest sync for a demand: in the block around both."""
-    around = meeting(demand.source, demand.sink)
-    site, other = signals(demand.source, around)[0][0], waits(demand.sink, around)[0][0]
-    made = _at(world, demand, site, other)
-    assert made is not None
-    return made

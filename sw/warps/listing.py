@@ -27,11 +27,15 @@ class SampleEdges:
 
 @dataclass(frozen=True)
 class BoundedRuns:
-    """The edges of a program on all of its bounded runs; `complete` where no iteration is left out."""
+    """The edges of a program on all of its bounded runs."""
 
     program: Program
     runs: tuple[SampleEdges, ...]
-    complete: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether no iteration is left out."""
+        return all(run.sample.complete for run in self.runs)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ def bounded_runs(
         runs.append(SampleEdges(sample, ordered(sample, found, reduction)))
     if not runs and failure is not None:
         raise failure
-    return BoundedRuns(program, tuple(runs), all(run.sample.complete for run in runs))
+    return BoundedRuns(program, tuple(runs))
 
 
 def rolled_edges(bounded: BoundedRuns) -> list[ListedEdge]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sw.warps.candidates import meeting, signals, waits
+from sw.warps.candidates import sites
 from sw.warps.compose import fit
 from sw.warps.tokens import Demand, Leg, Sync, World, onwards
 
@@ -23,14 +23,13 @@ def relayed(world: World, sync: Sync, third: int) -> list[Sync] | None:
         if type(demand) is not Demand:
             return None
         first, last = demand.warps
-        around = meeting(demand.source, demand.sink)
-        given, taken = signals(demand.source, around)[0][0], waits(demand.sink, around)[0][0]
+        (given, _), (taken, _) = (found[0] for found in sites(demand.source, demand.sink))
         fields = demand.source, demand.sink, demand.pairs, demand.data
         ways = (
             (Leg(*fields, (first, third)), given, taken),
             (Leg(*fields, (third, last), taken), *onwards(taken)),
         )
-        world.add(site for _, *sites in ways for site in sites)
+        world.add(site for _, *ends in ways for site in ends)
         for leg, signal, wait in ways:
             found = fit(world, leg.warps, (signal,), (wait,), (leg,))
             if found is None:

@@ -11,7 +11,7 @@ import dataclasses
 from hw import isa
 from hw.assembly import disassemble, labels, with_labels
 from hw.config import MachineConfig
-from sw.canonical.hoist import Strategy, optimise
+from sw.canonical.hoist import optimise
 from sw.codegen.generate import compiled, instruction
 from sw.codegen.lower import GENERIC
 from sw.codegen.operands import is_engine
@@ -26,13 +26,12 @@ def warp_assembly(
     warp: int,
     config: MachineConfig,
     name: str,
-    strategy: Strategy = Strategy.BUDGET,
 ) -> str:
     """The text of one warp of a sequential program: its share, optimised for the machine's registers.
 
     Raises `InputError` as `assembly` does.
     """
-    own = retype(optimise(bare(share(program, warp)), config.registers, strategy))
+    own = retype(optimise(bare(share(program, warp)), config.registers))
     return assembly(own, config, name)
 
 

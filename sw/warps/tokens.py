@@ -229,10 +229,6 @@ class World:
         found: list[int] = np.diff(np.append(self._before(events), events.size)).tolist()
         return found
 
-    def of_warp_times(self, warp: int) -> Array:
-        """When the operations of a warp happen."""
-        return self.of_warp.get(warp, _NONE)
-
     def _before(self, events: Array) -> Array:
         """How many events are in earlier runs, by run."""
         return np.searchsorted(events, self.starts)
@@ -280,7 +276,7 @@ class World:
 
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""
-        signaller, waiter = (self.of_warp_times(w) for w in sync.warps)
+        signaller, waiter = (self.of_warp[w] for w in sync.warps)
         latest = self.awaited((sync,), waiter)
         awaited = np.maximum(0, self.number(signaller, latest[latest >= 0]))
         return int(awaited.sum())

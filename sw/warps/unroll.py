@@ -69,25 +69,16 @@ class Unrolled:
                 )
 
 
-def unrolled(program: Program, values: Mapping[str, int] | None = None) -> Unrolled:
-    """The program of all instances for these values of parameters; those without value stay parameters.
+def unrolled(program: Program) -> Unrolled:
+    """The program of all instances.
 
     Raises `IRError` for a `while`, for a loop whose number of iterations has no bound, and for more than
     `LARGEST` instructions.
     """
     refuse(program)
-    known: dict[str, Expr] = {}
-    for p in program.parameters:
-        if p.name in (values or {}):
-            known[p.name] = Const((values or {})[p.name], p.type.kind)
     made = _Unroller(used_names(program))
-    body = made.body(program.body, known, ())
-    buffers = tuple(
-        dataclasses.replace(b, shape=tuple(evaluated(e, known) for e in b.shape)) for b in program.buffers
-    )
-    parameters = tuple(p for p in program.parameters if p.name not in known)
-    straight = dataclasses.replace(program, parameters=parameters, buffers=buffers, body=_needed(body))
-    return Unrolled(retype(straight), made.instances)
+    body = made.body(program.body, {}, ())
+    return Unrolled(retype(dataclasses.replace(program, body=_needed(body))), made.instances)
 
 
 def evaluated(expr: Expr, known: Mapping[str, Expr]) -> Expr:
