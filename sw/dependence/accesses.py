@@ -7,22 +7,36 @@ conditions of the accesses in them, and scalars are replaced by their values.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sw.dependence.conditions import Condition, Truth, assume
-from sw.dependence.forms import Facts, Symbol, Terms, Value, add, bounds, fits, scale, whole
+from sw.dependence.forms import (
+    NO_FACTS,
+    Bounds,
+    Facts,
+    Form,
+    Symbol,
+    Terms,
+    Value,
+    add,
+    bounds,
+    fits,
+    scale,
+    whole,
+)
 from sw.dependence.index import Indexed, RegionIndex, Spans, region_index
-from sw.dependence.places import Box, Places, SymbolicBox
-from sw.dependence.scalars import Evaluator
-from sw.dependence.state import ScalarState
+from sw.dependence.scalars import Evaluator, Scalar
 from sw.ir.expression import Op, Var
 from sw.ir.intrinsics import effects
-from sw.ir.program import Assign, For, If, Instruction, Program, Region, Statement, While
-from sw.ir.types import BOOL, HIGH, INT, Kind
+from sw.ir.program import Access, Assign, For, If, Instruction, Program, Region, Statement, While
+from sw.ir.types import BOOL, HIGH, INT, LOW, Kind
 from sw.ir.walk import statements
 
+#: First element and the one after the last, of every dimension.
+Box = tuple[tuple[int, int], ...]
+#: The same with symbolic ends.
+SymbolicBox = tuple[tuple[Value, Value], ...]
 #: More iterations than any loop has.
 ENDLESS = HIGH - 1
 
@@ -105,22 +119,15 @@ class SymbolicAccess:
 
 @dataclass
 class AccessTree:
-    """The loops and accesses of a program; `facts` say what always holds."""
+    """The loops and accesses of a program."""
 
     evaluator: Evaluator
     root: SymbolicLoop
-    sizes: dict[str, tuple[Value, ...]]
 
     def accesses(self) -> Iterator[SymbolicAccess]:
         """All accesses, by buffer in the order of the text."""
         for found in self.root.accesses.values():
             yield from found
-
-
-def common_loops(first: SymbolicAccess, second: SymbolicAccess) -> int:
-    """How many loops stand around both accesses."""
-    pairs = zip(first.loops, second.loops, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
 
 def access_tree(program: Program) -> AccessTree:
@@ -131,13 +138,11 @@ def access_tree(program: Program) -> AccessTree:
             evaluator.values[p.name] = p.type.low
         else:
             evaluator.values[p.name] = evaluator.unknown(Var(p.name, p.type))
-    state, places = ScalarState(evaluator), Places(evaluator)
-    for buffer in program.buffers:
-        places.sizes[buffer.name] = tuple(evaluator.integer(size, state.facts) for size in buffer.shape)
+    sizes = {b.name: tuple(evaluator.integer(size, NO_FACTS) for size in b.shape) for b in program.buffers}
     nowhere = evaluator.symbols.fresh("program", 0, 0).terms[0][0]
     root = SymbolicLoop(nowhere, nowhere, 1)
-    _Collector(state, places, root).body(program.body)
-    return AccessTree(evaluator, root, places.sizes)
+    _Collector(evaluator, sizes, root).body(program.body)
+    return AccessTree(evaluator, root)
 
 
 def _together(accesses: list[SymbolicAccess]) -> list[SymbolicAccess]:
@@ -198,24 +203,22 @@ def _apart(a: Value, b: Value) -> int:
 
 @dataclass
 class _Collector:
-    """Walks the text; the facts and scalars of `state` are those of the place."""
+    """Walks the text; `facts`, and the values of the evaluator, are those of the place."""
 
-    state: ScalarState
-    places: Places
+    evaluator: Evaluator
+    sizes: dict[str, tuple[Value, ...]]
     loop: SymbolicLoop
+    facts: Facts = field(default_factory=lambda: NO_FACTS)
     loops: tuple[SymbolicLoop, ...] = ()
     slot: int = 0
     conditions: tuple[tuple[Condition, bool], ...] = ()
 
     def body(self, body: tuple[Statement, ...]) -> None:
-        state = self.state
         for s in body:
-            if state.dead:
-                return
             if isinstance(s, Instruction):
                 self.instruction(s)
             elif isinstance(s, Assign):
-                state.set_value(s.target, state.evaluator.value(s.value, state.facts))
+                self.evaluator.values[s.target] = self.evaluator.value(s.value, self.facts)
             elif isinstance(s, If):
                 self.branch(s)
             else:
@@ -223,7 +226,7 @@ class _Collector:
 
     def iterations(self, s: For | While) -> None:
         """A loop: its body once, with a symbol for the iteration."""
-        state, symbols = self.state, self.state.evaluator.symbols
+        symbols = self.evaluator.symbols
         start, step, count = self.head(s)
         most = min(ENDLESS, count if isinstance(count, int) else whole(count)[1])
         if most <= 0:
@@ -235,7 +238,7 @@ class _Collector:
         self.forget(targets)
         if isinstance(s, For):
             value = symbols.fresh(s.variable) if step is None else add(start, scale(number, step))
-            state.set_value(s.variable, value)
+            self.evaluator.values[s.variable] = value
         made.position = len(self.loop.children)
         outer = self.loop, self.loops
         self.loop.children.append(made)
@@ -252,14 +255,11 @@ class _Collector:
             made.hulls[buffer] = _together(inner)
             self.loop.by_buffer.setdefault(buffer, []).append(made)
             self.loop.accesses.setdefault(buffer, []).extend(found)
-        state.dead = False
         self.forget(targets)
-        if isinstance(s, For):
-            state.forget(s.variable)
 
     def head(self, s: For | While) -> tuple[Value, int | None, Value]:
         """Start, step (None: unknown) and number of iterations of a loop, negative or 0 for none."""
-        evaluator, facts = self.state.evaluator, self.state.facts
+        evaluator, facts = self.evaluator, self.facts
         unknown = evaluator.symbols.fresh("n", 0, ENDLESS)
         if isinstance(s, While):
             return 0, None, unknown
@@ -276,35 +276,42 @@ class _Collector:
     def forget(self, targets: dict[str, Kind]) -> None:
         """Nothing is known of what scalars are at the start of some iteration."""
         for name, kind in targets.items():
-            unknown = self.state.evaluator.unknown(Var(name, BOOL if kind is Kind.BOOL else INT))
-            self.state.set_value(name, unknown)
+            unknown = self.evaluator.unknown(Var(name, BOOL if kind is Kind.BOOL else INT))
+            self.evaluator.values[name] = unknown
 
     def branch(self, s: If) -> None:
-        state = self.state
-        condition = state.evaluator.truth(s.condition, state.facts)
+        condition = self.evaluator.truth(s.condition, self.facts)
         if isinstance(condition, int):
             self.body(s.body if condition else s.orelse)
             return
-        ends, outer = [], self.conditions
+        ends: list[dict[str, Scalar]] = []
+        facts, conditions, before = self.facts, self.conditions, dict(self.evaluator.values)
         for body, holds in ((s.body, True), (s.orelse, False)):
-            state.open()
-            facts = assume(state.facts, condition, holds)
-            if facts is None:
-                state.dead = True
-            else:
-                state.facts, self.conditions = facts, (*outer, (condition, holds))
+            known = assume(facts, condition, holds)
+            if known is not None:
+                self.evaluator.values = dict(before)
+                self.facts, self.conditions = known, (*conditions, (condition, holds))
                 self.body(body)
-            ends.append(state.undo())
-        self.conditions = outer
-        state.merge(condition, *ends)
+                ends.append(self.evaluator.values)
+        self.facts, self.conditions = facts, conditions
+        if len(ends) == 2:
+            self.phi(condition, *ends)
+
+    def phi(self, condition: Condition, first: dict[str, Scalar], second: dict[str, Scalar]) -> None:
+        """The values after a branch, from those at the ends of both of its sides."""
+        self.evaluator.values = {**first, **second}
+        for name, value in first.items():
+            # A scalar without value on one way has none that may be used.
+            other = second.get(name, value)
+            if other is not value:
+                self.evaluator.values[name] = self.evaluator.either(condition, value, other)
 
     def instruction(self, s: Instruction) -> None:
-        evaluator, facts = self.state.evaluator, self.state.facts
+        evaluator, facts = self.evaluator, self.facts
         self.slot += 1
-        happens: Truth = 1
         conditions = self.conditions
         if s.when is not None:
-            happens = evaluator.truth(s.when, facts)
+            happens: Truth = evaluator.truth(s.when, facts)
             known = assume(facts, happens)
             if known is None:
                 return
@@ -314,33 +321,58 @@ class _Collector:
         reads, writes = effects(s)
         for write, accesses in ((False, reads), (True, writes)):
             for index, access in enumerate(accesses):
-                if isinstance(access, Region):
-                    box = self.places.box(access, facts)
-                    hull = self.places.hull(access.buffer, box, facts)
-                    if hull is not None:
-                        self.add(s, index, write, access.buffer, box, hull, conditions)
-                    continue
-                for buffer in self.places.sizes:
-                    anywhere = self.whole_hull(buffer, facts)
-                    self.add(s, index, write, buffer, None, anywhere, conditions)
+                for buffer, box, hull in self.places(access, facts):
+                    own = self.loop
+                    position = len(own.children)
+                    made = SymbolicAccess(
+                        s, index, write, buffer, box, hull, self.loops, conditions, self.slot, position
+                    )
+                    own.children.append(made)
+                    own.by_buffer.setdefault(buffer, []).append(made)
+                    own.accesses.setdefault(buffer, []).append(made)
 
-    def whole_hull(self, buffer: str, facts: Facts) -> Box:
-        return tuple((0, max(1, bounds(size, facts)[1])) for size in self.places.sizes[buffer])
+    def places(self, access: Access, facts: Facts) -> Iterator[tuple[str, SymbolicBox | None, Box]]:
+        """What an access may touch: buffers with the region, None where that is not known, and its hull."""
+        if isinstance(access, Region):
+            integer = self.evaluator.integer
+            box = tuple((integer(i.start, facts), integer(i.stop, facts)) for i in access.box)
+            hull = _hull(box, self.sizes[access.buffer], facts)
+            if hull is not None:
+                yield access.buffer, box, hull
+            return
+        for buffer, sizes in self.sizes.items():
+            yield buffer, None, tuple((0, max(1, bounds(size, facts)[1])) for size in sizes)
 
-    def add(
-        self,
-        s: Instruction,
-        index: int,
-        write: bool,
-        buffer: str,
-        box: SymbolicBox | None,
-        hull: Box,
-        conditions: tuple[tuple[Condition, bool], ...],
-    ) -> None:
-        own = self.loop
-        made = SymbolicAccess(
-            s, index, write, buffer, box, hull, self.loops, conditions, self.slot, len(own.children)
-        )
-        own.children.append(made)
-        own.by_buffer.setdefault(buffer, []).append(made)
-        own.accesses.setdefault(buffer, []).append(made)
+
+def _hull(box: SymbolicBox, sizes: tuple[Value, ...], facts: Facts) -> Box | None:
+    """What of a buffer a box may touch; None where it is empty, or outside so that no run gets there."""
+    hull = []
+    outside, filled = False, True
+    for (start, stop), size in zip(box, sizes, strict=True):
+        size_high = bounds(size, facts)[1]
+        (low, last_start), (first_stop, high) = _limits(start, stop, facts)
+        length = add(stop, start, -1)
+        if high <= low or (isinstance(length, int) and length <= 0):
+            return None
+        filled = filled and (last_start < first_stop or _longer(start, stop, facts))
+        outside = outside or last_start < 0 or first_stop > size_high
+        hull.append((max(low, 0), min(high, size_high)))
+    if (outside and filled) or any(low >= high for low, high in hull):
+        return None
+    return tuple(hull)
+
+
+def _limits(start: Value, stop: Value, facts: Facts) -> tuple[Bounds, Bounds]:
+    """Bounds of the ends of an interval."""
+    if isinstance(start, Form) and isinstance(stop, Form) and start.terms == stop.terms:
+        # The same sum at two places: what is known of one says all of the other.
+        (low, high), length = whole(start, facts), stop.constant - start.constant
+        if low >= LOW and high < HIGH and low + length >= LOW and high + length < HIGH:
+            return (low, high), (low + length, high + length)
+    return bounds(start, facts), bounds(stop, facts)
+
+
+def _longer(start: Value, stop: Value, facts: Facts) -> bool:
+    """Whether an interval surely is not empty."""
+    length = add(stop, start, -1)
+    return isinstance(length, int) and length > 0 and fits(start, facts) and fits(stop, facts)

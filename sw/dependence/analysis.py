@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+import math
+from dataclasses import dataclass
 from functools import cached_property
 
-from sw.dependence.accesses import SymbolicAccess, access_tree, common_loops
-from sw.dependence.budget import WalkBudget
-from sw.dependence.cases import Case, consistent
-from sw.dependence.distances import ANY_DISTANCE, Component, Distance, listed
-from sw.dependence.forms import Facts, whole
-from sw.dependence.places import Box
-from sw.dependence.walk import BackwardWalk
+from sw.dependence.accesses import Box, SymbolicAccess, access_tree
+from sw.dependence.cases import consistent, within
+from sw.dependence.forms import Facts, add, whole
+from sw.dependence.walk import BackwardWalk, Met, WalkBudget
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 
+#: Stands for distances that are not constant or not bounded.
+ANY_DISTANCE = "*"
+Component = int | str
+#: Iterations between two instances, per common loop from the outermost.
+Distance = tuple[Component, ...]
+#: More distances than this of one loop, and of all together, are not listed.
+_LISTED, _LISTED_TOGETHER = 1024, 4096
 #: What a buffer held before the program.
 ENTRY = "entry"
 #: Comparisons of a walk where those of the whole program are used up.
@@ -25,20 +31,13 @@ _TRIED = 64
 
 @dataclass(frozen=True)
 class SeenWrite:
-    """A read that may see a write.
-
-    `read` and `write` count the accesses of the two instructions, `areas` are the parts of the read's region
-    where, in elements and half open, `iteration` is that of the use where it was found, as text.
-    """
+    """A read, which counts the reads of its instruction, sees a write in `area`: elements, half open."""
 
     source: str
     use: str
-    write: int
     read: int
     buffer: str
-    areas: tuple[Box, ...]
-    iteration: str
-    source_iteration: str
+    area: Box
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Dependences:
     """Which writes every instruction's reads may see.
 
     `sources` has every label as a key: by source ("entry" for what a buffer held before the program) the
-    distances in iterations of their common loops, outermost first, none where they have no loop in common.
+    distances in iterations of their common loops, outermost first, () where they have no loop in common.
     "*" stands for any number in place of one that is not constant or not bounded. `edges` tells of every read
     where; it is filled by `analyse(program, details=True)`.
     """
@@ -78,7 +77,7 @@ class Dependences:
                 distances = sorted(sources[source], key=_order)
                 if distances and len(distances[0]) == 1:
                     found[f"{source}->{use}"] = [d[0] for d in distances]
-                elif distances:
+                elif distances and distances[0]:
                     found[f"{source}->{use}"] = [list(d) for d in distances]
         return found
 
@@ -93,73 +92,67 @@ def _order(distance: Distance) -> tuple[tuple[bool, int], ...]:
 
 def analyse(program: Program, *, details: bool = False, budget: WalkBudget | None = None) -> Dependences:
     """The dependences of a program; with `details` also where every read sees what."""
-    made = _Sources(details)
-    for i in instructions(program):
-        made.sources[i.label] = {}
+    sources: dict[str, dict[str, set[Distance]]] = {i.label: {} for i in instructions(program)}
+    edges = []
     tree, budget = access_tree(program), budget or WalkBudget(_LEAST)
-    for sink in tree.accesses():
-        if not sink.write:
-            made.sink = sink
-            made.tried = _TRIED if budget.left >= budget.least else 0
-            for case in BackwardWalk(tree, sink, made.add, budget).run():
-                made.entry(case)
-    return Dependences(program, made.sources, tuple(made.edges))
+    for sink in (a for a in tree.accesses() if not a.write):
+        use, tried = sink.instruction.label, _TRIED if budget.left >= budget.least else 0
+        for met in BackwardWalk(tree, sink, budget).run():
+            facts = consistent(met.facts) if tried else met.facts
+            if facts is None:
+                continue
+            source = ENTRY if met.access is None else met.access.instruction.label
+            sources[use].setdefault(source, set()).update(distances(sink, met, facts, tried))
+            if details:
+                edges.append(SeenWrite(source, use, sink.index, sink.buffer, _area(sink, met, facts)))
+    return Dependences(program, sources, tuple(edges))
 
 
-@dataclass
-class _Sources:
-    """What walks have found."""
-
-    details: bool
-    sources: dict[str, dict[str, set[Distance]]] = field(default_factory=dict)
-    edges: list[SeenWrite] = field(default_factory=list)
-    sink: SymbolicAccess | None = None
-    tried: int = _TRIED
-
-    def add(self, source: SymbolicAccess, case: Case, facts: Facts) -> None:
-        """A read may see a write."""
-        sink = self.sink
-        assert sink is not None
-        known = consistent(facts) if self.tried else facts
-        if known is None:
-            return
-        facts = known
-        found = self.sources[sink.instruction.label].setdefault(source.instruction.label, set())
-        common = common_loops(source, sink)
-        if common:
-            found.update(
-                listed(case.own[:common], case.numbers[:common], facts, source.slot < sink.slot, self.tried)
-            )
-        if self.details:
-            self.edges.append(self.seen(source.instruction.label, source.index, case, facts))
-
-    def entry(self, case: Case) -> None:
-        """A read may see what was there before the program."""
-        sink = self.sink
-        assert sink is not None
-        known = consistent(case.facts) if self.tried else case.facts
-        if known is None:
-            return
-        self.sources[sink.instruction.label].setdefault(ENTRY, set())
-        if self.details:
-            self.edges.append(self.seen(ENTRY, -1, case, case.facts))
-
-    def seen(self, source: str, write: int, case: Case, facts: Facts) -> SeenWrite:
-        sink = self.sink
-        assert sink is not None
-        limits = (whole(place, facts) for place in case.point)
-        pairs = zip(limits, sink.hull, strict=True)
-        area = tuple((max(low, first), min(high + 1, last)) for (low, high), (first, last) in pairs)
-        return SeenWrite(
-            source,
-            sink.instruction.label,
-            write,
-            sink.index,
-            sink.buffer,
-            (area,),
-            ", ".join(map(str, case.own)),
-            ", ".join(map(str, case.numbers)),
-        )
+def _area(sink: SymbolicAccess, met: Met, facts: Facts) -> Box:
+    """The part of a read's region in which it sees what its walk met."""
+    limits = (whole(place, facts) for place in met.case.point)
+    pairs = zip(limits, sink.hull, strict=True)
+    return tuple((max(low, first), min(high + 1, last)) for (low, high), (first, last) in pairs)
 
 
-__all__ = ["ANY_DISTANCE", "ENTRY", "Dependences", "SeenWrite", "analyse"]
+def distances(sink: SymbolicAccess, met: Met, facts: Facts, tried: int = 0) -> list[Distance]:
+    """All distances in iterations of the common loops that facts allow; none for the start of the program.
+
+    Where there are no more than `tried` of them, each is held against all facts together.
+    """
+    if met.access is None:
+        return []
+    loops = zip(sink.loops, met.access.loops, strict=False)
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], loops))
+    pairs = list(zip(met.case.own[:common], met.case.numbers[:common], strict=True))
+    components: list[list[Component]] = []
+    for now, then in pairs:
+        (first, last), (least, most) = whole(now, facts), whole(then, facts)
+        low, high = whole(add(now, then, -1), facts)
+        low, high = max(low, first - most), min(high, last - least)
+        components.append(list(range(low, high + 1)) if high - low < _LISTED else [ANY_DISTANCE])
+    for c in sorted(components, key=len, reverse=True):
+        if math.prod(map(len, components)) <= _LISTED_TOGETHER:
+            break
+        c[:] = [ANY_DISTANCE]
+
+    def possible(distance: Distance) -> bool:
+        known: Facts | None = facts
+        for n, (now, then) in zip(distance, pairs, strict=True):
+            if isinstance(n, int):
+                known = within(known, add(now, then, -1), n, n)
+        return known is not None and consistent(known) is not None
+
+    earlier = met.access.slot < sink.slot
+    found = [d for d in itertools.product(*components) if _forward(d, earlier)]
+    return [d for d in found if possible(d)] if 1 < len(found) <= tried else found
+
+
+def _forward(distance: Distance, before: bool) -> bool:
+    """Whether a distance goes forward in time; `before`: the earlier instance stands before in the text."""
+    for n in distance:
+        if isinstance(n, str) or n > 0:
+            return True
+        if n < 0:
+            return False
+    return before

@@ -56,8 +56,14 @@ def sign(form: Value, facts: Facts) -> bool | None:
     return False if all(high < 0 for _, high in found) else None
 
 
-def not_negative(facts: Facts, form: Value) -> Facts | None:
-    """The facts with a difference of places not being negative; None if it is."""
+def not_negative(facts: Facts | None, *forms: Value) -> Facts | None:
+    """The facts with some differences of places not being negative; None if one is, or of None."""
+    for form in forms:
+        facts = None if facts is None else _not_negative(facts, form)
+    return facts
+
+
+def _not_negative(facts: Facts, form: Value) -> Facts | None:
     if isinstance(form, int):
         return facts if form >= 0 else None
     low, high = whole(form, facts)
@@ -128,17 +134,16 @@ def bound_symbols(form: Value, known: dict[Terms, Bounds]) -> bool:
     return True
 
 
-def within(facts: Facts, form: Value, low: int, high: int) -> Facts | None:
-    """The facts with a number between two others, both included; None if it is not."""
+def within(facts: Facts | None, form: Value, low: int, high: int) -> Facts | None:
+    """The facts with a number between two others, both included; None if it is not, or of None."""
     if isinstance(form, int):
         return facts if low <= form <= high else None
-    found: Facts | None = facts
     # Constants of 32 bits only: what would wrap is left out.
     if form.constant - low < HIGH:
-        found = not_negative(facts, Form(form.terms, form.constant - low))
-    if found is not None and high - form.constant < HIGH:
-        found = not_negative(found, Form(tuple((s, -f) for s, f in form.terms), high - form.constant))
-    return found
+        facts = not_negative(facts, Form(form.terms, form.constant - low))
+    if high - form.constant < HIGH:
+        facts = not_negative(facts, Form(tuple((s, -f) for s, f in form.terms), high - form.constant))
+    return facts
 
 
 def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:

@@ -87,9 +87,9 @@ def atoms(truth: Condition, holds: bool) -> list[Atom]:
     return found
 
 
-def assume(facts: Facts, truth: Truth, holds: bool = True) -> Facts | None:
-    """The facts with a condition on top; None where they contradict it."""
-    if isinstance(truth, int):
+def assume(facts: Facts | None, truth: Truth, holds: bool = True) -> Facts | None:
+    """The facts with a condition on top; None where they contradict it, or themselves (None)."""
+    if facts is None or isinstance(truth, int):
         return facts if truth == holds else None
     decided = decide(truth, facts)
     if decided is not None:

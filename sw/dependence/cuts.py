@@ -106,7 +106,7 @@ def _replaced(evaluator: Evaluator, case: Case, symbol: Symbol, value: Value) ->
         if terms[-1][0].number < instance.first:
             continue
         form = instance.value(Form(terms))
-        facts = None if facts is None else within(facts, form, low, high)
+        facts = within(facts, form, low, high)
     if facts is None:
         return None
     if isinstance(value, int):

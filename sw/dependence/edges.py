@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from sw.dependence.accesses import SymbolicAccess, access_tree, common_loops
-from sw.dependence.budget import WalkBudget
-from sw.dependence.cases import Case
-from sw.dependence.distances import ANY_DISTANCE, Distance, listed
-from sw.dependence.forms import Facts
-from sw.dependence.walk import BackwardWalk
+from sw.dependence.accesses import SymbolicAccess, access_tree
+from sw.dependence.analysis import Distance, distances
+from sw.dependence.walk import BackwardWalk, WalkBudget
 from sw.ir.program import Program
 
 
@@ -33,53 +30,28 @@ def edges(program: Program) -> tuple[Edge, ...]:
 
     Distances at which a pair is data are not listed as resource besides.
     """
-    found, budget = _Edges(), WalkBudget()
-    tree = access_tree(program)
-    by_buffer: dict[str, list[SymbolicAccess]] = {}
-    for access in tree.accesses():
-        by_buffer.setdefault(access.buffer, []).append(access)
-    for accesses in by_buffer.values():
+    tree, budget = access_tree(program), WalkBudget()
+    #: By the places of source and sink in the text, and whether they are data.
+    found: dict[tuple[int, int, bool], set[Distance]] = {}
+    labels = {a.slot: a.instruction.label for a in tree.accesses()}
+    for accesses in tree.root.accesses.values():
         writers = [a for a in accesses if a.write]
         for sink in accesses:
-            if any(_across(a, sink) for a in (accesses if sink.write else writers)):
-                found.sink = sink
-                BackwardWalk(tree, sink, found.add, budget).run()
-    return found.edges()
+            if not any(_across(a, sink) for a in (accesses if sink.write else writers)):
+                continue
+            for met in BackwardWalk(tree, sink, budget).run():
+                if met.access is not None and _across(met.access, sink):
+                    key = met.access.slot, sink.slot, not sink.write
+                    found.setdefault(key, set()).update(distances(sink, met, met.facts))
+    made = []
+    for (first, last, data), listed in sorted(found.items()):
+        if not data:
+            listed = listed - found.get((first, last, True), set())
+        if listed:
+            made.append(Edge(labels[first], labels[last], data, frozenset(listed)))
+    return tuple(made)
 
 
 def _across(a: SymbolicAccess, b: SymbolicAccess) -> bool:
     """Whether two accesses may be of different warps."""
     return a.instruction.warp is None or a.instruction.warp != b.instruction.warp
-
-
-@dataclass
-class _Edges:
-    """What walks have found: labels and distances by places of source and sink in the text."""
-
-    sink: SymbolicAccess | None = None
-    found: dict[tuple[int, int, bool], tuple[str, str, set[Distance]]] = field(default_factory=dict)
-
-    def add(self, source: SymbolicAccess, case: Case, facts: Facts) -> None:
-        sink = self.sink
-        assert sink is not None
-        if not _across(source, sink):
-            return
-        key = source.slot, sink.slot, not sink.write
-        distances = self.found.setdefault(key, (source.instruction.label, sink.instruction.label, set()))[2]
-        common = common_loops(source, sink)
-        earlier = source.slot < sink.slot
-        own, numbers = case.own[:common], case.numbers[:common]
-        distances.update(listed(own, numbers, facts, earlier) if common else [()])
-
-    def edges(self) -> tuple[Edge, ...]:
-        made = []
-        for (first, last, data), (source, sink, distances) in sorted(self.found.items()):
-            both = (
-                set() if data or (first, last, True) not in self.found else self.found[first, last, True][2]
-            )
-            if distances - both:
-                made.append(Edge(source, sink, data, frozenset(distances - both)))
-        return tuple(made)
-
-
-__all__ = ["ANY_DISTANCE", "Edge", "edges"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hw.semantics import BITS, wrap
+from hw.semantics import BITS
 from sw.dependence.conditions import Atom, Condition, Truth, atoms, between, decide, is_true, negate
 from sw.dependence.forms import (
-    Bounds,
     Facts,
     Form,
     Symbol,
@@ -21,12 +20,11 @@ from sw.dependence.forms import (
     whole,
 )
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
+from sw.ir.linear import linear
 from sw.ir.ranges import bounds_of_operator
-from sw.ir.types import HIGH, LOW, Kind
+from sw.ir.types import LOW, Kind
 
 Scalar = Value | Condition
-#: A constant and expressions with factors; a sum of them within 32 bits is what they stand for.
-Sum = tuple[int, tuple[tuple[Expr, int], ...]]
 _SUMS = (Op.ADD, Op.SUB, Op.MUL)
 _COMMUTES = (Op.BIT_AND, Op.BIT_OR, Op.BIT_XOR, Op.MIN, Op.MAX, Op.MUL)
 
@@ -37,8 +35,6 @@ class Evaluator:
 
     symbols: Symbols = field(default_factory=Symbols)
     values: dict[str, Scalar] = field(default_factory=dict)
-    #: By identity of an expression, which is kept with it.
-    sums: dict[int, tuple[Expr, Sum]] = field(default_factory=dict)
 
     def integer(self, expr: Expr, facts: Facts) -> Value:
         """The value of an integer expression."""
@@ -82,31 +78,24 @@ class Evaluator:
             return self.compare(op, a, b)
         return self.arithmetic(op, a, b, facts)
 
-    def sum_of(self, expr: Expr) -> Sum:
-        """An expression as a sum of variables, and of operators that are not sums."""
-        found = self.sums.get(id(expr))
-        if found is None:
-            found = self.sums[id(expr)] = expr, _sum_of(expr)
-        return found[1]
-
     def _sum(self, expr: Apply, facts: Facts) -> Value:
         """The value of a sum, all at once."""
-        constant, terms = self.sum_of(expr)
-        if terms and terms[0][0] is expr:
+        form = linear(expr)
+        if expr in form.factors:
             # A product of two numbers that are not constants.
             a, b = (self.integer(arg, facts) for arg in expr.args)
             return self.arithmetic(expr.op, a, b, facts)
+        constant = form.constant
         factors: dict[Symbol, int] = {}
-        for atom, factor in terms:
-            value = self.value(atom, facts)
+        for atom, factor in form.factors.items():
+            value = self.integer(atom, facts)
             if isinstance(value, int):
                 constant += factor * value
                 continue
-            assert isinstance(value, Form)
             constant += factor * value.constant
             for symbol, f in value.terms:
                 factors[symbol] = factors.get(symbol, 0) + factor * f
-        return make(factors, constant) if factors else wrap(constant)
+        return make(factors, constant)
 
     def unknown(self, variable: Var) -> Scalar:
         """A variable of which only the type is known."""
@@ -130,20 +119,14 @@ class Evaluator:
             decided = self._pick(op, a, b, facts)
             if decided is not None:
                 return decided
-        kind = ""
-        if (isinstance(b, int) and b > 0 and op in (Op.DIV, Op.MOD)) or (op is Op.SHR and isinstance(b, int)):
-            if op is Op.SHR:
-                assert isinstance(b, int)
-                op, b = Op.DIV, 1 << b % BITS
-                if b >= HIGH:
-                    b, op = BITS - 1, Op.SHR
-            if op is not Op.SHR and isinstance(a, Form) and isinstance(b, int) and fits(a, facts):
-                if b == 1:
-                    return a if op is Op.DIV else 0
-                split = self._divide(op, a, b, facts)
-                if not isinstance(split, str):
-                    return split
-                kind = split
+        if op is Op.SHR and isinstance(b, int) and b % BITS < BITS - 1:
+            op, b = Op.DIV, 1 << b % BITS
+        divided = False
+        if op in (Op.DIV, Op.MOD) and isinstance(a, Form) and isinstance(b, int) and b > 0 and fits(a, facts):
+            split = self._divide(op, a, b, facts)
+            if split is not None:
+                return split
+            divided = fits(a)
         if op in _COMMUTES and _order(b) < _order(a):
             a, b = b, a
         limits = bounds_of_operator(op, bounds(a, facts), bounds(b, facts))
@@ -151,12 +134,14 @@ class Evaluator:
         limits_always = bounds_of_operator(op, bounds(a), bounds(b))
         if limits[0] == limits[1]:
             return limits[0]
-        of, by = (a, b) if kind and isinstance(b, int) and fits(a) else (0, 0)
-        name = f"({a} {op.text} {b})"
-        return self.symbols.named((op, a, b), name, limits_always, kind if by else "", of, by)
+        kind, of, by = (op.text, a, b) if divided and isinstance(b, int) else ("", 0, 0)
+        return self.symbols.named((op, a, b), f"({a} {op.text} {b})", limits_always, kind, of, by)
 
-    def _divide(self, op: Op, a: Form, by: int, facts: Facts) -> Value | str:
-        """Quotient or remainder of a form that does not wrap: its multiples of the divisor stand outside."""
+    def _divide(self, op: Op, a: Form, by: int, facts: Facts) -> Value | None:
+        """Quotient or remainder of a form that does not wrap: its multiples of the divisor stand outside.
+
+        None where what is left inside may wrap.
+        """
         inside = {s: f for s, f in a.terms if f % by}
         outside = tuple((s, f // by) for s, f in a.terms if f % by == 0)
         constant = a.constant % by
@@ -168,7 +153,7 @@ class Evaluator:
             turns = low // by
             return add(quotient, turns) if op is Op.DIV else add(rest, -turns * by)
         if not fits(rest) or not isinstance(rest, Form):
-            return op.text
+            return None
         limits = bounds_of_operator(op, bounds(rest), (by, by))
         name = f"({rest} {op.text} {by})"
         found = self.symbols.named((op, rest, by), name, limits, op.text, rest, by)
@@ -179,18 +164,12 @@ class Evaluator:
         """The smaller or larger of two forms where it is known which; neither wraps."""
         if a == b:
             return a
-        low_a, high_a = bounds(a, facts)
-        low_b, high_b = bounds(b, facts)
         if fits(a, facts) and fits(b, facts):
             rest = _unwrapped_difference(a, b)
             if rest is not None:
                 low, high = whole(rest, facts)
                 if high <= 0 or low >= 0:
                     return a if (op is Op.MIN) == (high <= 0) else b
-        if high_a <= low_b:
-            return a if op is Op.MIN else b
-        if high_b <= low_a:
-            return b if op is Op.MIN else a
         return None
 
     def compare(self, op: Op, a: Value, b: Value) -> Truth:
@@ -258,35 +237,15 @@ class Evaluator:
         a, b = self.value(expr.args[1], facts), self.value(expr.args[2], facts)
         return self.either(condition, a, b)
 
-    def either(self, condition: Condition | None, a: Scalar, b: Scalar) -> Scalar:
+    def either(self, condition: Condition, a: Scalar, b: Scalar) -> Scalar:
         """One of two values, as at a phi node; equal choices are one symbol."""
         if a == b:
             return a
+        key = "select", condition, a, b
         if isinstance(a, Condition) or isinstance(b, Condition):
-            key = ("select", condition, a, b) if condition is not None else object()
             return is_true(self.symbols.named(key, "phi", (0, 1)))
         (low, high), (other_low, other_high) = bounds(a), bounds(b)
-        limits: Bounds = min(low, other_low), max(high, other_high)
-        key = ("select", condition, a, b) if condition is not None else object()
-        return self.symbols.named(key, "phi", limits)
-
-
-def _sum_of(expr: Expr) -> Sum:
-    if isinstance(expr, Const):
-        return expr.value, ()
-    if not isinstance(expr, Apply):
-        return 0, ((expr, 1),)
-    op = expr.op
-    if op is not Op.ADD and op is not Op.SUB and op is not Op.MUL:
-        return 0, ((expr, 1),)
-    a, b = _sum_of(expr.args[0]), _sum_of(expr.args[1])
-    if op is Op.ADD:
-        return a[0] + b[0], a[1] + b[1]
-    if op is Op.SUB:
-        return a[0] - b[0], a[1] + tuple((atom, -f) for atom, f in b[1])
-    if a[1]:
-        a, b = b, a
-    return (0, ((expr, 1),)) if a[1] else (a[0] * b[0], tuple((atom, a[0] * f) for atom, f in b[1]))
+        return self.symbols.named(key, "phi", (min(low, other_low), max(high, other_high)))
 
 
 def _unwrapped_difference(a: Value, b: Value) -> Value | None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from sw.dependence.accesses import AccessTree, SymbolicAccess, SymbolicLoop
-from sw.dependence.budget import WalkBudget
 from sw.dependence.cases import FAR, UNIQUE, Case, assumed, joined, not_negative, sign
 from sw.dependence.conditions import Condition, assume, decide
 from sw.dependence.cuts import (
@@ -55,8 +56,28 @@ _DIVISION = 8
 _STEPS = 8
 
 
-#: What is called for a source: the access, the case, and what is known where the two meet.
-Found = Callable[[SymbolicAccess, Case, Facts], None]
+class Met(NamedTuple):
+    """What a walk comes to: an access, or the start of the program (None), and what is known there."""
+
+    access: SymbolicAccess | None
+    case: Case
+    facts: Facts
+
+
+@dataclass
+class WalkBudget:
+    """Comparisons that walks may take: each at least so many, and a sixteenth of what all have left."""
+
+    least: int = 100
+    left: int = 32_000
+
+    def next(self) -> int:
+        """What the next walk may take."""
+        return max(self.least, self.left // 16)
+
+    def spent(self, count: int) -> None:
+        """A walk has taken so many."""
+        self.left += self.least - count
 
 
 class _TooLongError(Exception):
@@ -64,36 +85,34 @@ class _TooLongError(Exception):
 
 
 class BackwardWalk:
-    """A walk from one access of a program; `found` hears of every source.
+    """A walk from one access of a program to its sources.
 
     It compares accesses with the element, and visits iterations, within a budget. From half of it on nothing
     is cut any more, and where it does not suffice at all, whatever may touch the region at any time counts as
     a source.
     """
 
-    def __init__(self, tree: AccessTree, sink: SymbolicAccess, found: Found, budget: WalkBudget):
+    def __init__(self, tree: AccessTree, sink: SymbolicAccess, budget: WalkBudget):
         self.tree, self.evaluator, self.symbols = tree, tree.evaluator, tree.evaluator.symbols
-        self.sink, self.found = sink, found
+        self.sink = sink
+        self.met: list[Met] = []
         self.cuts, self.visits = _CUTS, _VISITS
         if budget.left < budget.least:
             self.cuts, self.visits = _FEW_CUTS, _FEW_VISITS
         self.budget, self.work = budget, budget.next()
         self.enough = self.work // 2
 
-    def run(self) -> list[Case]:
-        """Walk back to the start of the program; the cases left see what was there on entry."""
+    def run(self) -> list[Met]:
+        """Walk back to the start of the program; what gets there sees what was there on entry."""
         start, work = self.start(), self.work
         try:
-            return self.walk(start)
+            left = self.walk(start)
         except _TooLongError:
+            left = start
             for case in start:
-                for access in self.tree.root.accesses[self.sink.buffer]:
-                    numbers = tuple(symbol_form(loop.other) for loop in access.loops)
-                    if self.relevant(access, case):
-                        self.found(access, dataclasses.replace(case, numbers=numbers), case.facts)
-            return start
-        finally:
-            self.budget.spent(work - max(0, self.work))
+                self.any_of(self.tree.root, dataclasses.replace(case, numbers=()))
+        self.budget.spent(work - max(0, self.work))
+        return [*self.met, *(Met(None, case, case.facts) for case in left)]
 
     def spend(self) -> None:
         """Count a comparison, or a visit of an iteration."""
@@ -135,11 +154,11 @@ class BackwardWalk:
         numbers: list[Value] = []
         for loop in sink.loops:
             number = symbol_form(loop.symbol) if loop.symbol.high else 0
-            if facts is not None and isinstance(loop.count, Form):
+            if isinstance(loop.count, Form):
                 facts = not_negative(facts, add(add(loop.count, number, -1), -1))
             numbers.append(number)
         for condition, holds in sink.conditions:
-            facts = None if facts is None else assume(facts, condition, holds)
+            facts = assume(facts, condition, holds)
         if facts is None:
             return []
         ends = tuple(end for pair in (sink.hull if sink.box is None else sink.box) for end in pair)
@@ -170,10 +189,9 @@ class BackwardWalk:
                 place = add(begin, within)
             else:
                 place = add(low, within)
-                facts = None if facts is None else not_negative(facts, add(place, begin, -1))
+                facts = not_negative(facts, add(place, begin, -1))
             sides = () if exact else (add(add(end, place, -1), -1),)
-            for form in (*sides, add(place, -low), add(high - 1, place, -1)):
-                facts = None if facts is None else not_negative(facts, form)
+            facts = not_negative(facts, *sides, add(place, -low), add(high - 1, place, -1))
             point.append(place)
         return None if facts is None else dataclasses.replace(case, facts=facts, point=tuple(point), kept=())
 
@@ -210,7 +228,7 @@ class BackwardWalk:
             found = index.last(place, known, case.facts, position)
             waiting.setdefault(found, []).append(case)
 
-    def instance(self, case: Case, loops: tuple[SymbolicLoop, ...], other: int = 0) -> Instance:
+    def instance(self, case: Case, loops: tuple[SymbolicLoop, ...]) -> Instance:
         """Numbers of the text at the iterations where the walk is; loops further in are at any iteration."""
         numbers = list(case.numbers[: len(loops)])
         numbers += [symbol_form(loop.other) for loop in loops[len(numbers) :]]
@@ -253,7 +271,7 @@ class BackwardWalk:
                 outside.append(dataclasses.replace(case, facts=without))
             inside = within
         if not (access.write and case.read_since):
-            self.found(access, case, inside)
+            self.met.append(Met(access, case, inside))
         ends = access.write and access.box is not None
         reads = not access.write and not case.read_since
         if not (ends or reads) or (outside and self.cuts <= 0):
@@ -328,7 +346,7 @@ class BackwardWalk:
             seen = not (access.write and case.read_since) and self.relevant(access, case)
             if seen and self.open_at(access, case) is not None:
                 numbers = (*case.numbers[:own], *(symbol_form(i.other) for i in access.loops[own:]))
-                self.found(access, dataclasses.replace(case, numbers=numbers), case.facts)
+                self.met.append(Met(access, dataclasses.replace(case, numbers=numbers), case.facts))
 
     def reached(self, loop: SymbolicLoop, case: Case) -> list[Case]:
         """The same, up to the last number of `kept`."""
@@ -395,25 +413,18 @@ class BackwardWalk:
     def far(self, loop: SymbolicLoop, case: Case, low: int, high: int) -> list[Case]:
         """All iterations further back at once: one stands for all, and ends what each of them ends."""
         upper, anchor = case.kept[-2:]
-        left = self.any_iteration(loop, case, upper, Reach(anchor, low, high))
+        number = add(anchor, self.symbols.fresh("o", low, high) if low < high else low, -1)
+        facts = not_negative(case.facts, number, add(upper, number, -1))
+        if facts is None:
+            return [case]
+        into = dataclasses.replace(case, facts=facts, numbers=(*case.numbers, number))
+        left = self.children(loop, len(loop.children), [into])
         first = add(anchor, -low)
-        if left is None or not (sign(first, case.facts) and sign(add(upper, first, -1), case.facts)):
+        if not (sign(first, case.facts) and sign(add(upper, first, -1), case.facts)):
             return [case]
         if all(c.read_since for c in left):
             return [dataclasses.replace(case, read_since=True)] if left else []
         return [case]
-
-    def any_iteration(self, loop: SymbolicLoop, case: Case, upper: Value, reach: Reach) -> list[Case] | None:
-        """What is left of a case after any one of some iterations; None if there is none of them."""
-        low, high = reach.low, reach.high
-        back = self.symbols.fresh("o", low, high) if low < high else low
-        number = add(reach.anchor, back, -1)
-        facts = not_negative(case.facts, number)
-        facts = None if facts is None else not_negative(facts, add(upper, number, -1))
-        if facts is None:
-            return None
-        into = dataclasses.replace(case, facts=facts, numbers=(*case.numbers, number))
-        return self.children(loop, len(loop.children), [into])
 
     def reach(
         self, loop: SymbolicLoop, access: SymbolicAccess, case: Case, facts: Facts
@@ -434,9 +445,8 @@ class BackwardWalk:
         undecided = [form for form, known in zip(forms, signs, strict=True) if known is None]
         known: Facts | None = facts
         for truth, holds in truths:
-            known = None if known is None else assume(known, truth, holds)
-        for form in (*undecided, *undecided):
-            known = None if known is None else not_negative(known, form)
+            known = assume(known, truth, holds)
+        known = not_negative(known, *undecided, *undecided)
         if known is None:
             return None
         anchored = self.anchor(case, other, sides, facts, known)

@@ -42,6 +42,11 @@ class Buffer:
         """Bytes of an element."""
         return ELEMENTS[self.element].bytes
 
+    @property
+    def whole(self) -> Region:
+        """All of it."""
+        return Region(self.name, tuple(Interval(Const(0), size) for size in self.shape))
+
 
 @dataclass(frozen=True)
 class Interval:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from sw.dependence import ANY_DISTANCE, Dependences, analyse
-from sw.dependence.budget import WalkBudget
+from sw.dependence.walk import WalkBudget
 from sw.ir.errors import IRError
 from sw.ir.program import Program
 from tests.sw.ir.interpret import Execution, run, seeded_choice

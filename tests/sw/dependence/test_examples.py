@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
-from sw.dependence import analyse, tables
+from sw.dependence import analyse
+from sw.dependence.explain import Row, rows
 from sw.ir import parse_program
+from sw.ir.walk import instructions
 
 FIRST = """
 @program
@@ -48,12 +49,15 @@ def phi(p: bool, q: bool):
 Shown = dict[str, tuple[set[str], list[tuple[tuple[int, int], ...]], bool]]
 
 
-def shown(text: str, **options: Any) -> dict[str, Shown]:
-    """The tables: by instruction and descriptor its definitions, kill set and mark."""
-    return {
-        label: {r.descriptor: (set(r.definitions), list(r.kill), r.marked) for r in rows}
-        for label, rows in tables(parse_program(text), **options).items()
-    }
+def shown(found: list[Row]) -> Shown:
+    """A table: by descriptor its definitions, kill set and mark."""
+    return {r.descriptor: (set(r.definitions), list(r.kill), r.marked) for r in found}
+
+
+def tables(text: str) -> dict[str, Shown]:
+    """The tables after every instruction."""
+    program = parse_program(text)
+    return {i.label: shown(rows(program, i.label, after=True)) for i in instructions(program)}
 
 
 def test_first_example_reads() -> None:
@@ -66,7 +70,9 @@ def test_first_example_reads() -> None:
         "ir5": [],
         "ir6": ["entry", "ir3", "ir5"],
     }
-    areas = {(e.use, e.source): {box[0] for box in e.areas} for e in found.edges}
+    areas: dict[tuple[str, str], set[tuple[int, int]]] = {}
+    for e in found.edges:
+        areas.setdefault((e.use, e.source), set()).add(e.area[0])
     assert _union(areas["ir4", "ir1"]) == (16, 32)
     assert _union(areas["ir4", "ir3"]) == (0, 16)
     assert _union(areas["ir6", "entry"]) == (32, 65)
@@ -82,7 +88,7 @@ def _union(intervals: set[tuple[int, int]]) -> tuple[int, int]:
 def test_first_example_definitions_and_kill_sets() -> None:
     md1, md2, md3 = "a[0:32]", "a[0:16]", "a[16:32]"
     half = [((0, 16),)]
-    after = shown(FIRST)
+    after = tables(FIRST)
     assert after["ir1"] == after["ir2"] == {md1: ({"ir1"}, [], False)}
     assert after["ir3"] == after["ir4"] == {md1: ({"ir1"}, half, False), md2: ({"ir3"}, [], False)}
     assert after["ir5"] == after["ir6"] == {md2: ({"ir3"}, [], False), md3: ({"ir5"}, [], False)}
@@ -101,7 +107,7 @@ def test_second_example_reads() -> None:
 
 def test_second_example_definitions_and_kill_sets() -> None:
     md1, md2, md4 = "a[0:32]", "a[0:x]", "b[0:64]"
-    after = shown(SECOND)
+    after = tables(SECOND)
     assert after["ir1"] == {md1: ({"ir1"}, [], False)}
     assert after["ir2"] == after["ir3"] == {md1: ({"ir1"}, [], True), md2: ({"ir2"}, [], False)}
     assert after["ir4"] == {
@@ -117,10 +123,13 @@ def test_one_and_the_same_parameter_is_exact() -> None:
 
 
 def test_phi_node_unites_definitions_and_intersects_kill_sets() -> None:
-    before = shown(PHI)
+    before = tables(PHI)
     assert before["k1"]["a[0:128]"] == ({"ir1", "ir2"}, [((1, 128),)], False)
-    rows = shown(PHI, before="use")["use"]
-    assert rows["a[0:128]"] == ({"ir1", "ir2", "ir3", "ir4"}, [((32, 64),)], False)
+    assert shown(rows(parse_program(PHI), "use"))["a[0:128]"] == (
+        {"ir1", "ir2", "ir3", "ir4"},
+        [((32, 64),)],
+        False,
+    )
 
 
 def test_a_predicated_write_leaves_entry_alive() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from sw.dependence.budget import WalkBudget
+from sw.dependence.walk import WalkBudget
 from tests.sw.dependence.oracle import compare
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 

@@ -117,6 +117,26 @@ def p(q: bool, n: int):
     assert labels(RedundantLoad()(program)) == ["one", "two", "four", "five", "six", "seven"]
 
 
+def test_what_happened_on_one_side_of_a_branch_under_a_predicate_makes_nothing_redundant() -> None:
+    program = parse_program("""
+@program
+def p(q: bool, r: bool):
+    a: Buffer[8]
+    b: Buffer[8]
+    if q:
+        one = f(read=a, write=b, when=r)
+    else:
+        two = f(read=a, write=b)
+    three = f(read=a, write=b)
+    if q:
+        four = f(read=b, write=a)
+    else:
+        five = f(read=b, write=a)
+    six = f(read=b, write=a)
+""")
+    assert labels(RedundantLoad()(program)) == ["one", "two", "three", "four", "five"]
+
+
 @pytest.mark.parametrize("step", [DeadStore(), RedundantLoad()], ids=lambda s: s.name)
 def test_memory_is_the_same(step: Callable[[Program], Program]) -> None:
     removed = compared = 0
