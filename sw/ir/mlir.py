@@ -9,12 +9,12 @@ them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from hw.semantics import BITS
-from sw.ir.expression import COMPARISONS, FALSE, TRUE, Apply, Const, Expr, Op, Var
+from sw.ir.expression import COMPARISONS, FALSE, TRUE, Apply, Const, Expr, Op, Var, fold
 from sw.ir.intrinsics import effects
 from sw.ir.program import (
     Access,
@@ -56,14 +56,8 @@ def to_mlir(program: Program) -> str:
     return _MlirWriter(program).module()
 
 
-@dataclass(frozen=True)
-class _Signature:
-    """What tells functions apart: the instruction, and how many of its arguments are read and written."""
-
-    name: str
-    reads: int
-    writes: int
-    types: tuple[str, ...]
+#: What tells functions apart: the instruction, how many arguments are read and written, and all their types.
+_Signature = tuple[str, int, int, tuple[str, ...]]
 
 
 @dataclass
@@ -95,9 +89,9 @@ class _MlirWriter:
         arguments += [f"{_ssa(b.name)}: {_memref(b)}" for b in p.buffers]
         self.body(p.body)
         head = [
-            f"{_INDENT}// reads {f.reads}, writes {f.writes}\n"
-            f"{_INDENT}func.func private {symbol}({', '.join(f.types)})"
-            for f, symbol in self.functions.items()
+            f"{_INDENT}// reads {reads}, writes {writes}\n"
+            f"{_INDENT}func.func private {symbol}({', '.join(types)})"
+            for (_, reads, writes, types), symbol in self.functions.items()
         ]
         head.append(f"{_INDENT}func.func @{_symbol(p.name)}({', '.join(arguments)}) {{")
         head += [
@@ -155,24 +149,18 @@ class _MlirWriter:
             return self.select(Apply(Op.SELECT, (first, *sides)))
         if e.op in (Op.DIV, Op.MOD):
             return self.division(e)
-        args = [self.expr(a) for a in e.args]
+        operands = e.args
+        if e.op in (Op.SHL, Op.SHR):
+            low, high = bounds(operands[1])
+            if low < 0 or high >= BITS:
+                operands = operands[0], fold(Op.BIT_AND, operands[1], BITS - 1)
+        args = [self.expr(a) for a in operands]
         if e.op is Op.NOT:
             return self.emit(f"arith.xori {args[0]}, {self.constant(1, 'i1')} : i1")
         if e.op in COMPARISONS:
             type_ = _TYPES[e.args[0].kind]
             return self.emit(f"arith.cmpi {_PREDICATES[e.op]}, {args[0]}, {args[1]} : {type_}")
-        if e.op in (Op.SHL, Op.SHR):
-            args[1] = self.amount(e.args[1], args[1])
         return self.emit(f"arith.{_ARITH[e.op]} {args[0]}, {args[1]} : {_TYPES[e.kind]}")
-
-    def amount(self, e: Expr, value: str) -> str:
-        """The amount of a shift, modulo 32."""
-        if isinstance(e, Const):
-            return self.constant(e.value % BITS)
-        low, high = bounds(e)
-        if low >= 0 and high < BITS:
-            return value
-        return self.emit(f"arith.andi {value}, {self.constant(BITS - 1)} : i32")
 
     def select(self, e: Apply) -> str:
         """A choice; sides that may divide by zero are evaluated only where they are chosen."""
@@ -253,7 +241,7 @@ class _MlirWriter:
             elif id(operand) not in moved:
                 arguments.append(self.subview(operand))
         types = tuple(type_ for _, type_ in arguments)
-        signature = _Signature(i.name, read, written, types)
+        signature = i.name, read, written, types
         symbol = self.functions.get(signature) or self.function(signature)
         attributes = f'label = "{i.label}"' + ("" if i.warp is None else f", warp = {i.warp} : i32")
         values = ", ".join(value for value, _ in arguments)
@@ -261,7 +249,7 @@ class _MlirWriter:
 
     def function(self, signature: _Signature) -> str:
         """Declare a function; several of one name get numbers."""
-        name = symbol = signature.name
+        name = symbol = signature[0]
         while self.symbols[symbol]:
             symbol = f"{name}.{self.symbols[name]}"
             self.symbols[name] += 1
@@ -287,39 +275,38 @@ class _MlirWriter:
             size = self.emit(f"arith.subi {self.index(stop)}, {offsets[-1]} : index")
             sizes.append(self.emit(f"arith.maxsi {size}, {self.constant(0, 'index')} : index"))
         ones = ", ".join("1" for _ in r.box)
-        type_ = _view(b)
+        type_ = _memref(b, view=True)
         made = f"memref.subview {_ssa(b.name)}[{', '.join(offsets)}] [{', '.join(sizes)}] [{ones}]"
         return self.emit(f"{made} : {_memref(b)} to {type_}"), type_
 
     # Control; what a body changes and others need becomes a result
 
-    def changed(self, s: If | For | While) -> list[tuple[str, str]]:
-        """Names and types of the scalars that a statement changes for what follows or for its next turn."""
+    def changed(self, s: If | For | While) -> dict[str, str]:
+        """The scalars that a statement changes for what follows or for its next turn, with their types."""
         inner = [x for b in bodies(s) for x in b]
-        assigned = {a.target: a.value.kind for a in statements(inner) if isinstance(a, Assign)}
-        if not assigned:
-            return []
+        kinds = {a.target: a.value.kind for a in statements(inner) if isinstance(a, Assign)}
         inside = uses(inner)
-        needed = {name for name in assigned if self.uses[name] > inside[name]}
+        needed = {name for name in kinds if self.uses[name] > inside[name]}
         if not isinstance(s, If):
             needed |= _exposed(s.body, set())
-        return [(name, _TYPES[kind]) for name, kind in assigned.items() if name in needed]
+        return {name: _TYPES[kind] for name, kind in kinds.items() if name in needed}
 
-    def before(self, changed: list[tuple[str, str]]) -> list[str]:
+    def present(self, changed: dict[str, str]) -> list[str]:
         """The values of scalars; one without value gets any, since nothing reads it."""
-        return [self.values.get(name) or self.constant(0, type_) for name, type_ in changed]
+        return [self.values.get(name) or self.constant(0, type_) for name, type_ in changed.items()]
 
-    def take(self, changed: list[tuple[str, str]], values: Iterable[str]) -> None:
-        """The scalars have these values from here on."""
-        self.values.update(zip((name for name, _ in changed), values, strict=True))
+    @contextmanager
+    def scope(self, close: str, changed: dict[str, str], given: Sequence[str] = ()) -> Iterator[None]:
+        """A body at whose start scalars have the values that are given; it hands out those at its end."""
+        known = dict(self.values)
+        self.values.update(zip(changed, given, strict=False))
+        with self.block(close):
+            yield
+            if changed:
+                self.say(f"scf.yield {', '.join(self.present(changed))} : {', '.join(changed.values())}")
+        self.values = known
 
-    def give(self, changed: list[tuple[str, str]]) -> None:
-        """Hand the scalars' values out of a body."""
-        if changed:
-            types = ", ".join(type_ for _, type_ in changed)
-            self.say(f"scf.yield {', '.join(self.before(changed))} : {types}")
-
-    def results(self, changed: list[tuple[str, str]]) -> tuple[str, list[str]]:
+    def results(self, changed: dict[str, str]) -> tuple[str, list[str]]:
         """Fresh names for results, and the text in front of the operation."""
         names = [self.new() for _ in changed]
         return f"{', '.join(names)} = " if names else "", names
@@ -329,20 +316,15 @@ class _MlirWriter:
         changed = self.changed(s)
         condition = self.expr(s.condition)
         front, names = self.results(changed)
-        types = f" -> ({', '.join(type_ for _, type_ in changed)})" if changed else ""
-        known = dict(self.values)
+        types = f" -> ({', '.join(changed.values())})" if changed else ""
         self.say(f"{front}scf.if {condition}{types} {{")
         two = bool(s.orelse or changed)
-        with self.block("} else {" if two else "}"):
+        with self.scope("} else {" if two else "}", changed):
             self.body(s.body)
-            self.give(changed)
         if two:
-            self.values = dict(known)
-            with self.block("}"):
+            with self.scope("}", changed):
                 self.body(s.orelse)
-                self.give(changed)
-        self.values = known
-        self.take(changed, names)
+        self.values.update(zip(changed, names, strict=True))
 
     def loop(self, s: For) -> None:
         """A loop; scf wants steps above zero, so others count iterations."""
@@ -363,48 +345,46 @@ class _MlirWriter:
         front, names = self.results(changed)
         variable = self.new()
         carried = [self.new() for _ in changed]
-        given = ", ".join(f"{c} = {v}" for c, v in zip(carried, self.before(changed), strict=True))
-        types = ", ".join(type_ for _, type_ in changed)
-        arguments = f" iter_args({given}) -> ({types})" if changed else ""
-        known = dict(self.values)
-        self.take(changed, carried)
+        arguments = ""
+        if changed:
+            arguments = f" iter_args({self.bound(carried, changed)}) -> ({', '.join(changed.values())})"
         self.say(f"{front}scf.for {variable} = {low} to {high} step {by}{arguments} {{")
-        with self.block("}"):
+        with self.scope("}", changed, carried):
             if counted:
                 moved = self.emit(f"arith.muli {variable}, {step} : index")
                 variable = self.emit(f"arith.addi {start}, {moved} : index")
             self.values[s.variable] = self.emit(f"arith.index_cast {variable} : index to i32")
             self.body(s.body)
-            self.give(changed)
-        self.values = known
-        self.take(changed, names)
+        self.values.update(zip(changed, names, strict=True))
+
+    def bound(self, arguments: list[str], changed: dict[str, str]) -> str:
+        """Arguments of a loop with the values at its start."""
+        pairs = zip(arguments, self.present(changed), strict=True)
+        return ", ".join(f"{argument} = {value}" for argument, value in pairs)
 
     def while_(self, s: While) -> None:
         """A loop with a condition."""
         changed = self.changed(s)
         front, names = self.results(changed)
         tested, carried = [self.new() for _ in changed], [self.new() for _ in changed]
-        given = ", ".join(f"{c} = {v}" for c, v in zip(tested, self.before(changed), strict=True))
-        types = ", ".join(type_ for _, type_ in changed)
-        arguments = f" ({given})" if changed else ""
-        known = dict(self.values)
+        types = ", ".join(changed.values())
+        arguments = f" ({self.bound(tested, changed)})" if changed else ""
         self.say(f"{front}scf.while{arguments} : ({types}) -> ({types}) {{")
+        known = dict(self.values)
         with self.block("} do {"):
-            self.take(changed, tested)
+            self.values.update(zip(changed, tested, strict=True))
             condition = self.expr(s.condition)
             passed = f" {', '.join(tested)} : {types}" if changed else ""
             self.say(f"scf.condition({condition}){passed}")
+        self.values = known
         if changed:
-            inner = ", ".join(f"{c}: {type_}" for c, (_, type_) in zip(carried, changed, strict=True))
+            inner = ", ".join(f"{c}: {type_}" for c, type_ in zip(carried, changed.values(), strict=True))
             self.say(f"^bb0({inner}):")
-        with self.block("}"):
-            self.take(changed, carried)
+        with self.scope("}", changed, carried):
             self.body(s.body)
-            self.give(changed)
             if not changed:
                 self.say("scf.yield")
-        self.values = known
-        self.take(changed, names)
+        self.values.update(zip(changed, names, strict=True))
 
 
 def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
@@ -437,22 +417,17 @@ def _symbol(name: str) -> str:
     return name if name.isascii() else f'"{name}"'
 
 
-def _sizes(b: Buffer) -> list[str]:
-    return [str(size.value) if isinstance(size, Const) else "?" for size in b.shape]
-
-
-def _memref(b: Buffer) -> str:
-    space = f', "{b.space}"' if b.space else ""
-    return f"memref<{'x'.join(_sizes(b))}xi{8 * b.element_bytes}{space}>"
-
-
-def _view(b: Buffer) -> str:
-    """The type of a region: unknown sizes and offset, the strides of the buffer as far as they are known."""
-    strides: list[str] = ["1"]
-    for size in reversed(b.shape[1:]):
-        known = strides[0] != "?" and isinstance(size, Const)
-        strides.insert(0, str(int(strides[0]) * size.value) if known and isinstance(size, Const) else "?")
-    sizes = "x".join("?" for _ in b.shape)
-    space = f', "{b.space}"' if b.space else ""
-    layout = f"strided<[{', '.join(strides)}], offset: ?>"
-    return f"memref<{sizes}xi{8 * b.element_bytes}, {layout}{space}>"
+def _memref(b: Buffer, *, view: bool = False) -> str:
+    """The type of a buffer, or of a region: unknown sizes and offset, strides as far as they are known."""
+    known = [size.value if isinstance(size, Const) else None for size in b.shape]
+    sizes = "x".join("?" if view or size is None else str(size) for size in known)
+    parts = [f"{sizes}xi{8 * b.element_bytes}"]
+    if view:
+        strides: list[int | None] = [1]
+        for size in reversed(known[1:]):
+            strides.insert(0, size and strides[0] and size * strides[0])
+        shown = ", ".join("?" if stride is None else str(stride) for stride in strides)
+        parts.append(f"strided<[{shown}], offset: ?>")
+    if b.space:
+        parts.append(f'"{b.space}"')
+    return f"memref<{', '.join(parts)}>"
