@@ -11,6 +11,7 @@ from sw.dependence.accesses import Box, SymbolicAccess, access_tree
 from sw.dependence.cases import consistent, within
 from sw.dependence.forms import Facts, add, whole
 from sw.dependence.walk import BackwardWalk, Met, WalkBudget
+from sw.ir.parse import ENTRY
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 
@@ -21,8 +22,6 @@ Component = int | str
 Distance = tuple[Component, ...]
 #: More distances than this of one loop, and of all together, are not listed.
 _LISTED, _LISTED_TOGETHER = 1024, 4096
-#: What a buffer held before the program.
-ENTRY = "entry"
 #: Comparisons of a walk where those of the whole program are used up.
 _LEAST = 24
 #: Distances of two accesses that are each held against all that is known.

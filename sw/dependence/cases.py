@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sw.dependence.conditions import Condition, assume
@@ -151,6 +152,22 @@ def assumed(facts: Facts, part: Value | Condition, holds: bool) -> Facts | None:
     if isinstance(part, Condition):
         return assume(facts, part, holds)
     return not_negative(facts, part if holds else add(scale(part, -1), -1))
+
+
+def parted(case: Case, parts: Iterable[tuple[Value | Condition, bool]]) -> tuple[Facts | None, list[Case]]:
+    """The facts where differences are not negative and conditions hold, or do not; and the other cases.
+
+    Without facts (None) that is not possible.
+    """
+    inside, outside = case.facts, []
+    for part, holds in parts:
+        without, within = assumed(inside, part, not holds), assumed(inside, part, holds)
+        if without is not None:
+            outside.append(dataclasses.replace(case, facts=without))
+        if within is None:
+            return None, outside
+        inside = within
+    return inside, outside
 
 
 def joined(cases: list[Case]) -> list[Case]:

@@ -46,17 +46,10 @@ def by_remainder(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condi
 
 def by_choice(evaluator: Evaluator, case: Case, parts: Iterable[Value | Condition]) -> list[Case] | None:
     """A case cut by which of two numbers the smaller or larger one is that something open is made of."""
-    for part in parts:
-        for term in _symbols(part):
-            choice = _choice(term, case.facts)
-            if choice is None:
-                continue
-            return _chosen(evaluator, case, choice)
-    return None
-
-
-def _chosen(evaluator: Evaluator, case: Case, choice: Symbol) -> list[Case]:
-    """The case for each of the two numbers that a smaller or larger one may be."""
+    choices = (_choice(symbol, case.facts) for part in parts for symbol in _symbols(part))
+    choice = next((found for found in choices if found is not None), None)
+    if choice is None:
+        return None
     assert isinstance(choice.key, tuple)
     op, a, b = choice.key
     apart, found = add(a, b, -1), []

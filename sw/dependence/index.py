@@ -7,21 +7,12 @@ Regions are compared along one dimension, relative to a sum of symbols that thos
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from hw.semantics import wrap
 from sw.dependence.forms import PLACES, Facts, Form, Terms, Value, add, whole
 from sw.ir.types import HIGH, LOW
-
-
-class Instance(Protocol):
-    """Numbers of the text at some iterations."""
-
-    def value(self, value: Value) -> Value:
-        """A number there."""
-
 
 #: First and last place, both included, and the position of what accesses it.
 Span = tuple[int, int, int]
@@ -104,12 +95,15 @@ class RegionIndex:
     groups: list[tuple[Value, Spans]] = field(default_factory=list)
     anywhere: list[int] = field(default_factory=list)
 
-    def last(self, place: Value, known: Instance | None, facts: Facts, before: int) -> int:
-        """The last position before another one of what may access a place; -1 if there is none."""
+    def last(self, place: Value, known: Callable[[Value], Value] | None, facts: Facts, before: int) -> int:
+        """The last position before another one of what may access a place; -1 if there is none.
+
+        `known` gives the numbers of the text where the walk is.
+        """
         found = _before(self.anywhere, before)
         for base, spans in self.groups:
             if isinstance(base, Form) and known is not None:
-                base = known.value(base)
+                base = known(base)
             low, high = whole(add(place, base, -1), facts)
             if low < LOW or high >= HIGH:
                 low, high = -_FAR, _FAR

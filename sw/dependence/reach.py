@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sw.dependence.cases import Case
-from sw.dependence.forms import Value, add, whole
+from sw.dependence.forms import Value, add
 
 
 @dataclass(frozen=True)
@@ -23,17 +22,16 @@ class Reach:
     period: int = 1
 
 
-def together(reaches: list[Reach], case: Case) -> Reach:
+def together(reaches: list[Reach], upper: Value, most: int) -> Reach:
     """All iterations that some accesses can touch the element in, counted from one anchor.
 
-    Where their anchors do not differ by constants these are all iterations from the last one on.
+    Where their anchors do not differ by constants, or that is fewer, these are the `most` ones up to `upper`.
     """
     first = min(reaches, key=lambda r: r.high - r.low)
     shifts = [add(first.anchor, r.anchor, -1) for r in reaches]
     lows = [r.low + n for r, n in zip(reaches, shifts, strict=True) if isinstance(n, int)]
     highs = [r.high + n for r, n in zip(reaches, shifts, strict=True) if isinstance(n, int)]
     anchor, low, high = first.anchor, min(lows), max(highs)
-    if len(lows) < len(reaches):
-        anchor, low = case.kept[-1], 0
-        high = whole(anchor, case.facts)[1]
+    if len(lows) < len(reaches) or most < high - low:
+        anchor, low, high = upper, 0, most
     return Reach(anchor, low, high, all(r.repeats for r in reaches), math.lcm(*(r.period for r in reaches)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sw.dependence.accesses import AccessTree, SymbolicAccess, SymbolicLoop
-from sw.dependence.cases import FAR, UNIQUE, Case, assumed, joined, not_negative, sign
+from sw.dependence.cases import FAR, UNIQUE, Case, joined, not_negative, parted, sign
 from sw.dependence.conditions import Condition, assume, decide
 from sw.dependence.cuts import (
     MOST_DIVISOR,
@@ -37,7 +37,6 @@ from sw.dependence.forms import (
     Value,
     add,
     factor_of,
-    scale,
     substitute,
     symbol_bounds,
     symbol_form,
@@ -224,7 +223,7 @@ class BackwardWalk:
         index = loop.index(self.sink.buffer, not self.sink.write)
         for case in cases:
             place = case.point[index.axis] if case.point else 0
-            known = self.instance(case, (*loop.around, loop)) if case.numbers else None
+            known = self.instance(case, (*loop.around, loop)).value if case.numbers else None
             found = index.last(place, known, case.facts, position)
             waiting.setdefault(found, []).append(case)
 
@@ -261,15 +260,9 @@ class BackwardWalk:
         parts = self.cut(case, [part for part, _ in open_at])
         if parts is not None:
             return [left for part in parts for left in self.access(access, part)]
-        inside = case.facts
-        outside: list[Case] = []
-        for part, holds in open_at:
-            without, within = assumed(inside, part, not holds), assumed(inside, part, holds)
-            if within is None:
-                return [case]
-            if without is not None:
-                outside.append(dataclasses.replace(case, facts=without))
-            inside = within
+        inside, outside = parted(case, open_at)
+        if inside is None:
+            return [case]
         if not (access.write and case.read_since):
             self.met.append(Met(access, case, inside))
         ends = access.write and access.box is not None
@@ -362,9 +355,7 @@ class BackwardWalk:
                     reaches.append(reach)
         if not reaches:
             return [case]
-        reach, most = together(reaches, case), whole(case.kept[-1], case.facts)[1]
-        if most < reach.high - reach.low:
-            reach = dataclasses.replace(reach, anchor=case.kept[-1], low=0, high=most)
+        reach = together(reaches, case.kept[-1], whole(case.kept[-1], case.facts)[1])
         cases = self.steps(loop, [dataclasses.replace(case, kept=(*case.kept, reach.anchor))], reach)
         return [dataclasses.replace(c, kept=c.kept[:-1]) for c in cases]
 
@@ -391,18 +382,10 @@ class BackwardWalk:
         """One iteration, if there is one so many before the anchor."""
         upper, anchor = case.kept[-2:]
         number = add(anchor, back, -1)
-        inside, outside = case.facts, []
-        for form in (number, add(upper, number, -1)):
-            verdict = sign(form, inside)
-            if verdict is True:
-                continue
-            without = not_negative(inside, add(scale(form, -1), -1))
-            if without is not None:
-                outside.append(dataclasses.replace(case, facts=without))
-            within = None if verdict is False else not_negative(inside, form)
-            if within is None:
-                return outside
-            inside = within
+        signs = [(form, sign(form, case.facts)) for form in (number, add(upper, number, -1))]
+        inside, outside = parted(case, [(form, True) for form, known in signs if not known])
+        if inside is None:
+            return outside
         self.visits -= 1
         self.spend()
         depth = len(case.numbers)

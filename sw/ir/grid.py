@@ -28,22 +28,13 @@ def problems(program: Program) -> list[IRError]:
 
     found: list[IRError] = []
     for s in launches:
-        if _keeps(s) and not holds(s.reads):
-            found.append(
-                IRError(
-                    s.where,
-                    f"a launch {s.label} that may keep the configuration",
-                    f"read= of a buffer in space {GRID}",
-                )
-            )
-        if _brings(s) and not holds(s.writes):
-            found.append(
-                IRError(
-                    s.where,
-                    f"a launch {s.label} that may bring a configuration, which another one may keep,",
-                    f"write= of a buffer in space {GRID}",
-                )
-            )
+        for does, accesses, what, word in (
+            (_keeps(s), s.reads, "keep the configuration", "read"),
+            (_brings(s), s.writes, "bring a configuration, which another one may keep,", "write"),
+        ):
+            if does and not holds(accesses):
+                expected = f"{word}= of a buffer in space {GRID}"
+                found.append(IRError(s.where, f"a launch {s.label} that may {what}", expected))
     return found
 
 

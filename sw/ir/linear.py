@@ -58,18 +58,6 @@ class Linear(Generic[A]):
         """The factor of an atom; 0 where it does not occur."""
         return self.factors.get(atom, 0)
 
-    def without(self, atom: A) -> Linear[A]:
-        """The form without an atom."""
-        return Linear({a: f for a, f in self.factors.items() if a != atom}, self.constant)
-
-    def substitute(self, values: Mapping[A, Linear[A]]) -> Linear[A]:
-        """The form with atoms replaced."""
-        made = Linear[A]({a: f for a, f in self.factors.items() if a not in values}, self.constant)
-        for atom, factor in self.factors.items():
-            if atom in values:
-                made = made.plus(values[atom], factor)
-        return made
-
     def wrapped(self) -> Linear[A]:
         """The same number modulo 2^32, with the constant and all factors of 32 bits."""
         return Linear({a: w for a, f in self.factors.items() if (w := wrap(f))}, wrap(self.constant))

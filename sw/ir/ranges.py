@@ -34,11 +34,6 @@ def bounds_of_operator(op: Op, *args: Bounds) -> Bounds:
     return _compare(op, *args) if op in COMPARISONS else _RULES[op](*args)
 
 
-def exact(op: Op, *args: Bounds) -> Bounds:
-    """Bounds of a sum, difference or product over the integers, without wrapping."""
-    return _exact(op, *args)
-
-
 def may_wrap(expr: Expr) -> bool:
     """Whether the outermost operator of an expression can exceed 32 bits."""
     if not isinstance(expr, Apply) or expr.op not in (Op.ADD, Op.SUB, Op.MUL, Op.SHL, Op.DIV):
@@ -72,6 +67,7 @@ def may_trap(expr: Expr) -> bool:
 
 
 def _exact(op: Op, a: Bounds, b: Bounds) -> Bounds:
+    """Bounds of a sum, difference or product over the integers, without wrapping."""
     if op is Op.ADD:
         return a[0] + b[0], a[1] + b[1]
     if op is Op.SUB:
