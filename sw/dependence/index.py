@@ -16,8 +16,6 @@ from sw.ir.types import HIGH, LOW
 
 #: First and last place, both included, and the position of what accesses it.
 Span = tuple[int, int, int]
-#: So few spans are compared one by one.
-_FEW = 12
 #: Beyond every place.
 _FAR = 1 << 40
 
@@ -30,10 +28,6 @@ class Spans:
     """
 
     def __init__(self, spans: Sequence[Span]):
-        self.spans = spans
-        self.few = len(spans) <= _FEW
-        if self.few:
-            return
         self.ends = sorted({end for low, high, _ in spans for end in (low, high + 1)})
         self.cells = 1 << (len(self.ends) - 1).bit_length()
         self.own: dict[int, list[int]] = {}
@@ -55,11 +49,6 @@ class Spans:
 
     def last(self, low: int, high: int, before: int) -> int:
         """The last position before another one of a span that meets an interval; -1 if there is none."""
-        if self.few:
-            for least, most, position in reversed(self.spans):
-                if position < before and least <= high and low <= most:
-                    return position
-            return -1
         first, last = bisect_left(self.ends, low + 1) - 1, bisect_left(self.ends, high + 1)
         return self._last(1, 0, self.cells, max(0, first), last, before)
 

@@ -279,13 +279,6 @@ class BackwardWalk:
         instance = self.instance(case, access.loops)
         found: list[tuple[Value | Condition, bool]] = []
         for place, (start, stop) in zip(case.point, access.box or (), strict=False):
-            low, high = whole(place, case.facts)
-            if isinstance(start, int) and isinstance(stop, int) and low >= -PLACES and high <= PLACES:
-                if high < start or low >= stop:
-                    return None
-                found += [(add(place, -start), True)] if low < start else ()
-                found += [(add(stop - 1, place, -1), True)] if high >= stop else ()
-                continue
             for form in self.sides(instance, place, start, stop):
                 verdict = sign(form, case.facts)
                 if verdict is False:
