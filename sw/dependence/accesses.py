@@ -17,12 +17,12 @@ from sw.dependence.forms import (
     Facts,
     Form,
     Symbol,
-    Terms,
     Value,
     add,
     bounds,
     fits,
     scale,
+    terms_of,
     whole,
 )
 from sw.dependence.index import Indexed, RegionIndex, Spans, region_index
@@ -149,7 +149,7 @@ def _together(accesses: list[SymbolicAccess]) -> list[SymbolicAccess]:
     """For accesses whose regions differ by constants alone one that touches what any of them does."""
     found: dict[object, list[SymbolicAccess]] = {}
     for a in accesses:
-        terms = None if a.box is None else tuple((_terms(start), _terms(stop)) for start, stop in a.box)
+        terms = None if a.box is None else tuple((terms_of(start), terms_of(stop)) for start, stop in a.box)
         found.setdefault((a.write, a.loops, a.conditions, terms), []).append(a)
     return [_hull_of(near) for same in found.values() for near in _clusters(same)]
 
@@ -168,10 +168,6 @@ def _clusters(accesses: list[SymbolicAccess]) -> Iterator[list[SymbolicAccess]]:
         group.append(a)
         end = max(end, a.hull[0][1])
     yield group
-
-
-def _terms(value: Value) -> Terms:
-    return () if isinstance(value, int) else value.terms
 
 
 def _hull_of(accesses: list[SymbolicAccess]) -> SymbolicAccess:

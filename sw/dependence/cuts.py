@@ -20,6 +20,7 @@ from sw.dependence.forms import (
     scale,
     substitute,
     symbol_bounds,
+    terms_of,
 )
 from sw.dependence.instance import Instance
 from sw.dependence.scalars import Evaluator
@@ -116,7 +117,7 @@ def _symbols(part: Value | Condition) -> list[Symbol]:
     if isinstance(part, Condition):
         own = [] if part.atom is None else [s for s, _ in part.atom.terms]
         return own + [s for inner in part.parts for s in _symbols(inner)]
-    return [] if isinstance(part, int) else [s for s, _ in part.terms]
+    return [s for s, _ in terms_of(part)]
 
 
 def _parts(symbol: Symbol) -> Iterable[Value | Condition]:
@@ -186,5 +187,4 @@ def quotient(base: Value, factor: int) -> Value:
     """The part of a number that a factor divides, divided by it."""
     if isinstance(base, int):
         return base // factor
-    whole_terms = {s: f // factor for s, f in base.terms if f % factor == 0}
-    return make(whole_terms, base.constant // factor)
+    return make({s: f // factor for s, f in base.terms if f % factor == 0}, base.constant // factor)

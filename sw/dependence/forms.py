@@ -7,7 +7,7 @@ forms says of two places in a buffer follows from `differences` (docs/dependence
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hw.semantics import wrap
@@ -107,6 +107,24 @@ def make(factors: dict[Symbol, int], constant: int) -> Value:
     return Form(tuple(terms), constant) if terms else constant
 
 
+def weigh(constant: int, parts: Iterable[tuple[Value, int]]) -> tuple[dict[Symbol, int], int]:
+    """Factors and constant, over the integers, of a constant and numbers with factors."""
+    factors: dict[Symbol, int] = {}
+    for value, factor in parts:
+        if isinstance(value, int):
+            constant += factor * value
+            continue
+        constant += factor * value.constant
+        for symbol, f in value.terms:
+            factors[symbol] = factors.get(symbol, 0) + factor * f
+    return factors, constant
+
+
+def unwrapped(factors: dict[Symbol, int], constant: int) -> Value | None:
+    """The form with these factors; None where one of them is beyond 32 bits."""
+    return make(factors, constant) if all(LOW <= f < HIGH for f in (constant, *factors.values())) else None
+
+
 def _number(term: tuple[Symbol, int]) -> int:
     return term[0].number
 
@@ -121,11 +139,14 @@ def substitute(value: Value, symbol: Symbol, by: Value) -> Value:
     return value
 
 
+def terms_of(value: Value) -> Terms:
+    """The symbols of a number with their factors."""
+    return () if isinstance(value, int) else value.terms
+
+
 def factor_of(value: Value, symbol: Symbol) -> int:
     """The factor of a symbol in a form."""
-    if isinstance(value, int):
-        return 0
-    return next((f for s, f in value.terms if s is symbol), 0)
+    return next((f for s, f in terms_of(value) if s is symbol), 0)
 
 
 def symbol_bounds(symbol: Symbol, facts: Facts) -> Bounds:

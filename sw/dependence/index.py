@@ -49,6 +49,8 @@ class Spans:
 
     def last(self, low: int, high: int, before: int) -> int:
         """The last position before another one of a span that meets an interval; -1 if there is none."""
+        if not self.ends or high < self.ends[0] or low >= self.ends[-1]:
+            return -1
         first, last = bisect_left(self.ends, low + 1) - 1, bisect_left(self.ends, high + 1)
         return self._last(1, 0, self.cells, max(0, first), last, before)
 

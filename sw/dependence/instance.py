@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sw.dependence.accesses import SymbolicLoop
 from sw.dependence.conditions import Condition, Truth, between, is_true, negate
-from sw.dependence.forms import Facts, Form, Symbol, Value, make, symbol_form, whole
+from sw.dependence.forms import Facts, Form, Symbol, Value, symbol_form, unwrapped, weigh, whole
 from sw.dependence.scalars import Evaluator
 from sw.ir.expression import COMPARISONS, Op
 from sw.ir.types import HIGH, LOW
@@ -36,19 +36,8 @@ class Instance:
         """A number."""
         if isinstance(value, int) or value.terms[-1][0].number < self.first:
             return value
-        constant = value.constant
-        factors: dict[Symbol, int] = {}
-        for symbol, f in value.terms:
-            by = self.symbol(symbol)
-            if isinstance(by, int):
-                constant += f * by
-                continue
-            constant += f * by.constant
-            for s, g in by.terms:
-                factors[s] = factors.get(s, 0) + f * g
-        if not all(LOW <= f < HIGH for f in (constant, *factors.values())):
-            return self.evaluator.symbols.fresh("far")
-        return make(factors, constant)
+        found = unwrapped(*weigh(value.constant, ((self.symbol(s), f) for s, f in value.terms)))
+        return self.evaluator.symbols.fresh("far") if found is None else found
 
     def symbol(self, symbol: Symbol) -> Value:
         """What a symbol stands for."""

@@ -9,7 +9,6 @@ from sw.dependence.conditions import Atom, Condition, Truth, atoms, between, dec
 from sw.dependence.forms import (
     Facts,
     Form,
-    Symbol,
     Symbols,
     Value,
     add,
@@ -17,6 +16,8 @@ from sw.dependence.forms import (
     fits,
     make,
     scale,
+    unwrapped,
+    weigh,
     whole,
 )
 from sw.ir.expression import COMPARISONS, Apply, Const, Expr, Op, Var
@@ -85,17 +86,8 @@ class Evaluator:
             # A product of two numbers that are not constants.
             a, b = (self.integer(arg, facts) for arg in expr.args)
             return self.arithmetic(expr.op, a, b, facts)
-        constant = form.constant
-        factors: dict[Symbol, int] = {}
-        for atom, factor in form.factors.items():
-            value = self.integer(atom, facts)
-            if isinstance(value, int):
-                constant += factor * value
-                continue
-            constant += factor * value.constant
-            for symbol, f in value.terms:
-                factors[symbol] = factors.get(symbol, 0) + factor * f
-        return make(factors, constant)
+        parts = ((self.integer(atom, facts), factor) for atom, factor in form.factors.items())
+        return make(*weigh(form.constant, parts))
 
     def unknown(self, variable: Var) -> Scalar:
         """A variable of which only the type is known."""
@@ -250,23 +242,8 @@ class Evaluator:
 
 def _unwrapped_difference(a: Value, b: Value) -> Value | None:
     """A - b over the integers, for forms that do not wrap; None where its factors wrap."""
-    rest = add(a, b, -1)
-    constant = _constant(a) - _constant(b)
-    factors = _factors(a)
-    for s, f in _factors(b).items():
-        factors[s] = factors.get(s, 0) - f
-    left = {s: f for s, f in factors.items() if f}
-    if isinstance(rest, int):
-        return None if left else constant
-    return rest if rest.constant == constant and left == dict(rest.terms) else None
-
-
-def _constant(a: Value) -> int:
-    return a if isinstance(a, int) else a.constant
-
-
-def _factors(a: Value) -> dict[object, int]:
-    return {} if isinstance(a, int) else dict(a.terms)
+    factors, constant = weigh(0, ((a, 1), (b, -1)))
+    return unwrapped(factors, constant) if any(factors.values()) else constant
 
 
 def _order(a: Value) -> tuple[int, ...]:
