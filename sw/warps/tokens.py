@@ -263,16 +263,12 @@ class World:
             lead = min(lead, self.depth + int(spare.min()))
         if lead < 0:
             return None
-        return lead if self.goes_on(signals, waits, lead) else None
-
-    def goes_on(self, signals: tuple[SyncSite, ...], waits: tuple[SyncSite, ...], lead: int) -> bool:
-        """Whether every wait takes a token of the start, or of a signal earlier in the program."""
-        given, taken = self.times(signals), self.times(waits)
+        # Every wait takes a token of the start, or of a signal earlier in the program.
         number = self.number(taken, taken) - lead
         needed, number = taken[number > 0], number[number > 0]
-        if (number > self.count(given, needed)).any():
-            return False
-        return not (self.pick(given, needed, number) > needed).any()
+        if (number > self.count(given, needed)).any() or (self.pick(given, needed, number) > needed).any():
+            return None
+        return lead
 
     def held(self, sync: Sync) -> int:
         """How strict a sync is: how many operations those of the waiting warp await, summed up."""
