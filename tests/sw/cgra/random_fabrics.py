@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hw.fabric import Fabric, PEKind, Unit
-from hw.fabric.toml import STYLES
+from hw.fabric.toml import regular
 
 #: How often a kind of PE has a unit.
 _SHARES = ((Unit.ALU, 0.85), (Unit.MULTIPLIER, 0.6), (Unit.TABLE, 0.45), (Unit.MEMORY, 0.55))
@@ -17,7 +17,7 @@ def random_fabric(seed: int) -> Fabric:
     rows, cols = rng.randint(2, 6), rng.randint(2, 6)
     kinds = tuple(_kind(rng, f"kind{i}") for i in range(rng.randint(2, 5)))
     styles = rng.choice((("mesh",), ("mesh",), ("torus",), ("mesh", "diagonal"), ("torus", "diagonal")))
-    links = sorted({link for style in styles for link in STYLES[style](rows, cols)})
+    links = sorted({link for style in styles for link in regular(style, rows, cols)})
     if rng.random() < 0.6:
         links = [link for link in links if rng.random() >= 0.08]
     return Fabric(
