@@ -160,17 +160,22 @@ def loads(extent: Extent, t: Blocking) -> tuple[int, int]:
 class _Engines(NamedTuple):
     """What every engine has to do: cycles of one step or tile, and of all.
 
-    `step` is the array's for one step of K of a partition, `last` the storer's for an inner tile.
+    `step` is the array's for one step of K of a partition, `last` and `partition` the storer's for an inner
+    tile and a whole partition; `tiles_a` and `tiles_b` are loads, `partitions` those of all products.
     """
 
     load_a: float
     load_b: float
     step: float
     last: float
+    partition: float
     all_a: float
     all_b: float
     multiply: float
     stored: float
+    tiles_a: int
+    tiles_b: int
+    partitions: int
 
 
 def _engines(ports: Ports, t: Blocking) -> _Engines:
@@ -178,12 +183,13 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
     groups = e.batch // e.images
     columns, depths = widths(e, t), cut(e.k, t.partition_k)
     m, n, k = min(t.partition_m, e.m), max(size for size, _ in columns), min(t.partition_k, e.k)
-    partitions = groups * -(-e.m // t.partition_m) * sum(count for _, count in columns)
+    count_m, count_n, steps_k = -(-e.m // t.partition_m), sum(c for _, c in columns), -(-e.k // t.partition_k)
+    partitions = groups * count_m * count_n
     rows = min(m, c.rows)
     again_a, again_b = loads(e, t)
     down = sum(count * _down(c, e.m, d) for d, count in depths)
     multiply = groups * down * sum(count * -(-size // c.cols) for size, count in columns)
-    multiply += partitions * -(-e.k // t.partition_k) * t.parts * max(0, rows + TIMING.gemm_turn - k)
+    multiply += partitions * steps_k * t.parts * max(0, rows + TIMING.gemm_turn - k)
     stored = groups * sum(count * ports.store(e.m, size, t) for size, count in columns)
     if t.single_c or c.acc_banks == 1:
         # The storer reads where the array writes, which comes first.
@@ -194,11 +200,20 @@ def _engines(ports: Ports, t: Blocking) -> _Engines:
         load_b=ports.load_b(*_loaded(t.resident_b, (e.n, n), (e.k, k)), t),
         step=-(-m // c.rows) * -(-n // c.cols) * max(k, rows),
         last=ports.store(min(m, t.tile_m), min(n, t.tile_n), t),
+        partition=ports.store(m, n, t),
         all_a=groups * again_a * sum(count * ports.load_a(e.m, d, t) for d, count in depths),
         all_b=groups * again_b * all_b,
         multiply=multiply,
         stored=stored,
+        tiles_a=groups * again_a * _tiles(t.resident_a, count_m, steps_k),
+        tiles_b=groups * again_b * _tiles(t.resident_b, count_n, steps_k),
+        partitions=partitions,
     )
+
+
+def _tiles(resident: Resident, lanes: int, steps: int) -> int:
+    """Loads of one product without repetition, of an operand in so many tiles and steps of K."""
+    return (1 if resident is Resident.WHOLE else lanes) * (steps if resident is Resident.TILE else 1)
 
 
 def _loaded(resident: Resident, size: tuple[int, int], depth: tuple[int, int]) -> tuple[int, int]:
@@ -212,6 +227,31 @@ def _down(config: MachineConfig, m: int, k: int) -> int:
     return full * max(k, config.rows) + (max(k, rest) if rest else 0)
 
 
+def _double_buffers(c: MachineConfig, t: Blocking, x: _Engines) -> float:
+    """Cycles that the rounds of double buffers take.
+
+    A tile's time in the buffer and the load of the next but one follow each other.
+    """
+    by_a = x.tiles_a * (x.load_a + c.load_a_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_a > 2 else 0
+    by_b = x.tiles_b * (x.load_b + c.load_b_latency + ROUND) / 2 + x.multiply / 2 if x.tiles_b > 2 else 0
+    wait = c.store_latency + ROUND
+    if t.single_c:
+        # An inner tile is stored while others of its partition, and those of the next before it, multiply.
+        parts = t.parts
+        stall = max(
+            0,
+            x.last + wait - x.step * (parts - 1) / parts,
+            parts * x.last + wait - x.step * (2 * parts - 2) / parts,
+        )
+        # Where loads are the bottleneck, those of two steps go on meanwhile.
+        still = max(0, stall - 2 * max(x.load_a, x.load_b))
+        by_c = max(x.multiply + x.partitions * stall, max(x.all_a, x.all_b) + x.partitions * still)
+    else:
+        late = max(x.last, x.partition - x.step * (1 - 1 / t.parts))
+        by_c = (x.partitions * (late + wait) + x.multiply) / 2 if x.partitions > 2 else 0
+    return max(by_a, by_b, by_c)
+
+
 def estimated(ports: Ports, t: Blocking) -> Estimate:
     """The time of a whole program: that of the busiest engine, and what passes before and after it."""
     e, c, x = ports.extent, ports.config, _engines(ports, t)
@@ -222,7 +262,7 @@ def estimated(ports: Ports, t: Blocking) -> Estimate:
     together = e.batch // e.images * _together(ports, t)
     cycles = max(
         max(x.all_a, x.all_b) + wait + ROUND / 2 + x.step + drain,
-        fill + together + drain,
+        fill + max(together, _double_buffers(c, t, x)) + drain,
         fill + first_tile + x.stored + c.store_latency + ROUND / 2,
     )
     ideal = e.batch * e.m * e.n * e.k / c.macs_per_cycle
