@@ -298,29 +298,29 @@ def refined(ports: Ports, t: Blocking) -> Estimate:
     if groups * math.prod(sum(count for _, count in sizes) for sizes in axes) > FOLLOWED:
         return estimate
     ms, ns, ks = map(_each, axes)
+    order = [(i, j) for i in range(len(ms)) for j in range(len(ns))]
+    if not t.m_outermost:
+        order.sort(key=lambda pair: pair[::-1])
+    # Sizes repeat, so what they take is computed once for each.
+    load_a = functools.cache(lambda m, k: ports.load_a(*_loaded(t.resident_a, (e.m, m), (e.k, k)), t))
+    load_b = functools.cache(lambda n, k: ports.load_b(*_loaded(t.resident_b, (e.n, n), (e.k, k)), t))
+    tiles = functools.cache(
+        lambda m, n: [(x, y) for x in _each(cut(m, t.tile_m)) for y in _each(cut(n, t.tile_n))]
+    )
+    products = functools.cache(lambda m, n, k: tuple(_product(config, x, y, k) for x, y in tiles(m, n)))
+    stores = functools.cache(lambda m, n: [ports.store(x, y, t) for x, y in tiles(m, n)])
     steps: list[Step] = []
-    for group in range(groups):
-        seen_a: object = None
-        seen_b: object = None
-        pairs = itertools.product(range(len(ms)), range(len(ns)))
-        for i, j in pairs if t.m_outermost else sorted(pairs, key=lambda pair: pair[::-1]):
-            m, n = ms[i], ns[j]
-            cuts = [(x, y) for x in _each(cut(m, t.tile_m)) for y in _each(cut(n, t.tile_n))]
-            for s, k in enumerate(ks):
-                key_a = group, *_loaded(t.resident_a, (0, i), (0, s))
-                key_b = group, *_loaded(t.resident_b, (0, j), (0, s))
-                size_a = _loaded(t.resident_a, (e.m, m), (e.k, k))
-                size_b = _loaded(t.resident_b, (e.n, n), (e.k, k))
-                steps.append(
-                    Step(
-                        ports.load_a(*size_a, t) if key_a != seen_a else 0,
-                        ports.load_b(*size_b, t) if key_b != seen_b else 0,
-                        tuple(_product(config, x, y, k) for x, y in cuts),
-                        min(1.0, config.rows / k),
-                        [ports.store(x, y, t) for x, y in cuts] if s == len(ks) - 1 else (),
-                    )
-                )
-                seen_a, seen_b = key_a, key_b
+    seen_a: object = None
+    seen_b: object = None
+    for group, (i, j) in itertools.product(range(groups), order):
+        m, n = ms[i], ns[j]
+        for s, k in enumerate(ks):
+            key_a = group, *_loaded(t.resident_a, (0, i), (0, s))
+            key_b = group, *_loaded(t.resident_b, (0, j), (0, s))
+            loads = load_a(m, k) if key_a != seen_a else 0, load_b(n, k) if key_b != seen_b else 0
+            stored = stores(m, n) if s == len(ks) - 1 else ()
+            steps.append(Step(*loads, products(m, n, k), min(1.0, config.rows / k), stored))
+            seen_a, seen_b = key_a, key_b
     loops = sum(x > 1 for x in (groups, len(ms), len(ns), len(ks)))
     patches = e.patches is not None
     cycles, fill, drain = follow(steps, config, loops=loops, single=t.single_c, patches=patches)

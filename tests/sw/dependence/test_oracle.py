@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sw.dependence.walk import WalkBudget
+from tests.budget import cases
 from tests.sw.dependence.oracle import compare
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 
@@ -22,18 +23,20 @@ KNOBS = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("name", list(KNOBS))
 def test_nothing_is_missing(name: str) -> None:
-    for seed in range(60):
+    for seed in range(cases(15, 60)):
         rng = random.Random(f"{name} {seed}")
         program = random_program(rng, KNOBS[name])
         assert compare(program, rng, runs=2, steps=500).missing == [], f"seed {seed}\n{program}"
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("least", [0, 4, 20, 100])
 def test_nothing_is_missing_where_walks_end_early(least: int) -> None:
     names = list(KNOBS)
-    for seed in range(100):
+    for seed in range(cases(40, 100)):
         rng = random.Random(f"symbolic {least} {seed}")
         program = random_program(rng, KNOBS[names[seed % len(names)]])
         found = compare(program, rng, runs=2, steps=500, budget=WalkBudget(least, least))

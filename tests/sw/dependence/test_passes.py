@@ -13,6 +13,7 @@ from sw.ir.errors import IRError
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.passes import run as run_passes
+from tests.budget import cases
 from tests.sw.ir.interpret import run, seeded_choice
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
 
@@ -137,10 +138,12 @@ def p(q: bool, r: bool):
     assert labels(RedundantLoad()(program)) == ["one", "two", "three", "four", "five"]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("step", [DeadStore(), RedundantLoad()], ids=lambda s: s.name)
 def test_memory_is_the_same(step: Callable[[Program], Program]) -> None:
     removed = compared = 0
-    for seed in range(150):
+    count = cases(60, 150)
+    for seed in range(count):
         rng = random.Random(seed)
         program = random_program(rng, Knobs(instructions=8, repeated=0.4))
         values = sample_parameters(rng, program)
@@ -159,5 +162,5 @@ def test_memory_is_the_same(step: Callable[[Program], Program]) -> None:
             if buffer.space in LASTING:
                 same = (expected.memory[buffer.name] == got.memory[buffer.name]).all()
                 assert same, f"seed {seed}: {buffer.name}\n{program}\n{after}"
-    assert compared > 90
-    assert removed > 12
+    assert compared > 0.6 * count
+    assert removed > count * 12 // 150
