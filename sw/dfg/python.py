@@ -9,39 +9,33 @@ from pathlib import Path
 from sw.dfg.body import Body
 from sw.dfg.graph import Value
 from sw.dfg.kernel import Array, HostLoop, Kernel, Launch, Step, launches_in, prune
-from sw.dfg.syntax import RESERVED, KernelText, assigned, indexed, loops, module_names, trip
-from sw.ir.errors import IRError, Location
-from sw.ir.load import read_text
-from sw.ir.syntax import byte_lines, check_depth, is_docstring, python_tree, whole
+from sw.dfg.syntax import assigned, indexed, loops, trip
+from sw.dfg.text import FunctionText
+from sw.ir.syntax import is_docstring, whole
 
 
 def from_function(path: str | Path, name: str) -> Kernel:
     """The kernel that a function of a file is; raises `InputError` with file, line and column."""
-    return parse_kernel(read_text(path, str(path)), name, str(path))
+    return kernel_of(FunctionText.from_file(path, name))
 
 
 def parse_kernel(text: str, name: str, file: str = "<text>") -> Kernel:
     """The kernel that a function of a text is; raises `InputError` with file, line and column."""
-    module = python_tree(text, file, "exec")
-    assert isinstance(module, ast.Module)
-    functions = {s.name: s for s in module.body if isinstance(s, ast.FunctionDef)}
-    if name not in functions:
-        listed = ", ".join(functions) or "one, there is none"
-        raise IRError(Location(file, 1, 1), f"no function {name!r}", f"a function of the file: {listed}")
-    where = KernelText(file, byte_lines(text), module_names(module))
-    for outside in where.names.values():
-        check_depth(outside, file)
-    return _Function(where, functions[name]).kernel()
+    return kernel_of(FunctionText.from_text(text, name, file))
+
+
+def kernel_of(text: FunctionText) -> Kernel:
+    """The kernel that a function is; raises `InputError` with file, line and column."""
+    return _Function(text).kernel()
 
 
 class _Function:
     """One function: straight code and loops as launches."""
 
-    def __init__(self, where: KernelText, function: ast.FunctionDef):
-        self.where, self.function = where, function
-        check_depth(function, where.file)
-        self.parameters = self._parameters()
-        subscripted = indexed(function)
+    def __init__(self, text: FunctionText):
+        self.where, self.function = text.where, text.function
+        self.parameters = tuple(p.arg for p in text.parameters)
+        subscripted = indexed(text.function)
         self.arrays = frozenset(p for p in self.parameters if p in subscripted)
         self.iterations: str | None = None
         #: What names hold between launches: a number, or what the host keeps under a name.
@@ -76,21 +70,6 @@ class _Function:
             body,
             returned,
         )
-
-    def _parameters(self) -> tuple[str, ...]:
-        arguments = self.function.args
-        odd = arguments.vararg or arguments.kwarg
-        if odd:
-            raise self.where.error(odd, f"the parameter *{odd.arg}", "parameters by name")
-        if arguments.defaults or any(arguments.kw_defaults):
-            raise self.where.error(self.function, "a default value of a parameter", "parameters without one")
-        found = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        for argument in found:
-            if argument.arg in RESERVED:
-                raise self.where.error(
-                    argument, f"the parameter {argument.arg!r}", "a name that is no function"
-                )
-        return tuple(argument.arg for argument in found)
 
     def _parameter(self, node: ast.expr | None) -> str | None:
         return node.id if isinstance(node, ast.Name) and node.id in self.parameters else None

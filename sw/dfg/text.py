@@ -1,0 +1,104 @@
+"""The text of a Python function that becomes loops of the CGRA: from a file, or of a function in memory."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hw.errors import InputError
+from sw.dfg.syntax import RESERVED, KernelText, module_names
+from sw.ir.errors import IRError, Location
+from sw.ir.load import read_text
+from sw.ir.syntax import byte_lines, check_depth, python_tree
+
+
+@dataclass(frozen=True)
+class FunctionText:
+    """A function as it is written, its parameters, and the integers and tables around it."""
+
+    where: KernelText
+    function: ast.FunctionDef
+    parameters: list[ast.arg]
+
+    @classmethod
+    def from_file(cls, path: str | Path, name: str) -> FunctionText:
+        """A function of a file; raises `InputError` with file, line and column."""
+        return cls.from_text(read_text(path, str(path)), name, str(path))
+
+    @classmethod
+    def from_text(cls, text: str, name: str, file: str = "<text>") -> FunctionText:
+        """A function of a text; raises `InputError` with file, line and column."""
+        module = python_tree(text, file, "exec")
+        assert isinstance(module, ast.Module)
+        functions = {s.name: s for s in module.body if isinstance(s, ast.FunctionDef)}
+        if name not in functions:
+            listed = ", ".join(functions) or "one, there is none"
+            raise IRError(Location(file, 1, 1), f"no function {name!r}", f"a function of the file: {listed}")
+        where = KernelText(file, byte_lines(text), module_names(module))
+        for outside in where.names.values():
+            check_depth(outside, file)
+        return cls._of(where, functions[name])
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any]) -> FunctionText:
+        """A function of a running program or notebook, read by its text; it is never called.
+
+        Integers and sequences of integers that it finds outside of itself are constants, with the values
+        that they have now. Raises `InputError` for what has no text, and with the place for what it says.
+        """
+        function = inspect.unwrap(function)
+        name = getattr(function, "__name__", "function")
+        try:
+            lines, first = inspect.getsourcelines(function)
+            file = inspect.getsourcefile(function) or "<text>"
+            found = inspect.getclosurevars(function)
+        except (OSError, TypeError) as error:
+            raise InputError(f"{name}: its text cannot be read: {error}") from None
+        # Empty lines in front, so that places are those of the file.
+        text = "\n" * (first - 1) + textwrap.dedent("".join(lines))
+        own = cls.from_text(text, name, file)
+        outside = {**found.globals, **found.nonlocals}
+        own.where.names = {n: node for n, v in outside.items() if (node := _constant(v, own.function))}
+        return own
+
+    @classmethod
+    def _of(cls, where: KernelText, function: ast.FunctionDef) -> FunctionText:
+        check_depth(function, where.file)
+        arguments = function.args
+        odd = arguments.vararg or arguments.kwarg
+        if odd:
+            raise where.error(odd, f"the parameter *{odd.arg}", "parameters by name")
+        if arguments.defaults or any(arguments.kw_defaults):
+            raise where.error(function, "a default value of a parameter", "parameters without one")
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for parameter in parameters:
+            if parameter.arg in RESERVED:
+                found = f"the parameter {parameter.arg!r}"
+                raise where.error(parameter, found, "a name that is no function")
+        return cls(where, function, parameters)
+
+
+def _constant(value: object, at: ast.stmt) -> ast.expr | None:
+    """An integer or a sequence of integers as it would stand in the text; None for anything else."""
+    made: ast.expr | None = None
+    if isinstance(value, int | np.integer):
+        made = ast.Constant(int(value))
+    elif isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iub":
+        made = _table(value.tolist())
+    elif isinstance(value, tuple | list) and all(isinstance(v, int | np.integer) for v in value):
+        made = _table(value)
+    if made is not None:
+        for node in ast.walk(made):
+            ast.copy_location(node, at)
+    return made
+
+
+def _table(words: Iterable[int]) -> ast.expr:
+    return ast.Tuple([ast.Constant(int(w)) for w in words], ast.Load())
