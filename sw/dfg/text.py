@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import textwrap
 from collections.abc import Callable, Iterable
@@ -67,6 +68,13 @@ class FunctionText:
         outside = {**found.globals, **found.nonlocals}
         own.where.names = {n: node for n, v in outside.items() if (node := _constant(v, own.function))}
         return own
+
+    def standalone(self) -> str:
+        """A text that says the same without the file around it."""
+        outside = [f"{name} = {ast.unparse(value)}" for name, value in self.where.names.items()]
+        function = copy.copy(self.function)
+        function.decorator_list = []
+        return "\n".join([*outside, ast.unparse(function), ""])
 
     @classmethod
     def _of(cls, where: KernelText, function: ast.FunctionDef) -> FunctionText:

@@ -1,0 +1,200 @@
+"""Problems of one operator: a matrix product or a convolution, with an epilogue or without."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hw.errors import InputError
+from sw.convolution import Convolution
+from sw.dfg.text import FunctionText
+from sw.frontend.epilogue import EpilogueFunction, read_epilogue, with_epilogue
+from sw.graph.network import Network
+from sw.graph.problems import network_of
+from sw.patches import Axis
+from sw.problem import Product
+
+#: The files of a problem in a compiled directory.
+SHAPE, FUNCTION, CONSTANTS = "problem.json", "epilogue.py", "constants.npz"
+
+
+@dataclass(frozen=True)
+class EpilogueSource:
+    """A function that finishes sums: what it says, and a text of its own that says the same."""
+
+    function: EpilogueFunction
+    text: str
+
+    @classmethod
+    def read(cls, text: FunctionText) -> EpilogueSource:
+        """Raises `InputError` with file, line and column for what an epilogue cannot say."""
+        return cls(read_epilogue(text), text.standalone())
+
+
+def epilogue(function: Callable[..., Any]) -> EpilogueSource:
+    """Read a function as what becomes of each sum of a product before it is stored (a decorator).
+
+    The first parameter is the sum, int32. The others are operands: one value per output column by default, or
+    as annotated `Row`, `Scalar` or `Tile` (one per element). The function is read as text, never called.
+    Raises `InputError` with file, line and column.
+    """
+    return EpilogueSource.read(FunctionText.from_function(function))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One operator to compile; without an epilogue its result is int32.
+
+    `constants` are operands of the epilogue by name; the others are inputs.
+    """
+
+    shape: Product | Convolution
+    epilogue: EpilogueSource | None = None
+    out: str = "int32"
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.network()
+
+    def __str__(self) -> str:
+        return str(self.shape) if self.epilogue is None else f"{self.shape}, {self.epilogue.function.name}"
+
+    def network(self) -> Network:
+        """The graph of the operator; raises `InputError` for operands that do not fit."""
+        made = network_of(self.shape)
+        if self.epilogue is None:
+            return made
+        return with_epilogue(made, self.epilogue.function, self.out, self.constants)
+
+    def files(self) -> dict[str, bytes]:
+        """The problem as files of a compiled directory."""
+        kind = "conv" if isinstance(self.shape, Convolution) else "matmul"
+        told: dict[str, Any] = {kind: asdict(self.shape), "out": self.out}
+        found: dict[str, bytes] = {}
+        if self.epilogue is not None:
+            told["epilogue"] = self.epilogue.function.name
+            found[FUNCTION] = self.epilogue.text.encode()
+        if self.constants:
+            data = io.BytesIO()
+            np.savez(data, **self.constants)  # type: ignore[arg-type]
+            found[CONSTANTS] = data.getvalue()
+        return {SHAPE: (json.dumps(told, indent=2) + "\n").encode(), **found}
+
+
+def from_files(files: Mapping[str, bytes]) -> Problem:
+    """The problem that `Problem.files` wrote; raises `InputError` for files that are none."""
+    try:
+        told = json.loads(files[SHAPE])
+        shape = _convolution(told["conv"]) if "conv" in told else Product(**_tuples(told["matmul"]))
+        source = None
+        if "epilogue" in told:
+            text = FunctionText.from_text(files[FUNCTION].decode(), told["epilogue"], FUNCTION)
+            source = EpilogueSource.read(text)
+        constants = {}
+        if CONSTANTS in files:
+            with np.load(io.BytesIO(files[CONSTANTS]), allow_pickle=False) as arrays:
+                constants = dict(arrays)
+        return Problem(shape, source, told["out"], constants)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{SHAPE}: is no problem of this version: {error}") from None
+
+
+def _convolution(values: Mapping[str, Any]) -> Convolution:
+    axes = {name: Axis(**values[name]) for name in ("rows", "cols")}
+    return Convolution(**{**values, **axes})
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+
+
+def matmul(
+    m: int,
+    k: int,
+    n: int,
+    *,
+    epilogue: EpilogueSource | Callable[..., Any] | None = None,
+    out: str = "int8",
+    batch: Sequence[int] = (),
+    type_a: str = "int8",
+    type_b: str = "int8",
+    zero_a: int = 0,
+    zero_b: int = 0,
+    transposed_a: bool = False,
+    transposed_b: bool = False,
+    **constants: npt.ArrayLike,
+) -> Problem:
+    """A matrix product of int8 or uint8 elements: A [m, k] times B [k, n].
+
+    Without an epilogue the result is int32; with one it is `out`, int8, uint8 or int32, wrapped as NumPy
+    casts. `constants` are operands of the epilogue by name. Transposed operands are stored [k, m] and [n, k],
+    `batch` holds the axes before the matrices. Raises `InputError` for what does not fit.
+    """
+    axes = tuple(batch)
+    shape = Product(m, k, n, type_a, type_b, zero_a, zero_b, transposed_a, transposed_b, axes, axes)
+    return _problem(shape, epilogue, out, constants)
+
+
+def conv(
+    images: int,
+    channels: int,
+    rows: int,
+    cols: int,
+    out_channels: int,
+    kernel_rows: int,
+    kernel_cols: int,
+    *,
+    epilogue: EpilogueSource | Callable[..., Any] | None = None,
+    out: str = "int8",
+    stride: int | tuple[int, int] = 1,
+    pad: int | tuple[int, int] | tuple[int, int, int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+    type_a: str = "int8",
+    type_b: str = "int8",
+    zero_a: int = 0,
+    zero_b: int = 0,
+    **constants: npt.ArrayLike,
+) -> Problem:
+    """A convolution: weights A [out_channels, channels / groups, kernel] over images B.
+
+    `stride`, `pad` and `dilation` are one number, or one for rows and one for columns; `pad` may also be
+    (top, left, bottom, right) as in ONNX. An operand of the epilogue has one value per output channel by
+    default. The rest is as for `matmul`.
+    """
+    strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
+    pads = tuple(pad) if isinstance(pad, Sequence) and len(pad) == 4 else _pair("pad", pad) * 2
+    down, across = (
+        Axis(size, kernel, strides[i], pads[i], pads[i + 2], dilations[i])
+        for i, (size, kernel) in enumerate(((rows, kernel_rows), (cols, kernel_cols)))
+    )
+    kinds = (type_a, type_b, zero_a, zero_b)
+    shape = Convolution(images, channels, down, across, out_channels, *kinds, groups)
+    return _problem(shape, epilogue, out, constants)
+
+
+def _pair(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
+    found = tuple(value) if isinstance(value, Sequence) else (value, value)
+    if len(found) != 2:
+        raise InputError(f"{name} must be one number or two, not {len(found)}")
+    return found
+
+
+def _problem(
+    shape: Product | Convolution,
+    source: EpilogueSource | Callable[..., Any] | None,
+    out: str,
+    constants: Mapping[str, npt.ArrayLike],
+) -> Problem:
+    if source is None:
+        if constants:
+            raise InputError(f"{min(constants)!r} is an operand of an epilogue, which is not given")
+        return Problem(shape)
+    read = source if isinstance(source, EpilogueSource) else epilogue(source)
+    return Problem(shape, read, out, {name: np.asarray(array) for name, array in constants.items()})
