@@ -209,14 +209,18 @@ def preset_names() -> list[str]:
     return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
 
 
-def load(source: str, settings: Mapping[str, Any] | None = None) -> MachineConfig:
-    """Read a preset by name or a TOML file by path, then apply single settings.
+def load(source: str | MachineConfig, settings: Mapping[str, Any] | None = None) -> MachineConfig:
+    """Read a preset by name or a TOML file by path, or take a configuration; then apply single settings.
 
     A TOML file holds fields of `MachineConfig` at top level and may start from `preset = "NAME"`. `cgra`
     is the name of a fabric, the path of its file (seen from this one), a table (`hw.fabric.toml`), or `none`.
     Raises `InputError` for an unknown name, an unreadable file, unknown fields or bad values.
     """
-    values = _found(source) | dict(settings or {})
+    if isinstance(source, MachineConfig):
+        values, source = {name: getattr(source, name) for name in FIELDS}, source.name
+    else:
+        values = _found(source)
+    values |= dict(settings or {})
     unknown = sorted(set(values) - set(FIELDS))
     if unknown:
         raise InputError(f"{source}: unknown field {unknown[0]!r}; known are {', '.join(FIELDS)}")

@@ -54,17 +54,9 @@ class FunctionText:
         Integers and sequences of integers that it finds outside of itself are constants, with the values
         that they have now. Raises `InputError` for what has no text, and with the place for what it says.
         """
-        function = inspect.unwrap(function)
-        name = getattr(function, "__name__", "function")
-        try:
-            lines, first = inspect.getsourcelines(function)
-            file = inspect.getsourcefile(function) or "<text>"
-            found = inspect.getclosurevars(function)
-        except (OSError, TypeError) as error:
-            raise InputError(f"{name}: its text cannot be read: {error}") from None
-        # Empty lines in front, so that places are those of the file.
-        text = "\n" * (first - 1) + textwrap.dedent("".join(lines))
-        own = cls.from_text(text, name, file)
+        text, file = source_of(function)
+        own = cls.from_text(text, function.__name__, file)
+        found = inspect.getclosurevars(function)
         outside = {**found.globals, **found.nonlocals}
         own.where.names = {n: node for n, v in outside.items() if (node := _constant(v, own.function))}
         return own
@@ -91,6 +83,21 @@ class FunctionText:
                 found = f"the parameter {parameter.arg!r}"
                 raise where.error(parameter, found, "a name that is no function")
         return cls(where, function, parameters)
+
+
+def source_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """The text of a function with its decorators, and its file.
+
+    Empty lines stand in front of it, so that places are those of the file. Raises `InputError` for what has
+    no text.
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+        file = inspect.getsourcefile(function) or "<text>"
+    except (OSError, TypeError) as error:
+        name = getattr(function, "__name__", str(function))
+        raise InputError(f"{name}: its text cannot be read: {error}") from None
+    return "\n" * (first - 1) + textwrap.dedent("".join(lines)), file
 
 
 def _constant(value: object, at: ast.stmt) -> ast.expr | None:

@@ -122,7 +122,7 @@ def parse_program(text: str, file: str = "<text>") -> Program:
 def _parse_program(text: str, file: str) -> Program:
     tree = python_tree(text, file, "exec")
     assert isinstance(tree, ast.Module)
-    functions = [s for s in tree.body if not is_docstring(s)]
+    functions = [s for s in tree.body if not is_docstring(s) and not _is_import(s)]
     if len(functions) != 1 or not isinstance(functions[0], ast.FunctionDef):
         odd = next((s for s in functions if not isinstance(s, ast.FunctionDef)), None)
         extra = odd or (functions[1] if functions else None)
@@ -130,6 +130,11 @@ def _parse_program(text: str, file: str) -> Program:
         found = "nothing" if not functions else "another statement beside it"
         raise IRError(where, found, "one function with the decorator @program")
     return retype(_ProgramReader(file, byte_lines(text), {}).program(functions[0]))
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    """Whether a statement makes the names of programs known to Python, which changes nothing here."""
+    return isinstance(statement, ast.ImportFrom) and statement.module in ("__future__", "jacquard.lang")
 
 
 @dataclass
