@@ -1,4 +1,4 @@
-"""Names of tile programs, so that they are Python that editors, linters and type checkers accept (docs/ir.md).
+"""Names of tile programs, so that editors, linters and type checkers accept these as Python (docs/ir.md).
 
     from jacquard.lang import Buffer, gemm, int8, load, memory, program, store
 

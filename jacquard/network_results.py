@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cosim.compare import compare
-from cosim.job import EventKind, Job, Outcome
-from jacquard.results import Bounded, Report, Result, utilization
+from cosim.job import Event, EventKind, Job, Outcome
+from hw.config import MachineConfig
+from jacquard.results import Bounded, ProgramPrediction, Report, Result, utilization
 from jacquard.tiling import MachinePlan, plan_of
 from sw.check import Verdict
 from sw.compile.program import holds_sums
@@ -83,40 +84,20 @@ class OperatorResult(Bounded):
 
 
 @dataclass
-class ProgramRun(Result):
-    """One program of a model on model and RTL.
-
-    `values` are the tensors that it wrote and that were still in memory at its end, `same` says by operator
-    whether they are the reference's, `wrong` is the first operator whose result differs, with how.
-    """
+class ModelProgramPrediction(ProgramPrediction):
+    """One program of a model by the cycle model."""
 
     program: MachineProgram
-    same: Mapping[int, bool]
-    wrong: tuple[str, str] | None
 
     @classmethod
     def of(
-        cls,
-        program: MachineProgram,
-        job: Job,
-        predicted: Outcome,
-        observed: Outcome,
-        verdict: Verdict,
-        expected: Mapping[str, np.ndarray],
-    ) -> ProgramRun:
-        """The run of a program, compared with the prediction and, where it has outputs, with `expected`."""
+        cls, program: MachineProgram, job: Job, predicted: Outcome, verdict: Verdict
+    ) -> ModelProgramPrediction:
+        """A prediction with the bounds of the program's operators."""
         config, rates, count = program.config, job.settings.bandwidth, len(program.operators)
         bounds = Counter({"gemm": 0})
         for operator in program.operators:
             bounds.update(operator.bounds(config, rates))
-        kept = program.kept().items() if observed.outputs else ()
-        values = {n: h.extract(d) for (n, h), d in zip(kept, observed.outputs, strict=True)}
-        same, wrong = _compared(program, values, expected)
-        if observed.error is not None:
-            e = observed.error
-            at = program.operator_of.get((e.warp, e.pc))
-            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
-            wrong = job.name if at is None else program.operators[at].name, cause
         return cls(
             name=job.name,
             op="network",
@@ -124,16 +105,10 @@ class ProgramRun(Result):
             config=config,
             job=job,
             predicted=predicted,
-            observed=observed,
-            correct=wrong is None,
-            divergence=None if observed is predicted else compare(config, job, predicted, observed),
             checked=verdict,
             macs=sum(o.macs for o in program.operators),
             bounds=bounds,
-            values=values,
             program=program,
-            same=same,
-            wrong=wrong,
         )
 
     @property
@@ -142,18 +117,12 @@ class ProgramRun(Result):
         parts = self.program.compiled.parts if self.program.compiled is not None else ()
         return {i: plan_of(p, self.job.settings.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
 
-    @property
-    def at(self) -> str | None:
-        """The operator in which the first divergence is, if it is in one."""
-        d = self.divergence
-        if d is None or d.warp is None or d.pc is None:
-            return None
-        number = self.program.operator_of.get((d.warp, d.pc))
-        return None if number is None else self.program.operators[number].name
-
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
         """Its operators, with cycles counted from `offset` on; `number` is the program's."""
-        first, last = _times(self)
+        return self._operators(offset, number, {})
+
+    def _operators(self, offset: int, number: int, same: Mapping[int, bool]) -> list[OperatorResult]:
+        first, last = _times(self.program, self.outcome)
         plans = self.plans
         done, made = 0, []
         for index, facts in enumerate(self.program.operators):
@@ -175,12 +144,61 @@ class ProgramRun(Result):
                     facts.bounds(self.config, self.job.settings.bandwidth),
                     tuple(self.program.kernels[k] for k in facts.kernels),
                     utilization(facts.macs, cycles, self.config),
-                    self.same.get(index),
+                    same.get(index),
                     number,
                     plans.get(index),
                 )
             )
         return made
+
+
+@dataclass
+class ProgramRun(Result, ModelProgramPrediction):
+    """One program of a model that ran.
+
+    `values` are the tensors that it wrote and that were still in memory at its end, `same` says by operator
+    whether they are the reference's, `wrong` is the first operator whose result differs, with how.
+    """
+
+    same: Mapping[int, bool]
+    wrong: tuple[str, str] | None
+
+    @classmethod
+    def after(
+        cls, made: ModelProgramPrediction, observed: Outcome, expected: Mapping[str, np.ndarray]
+    ) -> ProgramRun:
+        """What was observed, compared with the prediction and with the results that are expected."""
+        program, job = made.program, made.job
+        homes = program.kept().items()
+        values = {n: h.extract(d) for (n, h), d in zip(homes, observed.outputs, strict=True)}
+        same, wrong = _compared(program, values, expected)
+        if observed.error is not None:
+            e = observed.error
+            at = program.operator_of.get((e.warp, e.pc))
+            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
+            wrong = job.name if at is None else program.operators[at].name, cause
+        return cls(
+            **vars(made),
+            observed=observed,
+            correct=wrong is None,
+            divergence=compare(made.config, job, made.predicted, observed),
+            values=values,
+            same=same,
+            wrong=wrong,
+        )
+
+    @property
+    def at(self) -> str | None:
+        """The operator in which the first divergence is, if it is in one."""
+        d = self.divergence
+        if d is None or d.warp is None or d.pc is None:
+            return None
+        number = self.program.operator_of.get((d.warp, d.pc))
+        return None if number is None else self.program.operators[number].name
+
+    def operators(self, offset: int, number: int) -> list[OperatorResult]:
+        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        return self._operators(offset, number, self.same)
 
 
 def _compared(
@@ -203,12 +221,12 @@ def _compared(
     return same, wrong
 
 
-def _times(run: ProgramRun) -> tuple[dict[int, int], dict[int, int]]:
+def _times(program: MachineProgram, outcome: Outcome) -> tuple[dict[int, int], dict[int, int]]:
     """First issue, and cycle after the last completion, by operator."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    owner = run.program.operator_of
-    for event in run.observed.events:
+    owner = program.operator_of
+    for event in outcome.events:
         number = owner.get((event.warp, event.pc))
         if number is None:
             continue
@@ -217,6 +235,42 @@ def _times(run: ProgramRun) -> tuple[dict[int, int], dict[int, int]]:
         elif event.kind is EventKind.COMPLETE:
             last[number] = event.cycle + 1
     return first, last
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the cycle model says of a model; nothing of it was observed.
+
+    `steps` holds programs and operators of the host in the order of execution.
+    """
+
+    config: MachineConfig
+    steps: Sequence[MachineProgram | HostOperator]
+    programs: Sequence[ModelProgramPrediction]
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all programs."""
+        return sum(p.predicted.cycles for p in self.programs)
+
+    @property
+    def events(self) -> list[Event]:
+        """Every issue, completion and signal with its cycle, program after program."""
+        return [event for p in self.programs for event in p.predicted.events]
+
+    @property
+    def operators(self) -> list[OperatorResult]:
+        """All operators in the order of execution."""
+        return operators_of(self.steps, self.programs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a prediction."""
+        return {
+            "model_cycles": self.cycles,
+            "events": len(self.events),
+            "operators": [o.as_dict() for o in self.operators],
+            "hw": self.config.hash,
+        }
 
 
 @dataclass
@@ -313,7 +367,7 @@ class NetworkReport(Report):
 
 
 def operators_of(
-    steps: Sequence[MachineProgram | HostOperator], runs: Iterable[ProgramRun]
+    steps: Sequence[MachineProgram | HostOperator], runs: Iterable[ModelProgramPrediction]
 ) -> list[OperatorResult]:
     """All operators in the order of execution; those of the host take no cycle of the machine."""
     left, made, at = enumerate(runs), list[OperatorResult](), 0
@@ -326,7 +380,7 @@ def operators_of(
             continue
         number, run = next(left)
         made += run.operators(at, number)
-        at += run.observed.cycles
+        at += run.outcome.cycles
     return made
 
 

@@ -19,7 +19,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
 from jacquard.network_program import MachineProgram, machine_program
-from jacquard.network_results import NetworkReport, ProgramRun
+from jacquard.network_results import ModelProgramPrediction, NetworkReport, Prediction, ProgramRun
 from jacquard.results import Result
 from jacquard.warps import verdict_on
 from sw.check import Verdict
@@ -124,6 +124,27 @@ def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndar
     arrays[tensor.name] = array
 
 
+def predict_model(
+    model: CompiledModel, inputs: Arrays, settings: MemorySettings, tensors: Arrays | None = None
+) -> Prediction:
+    """The cycles of a compiled model by the cycle model alone.
+
+    `tensors` are those that the network computes from the inputs, computed here if not given.
+    """
+    if tensors is None:
+        tensors = reference.run(model.network, inputs, everything=True)
+    made = []
+    for program, verdict in zip(model.programs, model.verdicts, strict=True):
+        needed = {name for name, home in program.homes.items() if home.tensor.constant is None}
+        if not needed <= tensors.keys() and program.compiled is not None:
+            # Of tensors that the compiler added.
+            tensors = reference.run(program.compiled.network, inputs, everything=True)
+        job = job_of(program, tensors, settings, model.network.name or "model")
+        predicted = predict(model.config, job, values=False)
+        made.append(ModelProgramPrediction.of(program, job, predicted, verdict))
+    return Prediction(settings.behind(model.config), model.steps, tuple(made))
+
+
 def run_model(
     model: CompiledModel,
     inputs: Arrays,
@@ -166,7 +187,8 @@ def run_model(
         ready = f"ready after {machine.build_seconds:.1f} s"
         progress(f"simulator {sim}: {ready}, running {predicted.cycles:,} cycles")
         (observed,) = machine.run([job])
-        runs.append(ProgramRun.of(step, job, predicted, observed, next(verdicts), expected))
+        made = ModelProgramPrediction.of(step, job, predicted, next(verdicts))
+        runs.append(ProgramRun.after(made, observed, expected))
         arrays |= runs[-1].values
     return NetworkReport(
         settings.behind(model.config),

@@ -42,12 +42,11 @@ class Bounded:
 
 
 @dataclass
-class Result(Bounded):
-    """What became of one program.
+class ProgramPrediction(Bounded):
+    """One program and what the cycle model says of it.
 
     `op` says what kind of thing it is, `shape` in words how large. `bounds` are least cycles by what limits
-    them: `gemm`, `cgra`, or a port at its bytes per cycle. `values` are its results by name, `checked` is
-    what the checker says of the warps.
+    them: `gemm`, `cgra`, or a port at its bytes per cycle. `checked` is what the checker says of the warps.
     """
 
     name: str
@@ -56,13 +55,42 @@ class Result(Bounded):
     config: MachineConfig
     job: Job
     predicted: Outcome
-    observed: Outcome
-    correct: bool
-    divergence: Divergence | None
     checked: Verdict
     macs: int
     bounds: Mapping[str, int]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Where its cycles and events come from."""
+        return self.predicted
+
+    @property
+    def instructions(self) -> dict[int, int]:
+        """Static instructions per warp."""
+        return {warp: len(words) for warp, words in self.job.programs.items()}
+
+    @property
+    def utilization(self) -> float:
+        """Multiply-accumulates by what the array could have done in its cycles."""
+        return utilization(self.macs, self.outcome.cycles, self.config)
+
+
+@dataclass
+class Result(ProgramPrediction):
+    """One program that ran: what was observed, and how it compares with prediction and reference.
+
+    `values` are its results by name.
+    """
+
+    observed: Outcome
+    correct: bool
+    divergence: Divergence | None
     values: Mapping[str, np.ndarray]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What was observed."""
+        return self.observed
 
     @property
     def output(self) -> str:
@@ -80,16 +108,6 @@ class Result(Bounded):
         }
         issued = (e for e in self.observed.events if e.kind is EventKind.ISSUE)
         return sum((e.warp, e.pc) in sync for e in issued)
-
-    @property
-    def instructions(self) -> dict[int, int]:
-        """Static instructions per warp."""
-        return {warp: len(words) for warp, words in self.job.programs.items()}
-
-    @property
-    def utilization(self) -> float:
-        """Multiply-accumulates by what the array could have done in the cycles observed."""
-        return utilization(self.macs, self.observed.cycles, self.config)
 
     @property
     def memory_words(self) -> dict[str, int]:

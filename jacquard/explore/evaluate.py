@@ -17,15 +17,13 @@ import onnx
 
 from cosim import toolchain
 from cosim.backends import simulator
-from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from jacquard.explore.energy import Table, counted, energy
 from jacquard.explore.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from jacquard.network_program import MachineProgram
-from jacquard.network_results import NetworkReport, OperatorResult, ProgramRun, operators_of
-from jacquard.network_run import CompiledModel, compile_model, draw_inputs, job_of, run_network
+from jacquard.network_results import NetworkReport, OperatorResult, Prediction
+from jacquard.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
 from sw.frontend.network import import_model
 from sw.graph import reference
 from sw.graph.network import Network
@@ -124,16 +122,11 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
     except InputError as error:
         raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
     _check(compiled)
-    settings = MemorySettings.of(config)
-    runs: list[ProgramRun] = []
-    for program, verdict in zip(compiled.programs, compiled.verdicts, strict=True):
-        tensors = _tensors(model, program)
-        job = job_of(program, tensors, settings, model.name)
-        predicted = predict(config, job, values=False)
-        if predicted.error is not None:
-            raise CheckError(f"{model.name}: the cycle model stops: {predicted.error}")
-        runs.append(ProgramRun.of(program, job, predicted, predicted, verdict, {}))
-    return _metrics(model.name, compiled, runs, table)
+    made = predict_model(compiled, model.inputs, MemorySettings.of(config), model.tensors)
+    for program in made.programs:
+        if program.predicted.error is not None:
+            raise CheckError(f"{model.name}: the cycle model stops: {program.predicted.error}")
+    return _metrics(model.name, made, table)
 
 
 def _check(compiled: CompiledModel) -> None:
@@ -147,20 +140,12 @@ def _check(compiled: CompiledModel) -> None:
                 raise CheckError(f"configuration {kernel.name} does not mean its loop")
 
 
-def _tensors(model: LoadedModel, program: MachineProgram) -> Arrays:
-    """Tensors that memory may hold when a program starts; those that the compiler added are computed."""
-    needed = {name for name, home in program.homes.items() if home.tensor.constant is None}
-    if needed <= model.tensors.keys() or program.compiled is None:
-        return model.tensors
-    return reference.run(program.compiled.network, model.inputs, everything=True)
-
-
-def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: Table) -> ModelMetrics:
-    config = compiled.config
+def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
+    config = made.config
     moved = dict.fromkeys(PORTS, 0)
     spent: dict[str, float] = {}
     instructions = 0
-    for run in runs:
+    for run in made.programs:
         counters = run.predicted.counters
         here = {p: counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
         executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
@@ -169,10 +154,9 @@ def _metrics(name: str, compiled: CompiledModel, runs: list[ProgramRun], table: 
             spent[what] = spent.get(what, 0.0) + value
         moved = {p: moved[p] + here[p] for p in PORTS}
         instructions += executed
-    operators = tuple(_operator(o) for o in operators_of(compiled.steps, runs))
+    operators = tuple(_operator(o) for o in made.operators)
     macs = sum(o.macs for o in operators)
-    cycles = sum(run.predicted.cycles for run in runs)
-    return ModelMetrics(name, cycles, macs, instructions, len(runs), moved, spent, operators)
+    return ModelMetrics(name, made.cycles, macs, instructions, len(made.programs), moved, spent, operators)
 
 
 def _operator(o: OperatorResult) -> OperatorMetrics:
