@@ -10,7 +10,7 @@ import numpy as np
 
 from cosim.device import Device, DeviceSimulator, open_bus
 from cosim.settings import MemorySettings
-from jacquard.network_results import NetworkReport
+from jacquard.network_results import ModelRun
 from jacquard.network_run import CompiledModel, run_model
 
 
@@ -96,10 +96,10 @@ def run_at(
         bus.close()
 
 
-def _result(report: NetworkReport) -> DeviceRun:
+def _result(report: ModelRun) -> DeviceRun:
     programs = []
     for name, o in ((run.name, run.observed) for run in report.runs):
         e = o.error
         text = None if e is None else f"{e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
         programs.append(ProgramOnDevice(name, o.cycles, o.seconds, text, o.counters))
-    return DeviceRun(report.outputs(), tuple(programs), report.first_wrong)
+    return DeviceRun(report.outputs, tuple(programs), report.first_wrong)

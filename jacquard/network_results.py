@@ -12,7 +12,17 @@ import numpy as np
 from cosim.compare import compare
 from cosim.job import Event, EventKind, Job, Outcome
 from hw.config import MachineConfig
-from jacquard.results import Bounded, ProgramPrediction, Report, Result, utilization
+from jacquard.results import (
+    Bounded,
+    Check,
+    ProgramPrediction,
+    Result,
+    Run,
+    check,
+    results_check,
+    runs_checks,
+    utilization,
+)
 from jacquard.tiling import MachinePlan, plan_of
 from sw.check import Verdict
 from sw.compile.program import holds_sums
@@ -274,7 +284,7 @@ class Prediction:
 
 
 @dataclass
-class NetworkReport(Report):
+class ModelRun(Run):
     """The run of a model.
 
     `results` are its programs; `steps` holds programs and operators of the host in the order of execution.
@@ -336,9 +346,24 @@ class NetworkReport(Report):
         """Names of operators that the host executed, edges not among them."""
         return [s.name for s in self.steps if isinstance(s, HostOperator) and not s.edge]
 
-    def outputs(self) -> dict[str, np.ndarray]:
+    @property
+    def outputs(self) -> Mapping[str, np.ndarray]:
         """The outputs of the model."""
         return dict(self.found)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What was compared: results, cycles, warps, configurations of the CGRA."""
+        values = sum(array.size for r in self.results for array in r.values.values())
+        values += sum(array.size for array in self.found.values())
+        what = f"tensors that the RTL left in memory, and the outputs, against {self.reference}"
+        first = ": ".join(self.first_wrong) if self.first_wrong else ""
+        checks = (results_check(what, first, values), *runs_checks(self.results))
+        if not self.kernels:
+            return checks
+        bad = [f"{k.name}: {difference}" for k in self.unverified for difference in k.differences]
+        what = "the bitstreams of the grid, decoded again, against the loops that they were made from"
+        return (*checks, check("configurations", what, bad, len(self.kernels), "configurations"))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""

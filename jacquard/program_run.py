@@ -21,7 +21,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.results import Report, Result
+from jacquard.results import Result, Run
 from jacquard.warps import converted, verdict_on
 from sw.check import Verdict
 from sw.compile.stages import MachineCode
@@ -313,7 +313,7 @@ def run_program(
     sim: str = "",
     after: Observer | None = None,
     progress: Callable[[str], None] = lambda text: None,
-) -> Report:
+) -> Run:
     """Run a tile program and compare everything: events with the model's, bytes with the sequential meaning.
 
     `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
@@ -331,7 +331,7 @@ def run_program(
     machine = simulator()
     progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running")
     (result,) = run_prepared([prepared], machine)
-    return Report(
+    return Run(
         settings.behind(config),
         [result],
         build_seconds=machine.build_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,15 @@ class Result(ProgramPrediction):
         return ", ".join(self.values)
 
     @property
+    def failure(self) -> str:
+        """What is wrong with its results, where they are."""
+        error = self.observed.error
+        if error is None:
+            return f"{self.name}: {self.output} is not what it must be"
+        cause = error.cause.name.lower()
+        return f"{self.name}: the machine stopped with error {cause}, warp {error.warp}, pc {error.pc}"
+
+    @property
     def sync_operations(self) -> int:
         """Waits and signals that the warps executed."""
         sync = {
@@ -140,8 +149,59 @@ class Result(ProgramPrediction):
         }
 
 
+@dataclass(frozen=True)
+class Check:
+    """Something that was compared: `name` in a few words, `what` with what, how many items, and the answer.
+
+    Where it does not hold, `detail` says what and where, in one or more lines.
+    """
+
+    name: str
+    what: str
+    ok: bool
+    count: int = 0
+    unit: str = ""
+    detail: str = ""
+
+
+def check(name: str, what: str, wrong: Sequence[str], count: int, unit: str) -> Check:
+    """A check that holds where nothing is wrong."""
+    return Check(name, what, not wrong, count, unit, "\n".join(wrong))
+
+
+def results_check(what: str, wrong: str, count: int) -> Check:
+    """Whether values are what they must be; `wrong` is empty where they are."""
+    return check("results", f"{what}, bit for bit", [wrong] * bool(wrong), count, "values")
+
+
+def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
+    """Cycles against the model, warps against the dependences."""
+    rejected = [
+        "\n".join([f"{r.name}: {r.checked.reason}", *(f"  {line}" for line in r.checked.schedule)])
+        for r in results
+        if not r.checked.ok
+    ]
+    stored = sum(len(r.observed.stored) for r in results)
+    return (
+        check(
+            "cycles",
+            "the cycle of every event of the RTL against the independent, event-driven model",
+            [f"{r.name}: {r.divergence}" for r in results if r.divergence is not None],
+            sum(len(r.observed.events) for r in results),
+            "events" if not stored else f"events and {stored:,} stores of the grid",
+        ),
+        check(
+            "warps",
+            "the warps' programs against the dependences of the sequential program",
+            rejected,
+            sum(r.checked.dependences for r in results),
+            "dependences",
+        ),
+    )
+
+
 @dataclass
-class Report:
+class Run:
     """A whole run; `reference` is what results were compared with."""
 
     config: MachineConfig
@@ -203,9 +263,28 @@ class Report:
         """Whether results and cycles are all as they must be, and the warps passed the checker."""
         return self.correct and self.first_divergence is None and self.rejected is None
 
-    def outputs(self) -> dict[str, np.ndarray]:
+    @property
+    def divergence(self) -> Divergence | None:
+        """Where model and RTL differ first; None if they agree."""
+        return self.first_divergence[1] if self.first_divergence else None
+
+    @property
+    def outputs(self) -> Mapping[str, np.ndarray]:
         """Results by the names of their tensors."""
         return {name: value for result in self.results for name, value in result.values.items()}
+
+    @property
+    def operators(self) -> Sequence[Any]:
+        """The rows of the table: programs, or operators of a model."""
+        return self.results
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What was compared: results, cycles, warps."""
+        values = sum(array.size for r in self.results for array in r.values.values())
+        wrong = "\n".join(r.failure for r in self.results if not r.correct)
+        what = f"every value that the RTL left in memory against {self.reference}"
+        return (results_check(what, wrong, values), *runs_checks(self.results))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""

@@ -39,7 +39,7 @@ from jacquard.cli.run_files import Files, read_inputs, wave_file, write, write_o
 from jacquard.program_run import run_program
 from jacquard.report.console import stdout
 from jacquard.report.table import print_report
-from jacquard.results import Report
+from jacquard.results import Run
 from sw.ir.load import load_program
 from sw.problem import TYPES, Product
 
@@ -173,7 +173,7 @@ def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) 
     return asked
 
 
-def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> Report:
+def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> Run:
     """What became of a tile program or model."""
     if asked.kind != "a tile program":
         model, inputs = _compiled(asked)

@@ -16,7 +16,7 @@ from cosim import trace as chrome
 from cosim.settings import MemorySettings
 from hw.errors import InputError
 from jacquard.files import atomic, check_writable, write_text
-from jacquard.results import Report
+from jacquard.results import Run
 
 #: How files of waves end.
 WAVES = (".vcd", ".fst")
@@ -88,10 +88,10 @@ def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(out, **arrays)  # type: ignore[arg-type]
 
 
-def write(report: Report, files: Files, title: str, memory: MemorySettings) -> None:
+def write(report: Run, files: Files, title: str, memory: MemorySettings) -> None:
     """Write what was asked for."""
     if files.outputs is not None:
-        write_outputs(files.outputs, report.outputs())
+        write_outputs(files.outputs, report.outputs)
     if files.trace is not None:
         write_text(files.trace, json.dumps(_trace(report)))
     if files.report is not None:
@@ -101,7 +101,7 @@ def write(report: Report, files: Files, title: str, memory: MemorySettings) -> N
         write_report(report, title, memory, files.report)
 
 
-def _trace(report: Report) -> dict[str, Any]:
+def _trace(report: Run) -> dict[str, Any]:
     """The traces of all programs in one document, each with processes of its own."""
     whole: dict[str, Any] = {"traceEvents": []}
     for number, result in enumerate(report.results):

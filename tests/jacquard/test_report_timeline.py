@@ -21,7 +21,7 @@ from cosim.settings import MemorySettings
 from hw import isa
 from hw.assembly import assemble
 from hw.config import ENGINES, load
-from jacquard.report.html.data import OperatorRow, Run
+from jacquard.report.html.data import OperatorRow, ProgramTimeline
 from jacquard.report.html.environment import pack
 from jacquard.report.html.lanes import (
     KINDS,
@@ -61,7 +61,7 @@ def product(stall: int | None = None) -> tuple[Job, Outcome]:
 
 
 def lanes(job: Job, outcome: Outcome, start: int = 0) -> Lanes:
-    run = Run("p", job, outcome, outcome, owner=0)
+    run = ProgramTimeline("p", job, outcome, outcome, owner=0)
     return lanes_of(program_of(run, 0), operands_of(CONFIG, run, {}), outcome, start)
 
 
@@ -135,7 +135,7 @@ def test_operands_are_what_another_execution_of_the_program_holds() -> None:
     machine = Machine(CONFIG, job.programs, memory)
     machine.run()
     table: dict[tuple[int, ...], int] = {}
-    found = operands_of(CONFIG, Run("p", job, outcome, outcome), table)
+    found = operands_of(CONFIG, ProgramTimeline("p", job, outcome, outcome), table)
     rows = {number: values for values, number in table.items()}
     for warp, state in machine.warps.items():
         assert found.values[warp].tolist() == [list(o.operands.values()) for o in state.issued]
@@ -148,7 +148,7 @@ def test_operands_are_what_another_execution_of_the_program_holds() -> None:
 def test_a_program_that_ends_in_an_endless_loop_is_followed_as_far_as_it_went() -> None:
     job = Job({0: assemble("li r1, 1\nL1:\njump L1\n")}, MemorySettings.of(CONFIG), ())
     outcome = Outcome([Event(0, 0, EventKind.ISSUE, 0), Event(1, 0, EventKind.ISSUE, 1)], 2)
-    found = operands_of(CONFIG, Run("p", job, outcome, outcome), {})
+    found = operands_of(CONFIG, ProgramTimeline("p", job, outcome, outcome), {})
     assert found.values[0].shape == (0, 4)
 
 
@@ -159,7 +159,7 @@ def test_events_outside_of_the_program_keep_their_place() -> None:
         Event(5, 3, EventKind.ISSUE, 0),
         Event(9, 1, EventKind.COMPLETE, -1),
     ]
-    program = program_of(Run("p", job, Outcome(events, 10), Outcome(events, 10)), 0)
+    program = program_of(ProgramTimeline("p", job, Outcome(events, 10), Outcome(events, 10)), 0)
     found = lanes(job, Outcome(events, 10))
     (lane,) = (lane for name, lane in found.items() if name.number == 1)
     assert [program.texts[code // 2] for code in lane["code"].tolist()] == ["outside the program"]

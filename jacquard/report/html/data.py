@@ -10,26 +10,11 @@ from cosim.compare import Divergence
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
-from jacquard.results import Bounded
+from jacquard.results import Bounded, Check
 from sw.cgra.bounds import MII
 from sw.cgra.mapping import Mapping as GridMapping
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
-
-
-@dataclass(frozen=True)
-class Check:
-    """Something that was compared: `name` in a few words, `what` with what, how many items, and the answer.
-
-    Where it does not hold, `detail` says what and where, in one or more lines.
-    """
-
-    name: str
-    what: str
-    ok: bool
-    count: int = 0
-    unit: str = ""
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +53,7 @@ class OperatorRow(Bounded):
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramTimeline:
     """One job on model and RTL.
 
     The operator (an index) of an instruction is `owners[warp, pc]`, else `owner`; None where it has none.
@@ -135,7 +120,7 @@ class RunReport:
     settings: MemorySettings
     checks: tuple[Check, ...]
     operators: tuple[OperatorRow, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[ProgramTimeline, ...]
     kernels: tuple[Kernel, ...] = ()
     tilings: tuple[Tiling, ...] = ()
     tensors: tuple[TensorRow, ...] = ()

@@ -19,7 +19,7 @@ from hw import isa
 from hw.assembly import Code, disassemble_words
 from hw.assembly import decode as decode_word
 from hw.config import ENGINES, MachineConfig
-from jacquard.report.html.data import OperatorRow, Run
+from jacquard.report.html.data import OperatorRow, ProgramTimeline
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Program:
         return np.where(inside, base[warps] + pcs, outside)
 
 
-def program_of(run: Run, first: int) -> Program:
+def program_of(run: ProgramTimeline, first: int) -> Program:
     """The table of a run's instructions."""
     base: dict[int, int] = {}
     codes: list[Code | None] = []
@@ -82,7 +82,7 @@ class Operands:
     parameters: dict[int, np.ndarray] = field(default_factory=dict)
 
 
-def operands_of(config: MachineConfig, run: Run, table: dict[tuple[int, ...], int]) -> Operands:
+def operands_of(config: MachineConfig, run: ProgramTimeline, table: dict[tuple[int, ...], int]) -> Operands:
     """What the registers and parameters hold whenever an engine operation issues.
 
     They depend on the program of the warp alone, so each is executed without its waits and signals.

@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosim.settings import MemorySettings
-from jacquard.network_results import NetworkReport, OperatorResult, ProgramRun
+from jacquard.network_results import ModelRun, OperatorResult, ProgramRun
 from jacquard.program_run import ProgramResult
-from jacquard.report.html.data import Check, Kernel, OperatorRow, Run, RunReport, TensorRow, Tiling
+from jacquard.report.html.data import Kernel, OperatorRow, ProgramTimeline, RunReport, TensorRow, Tiling
 from jacquard.report.html.render import write
-from jacquard.results import Report, Result
+from jacquard.results import Result, Run, check, results_check, runs_checks
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
     from jacquard.grid_run import KernelResult
 
 
-def write_report(report: Report, title: str, settings: MemorySettings, file: Path) -> None:
+def write_report(report: Run, title: str, settings: MemorySettings, file: Path) -> None:
     """Write the page of a run on memories of such settings; raises `InputError` for a file that cannot be."""
     write(run_report(report, title, settings), file)
 
 
-def run_report(report: Report, title: str, settings: MemorySettings) -> RunReport:
+def run_report(report: Run, title: str, settings: MemorySettings) -> RunReport:
     """What the page of a run shows; its programs follow each other on one axis."""
-    made = RunReport(title, report.config, settings, _checks(report), (), (), facts=_facts(report))
-    if isinstance(report, NetworkReport):
+    made = RunReport(title, report.config, settings, report.checks, (), (), facts=_facts(report))
+    if isinstance(report, ModelRun):
         return _of_network(made, report)
     runs = tuple(_run(result, owner=i) for i, result in enumerate(report.results))
     starts = itertools.accumulate((run.cycles for run in runs), initial=0)
@@ -53,11 +53,11 @@ def kernel_report(result: KernelResult, title: str, settings: MemorySettings) ->
         config=ran.config,
         settings=settings,
         checks=(
-            _results_check(
+            results_check(
                 "every value of the RTL against what the function means", result.difference or "", values
             ),
-            *_runs_checks([ran]),
-            _check(
+            *runs_checks([ran]),
+            check(
                 "bitstreams",
                 "every bitstream, decoded independently, against the graph of its loop",
                 wrong,
@@ -80,78 +80,10 @@ def kernel_report(result: KernelResult, title: str, settings: MemorySettings) ->
     )
 
 
-# Checks
-
-
-def _check(name: str, what: str, wrong: Sequence[str], count: int, unit: str) -> Check:
-    """A check that holds where nothing is wrong."""
-    return Check(name, what, not wrong, count, unit, "\n".join(wrong))
-
-
-def _results_check(what: str, wrong: str, count: int) -> Check:
-    return _check("results", f"{what}, bit for bit", [wrong] * bool(wrong), count, "values")
-
-
-def _checks(report: Report) -> tuple[Check, ...]:
-    """What was compared: results, cycles, warps, and the configurations of a model."""
-    values = sum(array.size for r in report.results for array in r.values.values())
-    if not isinstance(report, NetworkReport):
-        wrong = "\n".join(_wrong(r) for r in report.results if not r.correct)
-        what = f"every value that the RTL left in memory against {report.reference}"
-        return (_results_check(what, wrong, values), *_runs_checks(report.results))
-    values += sum(array.size for array in report.found.values())
-    what = f"tensors that the RTL left in memory, and the outputs, against {report.reference}"
-    first = ": ".join(report.first_wrong) if report.first_wrong else ""
-    bad = [f"{k.name}: {difference}" for k in report.unverified for difference in k.differences]
-    configurations = _check(
-        "configurations",
-        "the bitstreams of the grid, decoded again, against the loops that they were made from",
-        bad,
-        len(report.kernels),
-        "configurations",
-    )
-    checks = (_results_check(what, first, values), *_runs_checks(report.results))
-    return (*checks, configurations) if report.kernels else checks
-
-
-def _runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
-    """Cycles against the model, warps against the dependences."""
-    rejected = [
-        "\n".join([f"{r.name}: {r.checked.reason}", *(f"  {line}" for line in r.checked.schedule)])
-        for r in results
-        if not r.checked.ok
-    ]
-    stored = sum(len(r.observed.stored) for r in results)
-    return (
-        _check(
-            "cycles",
-            "the cycle of every event of the RTL against the independent, event-driven model",
-            [f"{r.name}: {r.divergence}" for r in results if r.divergence is not None],
-            sum(len(r.observed.events) for r in results),
-            "events" if not stored else f"events and {stored:,} stores of the grid",
-        ),
-        _check(
-            "warps",
-            "the warps' programs against the dependences of the sequential program",
-            rejected,
-            sum(r.checked.dependences for r in results),
-            "dependences",
-        ),
-    )
-
-
-def _wrong(result: Result) -> str:
-    error = result.observed.error
-    if error is None:
-        return f"{result.name}: {result.output} is not what it must be"
-    cause = error.cause.name.lower()
-    return f"{result.name}: the machine stopped with error {cause}, warp {error.warp}, pc {error.pc}"
-
-
-def _facts(report: Report) -> dict[str, str]:
+def _facts(report: Run) -> dict[str, str]:
     """How long it took, and by what."""
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0.0
-    passes = report.seconds if isinstance(report, NetworkReport) else {}
+    passes = report.seconds if isinstance(report, ModelRun) else {}
     return {
         "simulator": report.sim or "unknown",
         "build": f"{report.build_seconds:.1f} s",
@@ -165,8 +97,10 @@ def _facts(report: Report) -> dict[str, str]:
 # Programs
 
 
-def _run(result: Result, **owner: Any) -> Run:
-    return Run(result.name, result.job, result.predicted, result.observed, result.divergence, **owner)
+def _run(result: Result, **owner: Any) -> ProgramTimeline:
+    return ProgramTimeline(
+        result.name, result.job, result.predicted, result.observed, result.divergence, **owner
+    )
 
 
 def _program(result: Result, start: int) -> OperatorRow:
@@ -198,7 +132,7 @@ def _buffers(result: Result, number: int) -> Iterable[TensorRow]:
 # Models
 
 
-def _of_network(made: RunReport, report: NetworkReport) -> RunReport:
+def _of_network(made: RunReport, report: ModelRun) -> RunReport:
     """With the operators, configurations, tilings and tensors of a model."""
     operators = report.operators
     # The rows of each program's operators.
