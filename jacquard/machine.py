@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from hw.area.estimate import Estimate, estimate
+from hw.area import Estimate, estimate
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
 
