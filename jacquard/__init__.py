@@ -1,3 +1,62 @@
-"""The command line and what stands behind it."""
+"""An AI accelerator and its compiler, from Python (docs/api.md).
+
+    import jacquard as hd
+
+    hw = hd.machine("tiny", rows=16)
+    model = hd.compile("model.onnx", hw)
+    run = model.run()
+    run.correct, run.cycles, run.divergence
+
+Names are imported when they are used: `import jacquard` itself loads nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Column",
+    "InputError",
+    "Machine",
+    "Model",
+    "Problem",
+    "Row",
+    "Scalar",
+    "Tile",
+    "compile",
+    "conv",
+    "epilogue",
+    "load",
+    "machine",
+    "matmul",
+]
+
+#: Where the names of the interface live.
+_HOMES = {
+    "hw.errors": ("InputError",),
+    "jacquard.hardware": ("Machine", "machine"),
+    "jacquard.operands": ("Column", "Row", "Scalar", "Tile"),
+    "jacquard.problems": ("Problem", "conv", "epilogue", "matmul"),
+    "jacquard.session": ("Model", "compile", "load"),
+}
+
+if TYPE_CHECKING:
+    from hw.errors import InputError
+    from jacquard.hardware import Machine, machine
+    from jacquard.operands import Column, Row, Scalar, Tile
+    from jacquard.problems import Problem, conv, epilogue, matmul
+    from jacquard.session import Model, compile, load
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

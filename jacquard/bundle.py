@@ -25,6 +25,7 @@ from hw.errors import InputError
 from hw.fabric.bitstream import ArrayEntry
 from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
 from jacquard.network_run import CompiledModel, Step, checked_model
+from jacquard.sources import PROGRAM, Source, from_files
 from sw.cgra.bounds import MII
 from sw.cgra.draw import to_svg
 from sw.compile.memory import Allocation, Kind
@@ -33,16 +34,16 @@ from sw.graph.host import HostOperator
 from sw.graph.network import Network, Tensor, View
 from sw.graph.text import text
 from sw.ir.load import load_program
+from sw.ir.program import Program
 
-MANIFEST, MODEL, NETWORK, MACHINE = "manifest.json", "model.onnx", "network.txt", "machine.toml"
+MANIFEST, NETWORK, MACHINE = "manifest.json", "network.txt", "machine.toml"
 #: What a manifest says that it is, and the number of its form.
 KIND, FORM = "jacquard model", 1
 
 
-def files(model: CompiledModel, source: bytes, allow_host: bool) -> dict[str, bytes]:
-    """All files of the directory by their paths in it; `source` is the ONNX model."""
-    found: dict[str, bytes] = {
-        MODEL: source,
+def files(model: CompiledModel, source: Source) -> dict[str, bytes]:
+    """All files of the directory by their paths in it."""
+    found = source.files() | {
         NETWORK: (text(model.network) + "\n").encode(),
         MACHINE: to_toml(model.config).encode(),
     }
@@ -61,7 +62,7 @@ def files(model: CompiledModel, source: bytes, allow_host: bool) -> dict[str, by
         "form": FORM,
         "versions": {"jacquard": jacquard.__version__},
         "model": model.network.name,
-        "allow_host": allow_host,
+        "allow_host": getattr(source, "allow_host", False),
         "machine": {"name": model.config.name, "hash": model.config.hash},
         "inputs": [_typed(model.network, name) for name in model.network.inputs],
         "outputs": [_typed(model.network, name) for name in model.network.outputs],
@@ -70,6 +71,20 @@ def files(model: CompiledModel, source: bytes, allow_host: bool) -> dict[str, by
     }
     found[MANIFEST] = (json.dumps(manifest, indent=2) + "\n").encode()
     return found
+
+
+def program_files(program: Program, config: MachineConfig) -> dict[str, bytes]:
+    """The files of a tile program, which is compiled when it is loaded."""
+    found = {PROGRAM: f"{program}\n".encode(), MACHINE: to_toml(config).encode()}
+    manifest = {
+        "kind": KIND,
+        "form": FORM,
+        "versions": {"jacquard": jacquard.__version__},
+        "model": program.name,
+        "machine": {"name": config.name, "hash": config.hash},
+        "files": {name: hashlib.sha256(found[name]).hexdigest() for name in sorted(found)},
+    }
+    return found | {MANIFEST: (json.dumps(manifest, indent=2) + "\n").encode()}
 
 
 def _typed(network: Network, name: str) -> dict[str, Any]:
@@ -130,6 +145,13 @@ def machine(directory: Path) -> MachineConfig:
     return load_machine(str(directory / MACHINE))
 
 
+def program(directory: Path) -> Program | None:
+    """The tile program that a directory holds, None where it holds a graph; raises `InputError`."""
+    if PROGRAM not in verified(directory)["files"]:
+        return None
+    return load_program(directory / PROGRAM)
+
+
 def verified(directory: Path) -> dict[str, Any]:
     """The manifest, once every file has its hash; raises `InputError` with the file that differs."""
     place = directory / MANIFEST
@@ -159,17 +181,20 @@ def verified(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def load(directory: Path) -> CompiledModel:
-    """The model as it was compiled: programs and images from the files, the host's operators from the model.
+def load(directory: Path) -> tuple[CompiledModel, Source]:
+    """The model as it was compiled: programs and images from the files, the host's operators from the source.
 
     Warps are checked and configurations decoded again. Raises `InputError` for a file that was changed, and
     where this version reads the model as another network than the one that compiled it.
     """
-    from sw.frontend.network import import_model
-
     manifest = verified(directory)
     config = load_machine(str(directory / MACHINE))
-    network = import_model(directory / MODEL, allow_host=bool(manifest["allow_host"]))
+    try:
+        held = {name: (directory / name).read_bytes() for name in manifest["files"] if "/" not in name}
+        source = from_files(held, allow_host=bool(manifest["allow_host"]))
+        network = source.network()
+    except InputError as error:
+        raise InputError(f"{directory}: {error}") from None
     if text(network) + "\n" != (directory / NETWORK).read_text(encoding="utf-8"):
         made = manifest["versions"]["jacquard"]
         raise InputError(
@@ -177,7 +202,7 @@ def load(directory: Path) -> CompiledModel:
             f"network than the one that compiled it ({made}): compile it again"
         )
     steps = list[Step](_steps(directory, manifest, network, config))
-    return checked_model(network, config, steps, {})
+    return checked_model(network, config, steps, {}), source
 
 
 def _steps(
@@ -193,24 +218,6 @@ def _steps(
         if not isinstance(operator, HostOperator):
             raise InputError(f"{directory / MANIFEST}: step {step['host']!r} must be an operator of the host")
         yield operator
-
-
-def source_bytes(path: Path) -> bytes:
-    """A model file as it stands, or with its external data inside; raises `InputError` for too much."""
-    import onnx
-
-    proto = onnx.load(str(path), load_external_data=False)
-    if not any(onnx.external_data_helper.uses_external_data(t) for t in proto.graph.initializer):
-        return path.read_bytes()
-    whole = onnx.load(str(path))
-    for tensor in whole.graph.initializer:
-        tensor.ClearField("data_location")
-        tensor.ClearField("external_data")
-    try:
-        found: bytes = whole.SerializeToString(deterministic=True)
-    except ValueError as error:
-        raise InputError(f"{path}: its constants do not fit one file: {error}") from None
-    return found
 
 
 SOURCE, SYNCHRONISED = "sequential.py", "synchronised.py"

@@ -256,7 +256,7 @@ class Prediction:
 
     config: MachineConfig
     steps: Sequence[MachineProgram | HostOperator]
-    programs: Sequence[ModelProgramPrediction]
+    programs: Sequence[ProgramPrediction]
 
     @property
     def cycles(self) -> int:
@@ -269,9 +269,10 @@ class Prediction:
         return [event for p in self.programs for event in p.predicted.events]
 
     @property
-    def operators(self) -> list[OperatorResult]:
-        """All operators in the order of execution."""
-        return operators_of(self.steps, self.programs)
+    def operators(self) -> Sequence[OperatorResult | ProgramPrediction]:
+        """All operators in the order of execution; of a tile program, the program."""
+        found = [p for p in self.programs if isinstance(p, ModelProgramPrediction)]
+        return operators_of(self.steps, found) if self.steps else self.programs
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a prediction."""

@@ -62,6 +62,11 @@ class Problem:
     def __post_init__(self) -> None:
         self.network()
 
+    @property
+    def title(self) -> str:
+        """What it is called in results."""
+        return str(self)
+
     def __str__(self) -> str:
         return str(self.shape) if self.epilogue is None else f"{self.shape}, {self.epilogue.function.name}"
 

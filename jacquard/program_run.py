@@ -21,7 +21,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.results import Result, Run
+from jacquard.results import ProgramPrediction, Result, Run
 from jacquard.warps import converted, verdict_on
 from sw.check import Verdict
 from sw.compile.stages import MachineCode
@@ -217,13 +217,8 @@ class Prepared:
     jobs: list[Job]
     memory: np.ndarray
     expected: Memories
-    predicted: Outcome
+    prediction: ProgramPrediction
     model_seconds: float
-
-    @property
-    def job(self) -> Job:
-        """The job of the program itself."""
-        return self.jobs[len(self.jobs) // 2]
 
 
 def prepare(
@@ -247,7 +242,28 @@ def prepare(
     begin = time.perf_counter()
     predicted = predict(config, jobs[len(jobs) // 2])
     seconds = time.perf_counter() - begin
-    return Prepared(compiled, settings, jobs, memory, expected, predicted, seconds)
+    made = _prediction(compiled, jobs[len(jobs) // 2], expected, predicted)
+    return Prepared(compiled, settings, jobs, memory, expected, made, seconds)
+
+
+def _prediction(
+    compiled: CompiledProgram, job: Job, expected: Memories, predicted: Outcome
+) -> ProgramPrediction:
+    config, rates, macs = compiled.bound.config, job.settings.bandwidth, expected.macs
+    count = sum(predicted.counters.get(f"{engine.upper()}_OPERATIONS", 0) for engine in ENGINES)
+    bounds = {"gemm": -(-macs // config.macs_per_cycle)}
+    bounds |= {port: -(-expected.moved.get(port, 0) // rates[port]) for port in PORTS}
+    return ProgramPrediction(
+        name=compiled.program.name,
+        op="program",
+        shape=f"{count} operations",
+        config=config,
+        job=job,
+        predicted=predicted,
+        checked=compiled.verdict,
+        macs=macs,
+        bounds=bounds,
+    )
 
 
 def run_prepared(prepared: Sequence[Prepared], machine: Simulator) -> list[ProgramResult]:
@@ -266,23 +282,12 @@ def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
     scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
     correct = observed.error is None and np.array_equal(memory, p.expected.memory)
     correct = correct and (scratch is None or np.array_equal(scratch, p.expected.scratch))
-    config, rates, macs = p.compiled.bound.config, p.settings.bandwidth, p.expected.macs
-    count = sum(observed.counters.get(f"{engine.upper()}_OPERATIONS", 0) for engine in ENGINES)
-    bounds = {"gemm": -(-macs // config.macs_per_cycle)}
-    bounds |= {port: -(-p.expected.moved.get(port, 0) // rates[port]) for port in PORTS}
+    made = p.prediction
     return ProgramResult(
-        name=p.compiled.program.name,
-        op="program",
-        shape=f"{count} operations",
-        config=config,
-        job=p.job,
-        predicted=p.predicted,
+        **vars(made),
         observed=observed,
         correct=correct,
-        divergence=compare(config, p.job, p.predicted, observed),
-        checked=p.compiled.verdict,
-        macs=macs,
-        bounds=bounds,
+        divergence=compare(made.config, made.job, made.predicted, observed),
         values=_values(p.compiled.bound, memory, scratch),
         compiled=p.compiled,
         memory=memory,
@@ -326,7 +331,7 @@ def run_program(
     verdict = prepared.compiled.verdict
     if verdict.deadlock:
         raise InputError(f"{program.name}: {verdict.reason}")
-    progress(f"model: {prepared.predicted.cycles:,} cycles predicted in {prepared.model_seconds:.2f} s")
+    progress(f"model: {prepared.prediction.cycles:,} cycles predicted in {prepared.model_seconds:.2f} s")
     progress(f"simulator {sim}: building the machine {config.name!r}, or taking it from the cache")
     machine = simulator()
     progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running")

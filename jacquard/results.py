@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosim.compare import Divergence
 from cosim.job import EventKind, Job, Outcome
+from cosim.settings import MemorySettings
 from hw.assembly import decode
 from hw.config import PORTS, MachineConfig
 from sw.check import Verdict
@@ -65,6 +67,11 @@ class ProgramPrediction(Bounded):
         return self.predicted
 
     @property
+    def cycles(self) -> int:
+        """Its cycles."""
+        return self.outcome.cycles
+
+    @property
     def instructions(self) -> dict[int, int]:
         """Static instructions per warp."""
         return {warp: len(words) for warp, words in self.job.programs.items()}
@@ -73,6 +80,23 @@ class ProgramPrediction(Bounded):
     def utilization(self) -> float:
         """Multiply-accumulates by what the array could have done in its cycles."""
         return utilization(self.macs, self.outcome.cycles, self.config)
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `operators` in the JSON of a prediction."""
+        return {
+            "name": self.name,
+            "op": self.op,
+            "where": "machine",
+            "shape": self.shape,
+            "macs": self.macs,
+            "model_cycles": self.predicted.cycles,
+            "events": len(self.outcome.events),
+            "utilization": self.utilization,
+            "bound_cycles": self.bound_cycles,
+            "bound": self.bound,
+            "instructions": {str(warp): count for warp, count in self.instructions.items()},
+            "checked": self.checked.as_dict(),
+        }
 
 
 @dataclass
@@ -127,25 +151,13 @@ class Result(ProgramPrediction):
     def as_dict(self) -> dict[str, Any]:
         """One entry of `operators` in the JSON of a run."""
         error = self.observed.error
-        return {
-            "name": self.name,
-            "op": self.op,
-            "where": "machine",
+        return super().as_dict() | {
             "output": self.output,
-            "shape": self.shape,
-            "macs": self.macs,
             "cycles": self.observed.cycles,
-            "model_cycles": self.predicted.cycles,
-            "events": len(self.observed.events),
-            "utilization": self.utilization,
-            "bound_cycles": self.bound_cycles,
-            "bound": self.bound,
             "memory_words": self.memory_words,
             "correct": self.correct,
             "error": error and {"cause": error.cause.name.lower(), "warp": error.warp, "pc": error.pc},
-            "instructions": {str(warp): count for warp, count in self.instructions.items()},
             "sync_operations": self.sync_operations,
-            "checked": self.checked.as_dict(),
         }
 
 
@@ -212,6 +224,8 @@ class Run:
     compile_seconds: float = 0.0
     sim: str = ""
     reference: str = "NumPy"
+    title: str = ""
+    waves: Path | None = None
 
     @property
     def correct(self) -> bool:
@@ -285,6 +299,24 @@ class Run:
         wrong = "\n".join(r.failure for r in self.results if not r.correct)
         what = f"every value that the RTL left in memory against {self.reference}"
         return (results_check(what, wrong, values), *runs_checks(self.results))
+
+    def report(self, file: str | Path) -> None:
+        """Write the page of the run (HTML); raises `InputError` for a file that cannot be written."""
+        # Draws with libraries that take time to import.
+        from jacquard.report.html.pages import write_report
+
+        write_report(
+            self,
+            self.title,
+            self.results[0].job.settings if self.results else MemorySettings.of(self.config),
+            Path(file),
+        )
+
+    def trace(self, file: str | Path) -> None:
+        """Write a trace for Perfetto (JSON), the model's and the RTL's events beside each other."""
+        from jacquard.trace import write_trace
+
+        write_trace(self, Path(file))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""

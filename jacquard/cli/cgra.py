@@ -121,7 +121,7 @@ def run(
     verdict = prepared.prepared.compiled.verdict
     if verdict.deadlock:
         raise InputError(f"{name}: {verdict.reason}")
-    note(f"model: {prepared.prepared.predicted.cycles:,} cycles predicted")
+    note(f"model: {prepared.prepared.prediction.cycles:,} cycles predicted")
     note(f"simulator {sim}: building the machine, or taking it from the cache")
     built = simulator(prepared.config, sim)
     note(f"simulator {sim}: ready after {built.build_seconds:.1f} s, running")

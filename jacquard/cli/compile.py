@@ -46,17 +46,18 @@ def command(
     # The mapper takes time to import.
     from jacquard import bundle
     from jacquard.network_run import compile_model
-    from sw.frontend.network import import_model
+    from jacquard.sources import OnnxSource
+    from sw.frontend.model import read_file
 
     config = machine(hw, settings)
     bundle.check_target(output)
     try:
-        network = import_model(model, allow_host=allow_host)
-        made = compile_model(network, config, printer(print_after, print_after_all), note)
+        source = OnnxSource(str(model), read_file(model), allow_host)
+        made = compile_model(source.network(), config, printer(print_after, print_after_all), note)
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith(str(model)) else f"{model}: {text}") from None
-    files = bundle.files(made, bundle.source_bytes(model), allow_host)
+    files = bundle.files(made, source)
     bundle.write(files, output)
     rejected = [v for v in made.verdicts if not v.ok]
     unverified = [k.name for p in made.programs for k in p.kernels if not k.verified]

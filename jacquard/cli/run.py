@@ -141,7 +141,8 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
             return simulator(asked.config, options["sim"], waves)
 
         report = _ran(asked, simulate)
-    write(report, asked.files, asked.title, asked.memory)
+    report.title = asked.title
+    write(report, asked.files)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
@@ -231,7 +232,7 @@ def _loaded(asked: _Run) -> CompiledModel:
     for option in ("print_after", "print_after_all"):
         asked.refuse(option, "what is compiled", "a directory")
     asked.refuse("refine", "products and convolutions", "a compiled model")
-    return bundle.load(asked.source)
+    return bundle.load(asked.source)[0]
 
 
 def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:

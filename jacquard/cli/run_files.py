@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cosim import trace as chrome
-from cosim.settings import MemorySettings
 from hw.errors import InputError
-from jacquard.files import atomic, check_writable, write_text
+from jacquard.files import atomic, check_writable
 from jacquard.results import Run
 
 #: How files of waves end.
@@ -88,27 +84,11 @@ def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(out, **arrays)  # type: ignore[arg-type]
 
 
-def write(report: Run, files: Files, title: str, memory: MemorySettings) -> None:
+def write(run: Run, files: Files) -> None:
     """Write what was asked for."""
     if files.outputs is not None:
-        write_outputs(files.outputs, report.outputs)
+        write_outputs(files.outputs, run.outputs)
     if files.trace is not None:
-        write_text(files.trace, json.dumps(_trace(report)))
+        run.trace(files.trace)
     if files.report is not None:
-        # Draws with libraries that take time to import.
-        from jacquard.report.html.pages import write_report
-
-        write_report(report, title, memory, files.report)
-
-
-def _trace(report: Run) -> dict[str, Any]:
-    """The traces of all programs in one document, each with processes of its own."""
-    whole: dict[str, Any] = {"traceEvents": []}
-    for number, result in enumerate(report.results):
-        name = result.name
-        outcomes = {f"{name} (model)": result.predicted, f"{name} (RTL)": result.observed}
-        part = chrome.document(result.job, outcomes)
-        for event in part["traceEvents"]:
-            event["pid"] += len(outcomes) * number
-        whole = part | {"traceEvents": whole["traceEvents"] + part["traceEvents"]}
-    return whole
+        run.report(files.report)

@@ -14,7 +14,6 @@ from optuna.trial import FrozenTrial
 from hw.config import FIELDS
 from hw.errors import InputError
 from hw.fabric import Fabric
-from jacquard import bundle
 from jacquard.explore import energy, worker
 from jacquard.explore.evaluate import (
     LoadedModel,
@@ -41,6 +40,7 @@ from jacquard.explore.samplers import sampler
 from jacquard.explore.search import Progress, Search, Workers, workers
 from jacquard.explore.space import Space, read
 from jacquard.explore.study import Fingerprints, Kept, distributions, open_study, storage_errors
+from jacquard.sources import model_bytes
 
 #: Trials of a search that is not a grid, unless told otherwise.
 TRIALS = 100
@@ -87,7 +87,7 @@ def prepare(request: Request) -> Prepared:
     for path in (request.space, *request.models):
         _check_name(path)
     space = read(request.space)
-    models = tuple(Model(str(path), _bytes(path)) for path in request.models)
+    models = tuple(Model(str(path), model_bytes(path)) for path in request.models)
     table = energy.read(request.energy)
     workload = Workload(models, request.allow_host, request.family, request.synthesis, table)
     loaded = tuple(load_model(model, workload) for model in models)
@@ -118,20 +118,6 @@ def _check_name(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         raise InputError(f"{str(path)!a}: the name of a file must be UTF-8 here") from None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        if not path.is_file():
-            raise InputError(f"{path}: no such file; a model is an ONNX file")
-        return bundle.source_bytes(path)
-    except InputError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except Exception as error:
-        # The parser of protocol buffers has errors of its own for files of another kind.
-        raise InputError(f"{path}: not a valid ONNX model: {error}") from None
 
 
 def _check_area(space: Space, workload: Workload) -> None:

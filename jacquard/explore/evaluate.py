@@ -22,7 +22,7 @@ from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from jacquard.explore.energy import Table, counted, energy
 from jacquard.explore.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from jacquard.network_results import ModelRun, OperatorResult, Prediction
+from jacquard.network_results import ModelProgramPrediction, ModelRun, OperatorResult, Prediction
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
 from sw.frontend.network import import_model
 from sw.graph import reference
@@ -146,6 +146,7 @@ def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
     spent: dict[str, float] = {}
     instructions = 0
     for run in made.programs:
+        assert isinstance(run, ModelProgramPrediction)
         counters = run.predicted.counters
         here = {p: counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
         executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
@@ -154,7 +155,7 @@ def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
             spent[what] = spent.get(what, 0.0) + value
         moved = {p: moved[p] + here[p] for p in PORTS}
         instructions += executed
-    operators = tuple(_operator(o) for o in made.operators)
+    operators = tuple(_operator(o) for o in made.operators if isinstance(o, OperatorResult))
     macs = sum(o.macs for o in operators)
     return ModelMetrics(name, made.cycles, macs, instructions, len(made.programs), moved, spent, operators)
 

@@ -31,11 +31,14 @@ class OnnxModel:
     outputs: tuple[str, ...]
 
 
-def load(source: Path | str | Any) -> OnnxModel:
-    """Read a file, or an `onnx.ModelProto`; raises `InputError` for what is not a valid model."""
+def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
+    """Read a file, or an `onnx.ModelProto` that messages call `place`.
+
+    Raises `InputError` for what is not a valid model.
+    """
     if isinstance(source, str | Path):
         return _model(read_file(Path(source)), str(source))
-    return _model(source, "model")
+    return _model(source, place)
 
 
 def read_file(path: Path) -> Any:

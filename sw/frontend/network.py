@@ -26,13 +26,13 @@ SUPPORTED = tuple(sorted({*HANDLERS, *REAL_HANDLERS, *WHOLE_HANDLERS}))
 _MOST_FOLDED = 1 << 26
 
 
-def import_model(source: Path | str | Any, *, allow_host: bool = False) -> Network:
-    """The network of an ONNX file or `onnx.ModelProto`.
+def import_model(source: Path | str | Any, *, allow_host: bool = False, place: str = "model") -> Network:
+    """The network of an ONNX file, or of an `onnx.ModelProto` that messages call `place`.
 
     Operators that the machine cannot execute are refused, or left to the host with `allow_host`. Raises
     `InputError` for what cannot be read or is not supported; the message names the node.
     """
-    model = load(source)
+    model = load(source, place)
     for rewrite in REWRITES:
         model = rewrite(model)
     importer = Importer(model, allow_host)

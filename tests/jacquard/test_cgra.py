@@ -272,7 +272,7 @@ def test_any_order_that_the_warps_permit_gives_numpys_result(name: str) -> None:
         outcomes = []
         for seed in range(3):
             memory = made.prepared.memory.copy()
-            Machine(make, made.prepared.job.programs, memory, seed).run()
+            Machine(make, made.prepared.prediction.job.programs, memory, seed).run()
             outcomes.append(np.array_equal(memory, made.prepared.expected.memory))
         assert all(outcomes)
         (result,) = run_kernels([made], Quick(make))

@@ -13,7 +13,8 @@ from hw.assembly import assemble
 from hw.config import load
 from jacquard import __version__, bundle
 from jacquard.network_run import compile_model
-from sw.frontend.network import import_model
+from jacquard.sources import OnnxSource
+from sw.frontend.model import read_file
 from sw.ir.load import load_program
 from tests.caches import forget_configurations
 from tests.jacquard.network_models import hosted, perceptron, save
@@ -30,9 +31,9 @@ def contents(directory: Path) -> dict[str, bytes]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of a small model."""
     folder = tmp_path_factory.mktemp("compiled")
-    source = save(folder, perceptron())
-    model = compile_model(import_model(source), load("test"))
-    bundle.write(bundle.files(model, source.read_bytes(), False), folder / "out")
+    path = save(folder, perceptron())
+    source = OnnxSource(str(path), read_file(path))
+    bundle.write(bundle.files(compile_model(source.network(), load("test")), source), folder / "out")
     return folder / "out"
 
 
@@ -155,7 +156,7 @@ def test_configurations_from_files_are_decoded_again(jacquard: Any, copy: Path) 
     _signed(copy, f"program0/{name}.bin", bytes(changed))
     assert "where its launches load it from" in jacquard("run", copy, *RUN).err
     _signed(copy, "program0/constants.bin", constants.replace(old, bytes(changed)))
-    model = bundle.load(copy)
+    model, _ = bundle.load(copy)
     assert model.programs[0].kernels[0].differences
 
 

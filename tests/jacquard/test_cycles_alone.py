@@ -64,7 +64,7 @@ def compared(config: MachineConfig, job: Job, monkeypatch: pytest.MonkeyPatch) -
     ("name", "unroll"), [(n, u) for n in CASES for u in (1, 2) if u == 1 or n not in NOT_UNROLLED]
 )
 def test_kernels(name: str, unroll: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = compared(GRID, prepared(name, 17, GRID, unroll).prepared.job, monkeypatch)
+    found = compared(GRID, prepared(name, 17, GRID, unroll).prepared.prediction.job, monkeypatch)
     # The histogram's addresses are loaded, and so is the counter of iterations that unrolling leaves over.
     assert (found is not None) == (name != "histogram" and unroll == 1)
 
