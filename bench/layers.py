@@ -22,7 +22,7 @@ from rich.table import Table
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import draw_inputs, run_network
 from sw.frontend.network import import_model
 
@@ -113,7 +113,7 @@ def compared(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
     print(f"{name}: {apart.size:,} results, from onnxruntime's differ {counts or 'none'}")
 
 
-def told(name: str, report: ModelRun) -> bool:
+def told(name: str, report: ModelRecord) -> bool:
     """Print the table of a layer; whether all holds."""
     table = Table(title=name)
     for column in ("operator", "kind", "cycles", "bound", "by", "bound/cycles", "lost", "of all lost"):

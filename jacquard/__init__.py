@@ -13,26 +13,9 @@ Names are imported when they are used: `import jacquard` itself loads nothing el
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "Column",
-    "InputError",
-    "Machine",
-    "Model",
-    "Problem",
-    "Row",
-    "Scalar",
-    "Tile",
-    "compile",
-    "conv",
-    "epilogue",
-    "load",
-    "machine",
-    "matmul",
-]
 
 #: Where the names of the interface live.
 _HOMES = {
@@ -42,13 +25,7 @@ _HOMES = {
     "jacquard.problems": ("Problem", "conv", "epilogue", "matmul"),
     "jacquard.session": ("Model", "compile", "load"),
 }
-
-if TYPE_CHECKING:
-    from hw.errors import InputError
-    from jacquard.hardware import Machine, machine
-    from jacquard.operands import Column, Row, Scalar, Tile
-    from jacquard.problems import Problem, conv, epilogue, matmul
-    from jacquard.session import Model, compile, load
+__all__ = [name for names in _HOMES.values() for name in names]
 
 
 def __getattr__(name: str) -> Any:

@@ -24,7 +24,7 @@ from cosim.settings import MemorySettings
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from jacquard import network_run
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import CompiledModel, compile_model
 from sw.frontend.bindings import bindings
 from sw.frontend.model import load as load_model
@@ -86,7 +86,7 @@ def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
 
 
-def outputs(proto: onnx.ModelProto, report: ModelRun) -> tuple[np.ndarray, ...]:
+def outputs(proto: onnx.ModelProto, report: ModelRecord) -> tuple[np.ndarray, ...]:
     """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
     if not report.proven:
         first, wrong = report.first_divergence, report.first_wrong

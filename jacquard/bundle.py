@@ -25,7 +25,7 @@ from hw.errors import InputError
 from hw.fabric.bitstream import ArrayEntry
 from jacquard.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
 from jacquard.network_run import CompiledModel, Step, checked_model
-from jacquard.sources import PROGRAM, Source, from_files
+from jacquard.sources import PROGRAM, GraphSource, from_files
 from sw.cgra.bounds import MII
 from sw.cgra.draw import to_svg
 from sw.compile.memory import Allocation, Kind
@@ -41,7 +41,7 @@ MANIFEST, NETWORK, MACHINE = "manifest.json", "network.txt", "machine.toml"
 KIND, FORM = "jacquard model", 1
 
 
-def files(model: CompiledModel, source: Source) -> dict[str, bytes]:
+def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
     """All files of the directory by their paths in it."""
     found = source.files() | {
         NETWORK: (text(model.network) + "\n").encode(),
@@ -181,7 +181,7 @@ def verified(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-def load(directory: Path) -> tuple[CompiledModel, Source]:
+def load(directory: Path) -> tuple[CompiledModel, GraphSource]:
     """The model as it was compiled: programs and images from the files, the host's operators from the source.
 
     Warps are checked and configurations decoded again. Raises `InputError` for a file that was changed, and

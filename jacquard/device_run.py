@@ -10,7 +10,7 @@ import numpy as np
 
 from cosim.device import Device, DeviceSimulator, open_bus
 from cosim.settings import MemorySettings
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import CompiledModel, run_model
 
 
@@ -96,7 +96,7 @@ def run_at(
         bus.close()
 
 
-def _result(report: ModelRun) -> DeviceRun:
+def _result(report: ModelRecord) -> DeviceRun:
     programs = []
     for name, o in ((run.name, run.observed) for run in report.runs):
         e = o.error

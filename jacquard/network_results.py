@@ -17,7 +17,7 @@ from jacquard.results import (
     Check,
     ProgramPrediction,
     Result,
-    Run,
+    RunRecord,
     check,
     results_check,
     runs_checks,
@@ -285,7 +285,7 @@ class Prediction:
 
 
 @dataclass
-class ModelRun(Run):
+class ModelRecord(RunRecord):
     """The run of a model.
 
     `results` are its programs; `steps` holds programs and operators of the host in the order of execution.

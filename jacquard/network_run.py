@@ -19,7 +19,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
 from jacquard.network_program import MachineProgram, machine_program
-from jacquard.network_results import ModelProgramPrediction, ModelRun, Prediction, ProgramRun
+from jacquard.network_results import ModelProgramPrediction, ModelRecord, Prediction, ProgramRun
 from jacquard.results import Result
 from jacquard.warps import verdict_on
 from sw.check import Verdict
@@ -153,7 +153,7 @@ def run_model(
     *,
     sim: str = "",
     progress: Callable[[str], None] = lambda text: None,
-) -> ModelRun:
+) -> ModelRecord:
     """Run a compiled model and compare everything.
 
     `simulator` is called when the first program is predicted, and not at all where there is none. Every
@@ -190,7 +190,7 @@ def run_model(
         made = ModelProgramPrediction.of(step, job, predicted, next(verdicts))
         runs.append(ProgramRun.after(made, observed, expected))
         arrays |= runs[-1].values
-    return ModelRun(
+    return ModelRecord(
         settings.behind(model.config),
         runs,
         build_seconds=machine.build_seconds if machine is not None else 0.0,
@@ -216,7 +216,7 @@ def run_network(
     *,
     sim: str = "",
     progress: Callable[[str], None] = lambda text: None,
-) -> ModelRun:
+) -> ModelRecord:
     """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
     reference.check_inputs(network, inputs)
     model = compile_model(network, settings.behind(config))

@@ -21,7 +21,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.results import ProgramPrediction, Result, Run
+from jacquard.results import ProgramPrediction, Result, RunRecord
 from jacquard.warps import converted, verdict_on
 from sw.check import Verdict
 from sw.compile.stages import MachineCode
@@ -318,7 +318,7 @@ def run_program(
     sim: str = "",
     after: Observer | None = None,
     progress: Callable[[str], None] = lambda text: None,
-) -> Run:
+) -> RunRecord:
     """Run a tile program and compare everything: events with the model's, bytes with the sequential meaning.
 
     `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
@@ -336,7 +336,7 @@ def run_program(
     machine = simulator()
     progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running")
     (result,) = run_prepared([prepared], machine)
-    return Run(
+    return RunRecord(
         settings.behind(config),
         [result],
         build_seconds=machine.build_seconds,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosim.compare import Divergence
 from cosim.job import EventKind, Job, Outcome
-from cosim.settings import MemorySettings
 from hw.assembly import decode
 from hw.config import PORTS, MachineConfig
 from sw.check import Verdict
@@ -213,7 +211,7 @@ def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
 
 
 @dataclass
-class Run:
+class RunRecord:
     """A whole run; `reference` is what results were compared with."""
 
     config: MachineConfig
@@ -224,8 +222,6 @@ class Run:
     compile_seconds: float = 0.0
     sim: str = ""
     reference: str = "NumPy"
-    title: str = ""
-    waves: Path | None = None
 
     @property
     def correct(self) -> bool:
@@ -299,24 +295,6 @@ class Run:
         wrong = "\n".join(r.failure for r in self.results if not r.correct)
         what = f"every value that the RTL left in memory against {self.reference}"
         return (results_check(what, wrong, values), *runs_checks(self.results))
-
-    def report(self, file: str | Path) -> None:
-        """Write the page of the run (HTML); raises `InputError` for a file that cannot be written."""
-        # Draws with libraries that take time to import.
-        from jacquard.report.html.pages import write_report
-
-        write_report(
-            self,
-            self.title,
-            self.results[0].job.settings if self.results else MemorySettings.of(self.config),
-            Path(file),
-        )
-
-    def trace(self, file: str | Path) -> None:
-        """Write a trace for Perfetto (JSON), the model's and the RTL's events beside each other."""
-        from jacquard.trace import write_trace
-
-        write_trace(self, Path(file))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a run."""

@@ -26,8 +26,9 @@ from jacquard.hardware import machine as machine_of
 from jacquard.network_results import Prediction
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_model
 from jacquard.program_run import prepare, run_program
-from jacquard.results import Run
-from jacquard.sources import Source, read_source
+from jacquard.results import RunRecord
+from jacquard.run import Run
+from jacquard.sources import GraphSource, read_source
 from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
@@ -41,24 +42,26 @@ Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Memories:
-    """The memories behind the ports: cycles and bytes per cycle by port, and the seed of a stall pattern."""
-
-    latency: Mapping[str, int] | None = None
-    bandwidth: Mapping[str, int] | None = None
-    stall: int | None = None
-
-    def of(self, config: MachineConfig) -> MemorySettings:
-        """For the ports of a machine; raises `InputError` for unknown ports and numbers out of range."""
-        latency, bandwidth = dict(self.latency or {}), dict(self.bandwidth or {})
-        return MemorySettings.of(config, latency=latency, bandwidth=bandwidth, stall_seed=self.stall)
+def memories(
+    config: MachineConfig,
+    latency: Mapping[str, int] | None = None,
+    bandwidth: Mapping[str, int] | None = None,
+    stall: int | None = None,
+) -> MemorySettings:
+    """The memories behind the ports; raises `InputError` for unknown ports and numbers out of range."""
+    ports = dict(latency or {}), dict(bandwidth or {})
+    return MemorySettings.of(config, latency=ports[0], bandwidth=ports[1], stall_seed=stall)
 
 
 class Model(ABC):
     """A source that was compiled for a machine."""
 
     machine: Machine
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it is called in results."""
 
     @property
     @abstractmethod
@@ -71,10 +74,10 @@ class Model(ABC):
         """Shape and NumPy type of everything that a run gives, by name."""
 
     @abstractmethod
-    def predict(self, inputs: Any = None, *, seed: int = 0, **memories: Any) -> Prediction:
+    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
         """Cycles by the cycle model alone.
 
-        `memories` are `latency`, `bandwidth` and `stall` as for `run`. Inputs matter only where a program's
+        `behind` are `latency`, `bandwidth` and `stall` as for `run`. Inputs matter only where a program's
         addresses depend on them.
         """
 
@@ -100,7 +103,7 @@ class Model(ABC):
         for inputs that do not fit and tools that are missing.
         """
         given = self._named(inputs)
-        settings = Memories(latency, bandwidth, stall)
+        settings = memories(self.machine.config, latency, bandwidth, stall)
         with shown(progress) as say:
             if on not in BACKENDS:
                 return self._on_device(given, on, seed, say)
@@ -109,9 +112,9 @@ class Model(ABC):
             def build() -> Simulator:
                 return simulator(self.machine.config, on, name)
 
-            ran = self._simulated(given, settings, build, on, seed, say)
-        ran.waves = Path(waves) if waves is not None else None
-        return ran
+            record = self._simulated(given, settings, build, on, seed, say)
+        file = Path(waves) if waves is not None else None
+        return Run(record, self.title, settings, file)
 
     @abstractmethod
     def save(self, directory: str | Path) -> None:
@@ -121,12 +124,12 @@ class Model(ABC):
     def _simulated(
         self,
         inputs: dict[str, np.ndarray] | None,
-        memories: Memories,
+        settings: MemorySettings,
         build: Callable[[], Simulator],
         sim: str,
         seed: int,
         progress: Progress,
-    ) -> Run: ...
+    ) -> RunRecord: ...
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
@@ -162,8 +165,13 @@ class GraphModel(Model):
     """A graph of operators as programs of the machine and steps of the host."""
 
     machine: Machine
-    source: Source
+    source: GraphSource
     compiled: CompiledModel
+
+    @property
+    def title(self) -> str:
+        """That of the source."""
+        return self.source.title
 
     @property
     def inputs(self) -> dict[str, Typed]:
@@ -175,10 +183,10 @@ class GraphModel(Model):
         """Shape and NumPy type of the outputs."""
         return _types(self.compiled.network, self.compiled.network.outputs)
 
-    def predict(self, inputs: Any = None, *, seed: int = 0, **memories: Any) -> Prediction:
+    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
         """Cycles by the cycle model alone."""
         given = draw_inputs(self.compiled.network, seed, self._named(inputs))
-        return predict_model(self.compiled, given, Memories(**memories).of(self.machine.config))
+        return predict_model(self.compiled, given, memories(self.machine.config, **behind))
 
     def save(self, directory: str | Path) -> None:
         """Programs, bitstreams, memory map and constants as files."""
@@ -187,17 +195,14 @@ class GraphModel(Model):
     def _simulated(
         self,
         inputs: dict[str, np.ndarray] | None,
-        memories: Memories,
+        settings: MemorySettings,
         build: Callable[[], Simulator],
         sim: str,
         seed: int,
         progress: Progress,
-    ) -> Run:
+    ) -> RunRecord:
         given = draw_inputs(self.compiled.network, seed, inputs)
-        settings = memories.of(self.machine.config)
-        ran = run_model(self.compiled, given, settings, build, sim=sim, progress=progress)
-        ran.title = self.source.title
-        return ran
+        return run_model(self.compiled, given, settings, build, sim=sim, progress=progress)
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
@@ -222,6 +227,11 @@ class ProgramModel(Model):
     program: Program
 
     @property
+    def title(self) -> str:
+        """The name of the program."""
+        return self.program.name
+
+    @property
     def inputs(self) -> dict[str, Typed]:
         """Parameters, which are numbers, and buffers in memory."""
         found: dict[str, Typed] = {p.name: ((), np.dtype(np.int32)) for p in self.program.parameters}
@@ -239,10 +249,10 @@ class ProgramModel(Model):
             if b.space == "memory"
         }
 
-    def predict(self, inputs: Any = None, *, seed: int = 0, **memories: Any) -> Prediction:
+    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
         """Cycles by the cycle model alone; parameters and buffers that are not given are random."""
         config = self.machine.config
-        settings = Memories(**memories).of(config)
+        settings = memories(config, **behind)
         made = prepare(self.program, config, settings, self._named(inputs), seed=seed)
         return Prediction(settings.behind(config), (), (made.prediction,))
 
@@ -253,17 +263,14 @@ class ProgramModel(Model):
     def _simulated(
         self,
         inputs: dict[str, np.ndarray] | None,
-        memories: Memories,
+        settings: MemorySettings,
         build: Callable[[], Simulator],
         sim: str,
         seed: int,
         progress: Progress,
-    ) -> Run:
-        settings = memories.of(self.machine.config)
+    ) -> RunRecord:
         what = (self.program, self.machine.config, settings, build, inputs)
-        ran = run_program(*what, seed=seed, sim=sim, progress=progress)
-        ran.title = self.program.name
-        return ran
+        return run_program(*what, seed=seed, sim=sim, progress=progress)
 
 
 def compile(

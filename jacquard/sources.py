@@ -19,7 +19,7 @@ from sw.ir.program import Program
 MODEL, PROGRAM = "model.onnx", "program.py"
 
 
-class Source(Protocol):
+class GraphSource(Protocol):
     """A graph of operators to compile."""
 
     @property
@@ -76,7 +76,7 @@ class OnnxSource:
             raise InputError(f"{self.title}: its constants do not fit one file: {error}") from None
 
 
-def read_source(source: Any, *, allow_host: bool = False) -> Source | Program:
+def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Program:
     """A source by its path (MODEL.onnx, PROGRAM.py), its bytes, an `onnx.ModelProto`, or as it is.
 
     Raises `InputError` for what cannot be read, and for things of another kind.
@@ -101,7 +101,7 @@ def model_bytes(path: Path) -> bytes:
     return OnnxSource(str(path), read_file(path)).files()[MODEL]
 
 
-def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> Source:
+def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> GraphSource:
     """The source whose files a compiled directory holds; raises `InputError` where there is none."""
     if problems.SHAPE in files:
         return problems.from_files(files)

@@ -8,15 +8,15 @@ from typing import Any
 
 from cosim import trace as chrome
 from jacquard.files import write_text
-from jacquard.results import Run
+from jacquard.results import RunRecord
 
 
-def write_trace(run: Run, file: Path) -> None:
+def write(run: RunRecord, file: Path) -> None:
     """Write the document; raises `InputError` for a file that cannot be written."""
     write_text(file, json.dumps(document(run)))
 
 
-def document(run: Run) -> dict[str, Any]:
+def document(run: RunRecord) -> dict[str, Any]:
     """The traces of all programs, each with processes of its own."""
     whole: dict[str, Any] = {"traceEvents": []}
     for number, result in enumerate(run.results):

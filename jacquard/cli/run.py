@@ -39,7 +39,8 @@ from jacquard.cli.run_files import Files, read_inputs, wave_file, write, write_o
 from jacquard.program_run import run_program
 from jacquard.report.console import stdout
 from jacquard.report.table import print_report
-from jacquard.results import Run
+from jacquard.results import RunRecord
+from jacquard.run import Run
 from sw.ir.load import load_program
 from sw.problem import TYPES, Product
 
@@ -141,8 +142,7 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
             return simulator(asked.config, options["sim"], waves)
 
         report = _ran(asked, simulate)
-    report.title = asked.title
-    write(report, asked.files)
+    write(Run(report, asked.title, asked.memory), asked.files)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
@@ -174,7 +174,7 @@ def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) 
     return asked
 
 
-def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> Run:
+def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> RunRecord:
     """What became of a tile program or model."""
     if asked.kind != "a tile program":
         model, inputs = _compiled(asked)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hw.errors import InputError
 from jacquard.files import atomic, check_writable
-from jacquard.results import Run
+from jacquard.run import Run
 
 #: How files of waves end.
 WAVES = (".vcd", ".fst")

@@ -22,7 +22,7 @@ from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from jacquard.explore.energy import Table, counted, energy
 from jacquard.explore.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from jacquard.network_results import ModelProgramPrediction, ModelRun, OperatorResult, Prediction
+from jacquard.network_results import ModelProgramPrediction, ModelRecord, OperatorResult, Prediction
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
 from sw.frontend.network import import_model
 from sw.graph import reference
@@ -263,7 +263,7 @@ def confirm(
     return Confirmation(point.number, not differences, events, cycles, "; ".join(differences) or None)
 
 
-def _difference(report: ModelRun) -> str | None:
+def _difference(report: ModelRecord) -> str | None:
     """The first thing that does not hold; None where the run is proven."""
     if report.proven:
         return None

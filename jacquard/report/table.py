@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from jacquard.network_results import ModelRun, OperatorResult
+from jacquard.network_results import ModelRecord, OperatorResult
 from jacquard.report.console import plain_table
-from jacquard.results import RESOURCES, Result, Run
+from jacquard.results import RESOURCES, Result, RunRecord
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
@@ -23,14 +23,14 @@ _NAME = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def print_report(report: Run, title: str, console: Console) -> None:
+def print_report(report: RunRecord, title: str, console: Console) -> None:
     """One row per program or operator, then what was proven and how fast."""
     c = report.config
     console.print()
     console.print(
         f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
     )
-    table = _operators(report) if isinstance(report, ModelRun) else _programs(report)
+    table = _operators(report) if isinstance(report, ModelRecord) else _programs(report)
     if _least_width(table) > console.width:
         # Rather lines that the terminal wraps than numbers that lack digits.
         table.width = _least_width(table)
@@ -40,7 +40,7 @@ def print_report(report: Run, title: str, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
+def _table(report: RunRecord, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
     """A table with the columns that products and operators share; widths of names, kinds and bars."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
     # These two may become narrower, the others may not.
@@ -54,9 +54,9 @@ def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int
     return table
 
 
-def _least_cycles(report: Run) -> int:
+def _least_cycles(report: RunRecord) -> int:
     """The sum of the rows."""
-    if isinstance(report, ModelRun):
+    if isinstance(report, ModelRecord):
         return sum(operator.bound_cycles for operator in report.operators)
     return report.bound_cycles
 
@@ -73,7 +73,7 @@ def _name(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _programs(report: Run) -> Table:
+def _programs(report: RunRecord) -> Table:
     table = _table(report, "program", "size", len(report.results) > 1, (32, 60, _BAR))
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
@@ -101,7 +101,7 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
     )
 
 
-def _operators(report: ModelRun) -> Table:
+def _operators(report: ModelRecord) -> Table:
     table = _table(report, "operator", "kind", True, (30, 18, _SHORT_BAR))
     table.add_column("II", no_wrap=True)
     table.add_column("of all", no_wrap=True)
@@ -110,7 +110,7 @@ def _operators(report: ModelRun) -> Table:
     return table
 
 
-def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Text, ...]:
+def _operator_row(operator: OperatorResult, report: ModelRecord) -> tuple[str | Text, ...]:
     name, kind = _name(operator.name), _name(operator.op)
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
@@ -140,7 +140,7 @@ def _bar(share: float, length: int = _BAR) -> Text:
     return Text.assemble(f"{100 * share:5.1f} % ", (bar.ljust(length), "cyan"))
 
 
-def _verdict(report: Run) -> list[str | Text]:
+def _verdict(report: RunRecord) -> list[str | Text]:
     first = report.first_divergence
     if not report.results and report.correct:
         return [Text("! nothing ran on the machine, so nothing was checked", "yellow"), *_hosts(report)]
@@ -162,7 +162,7 @@ def _verdict(report: Run) -> list[str | Text]:
     else:
         count = sum(r.checked.dependences for r in report.results)
         lines.append(f"[green]✓[/] the warps enforce {_all(count, 'dependence')} between them")
-    if isinstance(report, ModelRun):
+    if isinstance(report, ModelRecord):
         lines += _configurations(report)
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
     lines.append(
@@ -172,13 +172,13 @@ def _verdict(report: Run) -> list[str | Text]:
     return lines
 
 
-def _wrong(report: Run) -> str:
-    if isinstance(report, ModelRun) and report.first_wrong is not None:
+def _wrong(report: RunRecord) -> str:
+    if isinstance(report, ModelRecord) and report.first_wrong is not None:
         return f"{report.first_wrong[0]} is the first operator with a wrong result: {report.first_wrong[1]}"
     return f"wrong results: {', '.join(r.name for r in report.results if not r.correct)}"
 
 
-def _configurations(report: ModelRun) -> list[str | Text]:
+def _configurations(report: ModelRecord) -> list[str | Text]:
     """Whether the decoder agrees, and what the host did."""
     lines: list[str | Text] = [
         Text(f"✗ configuration {k.name} does not mean its loop: {k.differences[0]}", "bold red")
@@ -191,9 +191,9 @@ def _configurations(report: ModelRun) -> list[str | Text]:
     return lines + _hosts(report)
 
 
-def _hosts(report: Run) -> list[Text]:
+def _hosts(report: RunRecord) -> list[Text]:
     """What the host did."""
-    host = report.host_operators if isinstance(report, ModelRun) else []
+    host = report.host_operators if isinstance(report, ModelRecord) else []
     noun = "operator" if len(host) == 1 else "operators"
     return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []
 

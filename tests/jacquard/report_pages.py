@@ -10,7 +10,7 @@ import numpy as np
 from cosim.job import Outcome
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import run_network
 from jacquard.report.html.data import RunReport
 from jacquard.report.html.pages import run_report
@@ -39,7 +39,7 @@ def late(outcome: Outcome) -> Outcome:
 
 def results(
     spoil: Callable[[Outcome], Outcome] = same, shapes: tuple[tuple[int, int, int], ...] = SHAPES
-) -> tuple[ModelRun, MemorySettings]:
+) -> tuple[ModelRecord, MemorySettings]:
     """A run of products; `spoil` changes the outcome."""
     config = load("test")
     settings = MemorySettings.of(config)

@@ -18,7 +18,7 @@ from rich.console import Console
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import compile_model, draw_inputs, run_model
 from jacquard.report.table import print_report
 from sw.frontend.network import import_model
@@ -144,7 +144,7 @@ def test_nothing_is_claimed_where_nothing_ran_on_the_machine(jacquard: Any, tmp_
 
 
 @pytest.fixture(scope="module")
-def report() -> ModelRun:
+def report() -> ModelRecord:
     """A run of a small model."""
     network = import_model(perceptron())
     model = compile_model(network, TEST)
@@ -154,7 +154,7 @@ def report() -> ModelRun:
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_numbers_and_heads_are_never_cut(report: ModelRun, width: int) -> None:
+def test_numbers_and_heads_are_never_cut(report: ModelRecord, width: int) -> None:
     told = StringIO()
     print_report(report, "model", Console(file=told, width=width))
     lines = told.getvalue().splitlines()

@@ -20,7 +20,7 @@ from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.isa import Cause
 from jacquard.network_program import decoded
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import compile_model, draw_inputs, run_model
 from sw.frontend.network import import_model
 from sw.graph import reference
@@ -44,7 +44,7 @@ class Spoiled:
         return [self.spoil(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
 
 
-def _ran(spoil: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome) -> ModelRun:
+def _ran(spoil: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome) -> ModelRecord:
     network = import_model(perceptron())
     model = compile_model(network, TEST)
     inputs = draw_inputs(network, 0)

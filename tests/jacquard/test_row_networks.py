@@ -8,14 +8,14 @@ import pytest
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
 from hw.config import load
-from jacquard.network_results import ModelRun
+from jacquard.network_results import ModelRecord
 from jacquard.network_run import run_network
 from sw.graph import reference
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 
 
-def ran(builder: Builder, preset: str = "test") -> ModelRun:
+def ran(builder: Builder, preset: str = "test") -> ModelRecord:
     """The network on the RTL."""
     config, network = load(preset), builder.network()
     inputs = reference.random_inputs(network, np.random.default_rng(2))

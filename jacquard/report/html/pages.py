@@ -9,26 +9,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cosim.settings import MemorySettings
-from jacquard.network_results import ModelRun, OperatorResult, ProgramRun
+from jacquard.network_results import ModelRecord, OperatorResult, ProgramRun
 from jacquard.program_run import ProgramResult
 from jacquard.report.html.data import Kernel, OperatorRow, ProgramTimeline, RunReport, TensorRow, Tiling
 from jacquard.report.html.render import write
-from jacquard.results import Result, Run, check, results_check, runs_checks
+from jacquard.results import Result, RunRecord, check, results_check, runs_checks
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
     from jacquard.grid_run import KernelResult
 
 
-def write_report(report: Run, title: str, settings: MemorySettings, file: Path) -> None:
+def write_report(report: RunRecord, title: str, settings: MemorySettings, file: Path) -> None:
     """Write the page of a run on memories of such settings; raises `InputError` for a file that cannot be."""
     write(run_report(report, title, settings), file)
 
 
-def run_report(report: Run, title: str, settings: MemorySettings) -> RunReport:
+def run_report(report: RunRecord, title: str, settings: MemorySettings) -> RunReport:
     """What the page of a run shows; its programs follow each other on one axis."""
     made = RunReport(title, report.config, settings, report.checks, (), (), facts=_facts(report))
-    if isinstance(report, ModelRun):
+    if isinstance(report, ModelRecord):
         return _of_network(made, report)
     runs = tuple(_run(result, owner=i) for i, result in enumerate(report.results))
     starts = itertools.accumulate((run.cycles for run in runs), initial=0)
@@ -80,10 +80,10 @@ def kernel_report(result: KernelResult, title: str, settings: MemorySettings) ->
     )
 
 
-def _facts(report: Run) -> dict[str, str]:
+def _facts(report: RunRecord) -> dict[str, str]:
     """How long it took, and by what."""
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0.0
-    passes = report.seconds if isinstance(report, ModelRun) else {}
+    passes = report.seconds if isinstance(report, ModelRecord) else {}
     return {
         "simulator": report.sim or "unknown",
         "build": f"{report.build_seconds:.1f} s",
@@ -132,7 +132,7 @@ def _buffers(result: Result, number: int) -> Iterable[TensorRow]:
 # Models
 
 
-def _of_network(made: RunReport, report: ModelRun) -> RunReport:
+def _of_network(made: RunReport, report: ModelRecord) -> RunReport:
     """With the operators, configurations, tilings and tensors of a model."""
     operators = report.operators
     # The rows of each program's operators.
