@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "hw.errors": ("InputError",),
     "jacquard.hardware": ("Machine", "machine"),
+    "jacquard.loops": ("map_loop",),
     "jacquard.operands": ("Column", "Row", "Scalar", "Tile"),
     "jacquard.problems": ("Problem", "conv", "epilogue", "matmul"),
     "jacquard.session": ("Model", "compile", "load"),

@@ -2,6 +2,7 @@
 from hw.errors import InputError as InputError
 from jacquard.hardware import Machine as Machine
 from jacquard.hardware import machine as machine
+from jacquard.loops import map_loop as map_loop
 from jacquard.operands import Column as Column
 from jacquard.operands import Row as Row
 from jacquard.operands import Scalar as Scalar

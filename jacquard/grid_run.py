@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cosim.compare import Divergence
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import FIELDS, MachineConfig, load
@@ -36,7 +37,9 @@ BUFFER_BYTES = 1 << 15
 IMEM_WORDS = 1024
 
 
-def base_machine(source: str | None = None, settings: Mapping[str, Any] | None = None) -> MachineConfig:
+def base_machine(
+    source: str | MachineConfig | None = None, settings: Mapping[str, Any] | None = None
+) -> MachineConfig:
     """The machine around the grid: a preset or file, `BASE` where none is named, with single settings."""
     own = BASE_SETTINGS if source is None else {}
     return load(source or BASE, own | dict(settings or {}))
@@ -144,6 +147,28 @@ class KernelResult:
         if self.returned != expected.scalars:
             return f"returned: expected {list(expected.scalars)}, got {list(self.returned)}"
         return None if self.result.correct else "bytes beside the results"
+
+    @property
+    def cycles(self) -> int:
+        """Cycles that were observed on the RTL."""
+        return self.result.observed.cycles
+
+    @property
+    def model_cycles(self) -> int:
+        """Cycles that the cycle model predicted."""
+        return self.result.predicted.cycles
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Where model and RTL differ first; None if they agree."""
+        return self.result.divergence
+
+    @property
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """The arrays as the run left them, and what the function returned."""
+        if not self.returned:
+            return self.arrays
+        return {**self.arrays, "returned": np.array(self.returned, np.int32)}
 
     @property
     def correct(self) -> bool:

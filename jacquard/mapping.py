@@ -13,6 +13,7 @@ from jacquard.grid_inputs import function_of
 from sw.cgra.search import SearchResult
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
+from sw.dfg.kernel import Kernel
 from sw.dfg.python import from_function
 from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll
@@ -95,16 +96,23 @@ class MappedLoop:
 def loops_of(source: str, times: int = 1) -> list[Graph]:
     """The graphs to map: that of GRAPH.json, or those of the loops of FILE.py:FUNCTION, so often unrolled.
 
-    Scalar results become stores, since the grid answers in memory. Raises `InputError` for what cannot be
-    read, and for more scalars than a launch has.
+    Raises `InputError` for what cannot be read, and for more scalars than a launch has.
     """
     if source.endswith(".json"):
-        graphs = [load_graph(source)]
-    else:
-        file, name = function_of(source, "a loop must be GRAPH.json or FILE.py:FUNCTION")
-        graphs = [launch.graph for launch in from_function(file, name).loops]
-        if not graphs:
-            raise InputError(f"{file}: {name}: needs a loop that does something, there is none")
+        return [_ready(unroll(load_graph(source), times))]
+    file, name = function_of(source, "a loop must be GRAPH.json or FILE.py:FUNCTION")
+    return graphs_of(from_function(file, name), times)
+
+
+def graphs_of(kernel: Kernel, times: int = 1) -> list[Graph]:
+    """The graphs of a function's loops, so often unrolled.
+
+    Scalar results become stores, since the grid answers in memory. Raises `InputError` where there is no
+    loop, and for more scalars than a launch has.
+    """
+    graphs = [launch.graph for launch in kernel.loops]
+    if not graphs:
+        raise InputError(f"{kernel.file}: {kernel.name}: needs a loop that does something, there is none")
     return [_ready(unroll(graph, times)) for graph in graphs]
 
 
