@@ -24,13 +24,21 @@ from rich.table import Table
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore.command import Prepared, Request, explore, extremes, fingerprints, kept_so_far, prepare
-from jacquard.explore.evaluate import Evaluation
-from jacquard.explore.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
-from jacquard.explore.samplers import sampler
-from jacquard.explore.search import Progress, Search
-from jacquard.explore.study import distributions, fields_of, open_study
-from jacquard.explore.worker import Answer
+from jacquard.exploration.command import (
+    Prepared,
+    Request,
+    explore,
+    extremes,
+    fingerprints,
+    kept_so_far,
+    prepare,
+)
+from jacquard.exploration.evaluate import Evaluation
+from jacquard.exploration.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
+from jacquard.exploration.samplers import sampler
+from jacquard.exploration.search import Progress, Search
+from jacquard.exploration.study import distributions, fields_of, open_study
+from jacquard.exploration.worker import Answer
 
 SPACE = Path(__file__).resolve().parents[1] / "examples/11_exploration/space.toml"
 #: The share of the grid's points that a search may take, and of its volume that it must find.

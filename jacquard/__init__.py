@@ -25,6 +25,7 @@ _HOMES = {
     "jacquard.operands": ("Column", "Row", "Scalar", "Tile"),
     "jacquard.problems": ("Problem", "conv", "epilogue", "matmul"),
     "jacquard.session": ("Model", "compile", "load"),
+    "jacquard.studies": ("explore",),
 }
 __all__ = [name for names in _HOMES.values() for name in names]
 

@@ -14,5 +14,6 @@ from jacquard.problems import matmul as matmul
 from jacquard.session import Model as Model
 from jacquard.session import compile as compile
 from jacquard.session import load as load
+from jacquard.studies import explore as explore
 
 __version__: str

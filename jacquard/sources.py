@@ -96,11 +96,6 @@ def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Progr
     raise InputError(f"a model must be {kinds}, not {type(source).__name__}")
 
 
-def model_bytes(path: Path) -> bytes:
-    """A model file with all its data in it; raises `InputError` for what cannot be read."""
-    return OnnxSource(str(path), read_file(path)).files()[MODEL]
-
-
 def from_files(files: Mapping[str, bytes], *, allow_host: bool) -> GraphSource:
     """The source whose files a compiled directory holds; raises `InputError` where there is none."""
     if problems.SHAPE in files:

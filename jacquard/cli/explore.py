@@ -19,8 +19,8 @@ from jacquard.files import check_writable
 from jacquard.report.console import stdout
 
 if TYPE_CHECKING:
-    from jacquard.explore.command import Prepared
-    from jacquard.explore.search import Progress
+    from jacquard.exploration.command import Prepared
+    from jacquard.exploration.search import Progress
 
 #: Seconds between two lines of progress where there is no terminal.
 _PAUSE = 10.0
@@ -75,9 +75,9 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     refuses are kept with the reason. See docs/explore.md.
     """
     # The mapper and optuna take time to import.
-    from jacquard.explore import output
-    from jacquard.explore.command import Request, explore, prepare
-    from jacquard.explore.study import without_password
+    from jacquard.exploration import output
+    from jacquard.exploration.command import Request, explore, prepare
+    from jacquard.exploration.study import without_password
 
     for name in ("report", "csv"):
         if options[name] is not None:
@@ -109,9 +109,9 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
 @contextlib.contextmanager
 def _resumable(prepared: Prepared) -> Iterator[None]:
     """After an interrupt, tell what there is and how to go on."""
-    from jacquard.explore.command import kept_so_far
-    from jacquard.explore.output import summary
-    from jacquard.explore.study import without_password
+    from jacquard.exploration.command import kept_so_far
+    from jacquard.exploration.output import summary
+    from jacquard.exploration.study import without_password
 
     try:
         yield
@@ -152,7 +152,7 @@ def _progress() -> Iterator[Any]:
 
 
 def _rate(progress: Progress) -> str:
-    from jacquard.explore.results import State
+    from jacquard.exploration.results import State
 
     refused = sum(p.state is State.REFUSED for p in progress.done)
     return f"{progress.rate:.2f} points/s" + (f", {refused} refused" if refused else "")

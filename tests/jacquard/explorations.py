@@ -12,7 +12,7 @@ from hw.config import FIELDS, PORTS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
-from jacquard.explore.results import (
+from jacquard.exploration.results import (
     Confirmation,
     Exploration,
     ModelMetrics,
@@ -22,7 +22,7 @@ from jacquard.explore.results import (
     State,
     ranked,
 )
-from jacquard.explore.study import fields_of
+from jacquard.exploration.study import fields_of
 
 #: Values of the parameters, from those that matter most on.
 VALUES: Mapping[str, tuple[int | str, ...]] = {

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from hw.config import NO_GRID
-from jacquard.explore.results import Confirmation, Exploration, Point, State
+from jacquard.exploration.results import Confirmation, Exploration, Point, State
 from jacquard.report.explore import page
 from jacquard.report.explore.data import GROUP, causes, columns, packed, shown
 from tests.jacquard.explorations import exploration, fabric

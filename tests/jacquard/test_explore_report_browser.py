@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hw.config import load
-from jacquard.explore.results import Exploration, Point, State
-from jacquard.explore.study import fields_of
+from jacquard.exploration.results import Exploration, Point, State
+from jacquard.exploration.study import fields_of
 from jacquard.report.explore import page
 from tests.jacquard.chromium import LIMIT, needed, quiet, saved, show
 from tests.jacquard.explorations import exploration, fabric

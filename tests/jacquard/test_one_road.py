@@ -15,9 +15,10 @@ from cosim.job import Outcome
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from jacquard import backend
-from jacquard.explore import energy
-from jacquard.explore.evaluate import Model, Workload, evaluate, load_model
+from jacquard.exploration import energy
+from jacquard.exploration.evaluate import Workload, evaluate, load_model
 from jacquard.network_run import draw_inputs
+from jacquard.sources import OnnxSource
 from sw.frontend.network import import_model
 from tests.jacquard.conftest import Quick
 from tests.jacquard.network_models import integers, perceptron
@@ -62,7 +63,7 @@ SHAPES = ((5, 6, 7), (17, 40, 9), (33, 5, 64), (1, 1, 1))
 
 def explored(proto: onnx.ModelProto, config: MachineConfig) -> int:
     """Cycles as `jacquard explore` gives them."""
-    given = Workload((Model("model", proto.SerializeToString()),), False, "ecp5", False, energy.read(None))
+    given = Workload((OnnxSource("model", proto),), "ecp5", False, energy.read(None))
     (model,) = evaluate((load_model(given.models[0], given),), config, given).models
     return model.cycles
 

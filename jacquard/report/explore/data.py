@@ -15,7 +15,7 @@ from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import toml as fabrics
-from jacquard.explore.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, Point, State
+from jacquard.exploration.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, Point, State
 from jacquard.report.html.environment import text
 from jacquard.results import RESOURCES
 

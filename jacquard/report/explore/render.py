@@ -8,7 +8,7 @@ from typing import Any
 
 import jacquard
 from hw.fabric import Fabric
-from jacquard.explore.results import MAXIMIZE, METRICS, Exploration, State
+from jacquard.exploration.results import MAXIMIZE, METRICS, Exploration, State
 from jacquard.report.explore.data import causes, columns, packed
 from jacquard.report.html.environment import POLICY, as_json, file, template, text
 

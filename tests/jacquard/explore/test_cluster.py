@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from hw.config import load
-from jacquard.explore import search
-from jacquard.explore.search import Progress
-from jacquard.explore.worker import ClusterLostError
-from tests.jacquard.explore.test_interrupts import trials
+from jacquard.exploration import search
+from jacquard.exploration.search import Progress
+from jacquard.exploration.worker import ClusterLostError
+from tests.jacquard.exploration.test_interrupts import trials
 
 distributed = pytest.importorskip("distributed")
 
@@ -62,7 +62,7 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
 
 
 def test_a_scheduler_that_is_gone_is_a_lost_cluster() -> None:
-    from jacquard.explore.cluster import DaskWorkers
+    from jacquard.exploration.cluster import DaskWorkers
 
     class Gone:
         def nthreads(self) -> Any:

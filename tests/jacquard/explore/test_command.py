@@ -15,10 +15,10 @@ import pytest
 from cosim.job import Outcome
 from hw.config import load
 from hw.errors import InputError
-from jacquard.explore import command
-from jacquard.explore.evaluate import check_tools, has_clock
+from jacquard.exploration import command
+from jacquard.exploration.evaluate import check_tools, has_clock
 from tests.jacquard.conftest import Quick
-from tests.jacquard.explore.conftest import SPACE
+from tests.jacquard.exploration.conftest import SPACE
 
 FEW = ("explore", "space.toml", "net.onnx", "--executor", "processes:1", "--trials", "5")
 
@@ -29,10 +29,10 @@ def rtl(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
         monkeypatch.setattr(
-            "jacquard.explore.evaluate.simulator", lambda config, name: Quick(config, spoil=spoil)
+            "jacquard.exploration.evaluate.simulator", lambda config, name: Quick(config, spoil=spoil)
         )
 
-    monkeypatch.setattr("jacquard.explore.command.check_tools", lambda sim: None)
+    monkeypatch.setattr("jacquard.exploration.command.check_tools", lambda sim: None)
     install()
     return install
 
@@ -122,7 +122,7 @@ def test_a_build_that_fails_is_told_with_the_point(
     def failing(*arguments: Any) -> Any:
         raise RuntimeError("g++ failed with code 1, see log:\nno space")
 
-    monkeypatch.setattr("jacquard.explore.evaluate.simulator", failing)
+    monkeypatch.setattr("jacquard.exploration.evaluate.simulator", failing)
     ended = jacquard(*FEW[:-1], "1", "--confirm", "1")
     assert ended.code == 2
     assert ended.err.splitlines()[-1] == (
@@ -225,8 +225,8 @@ def test_a_family_without_a_clock_is_told_without_going_through_the_space(
     def built(*arguments: Any) -> Any:
         raise AssertionError("no machine needs to be built")
 
-    monkeypatch.setattr("jacquard.explore.space.Space.machine", built)
-    monkeypatch.setattr("jacquard.explore.command.has_clock", lambda family: family == "ecp5")
+    monkeypatch.setattr("jacquard.exploration.space.Space.machine", built)
+    monkeypatch.setattr("jacquard.exploration.command.has_clock", lambda family: family == "ecp5")
     for more in ('limits = ["fmax_mhz > 50"]\n' + SPACE, SPACE + '[objectives]\nfmax_mhz = "maximize"\n'):
         (folder / "space.toml").write_text(more)
         request = command.Request(Path("space.toml"), (Path("net.onnx"),))

@@ -14,18 +14,19 @@ from cosim.settings import MemorySettings
 from hw.config import load
 from hw.errors import InputError
 from hw.synthesis.tools import ToolError
-from jacquard.explore import energy, worker
-from jacquard.explore.energy import counted
-from jacquard.explore.evaluate import Model, Workload, evaluate, load_model
+from jacquard.exploration import energy, worker
+from jacquard.exploration.energy import counted
+from jacquard.exploration.evaluate import Workload, evaluate, load_model
 from jacquard.network_run import compile_model, draw_inputs, job_of
+from jacquard.sources import OnnxSource
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.jacquard.network_models import hosted, perceptron
 
 
 def workload(*models: Any, allow_host: bool = False) -> Workload:
-    data = tuple(Model(f"m{i}", m.SerializeToString()) for i, m in enumerate(models))
-    return Workload(data, allow_host, "ecp5", False, energy.read(None))
+    data = tuple(OnnxSource(f"m{i}", m, allow_host) for i, m in enumerate(models))
+    return Workload(data, "ecp5", False, energy.read(None))
 
 
 def test_metrics_are_those_of_a_run(jacquard: Any, folder: Path, quick: Any) -> None:
@@ -129,9 +130,9 @@ def test_refusals_are_told_from_failures_and_from_a_full_disk(monkeypatch: pytes
         except OSError as error:
             raise InputError(f"the cache must be writable: {error}") from None
 
-    monkeypatch.setattr("jacquard.explore.evaluate.compile_model", broken)
+    monkeypatch.setattr("jacquard.exploration.evaluate.compile_model", broken)
     assert worker.run("test", load("test")).failed == "internal error: ZeroDivisionError: oh"
-    monkeypatch.setattr("jacquard.explore.evaluate.compile_model", full)
+    monkeypatch.setattr("jacquard.exploration.evaluate.compile_model", full)
     answer = worker.run("test", load("test"))
     assert "No space left" in str(answer.hindered)
     assert answer.refused is None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hw.errors import InputError
-from jacquard.explore.expression import FALSE, TRUE, Range, parse
+from jacquard.exploration.expression import FALSE, TRUE, Range, parse
 
 NAMES = ("a", "b", "c")
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from hw.errors import InputError
-from jacquard.explore import command, study
-from jacquard.explore.study import open_study
-from tests.jacquard.explore.test_search import Here
+from jacquard.exploration import command, study
+from jacquard.exploration.study import open_study
+from tests.jacquard.exploration.test_search import Here
 
 
 def port() -> int:

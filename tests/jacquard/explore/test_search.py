@@ -22,11 +22,11 @@ from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.synthesis import Resources
 from hw.synthesis.tools import ToolError
-from jacquard.explore import worker
-from jacquard.explore.command import Prepared, Request, fingerprints, gathered, prepare
-from jacquard.explore.evaluate import Evaluation, evaluate
-from jacquard.explore.feasible import Rules, decide
-from jacquard.explore.results import (
+from jacquard.exploration import worker
+from jacquard.exploration.command import Prepared, Request, fingerprints, gathered, prepare
+from jacquard.exploration.evaluate import Evaluation, evaluate
+from jacquard.exploration.feasible import Rules, decide
+from jacquard.exploration.results import (
     Exploration,
     Point,
     State,
@@ -37,10 +37,10 @@ from jacquard.explore.results import (
     to_json,
     vector,
 )
-from jacquard.explore.samplers import SAMPLERS, GridSampler, sampler
-from jacquard.explore.search import ProcessWorkers, Progress, Search, workers
-from jacquard.explore.study import Kept, distributions, open_study
-from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
+from jacquard.exploration.samplers import SAMPLERS, GridSampler, sampler
+from jacquard.exploration.search import ProcessWorkers, Progress, Search, workers
+from jacquard.exploration.study import Kept, distributions, open_study
+from jacquard.exploration.worker import Answer, ClusterLostError, WorkerLostError
 
 POINTS, REFUSED = 16, 2
 
@@ -352,7 +352,7 @@ def test_a_process_that_cannot_be_started(prepared: Prepared, monkeypatch: pytes
     def full(*arguments: Any) -> Any:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr("jacquard.explore.search.ProcessPoolExecutor.submit", full)
+    monkeypatch.setattr("jacquard.exploration.search.ProcessPoolExecutor.submit", full)
     kept, staff = opened(prepared), ProcessWorkers("test", prepared.workload, 7)
     try:
         with pytest.raises(InputError, match=r"--executor: process 1 of 7 cannot be started: .* unavailable"):
@@ -391,7 +391,7 @@ def test_executors_that_are_not_there() -> None:
 
 
 def test_an_exploration_goes_to_json_and_back(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jacquard.explore import command
+    from jacquard.exploration import command
 
     class One(Here):
         def submit(self, config: MachineConfig) -> Future[Answer]:

@@ -11,7 +11,7 @@ import pytest
 
 from hw.config import MachineConfig, load
 from hw.fabric import toml as fabrics
-from jacquard.explore.space import read
+from jacquard.exploration.space import read
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.frontend.network import import_model

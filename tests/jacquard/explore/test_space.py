@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hw.config import load
 from hw.errors import InputError
-from jacquard.explore.expression import parse
-from jacquard.explore.feasible import Rules, decide
-from jacquard.explore.space import beyond, read
+from jacquard.exploration.expression import parse
+from jacquard.exploration.feasible import Rules, decide
+from jacquard.exploration.space import beyond, read
 
 Write = Callable[[str], Path]
 

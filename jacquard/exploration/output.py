@@ -16,8 +16,8 @@ from rich.text import Text
 
 from hw.config import to_toml
 from hw.errors import InputError
-from jacquard.explore.results import METRICS, Confirmation, Exploration, Point, State
-from jacquard.explore.space import Space
+from jacquard.exploration.results import METRICS, Confirmation, Exploration, Point, State
+from jacquard.exploration.space import Space
 from jacquard.files import write_text
 from jacquard.report.console import plain_table
 

@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from jacquard.explore.feasible import Feasible, Parameters, Values
+from jacquard.exploration.feasible import Feasible, Parameters, Values
 
 SAMPLERS = ("grid", "random", "nsga2", "tpe")
 #: Feasible points up to which the nearest new one is looked for among all.

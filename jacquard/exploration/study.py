@@ -32,10 +32,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hw.config import NO_GRID, MachineConfig
 from hw.errors import InputError
-from jacquard.explore.evaluate import Evaluation
-from jacquard.explore.expression import Formula
-from jacquard.explore.results import Confirmation, Point, State, model_from
-from jacquard.explore.space import Space, beyond
+from jacquard.exploration.evaluate import Evaluation
+from jacquard.exploration.expression import Formula
+from jacquard.exploration.results import Confirmation, Point, State, model_from
+from jacquard.exploration.space import Space, beyond
 
 #: Key of what belongs to Jacquard, of the study and of each trial.
 _KEY = "jacquard"

@@ -19,12 +19,12 @@ from typing import Any, Protocol
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore import worker
-from jacquard.explore.evaluate import Workload
-from jacquard.explore.results import Point
-from jacquard.explore.samplers import GridSampler, SpaceSampler
-from jacquard.explore.study import Kept
-from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
+from jacquard.exploration import worker
+from jacquard.exploration.evaluate import Workload
+from jacquard.exploration.results import Point
+from jacquard.exploration.samplers import GridSampler, SpaceSampler
+from jacquard.exploration.study import Kept
+from jacquard.exploration.worker import Answer, ClusterLostError, WorkerLostError
 
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
@@ -148,7 +148,7 @@ def workers(text: str, name: str, workload: Workload) -> Workers:
         return ProcessWorkers(name, workload, number)
     if found := _DASK.fullmatch(text):
         try:
-            from jacquard.explore.cluster import DaskWorkers
+            from jacquard.exploration.cluster import DaskWorkers
         except ModuleNotFoundError as error:
             raise InputError(
                 f"--executor dask:// needs {error.name}: pip install 'jacquard[cluster]'"

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import find_libpython
 import numpy as np
-import onnx
 
 from cosim import toolchain
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
-from jacquard.explore.energy import Table, counted, energy
-from jacquard.explore.results import Confirmation, ModelMetrics, OperatorMetrics, Point
+from jacquard.exploration.energy import Table, counted, energy
+from jacquard.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
 from jacquard.network_results import ModelProgramPrediction, ModelRecord, OperatorResult, Prediction
 from jacquard.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
-from sw.frontend.network import import_model
+from jacquard.sources import GraphSource
 from sw.graph import reference
 from sw.graph.network import Network
 
@@ -40,19 +38,10 @@ class CheckError(Exception):
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model as it is sent to who evaluates: its name and the bytes of its ONNX file."""
-
-    name: str
-    data: bytes = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Workload:
     """All that the evaluation of any point needs; `seed` draws the inputs of the models."""
 
-    models: tuple[Model, ...]
-    allow_host: bool
+    models: tuple[GraphSource, ...]
     family: str
     synthesis: bool
     table: Table
@@ -78,16 +67,15 @@ class Evaluation:
     seconds: float
 
 
-def load_model(model: Model, workload: Workload) -> LoadedModel:
+def load_model(source: GraphSource, workload: Workload) -> LoadedModel:
     """Read a model; raises `InputError` that names it."""
     try:
-        proto = onnx.load_model(io.BytesIO(model.data))
-        network = import_model(proto, allow_host=workload.allow_host)
+        network = source.network()
         inputs = draw_inputs(network, workload.seed)
     except InputError as error:
         text = str(error)
-        raise InputError(text if text.startswith(model.name) else f"{model.name}: {text}") from None
-    return LoadedModel(model.name, network, inputs, reference.run(network, inputs, everything=True))
+        raise InputError(text if text.startswith(source.title) else f"{source.title}: {text}") from None
+    return LoadedModel(source.title, network, inputs, reference.run(network, inputs, everything=True))
 
 
 def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:

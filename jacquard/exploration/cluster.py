@@ -13,9 +13,9 @@ from distributed.comm import CommClosedError
 
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore import worker
-from jacquard.explore.evaluate import Workload
-from jacquard.explore.worker import Answer, ClusterLostError, WorkerLostError
+from jacquard.exploration import worker
+from jacquard.exploration.evaluate import Workload
+from jacquard.exploration.worker import Answer, ClusterLostError, WorkerLostError
 
 #: Seconds until a scheduler, or a first worker, counts as unreachable.
 PATIENCE = 5
@@ -29,7 +29,7 @@ class Loader(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Any) -> None:
         """Called by dask in each worker, when it starts or when the plugin comes."""
-        from jacquard.explore import worker as here
+        from jacquard.exploration import worker as here
 
         here.load(self.key, self.workload)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hw.errors import InputError
-from jacquard.explore.expression import FALSE, TRUE, Formula, Possible, Range, Value, exact
+from jacquard.exploration.expression import FALSE, TRUE, Formula, Possible, Range, Value, exact
 
 Values = tuple[int | str, ...]
 Box = Mapping[str, Values]

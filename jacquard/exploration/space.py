@@ -19,9 +19,9 @@ from hw.config import FIELDS, NO_GRID, MachineConfig
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
-from jacquard.explore.expression import Formula, Value, parse
-from jacquard.explore.feasible import Feasible, Rules, Values, decide
-from jacquard.explore.results import DEFAULT, MAXIMIZE, METRICS, MINIMIZE, Parameter
+from jacquard.exploration.expression import Formula, Value, parse
+from jacquard.exploration.feasible import Feasible, Rules, Values, decide
+from jacquard.exploration.results import DEFAULT, MAXIMIZE, METRICS, MINIMIZE, Parameter
 
 _KEYS = ("base", "parameters", "derived", "constraints", "objectives", "limits")
 _RANGE_KEYS = ("from", "to", "step", "powers_of_two")
@@ -92,7 +92,12 @@ class Space:
 def read(path: Path) -> Space:
     """The space in a file, with constraints that some point satisfies. Raises `InputError`."""
     text = toml_text.read(path, "a space is a TOML file (docs/explore.md)")
-    space = _space(toml_text.parsed(text, str(path)), path)
+    return from_values(toml_text.parsed(text, str(path)), path)
+
+
+def from_values(values: Mapping[str, Any], path: Path = Path("space")) -> Space:
+    """The space that the values of a file mean; files that it names are seen from `path`."""
+    space = _space(values, path)
     assert space.feasible.size > 0
     return space
 
@@ -126,6 +131,8 @@ def _space(values: Mapping[str, Any], path: Path) -> Space:
 
 
 def _base(given: object, path: Path) -> MachineConfig:
+    if isinstance(given, MachineConfig):
+        return given
     if not isinstance(given, str):
         raise InputError(f"{path}: base must be a preset or the path of a TOML file, not {given!r}")
     source = str(path.parent / given) if "/" in given or given.endswith(".toml") else given

@@ -21,7 +21,7 @@ from multiprocessing import parent_process
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.explore.evaluate import (
+from jacquard.exploration.evaluate import (
     CheckError,
     Evaluation,
     LoadedModel,
@@ -42,7 +42,7 @@ class ClusterLostError(Exception):
 
 
 #: Packages that decide what a point comes to.
-_DECISIVE = ("hw", "sw", "cosim", "jacquard.explore")
+_DECISIVE = ("hw", "sw", "cosim", "jacquard.exploration")
 #: What lies in them and only talks to machines or proves things of them.
 _ASIDE = ("bus", "device", "formal")
 

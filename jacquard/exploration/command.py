@@ -8,16 +8,16 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from optuna.trial import FrozenTrial
 
 from hw.config import FIELDS
 from hw.errors import InputError
 from hw.fabric import Fabric
-from jacquard.explore import energy, worker
-from jacquard.explore.evaluate import (
+from jacquard.exploration import energy, worker
+from jacquard.exploration.evaluate import (
     LoadedModel,
-    Model,
     Workload,
     check_tools,
     chosen,
@@ -25,7 +25,7 @@ from jacquard.explore.evaluate import (
     has_clock,
     load_model,
 )
-from jacquard.explore.results import (
+from jacquard.exploration.results import (
     CLOCKED,
     Exploration,
     Point,
@@ -36,11 +36,12 @@ from jacquard.explore.results import (
     ranked,
     vector,
 )
-from jacquard.explore.samplers import sampler
-from jacquard.explore.search import Progress, Search, Workers, workers
-from jacquard.explore.space import Space, read
-from jacquard.explore.study import Fingerprints, Kept, distributions, open_study, storage_errors
-from jacquard.sources import model_bytes
+from jacquard.exploration.samplers import sampler
+from jacquard.exploration.search import Progress, Search, Workers, workers
+from jacquard.exploration.space import Space, read
+from jacquard.exploration.study import Fingerprints, Kept, distributions, open_study, storage_errors
+from jacquard.sources import GraphSource, read_source
+from sw.ir.program import Program
 
 #: Trials of a search that is not a grid, unless told otherwise.
 TRIALS = 100
@@ -52,10 +53,10 @@ ENOUGH = 8
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for."""
+    """What was asked for: a space or its file, models as `jacquard.sources.read_source` takes them."""
 
-    space: Path
-    models: tuple[Path, ...]
+    space: Path | Space
+    models: tuple[Any, ...]
     sampler: str = "grid"
     trials: int | None = None
     storage: str | None = None
@@ -86,10 +87,10 @@ def prepare(request: Request) -> Prepared:
     """Read everything; raises `InputError` for what does not make sense, before anything is written."""
     for path in (request.space, *request.models):
         _check_name(path)
-    space = read(request.space)
-    models = tuple(Model(str(path), model_bytes(path)) for path in request.models)
+    space = request.space if isinstance(request.space, Space) else read(request.space)
+    models = tuple(_model(model, request.allow_host) for model in request.models)
     table = energy.read(request.energy)
-    workload = Workload(models, request.allow_host, request.family, request.synthesis, table)
+    workload = Workload(models, request.family, request.synthesis, table)
     loaded = tuple(load_model(model, workload) for model in models)
     _check_area(space, workload)
     if request.synthesis and request.executor.startswith("processes"):
@@ -103,17 +104,26 @@ def prepare(request: Request) -> Prepared:
     if trials is None:
         if request.sampler == "grid" and size > LARGE_GRID:
             raise InputError(
-                f"{request.space}: the grid has {size:,} points: --trials, another --sampler or fewer values "
+                f"{space.file}: the grid has {size:,} points: --trials, another --sampler or fewer values "
                 "are needed"
             )
         trials = size if request.sampler == "grid" else min(TRIALS, size)
-    name = "-".join([request.space.stem, *(path.stem for path in request.models)])
+    name = "-".join([space.name, *(Path(model.title).stem for model in models)])
     storage = request.storage or f"sqlite:///{name}.db"
     return Prepared(request, space, workload, loaded, trials, name, storage)
 
 
-def _check_name(path: Path) -> None:
+def _model(model: Any, allow_host: bool) -> GraphSource:
+    source = read_source(model, allow_host=allow_host)
+    if isinstance(source, Program):
+        raise InputError(f"{source.name}: is a tile program; a model or a problem is needed")
+    return source
+
+
+def _check_name(path: object) -> None:
     """Raise `InputError` for a name that cannot be text of a database."""
+    if not isinstance(path, str | Path):
+        return
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -150,8 +160,11 @@ def fingerprints(prepared: Prepared) -> Fingerprints:
     found = {
         "space": json.dumps(meaning, sort_keys=True),
         "list of models": json.dumps(
-            [[Path(m.name).name, hashlib.sha256(m.data).hexdigest()] for m in workload.models]
-            + [workload.allow_host]
+            [
+                [Path(m.title).name, {n: hashlib.sha256(d).hexdigest() for n, d in sorted(m.files().items())}]
+                for m in workload.models
+            ]
+            + [prepared.request.allow_host]
         ),
         "family or way of measuring": f"{workload.family} {workload.synthesis}",
         "energy table": repr(workload.table),
@@ -239,7 +252,7 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
     return Exploration(
         name=prepared.name,
         base=space.base.name,
-        models=tuple(model.name for model in prepared.workload.models),
+        models=tuple(model.title for model in prepared.workload.models),
         parameters=space.parameters,
         derived={name: formula.text for name, formula in space.derived.items()},
         constraints=tuple(c.text for c in space.constraints),
