@@ -10,7 +10,7 @@ from typing import Any
 
 from hw.errors import InputError
 from jacquard.exploration import command, output
-from jacquard.exploration.results import Exploration, Point
+from jacquard.exploration.results import METRICS, Exploration, Point
 from jacquard.exploration.space import Space, from_values, read
 from jacquard.hardware import machine
 from jacquard.session import GraphModel, Progress, shown
@@ -47,7 +47,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         names = [p.name for p in self.found.parameters]
-        metrics = [n for n in output.METRICS if any(n in p for p in self.front)]
+        metrics = [n for n in METRICS if any(n in p for p in self.front)]
         head = "".join(f"<th>{name}</th>" for name in ("point", *names, *metrics))
         rows = "".join(
             f"<tr><td>{p['number']}</td>"
@@ -102,7 +102,7 @@ def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:
         if base is not None:
             raise InputError(f"{space}: names its own base")
         return read(Path(space))
-    values = dict(space) if "parameters" in space else {"parameters": dict(space)}
+    values: dict[str, Any] = dict(space) if "parameters" in space else {"parameters": dict(space)}
     if base is not None:
         values["base"] = machine(base).config
     return from_values(values)
