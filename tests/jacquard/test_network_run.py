@@ -22,6 +22,7 @@ from hw.isa import Cause
 from jacquard.network_program import decoded
 from jacquard.network_results import ModelRecord
 from jacquard.network_run import compile_model, draw_inputs, run_model
+from jacquard.report.html.pages import write_report
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.jacquard.network_models import hosted, integers, perceptron, save
@@ -181,6 +182,18 @@ def test_an_error_of_the_machine_names_its_operator() -> None:
     assert "the machine stopped: window, warp 3" in report.first_wrong[1]
     assert report.first_wrong[0] in {o.name for o in report.operators}
     assert not report.proven
+
+
+def test_a_run_that_breaks_off_has_a_page(tmp_path: Path) -> None:
+    def halved(job: Job, outcome: Outcome) -> Outcome:
+        half = outcome.events[: len(outcome.events) // 2]
+        end = half[-1].cycle + 1
+        return replace(outcome, events=half, error=MachineError(Cause.BUS, 1, 2), cycles=end)
+
+    report = _ran(halved)
+    assert 0 in [o.cycles for o in report.operators]
+    write_report(report, "stopped", MemorySettings.of(TEST), tmp_path / "r.html")
+    assert "bus, warp 1" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_configuration_that_means_another_loop_is_no_proof() -> None:
