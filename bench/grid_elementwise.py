@@ -107,7 +107,7 @@ def measured(
     for launches in (1, 2):
         program = build(case[0], chosen, config, rows, width, launches=launches)
         run = prepared(program, config)
-        counters = run.predicted.counters
+        counters = run.prediction.predicted.counters
         found.append((counters["CGRA_BUSY"], counters["CGRA_STALL_BANK"], right(program, run)))
     one, two = found
     return two[0] - one[0], two[1] - one[1], one[2] and two[2]

@@ -114,6 +114,12 @@ def prepare(request: Request) -> Prepared:
 
 
 def _model(model: Any, allow_host: bool) -> GraphSource:
+    try:
+        missing = isinstance(model, Path) and not model.is_file()
+    except OSError as error:
+        raise InputError(f"{model}: cannot be read: {error.strerror}") from None
+    if missing:
+        raise InputError(f"{model}: no such file; a model is an ONNX file")
     source = read_source(model, allow_host=allow_host)
     if isinstance(source, Program):
         raise InputError(f"{source.name}: is a tile program; a model or a problem is needed")
