@@ -61,7 +61,10 @@ def machine(source: str | Path | MachineConfig | Machine = "default", **fields: 
     `cgra` is the name or file of a fabric, or None. Raises `InputError` for what cannot be read or built.
     """
     given = source.config if isinstance(source, Machine) else source
-    return Machine(load(given if isinstance(given, MachineConfig) else str(given), fields))
+    try:
+        return Machine(load(given if isinstance(given, MachineConfig) else str(given), fields))
+    except InputError as error:
+        raise InputError(str(error).replace("--hw must", "a machine must")) from None
 
 
 def _shown(value: object) -> object:

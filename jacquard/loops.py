@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cosim.backends import simulator
-from hw.errors import InputError
+from hw.errors import InputError, whole_number
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 from jacquard.files import write_text
@@ -143,6 +143,10 @@ def map_loop(
     """
     target = fabric if isinstance(fabric, Fabric) else load_fabric(fabric, size)
     kernel: Kernel | None = None
+    if not callable(loop) and not isinstance(loop, str):
+        raise InputError(f"a loop must be a function, FILE.py:FUNCTION or GRAPH.json, not {loop!r}")
+    whole_number("unroll", unroll, 1)
+    whole_number("seed", seed, 0)
     if callable(loop):
         kernel = kernel_of(FunctionText.from_function(loop))
     elif not loop.endswith(".json"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hw.errors import InputError
+from hw.errors import InputError, whole_number
 from sw.convolution import Convolution
 from sw.dfg.text import FunctionText
 from sw.frontend.epilogue import EpilogueFunction, read_epilogue, with_epilogue
@@ -141,8 +141,12 @@ def matmul(
     casts. `constants` are operands of the epilogue by name. Transposed operands are stored [k, m] and [n, k],
     `batch` holds the axes before the matrices. Raises `InputError` for what does not fit.
     """
-    axes = tuple(batch)
-    shape = Product(m, k, n, type_a, type_b, zero_a, zero_b, transposed_a, transposed_b, axes, axes)
+    if not isinstance(batch, Sequence):
+        raise InputError(f"batch must be a sequence of whole numbers, not {batch!r}")
+    axes = tuple(whole_number("batch", size, 1) for size in batch)
+    m, k, n = (whole_number(name, size, 1) for name, size in (("m", m), ("k", k), ("n", n)))
+    zeros = whole_number("zero_a", zero_a), whole_number("zero_b", zero_b)
+    shape = Product(m, k, n, type_a, type_b, *zeros, transposed_a, transposed_b, axes, axes)
     return _problem(shape, epilogue, out, constants)
 
 
@@ -174,11 +178,17 @@ def conv(
     default. The rest is as for `matmul`.
     """
     strides, dilations = _pair("stride", stride), _pair("dilation", dilation)
-    pads = tuple(pad) if isinstance(pad, Sequence) and len(pad) == 4 else _pair("pad", pad) * 2
-    down, across = (
-        Axis(size, kernel, strides[i], pads[i], pads[i + 2], dilations[i])
-        for i, (size, kernel) in enumerate(((rows, kernel_rows), (cols, kernel_cols)))
+    four = isinstance(pad, Sequence) and len(pad) == 4
+    pads = _whole("pad", *pad) if four and isinstance(pad, Sequence) else _pair("pad", pad) * 2
+    images, channels, out_channels, groups = _whole(
+        "a size of a convolution", images, channels, out_channels, groups
     )
+    sizes = _whole("a size of a convolution", rows, cols)
+    kernels = _whole("a size of the kernel", kernel_rows, kernel_cols)
+    down, across = (
+        Axis(sizes[i], kernels[i], strides[i], pads[i], pads[i + 2], dilations[i]) for i in range(2)
+    )
+    zero_a, zero_b = _whole("a zero point", zero_a, zero_b)
     kinds = (type_a, type_b, zero_a, zero_b)
     shape = Convolution(images, channels, down, across, out_channels, *kinds, groups)
     return _problem(shape, epilogue, out, constants)
@@ -188,7 +198,11 @@ def _pair(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     found = tuple(value) if isinstance(value, Sequence) else (value, value)
     if len(found) != 2:
         raise InputError(f"{name} must be one number or two, not {len(found)}")
-    return found
+    return _whole(name, *found)
+
+
+def _whole(name: str, *values: object) -> tuple[int, ...]:
+    return tuple(whole_number(name, value) for value in values)
 
 
 def _problem(

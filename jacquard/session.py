@@ -19,7 +19,7 @@ from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
-from hw.errors import InputError
+from hw.errors import InputError, whole_number
 from jacquard import bundle
 from jacquard.hardware import Machine
 from jacquard.hardware import machine as machine_of
@@ -49,8 +49,27 @@ def memories(
     stall: int | None = None,
 ) -> MemorySettings:
     """The memories behind the ports; raises `InputError` for unknown ports and numbers out of range."""
+    for name, given in (("latency", latency), ("bandwidth", bandwidth)):
+        if given is not None and not isinstance(given, Mapping):
+            raise InputError(f"{name} must be numbers by port, not {given!r}")
+        for port, number in (given or {}).items():
+            whole_number(f"{name} of {port}", number, 1)
+    if stall is not None:
+        whole_number("stall", stall)
     ports = dict(latency or {}), dict(bandwidth or {})
     return MemorySettings.of(config, latency=ports[0], bandwidth=ports[1], stall_seed=stall)
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """What a run was asked for; inputs that are None are drawn from the seed."""
+
+    inputs: dict[str, np.ndarray] | None
+    settings: MemorySettings
+    build: Callable[[], Simulator]
+    sim: str
+    seed: int
+    progress: Progress
 
 
 class Model(ABC):
@@ -73,13 +92,22 @@ class Model(ABC):
     def outputs(self) -> dict[str, Typed]:
         """Shape and NumPy type of everything that a run gives, by name."""
 
-    @abstractmethod
-    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
-        """Cycles by the cycle model alone.
+    def predict(
+        self,
+        inputs: Any = None,
+        *,
+        seed: int = 0,
+        stall: int | None = None,
+        bandwidth: Mapping[str, int] | None = None,
+        latency: Mapping[str, int] | None = None,
+    ) -> Prediction:
+        """Cycles by the cycle model alone, with arguments as for `run`.
 
-        `behind` are `latency`, `bandwidth` and `stall` as for `run`. Inputs matter only where a program's
-        addresses depend on them.
+        Inputs matter only where a program's addresses depend on them; of a tile program parameters do.
         """
+        whole_number("seed", seed, 0)
+        settings = memories(self.machine.config, latency, bandwidth, stall)
+        return self._predicted(self._named(inputs), settings, seed)
 
     def run(
         self,
@@ -102,17 +130,18 @@ class Model(ABC):
         file for waves, .vcd or .fst. A difference never raises, it is in the result; `InputError` is raised
         for inputs that do not fit and tools that are missing.
         """
+        whole_number("seed", seed, 0)
         given = self._named(inputs)
         settings = memories(self.machine.config, latency, bandwidth, stall)
         with shown(progress) as say:
             if on not in BACKENDS:
-                return self._on_device(given, on, seed, say)
+                return self._on_device(given, str(on), seed, say)
             name = str(waves) if waves is not None else None
 
             def build() -> Simulator:
                 return simulator(self.machine.config, on, name)
 
-            record = self._simulated(given, settings, build, on, seed, say)
+            record = self._simulated(_Simulation(given, settings, build, on, seed, say))
         file = Path(waves) if waves is not None else None
         return Run(record, self.title, settings, file)
 
@@ -121,15 +150,12 @@ class Model(ABC):
         """Write the directory that `jacquard compile -o` writes; `load` reads it. Raises `InputError`."""
 
     @abstractmethod
-    def _simulated(
-        self,
-        inputs: dict[str, np.ndarray] | None,
-        settings: MemorySettings,
-        build: Callable[[], Simulator],
-        sim: str,
-        seed: int,
-        progress: Progress,
-    ) -> RunRecord: ...
+    def _predicted(
+        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
+    ) -> Prediction: ...
+
+    @abstractmethod
+    def _simulated(self, asked: _Simulation) -> RunRecord: ...
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
@@ -151,7 +177,12 @@ class Model(ABC):
 
 def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
     """An array; Python numbers and lists take the type that is wanted where their values fit it."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InputError(f"input {name!r} must be an array: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
     if wanted is None or array.dtype == wanted[1] or isinstance(value, np.ndarray | np.generic):
         return array
     made = array.astype(wanted[1])
@@ -183,26 +214,20 @@ class GraphModel(Model):
         """Shape and NumPy type of the outputs."""
         return _types(self.compiled.network, self.compiled.network.outputs)
 
-    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
-        """Cycles by the cycle model alone."""
-        given = draw_inputs(self.compiled.network, seed, self._named(inputs))
-        return predict_model(self.compiled, given, memories(self.machine.config, **behind))
+    def _predicted(
+        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
+    ) -> Prediction:
+        given = draw_inputs(self.compiled.network, seed, inputs)
+        return predict_model(self.compiled, given, settings)
 
     def save(self, directory: str | Path) -> None:
         """Programs, bitstreams, memory map and constants as files."""
         bundle.write(bundle.files(self.compiled, self.source), Path(directory))
 
-    def _simulated(
-        self,
-        inputs: dict[str, np.ndarray] | None,
-        settings: MemorySettings,
-        build: Callable[[], Simulator],
-        sim: str,
-        seed: int,
-        progress: Progress,
-    ) -> RunRecord:
-        given = draw_inputs(self.compiled.network, seed, inputs)
-        return run_model(self.compiled, given, settings, build, sim=sim, progress=progress)
+    def _simulated(self, asked: _Simulation) -> RunRecord:
+        given = draw_inputs(self.compiled.network, asked.seed, asked.inputs)
+        what = (self.compiled, given, asked.settings, asked.build)
+        return run_model(*what, sim=asked.sim, progress=asked.progress)
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
@@ -249,28 +274,19 @@ class ProgramModel(Model):
             if b.space == "memory"
         }
 
-    def predict(self, inputs: Any = None, *, seed: int = 0, **behind: Any) -> Prediction:
-        """Cycles by the cycle model alone; parameters and buffers that are not given are random."""
-        config = self.machine.config
-        settings = memories(config, **behind)
-        made = prepare(self.program, config, settings, self._named(inputs), seed=seed)
-        return Prediction(settings.behind(config), (), (made.prediction,))
+    def _predicted(
+        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
+    ) -> Prediction:
+        made = prepare(self.program, self.machine.config, settings, inputs, seed=seed)
+        return Prediction(settings.behind(self.machine.config), (), (made.prediction,))
 
     def save(self, directory: str | Path) -> None:
         """The text of the program and the machine: it is compiled again when it is loaded."""
         bundle.write(bundle.program_files(self.program, self.machine.config), Path(directory))
 
-    def _simulated(
-        self,
-        inputs: dict[str, np.ndarray] | None,
-        settings: MemorySettings,
-        build: Callable[[], Simulator],
-        sim: str,
-        seed: int,
-        progress: Progress,
-    ) -> RunRecord:
-        what = (self.program, self.machine.config, settings, build, inputs)
-        return run_program(*what, seed=seed, sim=sim, progress=progress)
+    def _simulated(self, asked: _Simulation) -> RunRecord:
+        what = (self.program, self.machine.config, asked.settings, asked.build, asked.inputs)
+        return run_program(*what, seed=asked.seed, sim=asked.sim, progress=asked.progress)
 
 
 def compile(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hw.errors import InputError
+from hw.errors import InputError, whole_number
 from jacquard.exploration import command, output
 from jacquard.exploration.results import METRICS, Exploration, Point
+from jacquard.exploration.samplers import SAMPLERS
 from jacquard.exploration.space import Space, from_values, read
 from jacquard.hardware import machine
 from jacquard.session import GraphModel, Progress, shown
@@ -79,11 +80,18 @@ def explore(
     machine whose other fields all points have. `models` are whatever `compile` takes, but tile programs.
     `storage` keeps the study, so that the same call goes on where an earlier one ended; without it nothing is
     kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`, `synthesis`, `seed`, `energy`,
-    `allow_host` and `sim`, as of the command. Raises `InputError` for what does not make sense.
+    `allow_host` and `sim`, as of the command. Points are evaluated by other processes, so a script must call
+    this under `if __name__ == "__main__":`. Raises `InputError` for what does not make sense.
     """
     unknown = sorted(options.keys() - command.Request.__dataclass_fields__.keys())
     if unknown:
         raise InputError(f"unknown option {unknown[0]!r} of an exploration")
+    if options.get("sampler", "grid") not in SAMPLERS:
+        raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, not {options['sampler']!r}")
+    if options.get("trials") is not None:
+        whole_number("trials", options["trials"], 1)
+    if not models:
+        raise InputError("an exploration needs at least one model")
     given = [m.source if isinstance(m, GraphModel) else m for m in models]
     paths = tuple(Path(m) if isinstance(m, str) else m for m in given)
     with tempfile.TemporaryDirectory(prefix="jacquard-") as folder, shown(progress) as say:

@@ -97,6 +97,8 @@ def source_of(function: Callable[..., Any]) -> tuple[str, str]:
     except (OSError, TypeError) as error:
         name = getattr(function, "__name__", str(function))
         raise InputError(f"{name}: its text cannot be read: {error}") from None
+    if getattr(function, "__name__", "") == "<lambda>":
+        raise InputError(f"{file}:{first}: found a lambda, expected a function with a name, `def ...`")
     return "\n" * (first - 1) + textwrap.dedent("".join(lines)), file
 
 

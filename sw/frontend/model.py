@@ -43,10 +43,13 @@ def load(source: Path | str | Any, place: str = "model") -> OnnxModel:
 
 def read_file(path: Path) -> Any:
     """The `onnx.ModelProto` of a file, not checked; raises `InputError` for what cannot be read."""
-    if path.is_dir():
-        raise InputError(f"{path}: must be a model file, not a directory")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    try:
+        if path.is_dir():
+            raise InputError(f"{path}: must be a model file, not a directory")
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     import onnx
 
     try:

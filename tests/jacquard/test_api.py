@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -216,3 +217,41 @@ def test_inputs_that_do_not_fit(hw: hd.Machine, given: Any, message: str) -> Non
         model.run(given)
     with pytest.raises(hd.InputError, match="on must be one of verilator, cpp, amaranth"):
         model.run(on="paper")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: hd.machine(3), "a machine must be a preset"),
+        (lambda m: hd.machine("test", rows="8"), "rows must be a whole number from 2 to 64, not '8'"),
+        (lambda m: hd.compile("a" * 5000, m.machine), "cannot be read: File name too long"),
+        (lambda m: hd.matmul("a", 1, 1), "m must be a whole number of at least 1, not 'a'"),
+        (lambda m: hd.matmul(1.5, 1, 1), "m must be a whole number of at least 1, not 1.5"),
+        (lambda m: hd.matmul(1, 1, 1, batch=3), "batch must be a sequence of whole numbers, not 3"),
+        (lambda m: hd.matmul(2, 2, 2, zero_a="x"), "zero_a must be a whole number, not 'x'"),
+        (lambda m: hd.conv(1, 1, 3, 3, 1, 3, 3, pad=(1, 2, 3)), "pad must be one number or two, not 3"),
+        (lambda m: hd.conv(1, 1, 3.5, 3, 1, 3, 3), "a size of a convolution must be a whole number, not 3.5"),
+        (lambda m: hd.matmul(2, 2, 2, epilogue=lambda acc: acc), "found a lambda, expected a function"),
+        (lambda m: m.run(on=3), "on must be one of verilator, cpp, amaranth, not '3'"),
+        (lambda m: m.run(bandwidth={"x": 1}), "memory port must be one of load_a"),
+        (lambda m: m.run(bandwidth={"load_a": "2"}), "bandwidth of load_a must be a whole number"),
+        (lambda m: m.run(latency=3), "latency must be numbers by port, not 3"),
+        (lambda m: m.run(stall="a"), "stall must be a whole number, not 'a'"),
+        (lambda m: m.predict(seed=-1), "seed must be a whole number of at least 0, not -1"),
+        (lambda m: m.predict({"A": object(), "B": 1}), "input 'A' must hold numbers, not object"),
+        (lambda m: m.predict({"A": [[1, 2], [3]], "B": 1}), "input 'A' must be an array"),
+        (lambda m: m.run(waves="x.txt"), "the wave file must end in .vcd or .fst"),
+        (lambda m: m.save("/nowhere/x/y"), "directory /nowhere/x does not exist"),
+        (lambda m: hd.load("/nowhere"), "must be a directory of jacquard compile"),
+        (lambda m: hd.map_loop(3), "a loop must be a function"),
+        (lambda m: hd.explore({"rows": [4, 8]}, [m], sampler="foo"), "sampler must be one of grid"),
+        (
+            lambda m: hd.explore({"rows": [4, 8]}, [m], trials="x"),
+            "trials must be a whole number of at least 1",
+        ),
+        (lambda m: hd.explore({"rows": [4, 8]}, []), "an exploration needs at least one model"),
+    ],
+)
+def test_wrong_arguments_are_told(hw: hd.Machine, call: Any, message: str) -> None:
+    with pytest.raises(hd.InputError, match=re.escape(message)):
+        call(hd.compile(hd.matmul(3, 4, 5), hw))
