@@ -11,7 +11,7 @@ help: ## what there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, with a report to open
-	$(BIN)/jacquard run $< --hw default --report build/report.html
+	$(BIN)/heald run $< --hw default --report build/report.html
 
 test: $(VENV)/dev ## style, types, tests
 	$(BIN)/ruff check .
@@ -19,14 +19,14 @@ test: $(VENV)/dev ## style, types, tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5
 
 slow: $(VENV)/dev ## the tests that `make test` leaves out, and all cases of what it draws in part
-	JACQUARD_CASES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or drawn"
+	HEALD_CASES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or drawn"
 
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults
 
 docs: $(VENV)/installed ## generate docs/isa.md and docs/csr.md
-	$(BIN)/jacquard isa > docs/isa.md
-	$(BIN)/jacquard csr > docs/csr.md
+	$(BIN)/heald isa > docs/isa.md
+	$(BIN)/heald csr > docs/csr.md
 
 clean: ## remove what was made here (not the cache of builds in the user's cache directory)
 	rm -rf $(VENV) build

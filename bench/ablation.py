@@ -62,9 +62,9 @@ from sw.ir.walk import map_accesses, rewrite
 from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from tests.jacquard.random_models import draw as draw_model
-from tests.jacquard.random_operators import KINDS
-from tests.jacquard.random_views import IMAGES, VIEWS
+from tests.heald.random_models import draw as draw_model
+from tests.heald.random_operators import KINDS
+from tests.heald.random_views import IMAGES, VIEWS
 
 #: Random products and convolutions, and random models.
 PRODUCTS, CONVOLUTIONS, MODELS = 28, 12, 40

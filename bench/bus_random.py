@@ -30,19 +30,19 @@ from cosim.device.device import DeviceSimulator
 from cosim.job import Job, Outcome
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.grid_inputs import Arguments
+from heald.grid_run import PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
+from heald.network_run import compile_model, run_model
 from hw import csr
 from hw.config import PORTS, MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
-from jacquard.grid_inputs import Arguments
-from jacquard.grid_run import PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
-from jacquard.network_run import compile_model, run_model
 from sw.dfg.python import from_function
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.cosim.bus_machines import SMALL, UNEVEN, UNEVEN_BEATS
-from tests.jacquard.random_models import draw as draw_model
-from tests.jacquard.random_operators import KINDS
+from tests.heald.random_models import draw as draw_model
+from tests.heald.random_operators import KINDS
 from tests.sw.dfg.reference import CASES, KERNELS
 
 #: Counters that do not depend on when memory answers.

@@ -29,8 +29,8 @@ from bench.sync import CHANNELS, DEPTH
 from cosim.jobs import job_of
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.tiling import plan_for_machine
 from hw.config import PORTS, MachineConfig, load
-from jacquard.tiling import plan_for_machine
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network
 from sw.frontend.network import import_model

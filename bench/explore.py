@@ -22,9 +22,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from hw.config import MachineConfig
-from hw.errors import InputError
-from jacquard.exploration.command import (
+from heald.exploration.command import (
     Prepared,
     Request,
     explore,
@@ -33,12 +31,14 @@ from jacquard.exploration.command import (
     kept_so_far,
     prepare,
 )
-from jacquard.exploration.evaluate import Evaluation
-from jacquard.exploration.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
-from jacquard.exploration.samplers import sampler
-from jacquard.exploration.search import Progress, Search
-from jacquard.exploration.study import distributions, fields_of, open_study
-from jacquard.exploration.worker import Answer
+from heald.exploration.evaluate import Evaluation
+from heald.exploration.results import Exploration, Point, State, hypervolume, normalised, ranked, vector
+from heald.exploration.samplers import sampler
+from heald.exploration.search import Progress, Search
+from heald.exploration.study import distributions, fields_of, open_study
+from heald.exploration.worker import Answer
+from hw.config import MachineConfig
+from hw.errors import InputError
 
 SPACE = Path(__file__).resolve().parents[1] / "examples/11_exploration/space.toml"
 #: The share of the grid's points that a search may take, and of its volume that it must find.

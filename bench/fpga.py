@@ -19,12 +19,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from heald.fpga.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
+from heald.fpga.result import TOP, path
 from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
 from hw.synthesis.resources import grouped
-from jacquard.fpga.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
-from jacquard.fpga.result import TOP, path
 
 #: Presets that are placed and routed.
 PLACED = ("tiny", "test")

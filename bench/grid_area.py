@@ -15,12 +15,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from heald.fpga.flow import NAMES
 from hw.config import load
 from hw.emit import converted
 from hw.fabric import load as load_fabric
 from hw.synthesis import synthesise
 from hw.synthesis.tools import ToolError, find, run
-from jacquard.fpga.flow import NAMES
 
 TOP = "grid"
 

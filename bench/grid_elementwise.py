@@ -18,13 +18,13 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.settings import MemorySettings
+from heald.program_run import Prepared, prepare
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
-from jacquard.program_run import Prepared, prepare
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
-from tests.jacquard.elementwise_program import ElementwiseProgram, build
+from tests.heald.elementwise_program import ElementwiseProgram, build
 
 ACC, BYTE, RESULT = (
     TileAccess("acc", "int32"),

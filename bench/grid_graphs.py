@@ -23,12 +23,12 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import BACKENDS, simulator
+from heald.grid_inputs import Arguments
+from heald.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
+from heald.mapping import MappedLoop
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
 from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry
-from jacquard.grid_inputs import Arguments
-from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
-from jacquard.mapping import MappedLoop
 from sw.cgra.launch_plan import plan
 from sw.cgra.search import SearchResult, map_graph
 from sw.cgra.verify import verify

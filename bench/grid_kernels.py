@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import BACKENDS, simulator
+from heald.grid_inputs import Arguments
+from heald.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from hw.config import MachineConfig
 from hw.fabric import load as load_fabric
-from jacquard.grid_inputs import Arguments
-from jacquard.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from sw.dfg.python import from_function
 from tests.sw.dfg.reference import CASES, KERNELS
 
@@ -55,7 +55,7 @@ def equals_numpy(name: str, count: int, result: KernelResult) -> bool:
 @click.argument("names", nargs=-1)
 @click.option("--fabric", default="mesh4x4", show_default=True)
 @click.option("--unroll", default=1, show_default=True)
-@click.option("--hw", help="The machine around the grid, as `jacquard cgra run` has it.")
+@click.option("--hw", help="The machine around the grid, as `heald cgra run` has it.")
 @click.option("--sim", type=click.Choice(BACKENDS), default="verilator", show_default=True)
 def main(names: Sequence[str], fabric: str, unroll: int, hw: str | None, sim: str) -> None:
     """Run all kernels, print the table."""

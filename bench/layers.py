@@ -21,9 +21,9 @@ from rich.table import Table
 
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
+from heald.network_results import ModelRecord
+from heald.network_run import draw_inputs, run_network
 from hw.config import load
-from jacquard.network_results import ModelRecord
-from jacquard.network_run import draw_inputs, run_network
 from sw.frontend.network import import_model
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

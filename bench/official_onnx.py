@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jacquard.cli import call
+from heald.cli import call
 
 OPERATORS = ("MatMulInteger", "ConvInteger")
 

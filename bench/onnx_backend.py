@@ -3,7 +3,7 @@
     python -m bench.onnx_backend [--hw PRESET] [--sim cpp|verilator|amaranth] [--match TEXT] [--reasons]
 
 Whole numbers must equal those of the suite, real numbers be as close as the suite asks, and every check of a
-run must hold. Cases that `jacquard.backend` refuses count as unsupported.
+run must hold. Cases that `heald.backend` refuses count as unsupported.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 from bench.official_onnx import cases
 from cosim.backends import BACKENDS, simulator
 from cosim.settings import MemorySettings
+from heald.backend import imported, named, outputs
+from heald.network_run import CompiledModel, compile_model, run_model
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from jacquard.backend import imported, named, outputs
-from jacquard.network_run import CompiledModel, compile_model, run_model
 
 
 @dataclass(frozen=True)

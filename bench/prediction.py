@@ -30,8 +30,8 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.tiling import MachinePlan, plan_for_machine
 from hw.config import PORTS, MachineConfig, load
-from jacquard.tiling import MachinePlan, plan_for_machine
 from sw.convolution import Convolution
 from sw.patches import Axis
 from sw.problem import Product

@@ -22,10 +22,10 @@ from cosim.backends import simulator
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
 from hw.config import load
-from tests.jacquard.judged_models import Judged, judged
-from tests.jacquard.random_models import draw
-from tests.jacquard.random_operators import KINDS
-from tests.jacquard.random_views import IMAGES, VIEWS
+from tests.heald.judged_models import Judged, judged
+from tests.heald.random_models import draw
+from tests.heald.random_operators import KINDS
+from tests.heald.random_views import IMAGES, VIEWS
 
 ALL = {**KINDS, **VIEWS, **IMAGES}
 

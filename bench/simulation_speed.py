@@ -3,7 +3,7 @@
     python -m bench.simulation_speed [--hw PRESET] [--matmul MxKxN] [--repeat N] [--fresh]
 
 `--fresh` builds in an empty cache, so that the time of a build is measured too. A second kernel is a whole
-`jacquard run` of another shape on the same machine, from the start of its process to its end.
+`heald run` of another shape on the same machine, from the start of its process to its end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def empty_cache(wanted: bool) -> Iterator[None]:
         yield
         return
     before = os.environ.get(VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="jacquard-cache-") as name:
+    with tempfile.TemporaryDirectory(prefix="heald-cache-") as name:
         os.environ[VARIABLE] = name
         try:
             yield
@@ -53,7 +53,7 @@ def empty_cache(wanted: bool) -> Iterator[None]:
 
 def second_kernel(hw: str) -> float:
     """Seconds of a whole run of a small product on a machine that is built already."""
-    command = [sys.executable, "-m", "jacquard", "run", "--matmul", SECOND, "--hw", hw, "--json"]
+    command = [sys.executable, "-m", "heald", "run", "--matmul", SECOND, "--hw", hw, "--json"]
     begin = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - begin

@@ -43,9 +43,9 @@ from cosim.compare import compare
 from cosim.job import EventKind, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.warps import verdict_on
 from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
-from jacquard.warps import verdict_on
 from sw.compile.stages import Synchroniser
 
 #: Channels, and tokens that one holds, of the machine that all programs run on.

@@ -23,10 +23,10 @@ from rich.table import Table
 
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
+from heald.program_run import Prepared, prepare, run_prepared
+from heald.warps import Warped, converted
 from hw.config import load
 from hw.errors import InputError
-from jacquard.program_run import Prepared, prepare, run_prepared
-from jacquard.warps import Warped, converted
 from sw.check import Limits, compile_all
 from sw.check.streams import run
 from sw.check.trace import TooLongError, trace

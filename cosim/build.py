@@ -148,7 +148,7 @@ def executables(
 
     def make(target: Path, log: Path) -> None:
         log.write_text("", encoding="utf-8")
-        (target / "jacquard.v").write_text(text, encoding="utf-8")
+        (target / "heald.v").write_text(text, encoding="utf-8")
         _verilate(tools, target, harness, options, log)
         for name, main in mains.items():
             _link(tools, target / name, main, runtime, kind, log)
@@ -179,14 +179,14 @@ def _parameters(config: MachineConfig) -> list[str]:
     return [
         f"-GWARPS={config.warps}",
         *widths,
-        *([f"-GSTORES={stores}", "+define+JACQUARD_GRID"] if stores else []),
+        *([f"-GSTORES={stores}", "+define+HEALD_GRID"] if stores else []),
         f"-GSCRIPT_WORDS={script_words(config)}",
         f"-GMEMORY_WORDS={MEMORY_BYTES // 4}",
     ]
 
 
 def _verilate(tools: Toolchain, target: Path, harness: Path, options: list[str], log: Path) -> None:
-    sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv")), target / "jacquard.v"]
+    sources = [*sorted(harness.glob("*.vlt")), *sorted(harness.glob("*.sv")), target / "heald.v"]
     command = [str(tools.verilator), *options, "--prefix", "Vharness", "--top-module", "harness"]
     command += ["--Mdir", str(target / "model"), "-CFLAGS", "-DVL_TIME_CONTEXT", *map(str, sources)]
     _run(command, tools, target, log)

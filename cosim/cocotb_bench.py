@@ -17,8 +17,8 @@ from hw import csr
 @cocotb.test()  # type: ignore[untyped-decorator]  # cocotb is not checked
 async def run_jobs(dut: Any) -> None:
     """Every job ends with the machine done and no broken contract at its ports."""
-    with (Path(os.environ["JACQUARD_DIRECTORY"]) / verdict.FILE).open("w") as verdicts:
-        for job in range(int(os.environ["JACQUARD_JOBS"])):
+    with (Path(os.environ["HEALD_DIRECTORY"]) / verdict.FILE).open("w") as verdicts:
+        for job in range(int(os.environ["HEALD_JOBS"])):
             begin = time.perf_counter()
             dut.job.value = job
             dut.start.value = 1

@@ -19,7 +19,7 @@ LOG = "log"
 @contextlib.contextmanager
 def session(config: MachineConfig, jobs: Sequence[Job]) -> Iterator[Path]:
     """A temporary directory with the files of all jobs; it is removed at the end."""
-    with tempfile.TemporaryDirectory(prefix="jacquard-") as name:
+    with tempfile.TemporaryDirectory(prefix="heald-") as name:
         root = Path(name)
         for number, job in enumerate(jobs):
             prepare(root / str(number), config, job)

@@ -54,6 +54,6 @@ def _environment(root: Path, jobs: int) -> dict[str, str]:
         "PYGPI_PYTHON_BIN": sys.executable,
         "GPI_USERS": f"{library};{entry},initialize",
         "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
-        "JACQUARD_DIRECTORY": str(root),
-        "JACQUARD_JOBS": str(jobs),
+        "HEALD_DIRECTORY": str(root),
+        "HEALD_JOBS": str(jobs),
     }

@@ -14,14 +14,12 @@ import platformdirs
 from hw.errors import InputError
 
 #: Environment variable that names another directory than the user's cache.
-VARIABLE = "JACQUARD_CACHE"
+VARIABLE = "HEALD_CACHE"
 
 
 def directory() -> Path:
-    """Where results are kept: `$JACQUARD_CACHE`, or `jacquard` in the user's cache directory."""
-    return Path(
-        os.environ.get(VARIABLE) or platformdirs.user_cache_dir("jacquard", appauthor=False)
-    ).absolute()
+    """Where results are kept: `$HEALD_CACHE`, or `heald` in the user's cache directory."""
+    return Path(os.environ.get(VARIABLE) or platformdirs.user_cache_dir("heald", appauthor=False)).absolute()
 
 
 def fingerprint(parts: Iterable[str]) -> str:

@@ -205,7 +205,7 @@ FIELDS = {f.name: f for f in dataclasses.fields(MachineConfig)}
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that come with Jacquard, smallest machine first."""
+    """Names of the presets that come with Heald, smallest machine first."""
     return sorted(toml_text.presets("hw"), key=lambda n: (load(n).macs_per_cycle, n))
 
 

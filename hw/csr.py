@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hw.config import ENGINES, FIELDS, MachineConfig
 
-IDENTIFICATION = 0x4A515244  # "JQRD"
-VERSION = 0x0002_0000
+IDENTIFICATION = 0x4845414C  # "HEAL"
+VERSION = 0x0003_0000
 
 #: Bits of CONTROL.
 START, CLEAR = 0, 1
@@ -52,7 +52,7 @@ class Register:
 
 
 FIXED = (
-    Register("ID", 0x000, "ro", "identification, 0x4A515244"),
+    Register("ID", 0x000, "ro", "identification, 0x4845414C"),
     Register("VERSION", 0x004, "ro", "major [31:16], minor [15:0]"),
     Register("HASH_LOW", 0x008, "ro", "hash of the configuration, low word"),
     Register("HASH_HIGH", 0x00C, "ro", "hash of the configuration, high word"),

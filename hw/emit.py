@@ -17,7 +17,7 @@ from hw.config import MachineConfig
 if TYPE_CHECKING:
     from amaranth.hdl import Elaboratable
 
-TOP = "jacquard"
+TOP = "heald"
 
 #: What the Verilog of the generator does everywhere, and why it is harmless; Verilator's other checks
 #: (latches, combinational loops, several drivers, undriven signals, ...) stay on.
@@ -39,7 +39,7 @@ _EMPTY_INITIAL = re.compile(r"^ *initial begin\n *end\n", re.MULTILINE)
 
 
 def verilog(config: MachineConfig, *, trace: bool = True) -> str:
-    """Verilog text of the machine, top module `jacquard`; equal configurations give equal text.
+    """Verilog text of the machine, top module `heald`; equal configurations give equal text.
 
     `trace` says whether it has the ports `trace_*` of simulation, which cost a hundredth of a small machine.
     Uses the Yosys that comes with Amaranth, whatever is installed besides.
@@ -101,7 +101,7 @@ def interrupts_kept() -> Iterator[None]:
 
 
 def _header(config: MachineConfig) -> str:
-    lines = [f"// Jacquard machine, configuration {config.hash}. Generated; do not edit."]
+    lines = [f"// Heald machine, configuration {config.hash}. Generated; do not edit."]
     values = config.hardware()
     if (grid := config.cgra) is not None:
         values["cgra"] = f"{grid.rows} x {grid.cols} PEs, fabric {grid.hash:08x}"

@@ -1,6 +1,6 @@
 """The instruction set as data: formats, fields, meaning and cost of every instruction.
 
-RTL decoder, assembler, disassembler, cycle model and the reference page (`jacquard isa`) all read
+RTL decoder, assembler, disassembler, cycle model and the reference page (`heald isa`) all read
 the table `INSTRUCTIONS`; nothing else states an opcode, a field position, a latency or what a scalar
 instruction computes.
 

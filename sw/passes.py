@@ -2,7 +2,7 @@
 
 A stage is a frozen dataclass whose fields are its options, and a pure function from its input to its output;
 the first line of its docstring describes it. A pass is a stage from tile program to tile program. `run` is
-how the compiler, `jacquard opt`, `--print-after-all` and the times per stage come about.
+how the compiler, `heald opt`, `--print-after-all` and the times per stage come about.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ S = TypeVar("S")
 #: Sees a stage, what it has made, and the seconds that it took.
 After = Callable[[Stage, Any, float], None]
 
-#: The passes by name, as `jacquard opt` takes them.
+#: The passes by name, as `heald opt` takes them.
 PASSES: dict[str, type[Stage]] = {
     made.name: made for made in (Canonicalize, Hoist, StrengthReduce, DeadStore, RedundantLoad)
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 #: Set to `all` by `make slow`; tests that ask here are marked `drawn`, so that it runs them as well.
-VARIABLE = "JACQUARD_CASES"
+VARIABLE = "HEALD_CASES"
 
 
 def cases(part: int, every: int) -> int:

@@ -6,8 +6,8 @@ import gc
 
 from hypothesis import settings
 
-settings.register_profile("jacquard", deadline=None)
-settings.load_profile("jacquard")
+settings.register_profile("heald", deadline=None)
+settings.load_profile("heald")
 
 
 def pytest_collection_finish() -> None:

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 #: `folder/`, `folder/file.py`, or `folder/file.py:name`, where a name may be `Class.method`.
-NAMED = re.compile(r"`((?:hw|sw|cosim|jacquard|tests|bench|examples|docs)/[\w./-]*)(?::([\w.]+))?`")
+NAMED = re.compile(r"`((?:hw|sw|cosim|heald|tests|bench|examples|docs)/[\w./-]*)(?::([\w.]+))?`")
 
 
 def mentions(text: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The top-level folders; each may import itself and those before it.
-FOLDERS = ("hw", "sw", "cosim", "jacquard")
+FOLDERS = ("hw", "sw", "cosim", "heald")
 #: What only describes machines.
 DESCRIPTIONS = ("hw.config", "hw.isa", "hw.semantics", "hw.csr", "hw.fabric")
 MOST_LINES, MOST_IN_FUNCTION, MOST_OF_A_NAME = 500, 60, 3

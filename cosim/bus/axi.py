@@ -32,7 +32,7 @@ def program(config: MachineConfig, beats: int | None = None) -> Build:
 
 
 class AxiSimulation:
-    """The top `jacquard_axi` between a model of the host and one of memory; a `cosim.device.Bus`.
+    """The top `heald_axi` between a model of the host and one of memory; a `cosim.device.Bus`.
 
     `stock`: the memory is cocotbext-axi's `AxiRam`, otherwise ours, which answers in any order, late, and
     with errors (`Environment`). Registers that are not reset start with random values drawn from `seed`.
@@ -52,7 +52,7 @@ class AxiSimulation:
         made = program(config, beats)
         self.build_seconds = made.seconds
         self.memory_bytes = memory_bytes
-        settings = {"JACQUARD_MEMORY": str(memory_bytes), "JACQUARD_STOCK": str(int(stock))}
+        settings = {"HEALD_MEMORY": str(memory_bytes), "HEALD_STOCK": str(int(stock))}
         start = (f"+verilator+seed+{1 + seed % 0x7FFFFFFE}", "+verilator+rand+reset+2")
         self._process = Process(made.directory / "program", "cosim.bus.axi_bench", settings, start)
 

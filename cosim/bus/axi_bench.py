@@ -119,7 +119,7 @@ async def serve(dut: Any) -> None:
         dut.plant.value = 0
         dut.aresetn.value = 1  # the models look for edges of reset
         await Timer(1, "step")
-        bench = Bench(dut, int(os.environ["JACQUARD_MEMORY"]), bool(int(os.environ["JACQUARD_STOCK"])))
+        bench = Bench(dut, int(os.environ["HEALD_MEMORY"]), bool(int(os.environ["HEALD_STOCK"])))
         Clock(dut.aclk, 2, "step").start(start_high=False)
         await bench.reset()
         await bench.behave(CALM)

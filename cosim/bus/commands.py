@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 #: Variable with the number of the descriptor over which commands come.
-VARIABLE = "JACQUARD_COMMANDS"
+VARIABLE = "HEALD_COMMANDS"
 
 
 def connect() -> Connection:

@@ -27,7 +27,7 @@ class Process:
         self, program: Path, module: str, settings: Mapping[str, str], arguments: tuple[str, ...] = ()
     ):
         with contextlib.ExitStack() as undo:
-            root = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="jacquard-")))
+            root = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="heald-")))
             self._log = root / "log"
             near, far = multiprocessing.Pipe()
             self._connection = undo.enter_context(near)

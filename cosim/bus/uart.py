@@ -29,7 +29,7 @@ TIMEOUT_BITS = 2048
 
 
 class UartSimulation:
-    """The top `jacquard_uart` in a process that moves bytes to and from its pins.
+    """The top `heald_uart` in a process that moves bytes to and from its pins.
 
     With `terminal` time passes as in the world, and `port` is the name of a pseudo terminal that any program
     can open. Otherwise `bus` is the only way in, and time passes only while it waits, so that nothing depends

@@ -18,7 +18,7 @@ def read_hash(bus: Bus) -> str:
     if identification != csr.IDENTIFICATION:
         raise BusError(
             f"register ID must be {csr.IDENTIFICATION:#010x}, not {identification:#010x}: "
-            "what answers is no Jacquard machine, or its registers lie elsewhere"
+            "what answers is no Heald machine, or its registers lie elsewhere"
         )
     if version != csr.VERSION:
         raise BusError(f"register VERSION must be {_version(csr.VERSION)}, not {_version(version)}")

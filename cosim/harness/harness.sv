@@ -3,7 +3,7 @@
 // Whoever toggles `clk` raises `start` with the number of a job, waits for `done`, and lowers `start`. All that
 // a job is made of lies in the files of <directory>/<job>, where `+directory=` names the directory. `fault` is
 // not 0 when the machine breaks its side of the contract: cause [7:0] (cosim/verdict.py), ports [11:8]. With
-// JACQUARD_GRID the machine has a grid with STORES store ports.
+// HEALD_GRID the machine has a grid with STORES store ports.
 
 module harness #(
     parameter int unsigned WARPS = 1,
@@ -53,7 +53,7 @@ module harness #(
     wire [16*WARPS-1:0] trace_pc;
     wire [STORES-1:0] trace_output;
     wire [32*STORES-1:0] trace_output_address, trace_output_value;
-`ifndef JACQUARD_GRID
+`ifndef HEALD_GRID
     assign trace_output = '0;
     assign trace_output_address = '0;
     assign trace_output_value = '0;
@@ -75,7 +75,7 @@ module harness #(
     wire load, dump, finish, happens;
     wire [31:0] dump_first, dump_words;
 
-    jacquard machine (
+    heald machine (
         .clk,
         .rst,
         .host_request__valid(host_request_valid),
@@ -116,7 +116,7 @@ module harness #(
         .trace_void,
         .trace_complete,
         .trace_signal,
-`ifdef JACQUARD_GRID
+`ifdef HEALD_GRID
         .trace_output,
         .trace_output_address,
         .trace_output_value,

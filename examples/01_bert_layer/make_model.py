@@ -61,7 +61,7 @@ def layer(sequence: int, hidden: int, heads: int, feed_forward: int, seed: int) 
 
     graph = helper.make_graph(nodes, "bert_layer", inputs, outputs, constants)
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 13)], producer_name="jacquard example"
+        graph, opset_imports=[helper.make_opsetid("", 13)], producer_name="heald example"
     )
     model.ir_version = 8
     onnx.checker.check_model(model)

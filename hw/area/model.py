@@ -56,7 +56,7 @@ def load(family: str) -> Model:
     return Model(values["coefficients"], values["whole"], values["clock"])
 
 
-#: The device that clocks are estimated for, that of `jacquard fpga`, in its only grade; and its LUTs.
+#: The device that clocks are estimated for, that of `heald fpga`, in its only grade; and its LUTs.
 DEVICE, LUTS = "um5g-85k", 83_640
 
 

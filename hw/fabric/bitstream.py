@@ -10,8 +10,8 @@ from hw.errors import InputError
 from hw.fabric.fabric import Fabric
 from hw.fabric.layout import ARRAYS, PATCHES, Layout, layout
 
-MAGIC = 0x4A43
-VERSION = 1
+MAGIC = 0x4843
+VERSION = 2
 #: Words before the arrays.
 HEADER_WORDS = 6
 #: Scalars of a launch: `live0`, `live1`, `cgra_0` to `cgra_11`.

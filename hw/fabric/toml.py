@@ -63,7 +63,7 @@ _SIZED = re.compile(r"(.*?)(\d{1,4})x(\d{1,4})")
 
 
 def preset_names() -> list[str]:
-    """Names of the fabrics that come with Jacquard."""
+    """Names of the fabrics that come with Heald."""
     return list(toml_text.presets("hw.fabric"))
 
 

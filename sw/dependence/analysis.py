@@ -81,7 +81,7 @@ class Dependences:
         return found
 
     def as_dict(self) -> dict[str, object]:
-        """What `jacquard deps --json` prints."""
+        """What `heald deps --json` prints."""
         return {"use_def": self.use_def, "def_use": self.def_use, "distance": self.distance}
 
 

@@ -134,7 +134,7 @@ def _parse_program(text: str, file: str) -> Program:
 
 def _is_import(statement: ast.stmt) -> bool:
     """Whether a statement makes the names of programs known to Python, which changes nothing here."""
-    return isinstance(statement, ast.ImportFrom) and statement.module in ("__future__", "jacquard.lang")
+    return isinstance(statement, ast.ImportFrom) and statement.module in ("__future__", "heald.lang")
 
 
 @dataclass

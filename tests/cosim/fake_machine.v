@@ -4,7 +4,7 @@
 // start, WINDOW1_FIRST where stores start. While it runs, `trace_complete[p]` tells that port p accepted a
 // request, `trace_signal[p]` that it answered; the pc of warp p holds the low 16 bits of the answer.
 
-module jacquard (
+module heald (
     input clk, input rst,
     input host_request__valid, output host_request__ready, input [48:0] host_request__payload,
     output reg host_response__valid, input host_response__ready, output reg [31:0] host_response__payload,

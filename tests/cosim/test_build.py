@@ -27,7 +27,7 @@ def test_the_name_and_latencies_of_a_machine_do_not_count_for_a_given_verilog(
 
 
 def test_only_the_executables_and_the_verilog_are_kept(fake: Build) -> None:
-    assert sorted(p.name for p in fake.directory.iterdir()) == ["cocotb", "jacquard.v", "plain"]
+    assert sorted(p.name for p in fake.directory.iterdir()) == ["cocotb", "heald.v", "plain"]
 
 
 def test_verilog_that_verilator_refuses_leaves_a_log_and_no_build(
@@ -36,5 +36,5 @@ def test_verilog_that_verilator_refuses_leaves_a_log_and_no_build(
     monkeypatch.setattr(cache, "directory", lambda: tmp_path)
     monkeypatch.setattr("cosim.build._runtime", lambda tools, kind: (tmp_path, 0.0))
     with pytest.raises(RuntimeError, match=r"failed with code .*\.log:\n(?s:.)*%Error"):
-        build(small, text="module jacquard (input clk; endmodule")
+        build(small, text="module heald (input clk; endmodule")
     assert [p.suffix for p in sorted((tmp_path / "build").iterdir())] == [".lock", ".log"]

@@ -14,8 +14,8 @@ from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.refine import part_of
 from cosim.settings import MemorySettings
+from heald.tiling import plan_of
 from hw.config import load
-from jacquard.tiling import plan_of
 from sw.convolution import Convolution
 from sw.patches import Axis
 

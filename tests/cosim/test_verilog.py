@@ -10,11 +10,11 @@ import pytest
 
 from cosim.build import verilog
 from cosim.toolchain import find
+from heald.report.package import ports
 from hw.config import load
 from hw.emit import LINT_OFF, TOP
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
-from jacquard.report.package import ports
 from tests.budget import sweep
 from tests.hw.latches import latches
 
@@ -22,7 +22,7 @@ from tests.hw.latches import latches
 def lint(text: str, folder: Path) -> str:
     """What Verilator's linter says with all warnings on, those apart that the text itself turns off."""
     tools = find()
-    path = folder / "jacquard.v"
+    path = folder / "heald.v"
     path.write_text(text)
     command = [str(tools.verilator), "--lint-only", "-Wall", "--quiet", "--top-module", TOP, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=tools.environment, check=False)

@@ -48,7 +48,7 @@ class Board:
 
 
 def board_names() -> list[str]:
-    """Names of the boards that come with Jacquard."""
+    """Names of the boards that come with Heald."""
     folder = resources.files("hw") / "rtl" / "bus" / "boards"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
@@ -140,7 +140,7 @@ def constraints(board: Board) -> str:
 
 
 class Ecp5Board(Component):
-    """The top `jacquard_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
+    """The top `heald_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
 
     The machine's clock is the highest not above `clock_hz` (`hw.rtl.bus.pll.solve`). Reset lasts until
     the PLL has locked, and while the board's reset button is pressed.

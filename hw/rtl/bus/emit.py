@@ -12,13 +12,13 @@ from hw.rtl.bus.ram import check_size
 from hw.rtl.bus.uart import divisor
 from hw.rtl.bus.uart_machine import UartMachine
 
-AXI_TOP = "jacquard_axi"
-UART_TOP = "jacquard_uart"
-BOARD_TOP = "jacquard_ecp5"
+AXI_TOP = "heald_axi"
+UART_TOP = "heald_uart"
+BOARD_TOP = "heald_ecp5"
 
 
 def axi_verilog(config: MachineConfig, beats: int = BEATS, *, separate: bool = False) -> str:
-    """Verilog text of the machine behind AXI4, top module `jacquard_axi`.
+    """Verilog text of the machine behind AXI4, top module `heald_axi`.
 
     `beats` is the most transfers of a burst (1 to 256); raises `InputError` for another. `separate`: each
     memory port has a master of its own, `m_axi_load_a_...`, ..., `m_axi_store_...`.
@@ -36,7 +36,7 @@ def uart_verilog(
     timeout_bits: int = TIMEOUT_BITS,
     beats: int = BEATS,
 ) -> str:
-    """Verilog text of a `UartMachine`, top module `jacquard_uart`.
+    """Verilog text of a `UartMachine`, top module `heald_uart`.
 
     Raises `InputError` for a memory that has no whole pages of 4,096 bytes, a baud rate that the clock cannot
     give, or a number of transfers of a burst that is not 1 to 256.
@@ -58,7 +58,7 @@ def board_verilog(
     timeout_bits: int = TIMEOUT_BITS,
     beats: int = BEATS,
 ) -> str:
-    """Verilog text of an `Ecp5Board`, top module `jacquard_ecp5`; `clock_hz` is that of the machine.
+    """Verilog text of an `Ecp5Board`, top module `heald_ecp5`; `clock_hz` is that of the machine.
 
     Raises `InputError` as `uart_verilog` does, and for a clock that the PLL cannot make.
     """

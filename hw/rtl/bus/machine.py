@@ -98,7 +98,7 @@ class AxiCore(Component):
 
 
 class AxiMachine(Component):
-    """The top `jacquard_axi` with the standard names of AXI (docs/bus.md).
+    """The top `heald_axi` with the standard names of AXI (docs/bus.md).
 
     `irq` is 1 while the machine is done or has stopped for an error. `beats` is the most transfers of a
     burst. `separate`: each memory port has a master of its own.

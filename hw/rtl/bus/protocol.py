@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 SYNC_REQUEST = 0xA5
 SYNC_REPLY = 0x5A
-#: First word of the answer to IDENTIFY: "JQ", version of the protocol.
-PROTOCOL = 0x4A51_0001
+#: First word of the answer to IDENTIFY: "HD", version of the protocol.
+PROTOCOL = 0x4844_0002
 #: Most words of a request or reply.
 MAX_WORDS = 255
 #: Bytes that the device keeps while it executes and answers a request.

@@ -18,7 +18,7 @@ LEDS = ("running", "done", "error", "lost")
 
 
 class UartMachine(Component):
-    """The top `jacquard_uart`: ports `clk`, `rst` (synchronous), `uart_rx`, `uart_tx`, `led` (`LEDS`).
+    """The top `heald_uart`: ports `clk`, `rst` (synchronous), `uart_rx`, `uart_tx`, `led` (`LEDS`).
 
     Memory has `memory_bytes` from address 0 on (`hw.rtl.bus.ram.check_size`); the clock must be able to give
     the baud rate (`hw.rtl.bus.uart.divisor`).

@@ -110,8 +110,8 @@ def test_nobody_at_the_other_end(small: MachineConfig) -> None:
 
 def test_another_protocol_at_the_other_end(small: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     line = FakeLine(FakeBus(small), up=lambda data: monkeypatch.undo() or data)  # type: ignore[func-returns-value]
-    monkeypatch.setattr(protocol, "PROTOCOL", 0x4A51_0007)  # while the device answers
-    with pytest.raises(BusError, match="protocol must be 0x4a510001, not 0x4a510007"):
+    monkeypatch.setattr(protocol, "PROTOCOL", 0x4844_0007)  # while the device answers
+    with pytest.raises(BusError, match="protocol must be 0x48440002, not 0x48440007"):
         quick(line)
 
 

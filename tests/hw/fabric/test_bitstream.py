@@ -71,7 +71,7 @@ def test_the_words_are_those_of_the_page():
     ]
     low = 1 | 1 << 6 | 3 << 25
     assert words == [
-        0x4A43_0100,
+        0x4843_0200,
         PAIR.hash,
         len(words),
         2 << 20 | 1 << 12 | 1,
@@ -100,7 +100,7 @@ def changed(words: list[int], at: int, value: int) -> list[int]:
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (0, 0x4A43_0200, "word 0: the mark must be 0x4a430100, not 0x4a430200"),
+        (0, 0x4843_0100, "word 0: the mark must be 0x48430200, not 0x48430100"),
         (1, 1, "word 1: the hash of the fabric must be 0x[0-9a-f]*, that of 'pair', not 0x00000001"),
         (2, 9, r"word 2: the number of words must be \d+, not 9"),
         (3, 0, "word 3: II must be 1 to 4, not 0"),

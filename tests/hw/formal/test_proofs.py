@@ -237,7 +237,7 @@ def test_a_program_of_bitwuzla_that_cannot_be_written_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("HEALD_CACHE", str(tmp_path / "file"))
     with pytest.raises(InputError, match="the cache must be a directory that can be written"):
         tools.find("bitwuzla")
     assert {s.name for s in tools.find().solvers.values()} == {"yices"}

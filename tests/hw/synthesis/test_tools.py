@@ -28,12 +28,12 @@ def test_tools_come_from_their_packages() -> None:
 
 def test_a_variable_names_a_native_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = script(tmp_path / "my-yosys", "echo Yosys 1.2.3")
-    monkeypatch.setenv("JACQUARD_YOSYS", str(path))
+    monkeypatch.setenv("HEALD_YOSYS", str(path))
     tool = find("yosys")
     assert tool.command == (str(path),)
     assert tool.version == f"{path} Yosys 1.2.3"
-    monkeypatch.setenv("JACQUARD_YOSYS", "no-such-yosys")
-    with pytest.raises(InputError, match="JACQUARD_YOSYS must name a program, not 'no-such-yosys'"):
+    monkeypatch.setenv("HEALD_YOSYS", "no-such-yosys")
+    with pytest.raises(InputError, match="HEALD_YOSYS must name a program, not 'no-such-yosys'"):
         find("yosys")
 
 
@@ -58,7 +58,7 @@ def test_a_failure_is_told_by_its_errors_or_last_lines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, text: str
 ) -> None:
     path = script(tmp_path / "tool", f'[ "$1" = --version ] && exit 0\n{body}')
-    monkeypatch.setenv("JACQUARD_YOSYS", str(path))
+    monkeypatch.setenv("HEALD_YOSYS", str(path))
     with pytest.raises(ToolError, match=text):
         run(find("yosys"), [], tmp_path, "log")
 
@@ -66,7 +66,7 @@ def test_a_failure_is_told_by_its_errors_or_last_lines(
 def test_lines_of_the_log_are_told_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     body = "printf 'first li' > log; sleep 0.5; printf 'ne\\nsecond' >> log"
     path = script(tmp_path / "tool", f'[ "$1" = --version ] && exit 0\n{body}')
-    monkeypatch.setenv("JACQUARD_YOSYS", str(path))
+    monkeypatch.setenv("HEALD_YOSYS", str(path))
     lines: list[str] = []
     run(find("yosys"), [], tmp_path, "log", lines.append)
     assert lines == ["first line", "second"]

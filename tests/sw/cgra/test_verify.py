@@ -353,5 +353,5 @@ def test_operators_are_numbered_by_name_and_immediate():
 def test_words_that_are_no_bitstream_are_said():
     made = case("mac", "mesh4x4")
     assert verify(made.graph, [1, 2, 3], made.fabric, made.places, scalars={}) == [
-        "bitstream word 0: the mark must be 0x4a430100, not 0x00000001"
+        "bitstream word 0: the mark must be 0x48430200, not 0x00000001"
     ]

@@ -72,7 +72,7 @@ def test_a_rotation_without_bound(type_: str) -> None:
     assert {c: flow.most for c, flow in found.channels.items()} == {0: 4, 1: 4}
 
 
-def test_what_jacquard_makes_of_it() -> None:
+def test_what_heald_makes_of_it() -> None:
     text = """
 @program
 def p(n: int, q: bool):

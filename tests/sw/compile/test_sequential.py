@@ -18,8 +18,8 @@ from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.host import HostOperator
 from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
 from tests.budget import cases
-from tests.jacquard.random_models import draw
-from tests.jacquard.random_operators import KINDS
+from tests.heald.random_models import draw
+from tests.heald.random_operators import KINDS
 from tests.sw.compile.convolution_networks import drawn, requantised
 from tests.sw.compile.footprints import Footprints
 from tests.sw.compile.sequential import Sequential, emitted, results

@@ -42,7 +42,7 @@ def kernel(table: tuple[int, ...] = (1, 2, 3, 4), step: int = 1, element: str = 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own."""
-    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEALD_CACHE", str(tmp_path / "cache"))
     forget_configurations()
     return tmp_path / "cache"
 
@@ -88,7 +88,7 @@ def test_the_words_do_not_depend_on_what_was_mapped_before(
 ) -> None:
     configure(kernel(), MACHINE)
     after = configure(kernel((5, 5, 5, 5), step=3), MACHINE)
-    monkeypatch.setenv("JACQUARD_CACHE", str(tmp_path / "another"))
+    monkeypatch.setenv("HEALD_CACHE", str(tmp_path / "another"))
     alone = again(kernel((5, 5, 5, 5), step=3))
     assert (after.cached, alone.cached) == (True, False)
     assert after.words == alone.words

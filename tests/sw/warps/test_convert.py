@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
+from heald.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.warps import Warped, converted
 from sw.ir.split import warps
 from sw.warps.channels import Channels
 from sw.warps.convert import convert

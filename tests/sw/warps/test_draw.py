@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from heald.warps import converted
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.warps import converted
 from sw.warps.channels import Channels
 from sw.warps.draw import LARGEST, Figure, figure, to_dot, to_svg
 from sw.warps.reduce import Reduction

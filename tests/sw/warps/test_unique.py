@@ -7,9 +7,9 @@ import random
 import networkx
 import pytest
 
+from heald.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.warps import Warped, converted
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.channels import Channels

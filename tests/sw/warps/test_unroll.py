@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from heald.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
-from jacquard.warps import Warped, converted
 from sw.check.trace import Trace, trace
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, substitute

@@ -1,4 +1,4 @@
-// The top `jacquard_axi` with the checkers of both buses at its pins; cocotb drives all inputs.
+// The top `heald_axi` with the checkers of both buses at its pins; cocotb drives all inputs.
 //
 // `plant` breaks a rule on the way from the machine to the pins (cosim/bus/rules.py, `PLANTS`), to prove that
 // it is noticed; 0 changes nothing.
@@ -92,7 +92,7 @@ module harness #(
     assign s_axil_bvalid = bvalid && !(plant == 7 && blink);
     assign s_axil_rdata = read_word ^ 32'(plant == 8 && !s_axil_rready);
 
-    jacquard_axi machine(
+    heald_axi machine(
         .m_axi_awvalid(awvalid),
         .m_axi_awready(m_axi_awready && m_axi_awvalid),
         .m_axi_arvalid(arvalid),

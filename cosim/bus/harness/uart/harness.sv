@@ -1,4 +1,4 @@
-// The top `jacquard_uart`, for a program that drives its pins.
+// The top `heald_uart`, for a program that drives its pins.
 
 module harness (
     input logic clk,
@@ -7,5 +7,5 @@ module harness (
     output logic uart_tx,
     output logic [3:0] led
 );
-    jacquard_uart top(.*);
+    heald_uart top(.*);
 endmodule

@@ -146,7 +146,7 @@ class SlowGrid(Base):
         ii = words[3] >> 20 if number >= 3 else 0
         match number:
             case 0:
-                return room > 0 and word == 0x4A430100
+                return room > 0 and word == 0x48430200
             case 1:
                 return word == self.fabric.hash
             case 2:

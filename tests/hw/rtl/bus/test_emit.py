@@ -55,8 +55,8 @@ AXI_CHANNELS = {
 def text(top: str, separate: bool = False) -> str:
     board = load_board("ulx3s")
     return {
-        "jacquard_axi": lambda: emit.axi_verilog(SMALL, separate=separate),
-        "jacquard_ecp5": lambda: emit.board_verilog(SMALL, board, 16384, 60_000_000, 1_000_000),
+        "heald_axi": lambda: emit.axi_verilog(SMALL, separate=separate),
+        "heald_ecp5": lambda: emit.board_verilog(SMALL, board, 16384, 60_000_000, 1_000_000),
     }[top]()
 
 
@@ -68,7 +68,7 @@ def ports(top: str, separate: bool = False) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("top", "separate"), [("jacquard_axi", False), ("jacquard_axi", True), ("jacquard_ecp5", False)]
+    ("top", "separate"), [("heald_axi", False), ("heald_axi", True), ("heald_ecp5", False)]
 )
 def test_the_verilog_passes_lint(top: str, separate: bool, tmp_path: Path) -> None:
     path = tmp_path / "top.v"
@@ -83,7 +83,7 @@ def test_the_verilog_passes_lint(top: str, separate: bool, tmp_path: Path) -> No
 
 
 def test_the_axi_top_has_the_standard_ports() -> None:
-    found = ports("jacquard_axi")
+    found = ports("heald_axi")
     names = {"aclk", "aresetn", "irq"}
     for prefix, channels in AXI_CHANNELS.items():
         for channel, fields in channels.items():
@@ -99,7 +99,7 @@ def test_the_axi_top_has_the_standard_ports() -> None:
 
 
 def test_separate_masters_have_the_channels_that_they_use() -> None:
-    shared, found = ports("jacquard_axi"), ports("jacquard_axi", separate=True)
+    shared, found = ports("heald_axi"), ports("heald_axi", separate=True)
     for port in ("load_a", "load_b", "load_c", "store"):
         channels = {"aw", "w", "b"} if port == "store" else {"ar", "r"}
         fields = AXI_CHANNELS["m_axi"]
@@ -113,7 +113,7 @@ def test_separate_masters_have_the_channels_that_they_use() -> None:
 
 
 def test_the_board_has_its_pins() -> None:
-    found = ports("jacquard_ecp5")
+    found = ports("heald_ecp5")
     assert found == {
         "clk": "input",
         "reset": "input",

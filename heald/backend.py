@@ -1,0 +1,186 @@
+"""Heald as a backend of ONNX (`onnx.backend.base.Backend`): models on the RTL, checked as in every run.
+
+    from heald.backend import Backend
+    outputs = Backend.run_model(model, [a, b])
+
+Models are compiled for the machine that HEALD_HW names (a preset or file, `test` if it is not set) and run
+in the "cpp" simulator, which is built once and cached.
+"""
+
+from __future__ import annotations
+
+import os
+import unittest
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend import base
+
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from heald import network_run
+from heald.network_results import ModelRecord
+from heald.network_run import CompiledModel, compile_model
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from sw.frontend.bindings import bindings
+from sw.frontend.model import load as load_model
+from sw.frontend.network import import_model
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
+
+#: The environment variable that names the machine, and the preset if it is not set.
+VARIABLE, PRESET = "HEALD_HW", "test"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class UnsupportedError(InputError, unittest.SkipTest):
+    """A model that cannot be compiled for the machine; `onnx.backend.test` skips its test."""
+
+
+def machine() -> MachineConfig:
+    """The machine that models run on."""
+    return load(os.environ.get(VARIABLE) or PRESET)
+
+
+def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:
+    """The network of a model for inputs, and those that it still takes; the host only serves the edges.
+
+    Raises `UnsupportedError` for what the machine cannot execute, and where it would execute nothing.
+    """
+    first: InputError | None = None
+    for bound, left in bindings(proto, inputs):
+        try:
+            network = import_model(bound)
+        except InputError as error:
+            first = first or error
+            continue
+        if all(isinstance(operator, HostOperator) for operator in network.operators):
+            raise UnsupportedError("the machine executes nothing of it, all is quantisation at its edges")
+        return network, left
+    assert first is not None
+    raise UnsupportedError(str(first))
+
+
+def compiled(network: Network, config: MachineConfig) -> CompiledModel:
+    """The network compiled for a machine; raises `UnsupportedError` where that is not possible."""
+    try:
+        return compile_model(network, config)
+    except InputError as error:
+        raise UnsupportedError(str(error)) from None
+
+
+def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
+    """Inputs in the model's order or by name, as arrays by name; raises `InputError` for a wrong number."""
+    held = {tensor.name for tensor in proto.graph.initializer}
+    names = [value.name for value in proto.graph.input if value.name not in held]
+    if isinstance(inputs, Mapping):
+        return {name: np.asarray(array) for name, array in inputs.items()}
+    arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if len(arrays) != len(names):
+        raise InputError(f"the model takes {len(names)} inputs ({', '.join(names)}), not {len(arrays)}")
+    return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
+
+
+def outputs(proto: onnx.ModelProto, report: ModelRecord) -> tuple[np.ndarray, ...]:
+    """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
+    if not report.proven:
+        first, wrong = report.first_divergence, report.first_wrong
+        said = first[1] if first is not None else wrong or report.rejected or report.unverified
+        raise RuntimeError(f"the run is not proven: {said}")
+    found = report.outputs
+    return tuple(found[value.name] for value in proto.graph.output)
+
+
+class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
+    """A model that is ready to run; compiled when the values of its parameters are known."""
+
+    def __init__(self, proto: onnx.ModelProto, config: MachineConfig):
+        self.proto, self.config = proto, config
+        self._compiled: dict[bytes, CompiledModel] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs for inputs in the model's order, or by name.
+
+        Raises `UnsupportedError` for what cannot be compiled, `InputError` for inputs that do not fit, and
+        `RuntimeError` where a check of the run does not hold.
+        """
+        network, left = imported(self.proto, named(self.proto, inputs))
+        held = (t.constant for t in network.tensors.values() if t.constant is not None)
+        key = b"".join(array.tobytes() for array in held)
+        if key not in self._compiled:
+            self._compiled[key] = compiled(network, self.config)
+        settings = MemorySettings.of(self.config)
+        model = self._compiled[key]
+        report = network_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
+        return outputs(self.proto, report)
+
+
+class Backend(base.Backend):  # type: ignore[misc]  # as above
+    """Compiles and runs models on the RTL of one machine; nothing is left to the host but the edges."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the machine can execute the model; parameters that are inputs count as ones."""
+        try:
+            network, _ = imported(model, _ones(model))
+            compiled(network, machine())
+        except InputError:
+            return False
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Rep:
+        """A model ready to run; raises `InputError` for a model that is not valid, or another device."""
+        if not cls.supports_device(device):
+            raise InputError(f"device must be CPU, not {device}")
+        try:
+            onnx.checker.check_model(model)
+        except onnx.checker.ValidationError as error:
+            raise InputError(f"not a valid ONNX model: {str(error).splitlines()[0]}") from None
+        return Rep(model, machine())
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `opset_version` says what it means."""
+        names = [name for name in node.input if name]
+        arrays = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        if len(arrays) != len(names):
+            raise InputError(f"the node takes {len(names)} inputs, not {len(arrays)}")
+        taken = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in zip(names, map(np.asarray, arrays), strict=True)
+        ]
+        made = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
+        graph = helper.make_graph([node], "node", taken, made)
+        opset = helper.make_opsetid("", int(kwargs.get("opset_version", onnx.defs.onnx_opset_version())))
+        model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[opset]))
+        return cls.prepare(model, device).run(arrays)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """The simulated machine passes as CPU."""
+        return device.split(":")[0] == "CPU"
+
+
+def _ones(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Ones for every input; raises `InputError` for shapes that are not fixed."""
+    return {name: np.ones(shape, dtype) for name, (dtype, shape) in load_model(proto).inputs.items()}
+
+
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+is_compatible = Backend.is_compatible
+supports_device = Backend.supports_device

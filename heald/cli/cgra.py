@@ -1,0 +1,155 @@
+"""`heald cgra run`: a Python function mapped to the grid, run on the RTL of the machine, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from cosim import trace as chrome
+from cosim.backends import simulator
+from heald.cli.options import (
+    PATH,
+    as_json,
+    backend,
+    changes,
+    grid_option,
+    grid_size,
+    memories,
+    memory_settings,
+    note,
+    print_after,
+    print_json,
+)
+from heald.cli.run_files import read_inputs, write_outputs
+from heald.files import check_writable, write_text
+from heald.grid_inputs import arguments, drawn, function_of
+from heald.report.console import stdout
+from hw.config import parse_setting
+from hw.errors import InputError
+from sw.dfg.graph import Graph
+from sw.dfg.python import from_function
+
+if TYPE_CHECKING:
+    from sw.cgra.search import SearchEvent
+
+
+@click.group("cgra", invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Kernels on the grid of processing elements."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@command.command("run")
+@click.argument("kernel", metavar="FILE.py:FUNCTION")
+@click.option(
+    "--fabric",
+    metavar="PRESET|FILE.toml",
+    help="The grid.  [default: that of --hw and --set, else mesh4x4]",
+)
+@grid_option
+@click.option("--iterations", type=click.IntRange(0), metavar="N", help="Iterations of the outermost loop.")
+@click.option("--inputs", type=PATH, metavar="FILE.npz", help="Arrays and scalars by name.")
+@click.option("--outputs", type=PATH, metavar="FILE.npz", help="Write all arrays, and `returned`.")
+@click.option("--trace", type=PATH, metavar="FILE", help="Write a trace for Perfetto (JSON).")
+@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
+@click.option(
+    "--hw",
+    metavar="PRESET|FILE.toml",
+    help="The machine around the grid.  [default: `test` with ports of 32 and 16 bytes]",
+)
+@changes
+@backend
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of inputs and mapping."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), metavar="S", help="Seconds for each mapping."
+)
+@click.option("--stall", type=int, metavar="SEED", help="Memory stalls in a pattern drawn from this seed.")
+@memories
+@click.option("--print-after-all", is_flag=True, help="Print the tile program after every step on stderr.")
+@as_json
+def run(
+    kernel: str,
+    fabric: str | None,
+    grid: str | None,
+    hw: str | None,
+    settings: tuple[str, ...],
+    sim: str,
+    seed: int,
+    json_: bool,
+    **rest: Any,
+) -> int:
+    """Map the loops of FUNCTION to the grid, run it on the RTL, and prove result and cycles.
+
+    Results are compared with what the function means on 32-bit numbers, and the cycle of every event, stores
+    of the grid among them, with the cycle model's. What --inputs does not give is random.
+    """
+    # The mapper is compiled by Numba, which takes time to import.
+    from heald.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
+    from heald.report.table import print_kernel
+
+    file, name = function_of(kernel, "a kernel must be FILE.py:FUNCTION")
+    for path in (rest["outputs"], rest["trace"]):
+        if path is not None:
+            check_writable(path)
+    parsed = from_function(file, name)
+    given = {} if rest["inputs"] is None else read_inputs(rest["inputs"])
+    values = arguments(parsed, given, rest["iterations"], seed)
+    named = {*given, *([] if rest["iterations"] is None else [parsed.iterations])}
+    if random := drawn(values, named):
+        note(f"drawn from seed {seed}: {random}")
+    base = base_machine(hw, dict(parse_setting(text) for text in settings))
+    make = machine(base, chosen_fabric(base, fabric, grid_size(grid)))
+
+    prepared = prepare_kernel(
+        parsed,
+        values,
+        make,
+        lambda config: memory_settings(config, rest),
+        times=rest["unroll"],
+        seed=seed,
+        timeout=rest["timeout"],
+        report=_progress(),
+        after=print_after if rest["print_after_all"] else None,
+    )
+    verdict = prepared.prepared.compiled.verdict
+    if verdict.deadlock:
+        raise InputError(f"{name}: {verdict.reason}")
+    note(f"model: {prepared.prepared.prediction.cycles:,} cycles predicted")
+    note(f"simulator {sim}: building the machine, or taking it from the cache")
+    built = simulator(prepared.config, sim)
+    note(f"simulator {sim}: ready after {built.build_seconds:.1f} s, running")
+    (result,) = run_kernels([prepared], built)
+    if rest["outputs"] is not None:
+        write_outputs(
+            rest["outputs"], dict(result.arrays) | {"returned": np.array(result.returned, np.int32)}
+        )
+    if rest["trace"] is not None:
+        outcomes = {f"{name} (model)": result.result.predicted, f"{name} (RTL)": result.result.observed}
+        write_text(rest["trace"], json.dumps(chrome.document(result.result.job, outcomes)))
+    if json_:
+        print_json(result.as_dict())
+        for text in (result.difference, result.result.divergence):
+            if text is not None:
+                note(f"{name}: {text}")
+    else:
+        print_kernel(result, kernel, stdout(140))
+    return 0 if result.proven else 1
+
+
+def _progress() -> Any:
+    """Says which graph is being mapped, once for each II that is tried."""
+    last: list[tuple[str, int]] = []
+
+    def report(graph: Graph, event: SearchEvent) -> None:
+        if not last or last[-1] != (graph.name, event.ii):
+            last.append((graph.name, event.ii))
+            note(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")
+
+    return report

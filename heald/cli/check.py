@@ -1,0 +1,106 @@
+"""`heald check`: whether warp programs do what a sequential tile program does."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+from rich.text import Text
+
+from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
+from heald.report.console import plain_table, stdout
+from heald.warps import verdict_on
+from hw.errors import InputError
+from sw.check import Verdict
+from sw.ir.load import STDIN, load_program, read_text
+from sw.warps.assign import assign_warps
+
+
+@click.command("check")
+@program_file
+@click.argument("programs", metavar="PROGRAMS.json")
+@hardware
+@click.option("--samples-suffice", is_flag=True, help="Accept what holds for the parameter values tried.")
+@as_json
+@click.pass_context
+def command(
+    context: click.Context,
+    file: str,
+    programs: str,
+    hw: str,
+    settings: tuple[str, ...],
+    samples_suffice: bool,
+    json_: bool,
+) -> int:
+    """Check warp programs against the sequential tile program that they implement (docs/check.md).
+
+    PROGRAMS.json holds assembly by warp, {"0": "...", "1": "..."}, or the output of `heald warps --json`.
+    Instructions without warp= get the numbers that `heald warps` gives them. Where the programs are wrong,
+    the exit code is 1, and a schedule shows how.
+    """
+    if file == programs == STDIN:
+        raise InputError("FILE.py and PROGRAMS.json cannot both be standard input")
+    program, texts, config = assign_warps(load_program(file)), read_programs(programs), machine(hw, settings)
+    unknown = [w for w in texts if w >= config.warps]
+    if unknown:
+        raise InputError(f"{programs}: warp {unknown[0]}: the machine has warps 0 to {config.warps - 1}")
+    try:
+        verdict = verdict_on(program, texts, config, samples_suffice=samples_suffice)
+    except RecursionError:
+        raise InputError(f"{programs}: nested too deep") from None
+    if json_:
+        print_json(verdict.as_dict())
+    else:
+        _render(verdict)
+    if verdict.ok and verdict.reason:
+        note(verdict.reason)
+    # The exit code for what was checked and does not hold.
+    return 0 if verdict.ok else 1
+
+
+def read_programs(path: str) -> dict[int, str]:
+    """Assembly by warp out of a file; raises `InputError`."""
+    name = "standard input" if path == STDIN else path
+    try:
+        found = json.loads(read_text(path, name))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{name}: not a readable JSON file: {error}") from None
+    if isinstance(found, dict) and "programs" in found:
+        found = found["programs"]
+    if not isinstance(found, dict):
+        raise InputError(f"{name}: must be an object of assembly by warp, not {type(found).__name__}")
+    texts = {}
+    for key, text in found.items():
+        if not re.fullmatch(r"0|[1-9][0-9]{0,3}", key):
+            raise InputError(f"{name}: a key must be the number of a warp, not {key!r}")
+        if not isinstance(text, str):
+            raise InputError(f"{name}: warp {key}: must be assembly text, not {type(text).__name__}")
+        texts[int(key)] = text
+    return texts
+
+
+def _render(verdict: Verdict) -> None:
+    """The answer for people."""
+    console = stdout()
+    if not verdict.ok:
+        console.print(Text(f"{'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
+        if verdict.values:
+            console.print(Text("with " + ", ".join(f"{n} = {v}" for n, v in verdict.values.items())))
+        for line in verdict.schedule:
+            console.print(Text(f"  {line}"))
+        return
+    over = f" over {verdict.bindings} choices of parameters" if verdict.bindings > 1 else ""
+    console.print(
+        Text(
+            f"right ({verdict.method}): {verdict.dependences:,} dependences between {verdict.instances:,} "
+            f"instances are enforced{over}; no deadlock"
+        )
+    )
+    if not verdict.channels:
+        return
+    table = plain_table("channel", "from", "to", "tokens", "at most")
+    for number, flow in sorted(verdict.channels.items()):
+        ends = [", ".join(map(str, warps)) or "none" for warps in (flow.source, flow.sink)]
+        table.add_row(str(number), *ends, str(flow.tokens), str(flow.most))
+    console.print(table)

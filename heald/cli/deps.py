@@ -1,0 +1,64 @@
+"""`heald deps`: which instruction's bytes every instruction of a tile program reads."""
+
+from __future__ import annotations
+
+import click
+from rich.text import Text
+
+from heald.cli.options import as_json, print_json, program_file
+from heald.report.console import plain_table, stdout
+from hw.errors import InputError
+from sw.dependence import Dependences, analyse
+from sw.dependence.explain import explain
+from sw.ir.load import load_program
+
+
+@click.command("deps")
+@program_file
+@click.option("--explain", "label", metavar="LABEL", help="Tell why, with intervals, for one instruction.")
+@as_json
+def command(file: str, label: str | None, json_: bool) -> None:
+    """Show the dependences of a tile program.
+
+    For every instruction the writes that can have produced the bytes it reads ("entry" is what a buffer held
+    before the program), the instructions that read what it writes, and how many iterations of the loops
+    around both lie between: a number for one common loop, a list for several, * where it is not constant or
+    not bounded.
+    """
+    program = load_program(file)
+    if label is None:
+        found = analyse(program)
+        if json_:
+            print_json(found.as_dict())
+        else:
+            _render(found)
+        return
+    found = analyse(program, details=True)
+    if label not in found.use_def:
+        known = ", ".join(found.use_def) or "none"
+        raise InputError(f"--explain must be a label of the program ({known}), not {label!r}")
+    explained = explain(found, label)
+    if json_:
+        print_json(explained.as_dict())
+    else:
+        stdout().print(Text(str(explained)))
+
+
+def _render(found: Dependences) -> None:
+    """A row per instruction."""
+    table = plain_table("instruction", "reads from", "is read by")
+    for label, sources in found.use_def.items():
+        reads = [_with_distance(found, source, label) for source in sources]
+        table.add_row(label, Text(", ".join(reads)), Text(", ".join(found.def_use[label])))
+    console = stdout()
+    console.print(table)
+    console.print(Text(f"entry is read by: {', '.join(found.def_use['entry']) or 'none'}", style="dim"))
+
+
+def _with_distance(found: Dependences, source: str, use: str) -> str:
+    distances = found.distance.get(f"{source}->{use}")
+    if not distances:
+        return source
+    texts = [str(d).replace("'", "") for d in distances]
+    shown = texts if len(texts) <= 8 else [*texts[:7], f"and {len(texts) - 7} more"]
+    return f"{source} ({', '.join(shown)})"

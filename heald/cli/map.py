@@ -1,0 +1,169 @@
+"""`heald map`: the loops of a function or a graph on the grid, as a bitstream that is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from heald.cli.options import PATH, as_json, grid_option, grid_size, note, print_json
+from heald.files import atomic, check_writable, write_text
+from heald.report.console import plain_table, stdout
+from hw.fabric import load
+from hw.fabric.bitstream import to_bytes
+
+if TYPE_CHECKING:
+    from heald.mapping import MappedLoop
+    from sw.cgra.mapping import Mapping
+    from sw.cgra.search import SearchEvent
+
+#: Columns and contexts up to which placements are printed.
+_WIDEST, _MOST = 8, 16
+
+
+@click.command("map")
+@click.argument("source", metavar="GRAPH.json|FILE.py:FUNCTION")
+@click.option("--fabric", default="mesh4x4", show_default=True, metavar="PRESET|FILE.toml", help="The grid.")
+@grid_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=120,
+    show_default=True,
+    metavar="S",
+    help="Seconds after which the search for one loop ends.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search.")
+@click.option("--flat", is_flag=True, help="Place without groups of PEs.")
+@click.option("--unroll", type=click.IntRange(1, 64), default=1, show_default=True, help="Iterations as one.")
+@click.option("-o", "output", type=PATH, metavar="FILE", help="Write the bitstream (32-bit little-endian).")
+@click.option("--svg", type=PATH, metavar="FILE", help="Draw the mapping, a panel per context.")
+@as_json
+def command(
+    source: str,
+    fabric: str,
+    grid: str | None,
+    timeout: float,
+    seed: int,
+    flat: bool,
+    unroll: int,
+    output: Path | None,
+    svg: Path | None,
+    json_: bool,
+) -> int:
+    """Map a loop to a grid of processing elements with the least initiation interval (docs/map.md).
+
+    The bitstream is decoded again and compared with the graph. Of a function with several loops each is
+    mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
+    """
+    # The mapper is compiled by Numba, which takes time to import.
+    from heald.mapping import MappedLoop, loops_of
+    from sw.cgra.search import map_graph
+
+    target = load(fabric, grid_size(grid))
+    graphs = loops_of(source, unroll)
+    files = [_numbered(path, i, len(graphs)) for path in (output, svg) for i in range(len(graphs)) if path]
+    for path in files:
+        check_writable(path)
+    loops = []
+    with Console(stderr=True).status("") as status:
+        for graph in graphs:
+
+            def tell(event: SearchEvent, name: str = graph.name) -> None:
+                status.update(Text(f"{name}: II {event.ii}, {event.stage}, attempt {event.attempt + 1}"))
+
+            outcome = map_graph(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell)
+            loops.append(MappedLoop(outcome, target))
+    for i, loop in enumerate(loops):
+        _write(loop, output and _numbered(output, i, len(loops)), svg and _numbered(svg, i, len(loops)))
+    if json_:
+        main = max(loops, key=lambda loop: loop.operators).as_dict()
+        print_json(main if len(loops) == 1 else main | {"launches": [loop.as_dict() for loop in loops]})
+    else:
+        _render(loops)
+    for loop in loops:
+        for line in (loop.failure, *loop.outcome.differences):
+            if line:
+                note(f"heald: {line}")
+    return 0 if all(loop.ok for loop in loops) else 1
+
+
+def _numbered(path: Path, number: int, count: int) -> Path:
+    """The file of one loop among several."""
+    return path if count == 1 else path.with_name(f"{path.stem}.{number}{path.suffix}")
+
+
+def _write(loop: MappedLoop, output: Path | None, svg: Path | None) -> None:
+    """Bitstream and picture of a loop that was mapped."""
+    if loop.outcome.mapping is None:
+        return
+    if output is not None and loop.ok:
+        with atomic(output) as part:
+            part.write_bytes(to_bytes(loop.bitstream))
+        note(f"written {output}")
+    if svg is not None:
+        from sw.cgra.draw import to_svg
+
+        write_text(svg, to_svg(loop.outcome.mapping))
+        note(f"written {svg}")
+
+
+def _render(loops: Sequence[MappedLoop]) -> None:
+    """A row per loop, what limits each, and who does what where."""
+    console = stdout()
+    numbers = (">operators", ">II", ">MII", ">ResMII", ">RecMII", ">depth", ">PEs busy", ">words", ">seconds")
+    table = plain_table("loop", *numbers)
+    for loop in loops:
+        bound, mapping = loop.outcome.bound, loop.outcome.mapping
+        reached = (mapping.ii, mapping.depth) if mapping else ("none", "")
+        cells = (loop.operators, reached[0], bound.mii, bound.res_mii, bound.rec_mii, reached[1])
+        rest = (f"{100 * loop.utilization:.0f} %", len(loop.bitstream), f"{loop.outcome.seconds:.1f}")
+        table.add_row(Text(loop.name), *(str(cell) for cell in (*cells, *rest)))
+    fabric = loops[0].fabric
+    console.print(
+        Text(f"{fabric.name}: {fabric.rows} x {fabric.cols} PEs, {fabric.contexts} contexts", "dim")
+    )
+    console.print(table)
+    for loop in loops:
+        outcome, mapping = loop.outcome, loop.outcome.mapping
+        console.print()
+        limit = f"the MII is {outcome.bound.mii}" + (
+            f": {outcome.bound.why}" if outcome.bound.mii > 1 else ""
+        )
+        console.print(Text(f"{loop.name}: {limit}"), soft_wrap=True)
+        for refused in outcome.refused:
+            console.print(Text(f"  II {refused.ii}: {refused.why}"), soft_wrap=True)
+        if mapping is None:
+            continue
+        least = "the least possible" if outcome.proved_minimal else "a smaller one is not ruled out"
+        console.print(Text(f"  II {mapping.ii}: {least}"))
+        if loop.ok:
+            console.print(Text(f"  the bitstream, decoded, is the graph of {loop.operators} operators"))
+        if mapping.ii <= _MOST and fabric.cols <= _WIDEST:
+            _placement(console, mapping)
+
+
+def _placement(console: Console, mapping: Mapping) -> None:
+    """The operators by context and PE; `@` is the stage."""
+    fabric = mapping.fabric
+    cells: dict[tuple[int, int], str] = {}
+    for node in mapping.graph.nodes:
+        place = mapping.places[node.id]
+        stage = f"@{place.step // mapping.ii}"
+        cells[place.pe, place.step % mapping.ii] = f"{node.id} {node.op}{stage}"
+    for context in range(mapping.ii):
+        table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+        for _ in range(fabric.cols):
+            table.add_column(no_wrap=True, min_width=6, max_width=18, overflow="ellipsis")
+        for row in range(fabric.rows):
+            pes = range(row * fabric.cols, (row + 1) * fabric.cols)
+            table.add_row(
+                *(Text(cells.get((pe, context), "."), "" if (pe, context) in cells else "dim") for pe in pes)
+            )
+        console.print(Text(f"  context {context}", "dim"))
+        console.print(table)

@@ -1,0 +1,94 @@
+"""The files of `heald run`: inputs, outputs, waves, trace, report."""
+
+from __future__ import annotations
+
+import contextlib
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from heald.files import atomic, check_writable
+from heald.run import Run
+from hw.errors import InputError
+
+#: How files of waves end.
+WAVES = (".vcd", ".fst")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a run reads from and writes to, as far as the user asked."""
+
+    inputs: Path | None
+    outputs: Path | None
+    waves: Path | None
+    trace: Path | None
+    report: Path | None
+
+    def check(self) -> None:
+        """Raise `InputError` where something cannot be written, before work is done for it."""
+        taken: dict[Path, str] = {}
+        for name in ("outputs", "waves", "trace", "report", "inputs"):
+            path = getattr(self, name)
+            if path is None:
+                continue
+            if name != "inputs":
+                check_writable(path)
+            other = taken.setdefault(path.resolve(), name)
+            if other != name:
+                raise InputError(f"--{other} and --{name} must be different files, not both {path}")
+        if self.waves is not None and self.waves.suffix not in WAVES:
+            raise InputError(f"the wave file must end in {' or '.join(WAVES)}, not {str(self.waves)!r}")
+
+
+def read_inputs(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name out of an .npz file. Raises `InputError`."""
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        raise InputError(f"{path}: must be an .npz file, not a directory")
+    if not path.is_file() or not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not a readable .npz file: it must be a ZIP archive of arrays")
+    found = {}
+    name = ""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                found[name] = arrays[name]
+    except Exception as error:
+        # Broken files raise errors of many unrelated types; of Python objects NumPy says to trust them.
+        why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
+        raise InputError(f"{path}: not a readable .npz file: {why}") from None
+    return found
+
+
+@contextlib.contextmanager
+def wave_file(path: Path | None) -> Iterator[str | None]:
+    """Where a simulator writes waves, a file that takes its name at the end."""
+    if path is None:
+        yield None
+    else:
+        with atomic(path.absolute()) as part:
+            try:
+                yield str(part)
+            except InputError as error:
+                raise InputError(str(error).replace(str(part), str(path))) from None
+
+
+def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Arrays by name as an .npz file."""
+    with atomic(path) as part, part.open("wb") as out:
+        np.savez(out, **arrays)  # type: ignore[arg-type]
+
+
+def write(run: Run, files: Files) -> None:
+    """Write what was asked for."""
+    if files.outputs is not None:
+        write_outputs(files.outputs, run.outputs)
+    if files.trace is not None:
+        run.trace(files.trace)
+    if files.report is not None:
+        run.report(files.report)

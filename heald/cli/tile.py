@@ -1,0 +1,246 @@
+"""`heald tile`: the blocking of a matrix product for given memories, buffers and array."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from heald.cli.options import (
+    PATH,
+    as_json,
+    changes,
+    machine,
+    memories,
+    memory_settings,
+    note,
+    print_json,
+    refinement,
+    sizes,
+)
+from heald.files import atomic, check_writable
+from heald.report.console import plain_table, stdout
+from heald.tiling import MachinePlan, plan_for_machine
+from hw.errors import InputError
+from sw.convolution import Convolution
+from sw.problem import Product
+from sw.tiling.plan import TilingPlan, plan
+from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
+
+_STDIN = "-"
+#: Digits of a whole number; Python itself stops at 4300.
+_LONGEST = 4000
+
+
+@click.command("tile")
+@click.argument("problem", required=False, metavar="[PROBLEM.json|-]")
+@click.option("--matmul", metavar="MxKxN", help="Plan one product of this shape instead of a file.")
+@click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
+@click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
+@click.option(
+    "--hw",
+    metavar="PRESET|FILE.toml",
+    help="The machine; a file then holds a shape only.  [with --matmul: default]",
+)
+@changes
+@memories
+@refinement
+@click.option("--plot", type=PATH, metavar="FILE.svg", help="Draw the plan.")
+@as_json
+def command(
+    problem: str | None,
+    matmul: str | None,
+    hw: str | None,
+    settings: tuple[str, ...],
+    plot: Path | None,
+    json_: bool,
+    **rest: Any,
+) -> None:
+    """Plan piece sizes and loop order of a matrix product or convolution.
+
+    PROBLEM.json (- is standard input) names m, k, n (or conv: sn, ic, h, w, oc, kh, kw, stride, pad,
+    dilation), elem_bytes, acc_elem_bytes, bw_a, bw_b, buf_a, buf_b, acc_max, macs_per_cycle, block_m,
+    block_n, sync_granularity, and if wanted write_b and halo. With --hw or --matmul the machine is a
+    configuration, and the plan is the one that `heald run` uses.
+    """
+    if (problem is None) == (matmul is None):
+        raise InputError("tile must be given either a problem file or --matmul MxKxN")
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
+        check_writable(plot)
+    console = stdout(120)
+    if matmul is None and hw is None:
+        assert problem is not None
+        for name, value in (("set", settings), *rest.items()):
+            if value:
+                raise InputError(f"--{name.replace('_', '-')} goes with --hw or --matmul")
+        given = problem_of(problem)
+        planned = plan_of(given, problem)
+        _draw(plot, given, planned, str(given), None)
+        if json_:
+            print_json(planned.as_dict())
+        else:
+            render(given, planned, console)
+        return
+    if matmul is None and (rest["transpose_a"] or rest["transpose_b"]):
+        raise InputError("--transpose-a and --transpose-b go with --matmul, not with a file")
+    config = machine(hw or "default", settings)
+    memory = memory_settings(config, rest)
+    if matmul is not None:
+        m, k, n = sizes("--matmul", matmul, 3)
+        shape: Product | Convolution = Product(
+            m, k, n, transposed_a=rest["transpose_a"], transposed_b=rest["transpose_b"]
+        )
+    else:
+        assert problem is not None
+        shape = shape_of(problem)
+    made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
+    reached = made.cycles, made.utilization
+    _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", reached, made.stays)
+    if json_:
+        print_json(made.as_dict())
+    else:
+        render(made.tiling, made.plan, console)
+        _render_machine(made, console)
+
+
+def _progress(done: int, of: int) -> None:
+    note(f"cycle model: candidate {done + 1} of {of}")
+
+
+def _draw(
+    file: Path | None,
+    problem: TilingProblem,
+    planned: TilingPlan,
+    title: str,
+    predicted: tuple[float, float] | None,
+    stays: dict[str, str] | None = None,
+) -> None:
+    if file is None:
+        return
+    from heald.report.tiling_plot import draw
+
+    with atomic(file) as part:
+        draw(problem, planned, part, title=title, predicted=predicted, stays=stays)
+
+
+def shape_of(name: str) -> Product | Convolution:
+    """The shape in a JSON file: m, k and n, or conv."""
+    values = _read(name)
+    place = _place(name)
+    for key in values:
+        if key not in ("m", "k", "n", "conv"):
+            raise InputError(
+                f"{place}: {shown_name(key)} comes from the machine with --hw; the file holds m, k, n or conv"
+            )
+    # A machine that any shape fits: only the shape is read.
+    filler = dict.fromkeys(REQUIRED, 1) | dict.fromkeys(("buf_a", "buf_b", "acc_max"), 1 << 50)
+    given = TilingProblem.from_dict(values | filler, place)
+    return given.conv or Product(given.m, given.k, given.n)
+
+
+def problem_of(name: str) -> TilingProblem:
+    """The problem in a JSON file, `-` for standard input."""
+    return TilingProblem.from_dict(_read(name), _place(name))
+
+
+def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
+    """The plan; what does not fit is told with the name of the problem's file."""
+    try:
+        return plan(problem)
+    except InputError as error:
+        raise InputError(f"{_place(name)}: {error}") from None
+
+
+def render(problem: TilingProblem, planned: TilingPlan, console: Console) -> None:
+    """The plan for people: a row per matrix or loop, then the reason."""
+    console.print()
+    what = ""
+    if problem.conv is not None:
+        what = ", a convolution of " + "×".join(map(str, problem.conv.shape_b))
+    console.print(
+        f"[bold]{str(problem).replace('x', '×')}[/]{what}: {planned.cycles:,.0f} cycles, "
+        f"{100 * planned.utilization:.1f} % of the array's peak",
+        highlight=False,
+    )
+    titles = ("", ">size", ">partition", ">tile", "matrix", ">loaded", ">bytes loaded")
+    table = plain_table(*titles, no_wrap=True)
+    for axis, size, partition, tile, matrix, loads, loaded in (
+        ("m", problem.m, planned.partition_m, planned.tile_m, "A", planned.loads_a, planned.bytes_a),
+        ("n", problem.n, planned.partition_n, planned.tile_n, "B", planned.loads_b, planned.bytes_b),
+    ):
+        table.add_row(axis, f"{size:,}", f"{partition:,}", f"{tile:,}", matrix, f"{loads:,} ×", f"{loaded:,}")
+    table.add_row("k", f"{problem.k:,}", f"{planned.partition_k:,}")
+    console.print(table)
+    split = f"K split, {planned.acc_needed:,} bytes of accumulator" if planned.split_k else "K whole"
+    console.print(Text(f"loops: {', '.join(planned.loop_order)} ({split})"))
+    console.print()
+    console.print(Text(planned.reason))
+
+
+def _render_machine(made: MachinePlan, console: Console) -> None:
+    """What the machine makes of the plan."""
+    e, c = made.estimate, made.config
+    console.print()
+    kind = "exactly" if made.exact else "about"
+    console.print(
+        f"on [bold]{c.name}[/]: {kind} {made.cycles:,.0f} cycles, {100 * made.utilization:.1f} % of the "
+        "array's peak",
+        highlight=False,
+    )
+    waits, ports = (">fill", ">drain", ">waits"), (">port A", ">port B", ">store")
+    table = plain_table(">multiplying", ">ragged edges", *waits, *ports, no_wrap=True)
+    parts = (e.ideal, e.ragged, e.fill, e.drain, e.waits, e.loads_a, e.loads_b, e.stores)
+    table.add_row(*(f"{part:,.0f}" for part in parts))
+    console.print(table)
+    if made.exact:
+        slowest = max(candidate.cycles for candidate in made.exact)
+        text = f"the quickest of {len(made.exact)} by the cycle model; the slowest takes {slowest:,}"
+        console.print(Text(text), style="dim")
+
+
+def _place(name: str) -> str:
+    return "standard input" if name == _STDIN else name or "''"
+
+
+def _read(name: str) -> dict[str, Any]:
+    """The JSON object in a file."""
+    place = _place(name)
+    try:
+        data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{place}: cannot be read: {error.strerror or error}") from None
+    except AttributeError:
+        # Python has no standard input when it is closed.
+        raise InputError(f"{place}: cannot be read: it is closed") from None
+    try:
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object, parse_int=_whole)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place}: must hold JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"{place}: must hold a JSON object of names and numbers, not {type(value).__name__}")
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ; Python would keep the last of equal ones and say nothing."""
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise InputError(f"{shown_name(name)} must be given once, it is there twice")
+        values[name] = value
+    return values
+
+
+def _whole(text: str) -> float:
+    """A whole number; one longer than Python converts is endless, which every name refuses."""
+    return int(text) if len(text) < _LONGEST else math.inf

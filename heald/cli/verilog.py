@@ -1,0 +1,39 @@
+"""`heald verilog`: the machine as Verilog, with header, register map and description."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from heald.cli.options import as_json, directory, hardware, machine, note, print_json
+from heald.files import write_text
+from heald.report.package import csr_page, description, header
+from hw.errors import InputError
+
+
+@click.command("verilog")
+@hardware
+@directory("Directory for heald.v, heald.h, csr.md and heald.json.")
+@as_json
+def command(hw: str, settings: tuple[str, ...], output: Path, json_: bool) -> None:
+    """Write the machine as Verilog, with C header, register map and a JSON description."""
+    config = machine(hw, settings)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{output}: directory cannot be made: {error.strerror}") from None
+    note(f"writing {config.name} ({config.hash}) to {output}")
+    from hw.emit import verilog
+
+    files = {"heald.v": verilog(config), "heald.h": header(config), "csr.md": csr_page(config)}
+    about = description(config, files)
+    for name, text in files.items():
+        write_text(output / name, text)
+    write_text(output / "heald.json", json.dumps(about, indent=2) + "\n")
+    if json_:
+        print_json({"directory": str(output)} | about)
+    else:
+        for name in (*files, "heald.json"):
+            click.echo(output / name)

@@ -1,0 +1,139 @@
+"""`heald warps`: a sequential tile program as warps that run side by side, checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from rich.columns import Columns
+from rich.panel import Panel
+from rich.text import Text
+
+from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
+from heald.files import check_writable, write_text
+from heald.report.console import plain_table, stdout
+from heald.warps import Warped, converted
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.ir.errors import IRError
+from sw.ir.load import load_program
+from sw.ir.program import Program
+from sw.ir.walk import instructions
+from sw.warps.assign import assign_warps, unfed
+from sw.warps.channels import Channels
+from sw.warps.draw import figure, to_dot, to_svg
+from sw.warps.reduce import Reduction
+
+
+@click.command("warps")
+@program_file
+@click.option(
+    "--reduce",
+    "reduction",
+    type=click.Choice([r.value for r in Reduction]),
+    default=Reduction.FULL.value,
+    show_default=True,
+    help="Which redundant dependences go.",
+)
+@click.option(
+    "--channels",
+    type=click.Choice([c.value for c in Channels]),
+    default=Channels.FIFO.value,
+    show_default=True,
+    help="How sync channels are shared.",
+)
+@click.option("--unroll", is_flag=True, help="Lay out every instance, without loops.")
+@hardware
+@click.option("--dot", metavar="FILE", help="Write the graph for Graphviz.")
+@click.option("--svg", metavar="FILE", help="Draw the graph.")
+@click.option("--samples-suffice", is_flag=True, help="Accept what holds for the parameter values tried.")
+@as_json
+def command(
+    file: str,
+    reduction: str,
+    channels: str,
+    unroll: bool,
+    hw: str,
+    settings: tuple[str, ...],
+    dot: str | None,
+    svg: str | None,
+    samples_suffice: bool,
+    json_: bool,
+) -> int:
+    """Convert a sequential tile program to warps, and check them (docs/warps.md).
+
+    Instructions without warp= go to the warp of their engine, generic ones to one for their name. Edges are
+    listed with distances in the common loops (P -> C@1), with --unroll between instances (P[0] -> C[1]).
+    Where the checker does not accept the result, the exit code is 1.
+    """
+    for option, path in (("--dot", dot), ("--svg", svg)):
+        if path is not None:
+            with _told(option):
+                check_writable(Path(path))
+    config = machine(hw, settings)
+    program = assign_warps(load_program(file))
+    _check(program, config)
+    how = Reduction(reduction), Channels(channels)
+    made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)
+    if dot is not None or svg is not None:
+        drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
+        for option, path, form in (("--dot", dot, to_dot), ("--svg", svg, to_svg)):
+            if path is not None:
+                with _told(option):
+                    write_text(Path(path), form(drawn))
+                note(f"written {path}")
+    if json_:
+        print_json(made.as_dict())
+    else:
+        _render(made)
+    return 0 if made.verdict.ok else 1
+
+
+def _check(program: Program, config: MachineConfig) -> None:
+    """Raise `IRError` for a warp that the machine does not have, and for what no producer ever feeds."""
+    for s in instructions(program):
+        if s.warp is not None and s.warp >= config.warps:
+            found = f"{s.label} on warp {s.warp}: warps must be at least {s.warp + 1}, not {config.warps}"
+            raise IRError(s.where, found, "a warp of the machine")
+    if (error := unfed(program)) is not None:
+        raise error
+
+
+@contextlib.contextmanager
+def _told(option: str) -> Iterator[None]:
+    """Errors with the option that they are about."""
+    try:
+        yield
+    except (InputError, ValueError) as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _render(made: Warped) -> None:
+    """Edges with their channels, then the programs."""
+    console = stdout()
+    table = plain_table("edge", "kind", "channel")
+    kinds = [(e.source, e.sink, "data" if e.data else "resource", e.kept) for e in made.entries]
+    kinds += [(source, sink, "throttle", True) for source, sink in made.throttle]
+    for source, sink, kind, kept in kinds:
+        channel = made.channels.get(f"{source}->{sink}") if kept else None
+        row = Text(f"{source} -> {sink}"), kind if kept else f"{kind}, dropped", str(channel if kept else "")
+        table.add_row(*row, style="" if kept else "dim")
+    console.print(table)
+    panels = [
+        Panel(Text(text.rstrip("\n")), title=f"warp {w}", title_align="left", expand=False)
+        for w, text in made.texts.items()
+    ]
+    console.print(Columns(panels, padding=(0, 1)))
+    count = f"{made.channel_count} channel{'' if made.channel_count == 1 else 's'}"
+    verdict = made.verdict
+    if verdict.ok:
+        console.print(
+            Text(f"{count}; right ({verdict.method}): {verdict.dependences:,} dependences enforced")
+        )
+    else:
+        # What could not be shown is not known to be wrong.
+        console.print(Text(f"{count}; {'wrong: ' if verdict.schedule else ''}{verdict.reason}"))
+        for line in verdict.schedule:
+            console.print(Text(f"  {line}"))

@@ -1,0 +1,126 @@
+"""The workers of a dask cluster: a plugin loads the models in each of them, also in those that come later."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client, KilledWorker, WorkerPlugin
+from distributed.comm import CommClosedError
+
+from heald.exploration import worker
+from heald.exploration.evaluate import Workload
+from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
+from hw.config import MachineConfig
+from hw.errors import InputError
+
+#: Seconds until a scheduler, or a first worker, counts as unreachable.
+PATIENCE = 5
+
+
+class Loader(WorkerPlugin):  # type: ignore[misc]
+    """Loads a workload in every worker of a cluster."""
+
+    def __init__(self, name: str, workload: Workload):
+        self.key, self.workload = name, workload
+
+    def setup(self, worker: Any) -> None:
+        """Called by dask in each worker, when it starts or when the plugin comes."""
+        from heald.exploration import worker as here
+
+        here.load(self.key, self.workload)
+
+
+@dataclass
+class DaskWorkers:
+    """A cluster. A point that loses its worker is given to another one by dask, which counts how often."""
+
+    client: Client
+    executor: Executor
+    name: str
+    address: str
+    patience: int = 1
+    queues: bool = True
+
+    @staticmethod
+    def connect(address: str, name: str, workload: Workload) -> DaskWorkers:
+        """Connect to a scheduler; raises `InputError` if it or its workers cannot be reached or differ."""
+        try:
+            client = Client(address, timeout=PATIENCE, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InputError(f"--executor: no dask scheduler at {address}: {_first(error)}") from None
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+            found = client.run(worker.compiler, on_error="return")
+        except TimeoutError:
+            client.close()
+            raise InputError(f"--executor: the dask scheduler at {address} has no workers") from None
+        except OSError as error:
+            client.close()
+            raise InputError(f"--executor: no dask scheduler at {address}: {_first(error)}") from None
+        for place, theirs in found.items():
+            if theirs != worker.compiler():
+                client.close()
+                what = (
+                    f"cannot run Heald: {theirs}" if isinstance(theirs, Exception) else "has another version"
+                )
+                raise InputError(f"--executor: worker {place} of {address} must have this Heald, it {what}")
+        try:
+            client.register_plugin(Loader(name, workload), name=f"heald-{name}")
+        except Exception as error:
+            # Whatever a worker met, or the connection.
+            client.close()
+            raise InputError(
+                f"--executor: the workers of {address} cannot load the models: {_first(error)}"
+            ) from None
+        # Equal points are evaluated once by the study; dask need not look for them.
+        return DaskWorkers(client, client.get_executor(pure=False), name, address)
+
+    def count(self) -> int:
+        """Workers that are there now; each evaluates one point at a time."""
+        with self._reached():
+            return max(1, len(self.client.nthreads()))
+
+    def submit(self, config: MachineConfig) -> Future[Answer]:
+        """Have a point evaluated by some worker."""
+        with self._reached():
+            task: Future[Answer] = self.executor.submit(worker.run, self.name, config)
+        return task
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Whatever goes wrong in talking to the scheduler as `ClusterLostError`."""
+        try:
+            yield
+        except Exception as error:
+            # Dask has many errors for it: of the network, of time, of a client that has closed itself.
+            raise self._lost(error) from None
+
+    def _lost(self, error: BaseException) -> ClusterLostError:
+        return ClusterLostError(f"the dask cluster at {self.address} was lost: {_first(error)}")
+
+    def translate(self, error: BaseException) -> BaseException:
+        """A point that killed its workers, or a scheduler that is gone."""
+        if isinstance(error, KilledWorker):
+            return WorkerLostError(_first(error))
+        if isinstance(error, CancelledError | CommClosedError | OSError):
+            return self._lost(error)
+        return error
+
+    def close(self, *, kill: bool) -> None:
+        """Take back what is not done, and leave the cluster."""
+        with contextlib.suppress(Exception):
+            # The cluster may be gone, and then there is nothing to take back.
+            self.executor.shutdown(wait=False, cancel_futures=True)
+        with contextlib.suppress(Exception):
+            self.client.unregister_worker_plugin(f"heald-{self.name}")
+        with contextlib.suppress(Exception):
+            self.client.close(timeout=PATIENCE)
+
+
+def _first(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

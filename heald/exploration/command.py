@@ -1,0 +1,326 @@
+"""An exploration from space and models to its results, as `heald explore` runs it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import FrozenTrial
+
+from heald.exploration import energy, worker
+from heald.exploration.evaluate import (
+    LoadedModel,
+    Workload,
+    check_tools,
+    chosen,
+    confirm,
+    has_clock,
+    load_model,
+)
+from heald.exploration.results import (
+    CLOCKED,
+    Exploration,
+    Point,
+    State,
+    Vector,
+    hypervolume,
+    normalised,
+    ranked,
+    vector,
+)
+from heald.exploration.samplers import sampler
+from heald.exploration.search import Progress, Search, Workers, workers
+from heald.exploration.space import Space, read
+from heald.exploration.study import Fingerprints, Kept, distributions, open_study, storage_errors
+from heald.sources import GraphSource, read_source
+from hw.config import FIELDS
+from hw.errors import InputError
+from hw.fabric import Fabric
+from sw.ir.program import Program
+
+#: Trials of a search that is not a grid, unless told otherwise.
+TRIALS = 100
+#: Points of a grid that is evaluated whole without being told to.
+LARGE_GRID = 100_000
+#: Finished points from which the influence of parameters is estimated.
+ENOUGH = 8
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: a space or its file, models as `heald.sources.read_source` takes them."""
+
+    space: Path | Space
+    models: tuple[Any, ...]
+    sampler: str = "grid"
+    trials: int | None = None
+    storage: str | None = None
+    executor: str = "processes"
+    confirm: int = 0
+    family: str = "ecp5"
+    synthesis: bool = False
+    seed: int = 0
+    energy: Path | None = None
+    allow_host: bool = False
+    sim: str = "verilator"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request that was read and found to make sense."""
+
+    request: Request
+    space: Space
+    workload: Workload
+    loaded: tuple[LoadedModel, ...]
+    trials: int
+    name: str
+    storage: str
+
+
+def prepare(request: Request) -> Prepared:
+    """Read everything; raises `InputError` for what does not make sense, before anything is written."""
+    for path in (request.space, *request.models):
+        _check_name(path)
+    space = request.space if isinstance(request.space, Space) else read(request.space)
+    models = tuple(_model(model, request.allow_host) for model in request.models)
+    table = energy.read(request.energy)
+    workload = Workload(models, request.family, request.synthesis, table)
+    loaded = tuple(load_model(model, workload) for model in models)
+    _check_area(space, workload)
+    if request.synthesis and request.executor.startswith("processes"):
+        from hw.synthesis.tools import find
+
+        find("yosys")
+    if request.confirm:
+        check_tools(request.sim)
+    size = space.feasible.size
+    trials = request.trials
+    if trials is None:
+        if request.sampler == "grid" and size > LARGE_GRID:
+            raise InputError(
+                f"{space.file}: the grid has {size:,} points: --trials, another --sampler or fewer values "
+                "are needed"
+            )
+        trials = size if request.sampler == "grid" else min(TRIALS, size)
+    name = "-".join([space.name, *(Path(model.title).stem for model in models)])
+    storage = request.storage or f"sqlite:///{name}.db"
+    return Prepared(request, space, workload, loaded, trials, name, storage)
+
+
+def _model(model: Any, allow_host: bool) -> GraphSource:
+    try:
+        missing = isinstance(model, Path) and not model.is_file()
+    except OSError as error:
+        raise InputError(f"{model}: cannot be read: {error.strerror}") from None
+    if missing:
+        raise InputError(f"{model}: no such file; a model is an ONNX file")
+    source = read_source(model, allow_host=allow_host)
+    if isinstance(source, Program):
+        raise InputError(f"{source.name}: is a tile program; a model or a problem is needed")
+    return source
+
+
+def _check_name(path: object) -> None:
+    """Raise `InputError` for a name that cannot be text of a database."""
+    if not isinstance(path, str | Path):
+        return
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(path)!a}: the name of a file must be UTF-8 here") from None
+
+
+def _check_area(space: Space, workload: Workload) -> None:
+    """Raise `InputError` where resources cannot be had, or the clock that objectives and limits need."""
+    from hw.area.model import is_fitted
+
+    if not is_fitted(workload.family) and not workload.synthesis:
+        raise InputError(f"--family {workload.family} has no area model: --synth is needed")
+    needed = {*space.objectives, *(name for limit in space.limits for name in limit.names)} & {*CLOCKED}
+    if needed and not has_clock(workload.family):
+        name = min(needed)
+        raise InputError(
+            f"{space.file}: {name} needs a clock, which is not known of family {workload.family}"
+        )
+
+
+def fingerprints(prepared: Prepared) -> Fingerprints:
+    """What the points of a study depend on, each as a few digits."""
+    space, workload = prepared.space, prepared.workload
+    meaning = {
+        "base": {name: _text(getattr(space.base, name)) for name in FIELDS if name != "name"},
+        "fixed": dict(space.fixed),
+        "values": {name: list(values) for name, values in space.values.items()},
+        "grids": {name: _text(grid) for name, grid in space.grids.items()},
+        "derived": {name: formula.text for name, formula in space.derived.items()},
+        "constraints": [c.text for c in space.constraints],
+        "objectives": dict(space.objectives),
+        "limits": [limit.text for limit in space.limits],
+    }
+    found = {
+        "space": json.dumps(meaning, sort_keys=True),
+        "list of models": json.dumps(
+            [
+                [Path(m.title).name, {n: hashlib.sha256(d).hexdigest() for n, d in sorted(m.files().items())}]
+                for m in workload.models
+            ]
+            + [prepared.request.allow_host]
+        ),
+        "family or way of measuring": f"{workload.family} {workload.synthesis}",
+        "energy table": repr(workload.table),
+        "version of the compiler": worker.compiler(),
+    }
+    return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in found.items()}
+
+
+def _text(value: object) -> object:
+    return value.as_dict() if isinstance(value, Fabric) else value
+
+
+def explore(
+    prepared: Prepared, report: Callable[[Progress], None], note: Callable[[str], None]
+) -> Exploration:
+    """Search, confirm, and gather; raises `InputError` when it cannot go on, all that is finished being kept.
+
+    An interrupt leaves the study as it is and goes on to the caller.
+    """
+    made_from = fingerprints(prepared)
+    identity = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:16]
+    staff = workers(prepared.request.executor, identity, prepared.workload)
+    killed = True
+    try:
+        kept = _open(prepared, made_from)
+        try:
+            progress = _search(prepared, kept, staff, report)
+            staff.close(kill=False)
+            killed = False
+            _confirm(prepared, kept, note)
+            return gathered(prepared, kept, progress.rate)
+        finally:
+            kept.close()
+    finally:
+        if killed:
+            staff.close(kill=True)
+
+
+def kept_so_far(prepared: Prepared) -> Exploration:
+    """What a study holds, without anything being evaluated."""
+    kept = _open(prepared, fingerprints(prepared))
+    try:
+        return gathered(prepared, kept, 0.0)
+    finally:
+        kept.close()
+
+
+def _open(prepared: Prepared, made_from: Fingerprints) -> Kept:
+    return open_study(prepared.storage, prepared.name, prepared.space, made_from)
+
+
+def _search(prepared: Prepared, kept: Kept, staff: Workers, report: Callable[[Progress], None]) -> Progress:
+    request, space = prepared.request, prepared.space
+    relative = distributions(space)
+    # A search that goes on must not draw again what it drew before.
+    seed = (request.seed + 7919 * len(kept.points())) % (1 << 32)
+    made = sampler(request.sampler, space.feasible, space.values, relative, prepared.trials, seed)
+    kept.study.sampler = made
+    return Search(kept, made, staff, prepared.trials, report).run()
+
+
+def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> None:
+    """Run the best points on the RTL, but for those that are confirmed already."""
+    known = kept.confirmations()
+    ranks = ranked(kept.points(), prepared.space.objectives)
+    best = chosen(ranks, prepared.request.confirm)
+    for i, point in enumerate(best):
+        if point.number in known and known[point.number].confirmed:
+            continue
+        note(f"confirming point {point.number} on the RTL ({i + 1} of {len(best)})")
+        config = prepared.space.machine(point.parameters)
+        kept.confirm(confirm(point, config, prepared.loaded, prepared.request.sim, note))
+
+
+def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
+    """All results of a study."""
+    space, request = prepared.space, prepared.request
+    points = [_with_hw(space, point) for point in kept.points()]
+    ranks = ranked(points, space.objectives)
+    front = ranks[0] if ranks else []
+    best, worst = extremes(points, space.objectives)
+    volume = hypervolume(
+        normalised([vector(p.metrics, space.objectives) for p in front], best, worst), (1.0,) * len(best)
+    )
+    return Exploration(
+        name=prepared.name,
+        base=space.base.name,
+        models=tuple(model.title for model in prepared.workload.models),
+        parameters=space.parameters,
+        derived={name: formula.text for name, formula in space.derived.items()},
+        constraints=tuple(c.text for c in space.constraints),
+        limits=tuple(limit.text for limit in space.limits),
+        objectives=dict(space.objectives),
+        size=space.feasible.size,
+        sampler=request.sampler,
+        family=request.family,
+        measured=request.synthesis,
+        energy_table=prepared.workload.table.source,
+        points=tuple(points),
+        front=tuple(p.number for p in front),
+        confirmations=tuple(kept.confirmations().values()),
+        importance=importance(kept, points),
+        hypervolume=volume,
+        reference=_reference(worst, space.objectives),
+        points_per_second=rate,
+    )
+
+
+def _with_hw(space: Space, point: Point) -> Point:
+    """Points that were refused have their machine's fields too, as far as there is one."""
+    return point if point.hw else Point(**{**vars(point), "hw": {**dict(space.fixed), **point.parameters}})
+
+
+def extremes(points: list[Point], objectives: Mapping[str, str]) -> tuple[Vector, Vector]:
+    """The best and the worst value of each objective among feasible points."""
+    found = [vector(p.metrics, objectives) for p in points if p.state is State.COMPLETE]
+    if not found:
+        return (0.0,) * len(objectives), (0.0,) * len(objectives)
+    return tuple(map(min, zip(*found, strict=True))), tuple(map(max, zip(*found, strict=True)))
+
+
+def _reference(worst: Vector, objectives: Mapping[str, str]) -> dict[str, float]:
+    """The worst values, as they are measured."""
+    return {
+        n: abs(w) if how == "minimize" else -w for (n, how), w in zip(objectives.items(), worst, strict=True)
+    }
+
+
+def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> float:
+    """An objective from 0 to 1: the trees take differences below 1e-8 for none."""
+    assert trial.values is not None
+    return (float(trial.values[objective]) - least) / spread
+
+
+def importance(kept: Kept, points: list[Point]) -> dict[str, dict[str, float]]:
+    """The influence of each parameter on each objective by fANOVA; empty where too little is known."""
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    done = [p for p in points if p.state in (State.COMPLETE, State.INFEASIBLE)]
+    found: dict[str, dict[str, float]] = {}
+    for i, name in enumerate(kept.space.objectives):
+        values = [p.metrics[name] for p in done]
+        if len(values) < ENOUGH or min(values) == max(values):
+            continue
+        target = functools.partial(_value, i, min(values), max(values) - min(values))
+        evaluator = FanovaImportanceEvaluator(seed=0)
+        try:
+            with storage_errors(kept.where):
+                shares = get_param_importances(kept.study, evaluator=evaluator, target=target)
+        except RuntimeError:
+            continue  # no tree sees a difference
+        found[name] = {parameter: float(share) for parameter, share in shares.items()}
+    return found

@@ -1,0 +1,175 @@
+"""Energy: how often a program uses array, grid and memories, times a table (docs/explore.md, "Energy")."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from heald.network_program import MachineProgram, executed
+from hw import toml_text
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.fabric import Unit
+from sw.dfg.graph import Graph
+
+#: The table that is used unless another one is given.
+DEFAULT = """\
+# Energy in pJ. 45 nm, 0.9 V: M. Horowitz, "Computing's energy problem", ISSCC 2014.
+source = "Horowitz, ISSCC 2014, 45 nm"
+memory_byte = 162.5     # external memory: 1.3 nJ for 64 bits
+sram_byte = 1.25        # a memory of `sram_bytes`: 10 pJ for 64 bits
+sram_bytes = 8192
+sram_exponent = 0.5     # energy grows with the size to this power: 8 KiB 10 pJ, 32 KiB 20 pJ, 1 MiB 100 pJ
+mac = 0.3               # 8-bit multiplication 0.2, 32-bit addition 0.1
+grid_alu = 0.1          # 32-bit addition
+grid_multiply = 3.1     # 32-bit multiplication
+grid_table = 1.8        # 4 bytes of 1 KiB
+instruction = 31.0      # 25 for the instruction memory, 6 for the registers
+cycle = 0.0             # clock tree and leakage, for a cycle of the whole machine: not in the source
+"""
+
+#: Greatest number of a table, and the least and the greatest memory of a machine.
+MOST = 1e12
+SIZES = (64, 1 << 22)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Energies in pJ: of a byte, of an operation, of a cycle.
+
+    A memory of `sram_bytes` takes `sram_byte` for a byte, others more or less with their size to
+    `sram_exponent`.
+    """
+
+    source: str
+    memory_byte: float
+    sram_byte: float
+    sram_bytes: float
+    sram_exponent: float
+    mac: float
+    grid_alu: float
+    grid_multiply: float
+    grid_table: float
+    instruction: float
+    cycle: float
+
+    def byte_of(self, size: int) -> float:
+        """A byte of an on-chip memory of so many bytes."""
+        return self.sram_byte * math.pow(size / self.sram_bytes, self.sram_exponent)
+
+
+def read(path: Path | None) -> Table:
+    """The table in a TOML file, the default without one; raises `InputError` naming file and key."""
+    if path is None:
+        return parse(DEFAULT, "the default table")
+    return parse(toml_text.read(path, "--energy must be a TOML table of energies"), str(path))
+
+
+def parse(text: str, place: str) -> Table:
+    """A table out of TOML; every key is needed. Raises `InputError`."""
+    values = toml_text.parsed(text, place)
+    names = [f.name for f in fields(Table)]
+    toml_text.check_keys(values, names, place)
+    for name in names:
+        if name not in values:
+            raise InputError(f"{place}: needs the key {name!r}")
+        value = values[name]
+        if name == "source":
+            if not isinstance(value, str):
+                raise InputError(f"{place}: source must be text, not {value!r}")
+        elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST:
+            raise InputError(f"{place}: {name} must be a number from 0 to {MOST:g}, not {value!r}")
+    if not values["sram_bytes"]:
+        raise InputError(f"{place}: sram_bytes must be above 0, not 0")
+    table = Table(**values)
+    for size in SIZES:
+        try:
+            byte = table.byte_of(size)
+        except OverflowError:
+            byte = math.inf
+        if not byte <= MOST:
+            raise InputError(
+                f"{place}: sram_byte, sram_bytes and sram_exponent must give a byte of a memory of {size:,} "
+                f"bytes at most {MOST:g} pJ, not {byte:g}"
+            )
+    return table
+
+
+def energy(
+    table: Table, config: MachineConfig, used: Mapping[str, int], moved: Mapping[str, int], stored: int
+) -> dict[str, float]:
+    """Energy by component, in pJ.
+
+    `used` holds counts of `counted`, and `instructions` and `cycles`; `moved` bytes by memory port;
+    `stored` words that the grid stored. What a port loads is written to a buffer, what it stores is read
+    from one; an operand of the grid is 4 bytes.
+    """
+    used = Counter(used)
+    size = {
+        name: getattr(config, f"{name}_bytes") for name in ("buffer_a", "buffer_b", "acc", "scratch", "out")
+    }
+    byte = {name: table.byte_of(held) for name, held in size.items()}
+    loaded = used["grid_memory"] - stored
+    return {
+        "memory": table.memory_byte * sum(moved.values()),
+        "buffer_a": byte["buffer_a"] * (moved["load_a"] + used["a_read_bytes"]),
+        "buffer_b": byte["buffer_b"] * (moved["load_b"] + used["b_read_bytes"]),
+        "accumulator": byte["acc"] * (used["acc_written_bytes"] + used["acc_read_bytes"]),
+        "scratchpad": byte["scratch"] * (moved["load_c"] + 4 * max(0, loaded)),
+        "output_buffer": byte["out"] * (4 * stored + moved["store"]),
+        "array": table.mac * used["macs"],
+        "grid": table.grid_alu * used["grid_alu"]
+        + table.grid_multiply * used["grid_multiply"]
+        + table.grid_table * used["grid_table"],
+        "control": table.instruction * used["instructions"] + table.cycle * used["cycles"],
+    }
+
+
+#: What is counted of the grid, by unit of the operations.
+GRID: Mapping[Unit, str] = {
+    Unit.ALU: "grid_alu",
+    Unit.MULTIPLIER: "grid_multiply",
+    Unit.TABLE: "grid_table",
+    Unit.MEMORY: "grid_memory",
+}
+
+
+def counted(program: MachineProgram) -> Counter[str]:
+    """Uses of array and grid by name. Predicated operations of the grid count whether or not they act."""
+    found: Counter[str] = Counter()
+    kernels = [operations(k.graph) for k in program.kernels]
+    for i, given, current in executed(program.source, program.homes, program.kernels):
+        if i.name != "cgra":
+            _add_gemm(found, program.config, given, accumulates=i.name == "gemm_acc")
+            continue
+        for name, count in kernels[current].items():
+            found[name] += count * given["iterations"]
+    return found
+
+
+def operations(graph: Graph) -> Counter[str]:
+    """Operations of one iteration by what `GRID` calls them."""
+    found: Counter[str] = Counter()
+    for node in graph.nodes:
+        unit = graph.operation(node).unit
+        if unit is not None and node.op != "const":
+            found[GRID[unit]] += 1
+    return found
+
+
+def _add_gemm(
+    found: Counter[str], config: MachineConfig, given: Mapping[str, int], *, accumulates: bool
+) -> None:
+    """A GEMM of the array: every block takes k steps, in which all units multiply."""
+    m, n, k, rows, cols = given["gemm_m"], given["gemm_n"], given["k"], config.rows, config.cols
+    right = -(-n // cols)
+    blocks = -(-m // rows) * right
+    sums = 4 * m * right * cols
+    found["macs"] += blocks * k * rows * cols
+    found["a_read_bytes"] += blocks * k * rows
+    found["b_read_bytes"] += blocks * k * cols
+    found["acc_written_bytes"] += sums
+    found["acc_read_bytes"] += sums if accumulates else 0

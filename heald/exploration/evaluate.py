@@ -1,0 +1,278 @@
+"""One point: resources of its machine, and what the exact cycle model says of the models compiled for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import find_libpython
+import numpy as np
+
+from cosim import toolchain
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from heald.exploration.energy import Table, counted, energy
+from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
+from heald.network_results import ModelProgramPrediction, ModelRecord, OperatorResult, Prediction
+from heald.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
+from heald.sources import GraphSource
+from hw.config import PORTS, MachineConfig
+from hw.errors import InputError
+from sw.graph import reference
+from sw.graph.network import Network
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class ToolError(Exception):
+    """Resources cannot be had: nothing that the point is to blame for."""
+
+
+class CheckError(Exception):
+    """A program that the compiler made is not accepted: an error of Heald, not of the point."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """All that the evaluation of any point needs; `seed` draws the inputs of the models."""
+
+    models: tuple[GraphSource, ...]
+    family: str
+    synthesis: bool
+    table: Table
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that was read, with inputs and all tensors that it computes from them."""
+
+    name: str
+    network: Network
+    inputs: Arrays
+    tensors: Arrays
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of a point: metrics as in `results.Point`, and one entry per model."""
+
+    metrics: Mapping[str, float]
+    models: tuple[ModelMetrics, ...]
+    seconds: float
+
+
+def load_model(source: GraphSource, workload: Workload) -> LoadedModel:
+    """Read a model; raises `InputError` that names it."""
+    try:
+        network = source.network()
+        inputs = draw_inputs(network, workload.seed)
+    except InputError as error:
+        text = str(error)
+        raise InputError(text if text.startswith(source.title) else f"{source.title}: {text}") from None
+    return LoadedModel(source.title, network, inputs, reference.run(network, inputs, everything=True))
+
+
+def evaluate(models: tuple[LoadedModel, ...], config: MachineConfig, workload: Workload) -> Evaluation:
+    """Compile and predict all models on a machine.
+
+    Raises `InputError` for what is refused, `ToolError` where resources cannot be had, `SynthesisError` and
+    `CheckError`.
+    """
+    begin = time.perf_counter()
+    try:
+        taken = area(config, workload.family, measured=workload.synthesis)
+    except InputError as error:
+        raise ToolError(str(error)) from None
+    found = tuple(_model(model, config, workload.table) for model in models)
+    cycles = sum(m.cycles for m in found)
+    macs = sum(m.macs for m in found)
+    metrics: dict[str, float] = {
+        "cycles": cycles,
+        "bytes_moved": sum(sum(m.bytes_moved.values()) for m in found),
+        "energy_pj": sum(sum(m.energy.values()) for m in found),
+        "utilization": macs / (config.macs_per_cycle * max(1, cycles)),
+        **taken,
+    }
+    if clock := taken.get("fmax_mhz"):
+        metrics["seconds_per_inference"] = cycles / (clock * 1e6)
+    return Evaluation(metrics, found, time.perf_counter() - begin)
+
+
+def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetrics:
+    try:
+        compiled = compile_model(model.network, config)
+    except InputError as error:
+        raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
+    _check(compiled)
+    made = predict_model(compiled, model.inputs, MemorySettings.of(config), model.tensors)
+    for program in made.programs:
+        if program.predicted.error is not None:
+            raise CheckError(f"{model.name}: the cycle model stops: {program.predicted.error}")
+    return _metrics(model.name, made, table)
+
+
+def _check(compiled: CompiledModel) -> None:
+    """Raise `CheckError` for warps or configurations that are not what they must be."""
+    for verdict in compiled.verdicts:
+        if not verdict.ok:
+            raise CheckError(f"the checker does not accept the warps: {verdict.reason}")
+    for program in compiled.programs:
+        for kernel in program.kernels:
+            if not kernel.verified:
+                raise CheckError(f"configuration {kernel.name} does not mean its loop")
+
+
+def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
+    config = made.config
+    moved = dict.fromkeys(PORTS, 0)
+    spent: dict[str, float] = {}
+    instructions = 0
+    for run in made.programs:
+        assert isinstance(run, ModelProgramPrediction)
+        counters = run.predicted.counters
+        here = {p: counters[f"{p.upper()}_WORDS"] * config.port_bytes(p) for p in PORTS}
+        executed = sum(v for n, v in counters.items() if n.endswith("_INSTRUCTIONS"))
+        used = counted(run.program) | {"instructions": executed, "cycles": run.predicted.cycles}
+        for what, value in energy(table, config, used, here, len(run.predicted.stored)).items():
+            spent[what] = spent.get(what, 0.0) + value
+        moved = {p: moved[p] + here[p] for p in PORTS}
+        instructions += executed
+    operators = tuple(_operator(o) for o in made.operators if isinstance(o, OperatorResult))
+    macs = sum(o.macs for o in operators)
+    return ModelMetrics(name, made.cycles, macs, instructions, len(made.programs), moved, spent, operators)
+
+
+def _operator(o: OperatorResult) -> OperatorMetrics:
+    moved = dict(o.facts.moved) if o.facts is not None else {}
+    return OperatorMetrics(o.name, o.op, o.where, o.start, o.end, o.cycles, o.macs, dict(o.bounds), moved)
+
+
+if TYPE_CHECKING:
+    from hw.synthesis import Resources
+
+#: Resources by the names of the metrics.
+RESOURCES = ("luts", "ffs", "brams", "dsps")
+
+
+class SynthesisError(Exception):
+    """Synthesis began and failed on a machine."""
+
+
+def area(config: MachineConfig, family: str, *, measured: bool) -> dict[str, float]:
+    """What a machine takes, by the names of the metrics; `fmax_mhz` where anything is known of the clock.
+
+    Raises `InputError` for an unknown family, missing tools and a cache that cannot be written, and
+    `SynthesisError` where the tools fail on the machine.
+
+    Measured are the resources, by synthesis. The clock is estimated all the same: placing and routing a
+    machine takes many minutes (`heald fpga` does it).
+    """
+    # Both take time to import, and synthesis needs tools that estimates do not.
+    from hw.area import estimate
+    from hw.area.model import is_fitted
+
+    guess = estimate(config, family) if is_fitted(family) or not measured else None
+    clock = {} if guess is None or guess.fmax_mhz is None else {"fmax_mhz": guess.fmax_mhz}
+    found = _measured(config, family) if measured else guess
+    return {name: getattr(found, name) for name in RESOURCES} | clock
+
+
+def _measured(config: MachineConfig, family: str) -> Resources:
+    from hw.emit import TOP, verilog
+    from hw.synthesis.tools import ToolError
+    from hw.synthesis.yosys import synthesise
+
+    try:
+        return synthesise(verilog(config, trace=False), TOP, family).resources
+    except ToolError as error:
+        if any(os.strerror(errno.ENOSPC) in line for line in error.lines):
+            raise  # the cache is full
+        raise SynthesisError(str(error)) from None
+
+
+def has_clock(family: str) -> bool:
+    """Whether the clock of machines is known of a family."""
+    from hw.area.model import is_fitted, load
+
+    return is_fitted(family) and bool(load(family).clock)
+
+
+def check_tools(sim: str) -> None:
+    """Raise `InputError` where the tools that run the RTL are missing, before work is done for it."""
+    if sim == "amaranth":
+        return
+    toolchain.find()
+    if sim == "verilator" and find_libpython.find_libpython() is None:
+        raise InputError(
+            f"--sim verilator needs Python as a shared library, which {sys.executable} does not have: "
+            "--sim cpp does without"
+        )
+
+
+def confirm(
+    point: Point,
+    config: MachineConfig,
+    models: Sequence[LoadedModel],
+    sim: str,
+    progress: Callable[[str], None],
+) -> Confirmation:
+    """Run all models of a point on the RTL and compare.
+
+    A run that breaks off does not hold either. Raises `InputError` for tools that are missing, or fail.
+    """
+    try:
+        built = simulator(config, sim)
+    except RuntimeError as error:
+        raise InputError(f"--confirm: the RTL of point {point.number} cannot be built: {error}") from None
+    events = cycles = 0
+    differences: list[str] = []
+    for model, known in zip(models, point.models, strict=True):
+        settings = MemorySettings.of(config)
+        try:
+            report = run_network(
+                model.network, config, settings, lambda: built, model.inputs, sim=sim, progress=progress
+            )
+        except RuntimeError as error:
+            differences.append(f"{model.name}: the run broke off: {error}")
+            continue
+        events += report.events
+        cycles += report.cycles
+        found = _difference(report)
+        if found is None and report.cycles != known.cycles:
+            found = f"{report.cycles} cycles, not the {known.cycles} that were explored"
+        if found is not None:
+            differences.append(f"{model.name}: {found}")
+    return Confirmation(point.number, not differences, events, cycles, "; ".join(differences) or None)
+
+
+def _difference(report: ModelRecord) -> str | None:
+    """The first thing that does not hold; None where the run is proven."""
+    if report.proven:
+        return None
+    if report.first_wrong is not None:
+        operator, how = report.first_wrong
+        return f"{operator}: {how}"
+    if report.first_divergence is not None:
+        return str(report.first_divergence[1])
+    if report.rejected is not None:
+        return f"the checker does not accept the warps: {report.rejected[1].reason}"
+    return f"configuration {report.unverified[0].name} does not mean its loop"
+
+
+def chosen(ranks: Sequence[Sequence[Point]], count: int) -> list[Point]:
+    """The best points: those of the front, evenly spread if there are too many, then the next ranks."""
+    found: list[Point] = []
+    for rank in ranks:
+        left = count - len(found)
+        if len(rank) > left:
+            last = len(rank) - 1
+            picked = [round(i * last / max(1, left - 1)) for i in range(left)]
+            return found + [rank[i] for i in picked]
+        found += rank
+    return found

@@ -1,0 +1,298 @@
+"""What an exploration gives, as frozen data that goes to JSON and comes back equal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+MINIMIZE, MAXIMIZE = "minimize", "maximize"
+
+
+#: Styles of numbers: all digits; with a prefix such as k or M; in percent.
+WHOLE, PREFIXED, PERCENT = "whole", "prefixed", "percent"
+
+
+class Metric(NamedTuple):
+    """What a metric is called, what it measures, and the direction that is wanted by default.
+
+    On a page, a value times `scale` is in `unit`, written in a style.
+    """
+
+    label: str
+    meaning: str
+    direction: str = MINIMIZE
+    unit: str = ""
+    scale: float = 1
+    style: str = WHOLE
+
+
+METRICS: Mapping[str, Metric] = {
+    "cycles": Metric("cycles", "cycles of all models, one inference each, by the exact cycle model"),
+    "seconds_per_inference": Metric("time per inference", "cycles by the clock", unit="s", style=PREFIXED),
+    "bytes_moved": Metric("bytes moved", "bytes through all memory ports", unit="B", style=PREFIXED),
+    "energy_pj": Metric(
+        "energy",
+        "counted accesses and multiply-accumulates times the energy table",
+        unit="J",
+        scale=1e-12,
+        style=PREFIXED,
+    ),
+    "utilization": Metric(
+        "use of the array", "share of the array's peak that is used", MAXIMIZE, style=PERCENT
+    ),
+    "luts": Metric("LUTs", "lookup tables"),
+    "ffs": Metric("registers", "flip-flops"),
+    "brams": Metric("block RAMs", "block RAMs"),
+    "dsps": Metric("multipliers", "multipliers"),
+    "fmax_mhz": Metric("clock", "clock", MAXIMIZE, "MHz"),
+}
+#: Metrics that need a clock.
+CLOCKED = ("fmax_mhz", "seconds_per_inference")
+#: Objectives of a space that names none.
+DEFAULT = ("cycles", "luts")
+
+
+#: To be raised when the form of the JSON changes.
+VERSION = 1
+
+
+class State(StrEnum):
+    """What became of a point.
+
+    `infeasible`: evaluated, but beyond a limit of the space. `refused`: the configuration cannot be built, or
+    the compiler does not find a program for it. `failed`: evaluating it killed its worker, synthesis failed
+    on it, or it ended in an error of Heald itself.
+    """
+
+    COMPLETE = "complete"
+    INFEASIBLE = "infeasible"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class OperatorMetrics:
+    """One operator of a model on a machine; operators overlap.
+
+    `start` is the cycle of its first operation, `end` that after its last completion; `cycles` are those from
+    the last completion of earlier operators to its own, so that they add up. `bounds` are least cycles by
+    what limits them (`gemm`, `cgra`, ports), `moved` bytes by port, each element of a tensor once. `where` is
+    `machine`, `host` or `edge`.
+    """
+
+    name: str
+    op: str
+    where: str
+    start: int
+    end: int
+    cycles: int
+    macs: int
+    bounds: Mapping[str, int]
+    moved: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ModelMetrics:
+    """One model on a machine, by the exact cycle model.
+
+    `bytes_moved` are bytes that went through each memory port (words counted, times the port's width), `macs`
+    multiply-accumulates that the model needs, `instructions` those that all warps executed. `energy` is in pJ
+    by component.
+    """
+
+    name: str
+    cycles: int
+    macs: int
+    instructions: int
+    programs: int
+    bytes_moved: Mapping[str, int]
+    energy: Mapping[str, float]
+    operators: tuple[OperatorMetrics, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A configuration and what is known of it.
+
+    `parameters` are those of the space, `hw` all fields of the machine (`cgra` as its name); `metrics` sums
+    over the models: cycles, bytes_moved, energy_pj, macs; and of the machine luts, ffs, brams, dsps,
+    fmax_mhz, seconds_per_inference, utilization. A metric that is not known is not there. Refused and failed
+    points have a `reason` and no metrics, infeasible ones have both. `seconds` it took to evaluate.
+    """
+
+    number: int
+    parameters: Mapping[str, int | str]
+    state: State
+    hw: Mapping[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    models: tuple[ModelMetrics, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """A point that ran on the RTL.
+
+    `confirmed`: all results bit for bit, all events in their cycles, warps and configurations accepted.
+    `difference` says what was not. `events` were compared; `cycles` are the RTL's.
+    """
+
+    point: int
+    confirmed: bool
+    events: int
+    cycles: int
+    difference: str | None = None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the space, with its values in their order and what the field means."""
+
+    name: str
+    values: tuple[int | str, ...]
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """An exploration: its space, all points by number, the Pareto front by number, confirmations.
+
+    `objectives` are metrics with `minimize` or `maximize`, the first the most wanted. `size` counts the
+    points that satisfy the constraints. `importance` is the influence of each parameter on each objective
+    (fANOVA, adds up to 1), empty where too little is known. `hypervolume` is that of the front up to
+    `reference`, as a share of the box from the best values to it. With `measured`, resources are those of
+    synthesis.
+    """
+
+    name: str
+    base: str
+    models: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    derived: Mapping[str, str]
+    constraints: tuple[str, ...]
+    limits: tuple[str, ...]
+    objectives: Mapping[str, str]
+    size: int
+    sampler: str
+    family: str
+    measured: bool
+    energy_table: str
+    points: tuple[Point, ...]
+    front: tuple[int, ...]
+    confirmations: tuple[Confirmation, ...] = ()
+    importance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    hypervolume: float = 0.0
+    reference: Mapping[str, float] = field(default_factory=dict)
+    points_per_second: float = 0.0
+    version: int = VERSION
+
+    def point(self, number: int) -> Point:
+        """The point of a number; raises `KeyError` for one that is not there."""
+        for point in self.points:
+            if point.number == number:
+                return point
+        raise KeyError(number)
+
+    def confirmation(self, number: int) -> Confirmation | None:
+        """What the RTL said of a point; None if it was not asked."""
+        return next((c for c in self.confirmations if c.point == number), None)
+
+    def of(self, state: State) -> tuple[Point, ...]:
+        """The points in a state."""
+        return tuple(p for p in self.points if p.state is state)
+
+
+def to_json(exploration: Exploration) -> str:
+    """An exploration as JSON text; `from_json` gives an equal one."""
+    return json.dumps(dataclasses.asdict(exploration))
+
+
+def from_json(text: str) -> Exploration:
+    """An exploration out of JSON text; raises `ValueError` for text of another version."""
+    v = json.loads(text)
+    if v.get("version") != VERSION:
+        raise ValueError(f"version must be {VERSION}, not {v.get('version')!r}")
+    lists = {key: tuple(v[key]) for key in ("models", "constraints", "limits", "front")}
+    return Exploration(
+        **{
+            **v,
+            **lists,
+            "parameters": tuple(Parameter(**{**p, "values": tuple(p["values"])}) for p in v["parameters"]),
+            "points": tuple(
+                Point(**{**p, "state": State(p["state"]), "models": tuple(map(model_from, p["models"]))})
+                for p in v["points"]
+            ),
+            "confirmations": tuple(Confirmation(**c) for c in v["confirmations"]),
+        }
+    )
+
+
+def model_from(values: Mapping[str, Any]) -> ModelMetrics:
+    """What is known of a model, out of what JSON holds of it."""
+    return ModelMetrics(**{**values, "operators": tuple(OperatorMetrics(**o) for o in values["operators"])})
+
+
+Vector = tuple[float, ...]
+
+
+def vector(metrics: Mapping[str, float], objectives: Mapping[str, str]) -> Vector:
+    """The objectives of a point such that less is better."""
+    return tuple(-metrics[n] if how == MAXIMIZE else metrics[n] for n, how in objectives.items())
+
+
+def dominates(a: Vector, b: Vector) -> bool:
+    """Whether `a` is better in something and worse in nothing."""
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
+
+
+def ranked(points: Sequence[Point], objectives: Mapping[str, str]) -> list[list[Point]]:
+    """Feasible points by rank: the front, the front of the others, and so on; each by the first objective.
+
+    Of points with equal objectives only the first counts for a front; the others come with the next.
+    """
+    left = [(vector(p.metrics, objectives), p) for p in points if p.state is State.COMPLETE]
+    left.sort(key=lambda each: (each[0], each[1].number))
+    found: list[list[Point]] = []
+    while left:
+        # In this order nothing is dominated by what comes behind it.
+        front: list[tuple[Vector, Point]] = []
+        rest: list[tuple[Vector, Point]] = []
+        for v, p in left:
+            beaten = any(v == w or dominates(w, v) for w, _ in front)
+            (rest if beaten else front).append((v, p))
+        found.append([p for _, p in front])
+        left = rest
+    return found
+
+
+def hypervolume(vectors: Sequence[Vector], reference: Vector) -> float:
+    """The volume that is dominated, up to a reference; exact, by slices along the last dimension."""
+    inside = sorted({v for v in vectors if all(x < r for x, r in zip(v, reference, strict=True))})
+    if not inside:
+        return 0.0
+    if len(reference) == 1:
+        return reference[0] - inside[0][0]
+    if len(reference) == 2:
+        volume, height = 0.0, reference[1]
+        for x, y in inside:
+            if y < height:
+                volume += (reference[0] - x) * (height - y)
+                height = y
+        return volume
+    levels = sorted({v[-1] for v in inside})
+    volume = 0.0
+    for low, high in zip(levels, [*levels[1:], reference[-1]], strict=True):
+        slice_ = [v[:-1] for v in inside if v[-1] <= low]
+        volume += (high - low) * hypervolume(slice_, reference[:-1])
+    return volume
+
+
+def normalised(vectors: Sequence[Vector], best: Vector, worst: Vector) -> list[Vector]:
+    """Vectors in a box from `best` (0) to `worst` (1); a dimension in which all are equal is 0."""
+    spans = [w - b for b, w in zip(best, worst, strict=True)]
+    return [tuple((x - b) / s if s else 0.0 for x, b, s in zip(v, best, spans, strict=True)) for v in vectors]

@@ -1,0 +1,237 @@
+"""Which point comes next: only points that satisfy the constraints, and none twice.
+
+Optuna's samplers know neither constraints between parameters nor that points repeat. What one proposes is
+moved to the nearest point that is feasible and new, so that N trials are N different points. A search begins
+with points that cover the space: both extremes, then always the one farthest from all others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState
+
+from heald.exploration.feasible import Feasible, Parameters, Values
+
+SAMPLERS = ("grid", "random", "nsga2", "tpe")
+#: Feasible points up to which the nearest new one is looked for among all.
+SMALL = 50_000
+#: Points that are drawn where there are more.
+DRAWN = 2_000
+#: Random points of which one is taken that is far from others.
+CANDIDATES = 64
+
+Key = tuple[int | str, ...]
+
+
+def _vectors(values: Values) -> dict[int | str, tuple[float, ...]]:
+    """Values of a parameter as vectors: a number is its place, from 0 to 1; texts are 1 apart."""
+    if any(isinstance(v, str) for v in values):
+        return dict(zip(values, map(tuple, np.eye(len(values)) / 2), strict=True))
+    return {v: (i / max(1, len(values) - 1),) for i, v in enumerate(values)}
+
+
+class SpaceSampler(BaseSampler):
+    """New points of a space, as `inner` proposes them, or any where there is none.
+
+    `start` points come before the first proposal. `seen` are points that there are already.
+    """
+
+    def __init__(
+        self,
+        feasible: Feasible,
+        space: Mapping[str, Values],
+        relative: Mapping[str, BaseDistribution],
+        inner: BaseSampler | None,
+        start: int,
+        seed: int,
+    ):
+        self.feasible, self.space, self.relative = feasible, space, dict(relative)
+        self.inner, self.start = inner, start
+        self.rng = random.Random(seed)
+        self.vectors = {name: _vectors(values) for name, values in space.items()}
+        self.seen: set[Key] = set()
+        self._all: tuple[list[Parameters], np.ndarray] | None = None
+        self._new: np.ndarray | None = None
+        self._order: Iterable[int] | None = None
+
+    # What the search asks
+
+    def note(self, points: Iterable[Mapping[str, int | str]]) -> None:
+        """Points that were evaluated before."""
+        self.seen |= {self.key(p) for p in points}
+
+    @property
+    def left(self) -> int:
+        """How many points there are that are new."""
+        return self.feasible.size - len(self.seen)
+
+    def key(self, point: Mapping[str, int | str]) -> Key:
+        """A point without its names."""
+        return tuple(point[name] for name in self.feasible.names)
+
+    # What optuna asks
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """All parameters at once."""
+        return self.relative
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """A new point."""
+        proposed: dict[str, Any] = {}
+        if self.inner is not None:
+            several = {n: d for n, d in search_space.items() if not d.single()}
+            proposed = self.inner.sample_relative(study, trial, several)
+        if not proposed:
+            point = self._first() if self.inner is not None and len(self.seen) < self.start else self._any()
+        else:
+            # A parameter that mutates is left out.
+            free = self.feasible.draw(self.rng)
+            point = self._nearest({name: proposed.get(name, free[name]) for name in self.space})
+        self.seen.add(self.key(point))
+        return dict(point)
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Nothing comes alone: constraints join parameters."""
+        raise AssertionError(f"{param_name} must come with all others")
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """What the inner sampler does."""
+        if self.inner is not None:
+            self.inner.before_trial(study, trial)
+
+    def after_trial(
+        self, study: optuna.Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """What the inner sampler does."""
+        if self.inner is not None:
+            self.inner.after_trial(study, trial, state, values)
+
+    # Points
+
+    def _any(self) -> Parameters:
+        """Any new point, each as likely as any other."""
+        if self.feasible.size <= SMALL:
+            if self._order is None:
+                numbers = list(range(self.feasible.size))
+                self.rng.shuffle(numbers)
+                self._order = iter(numbers)
+            for number in self._order:
+                point = self.feasible.point(number)
+                if self.key(point) not in self.seen:
+                    return point
+        while True:
+            point = self.feasible.draw(self.rng)
+            if self.key(point) not in self.seen:
+                return point
+
+    def _first(self) -> Parameters:
+        """The smallest point, the largest, then always one that is far from all there are."""
+        ends = [{name: values[end] for name, values in self.space.items()} for end in (0, -1)]
+        for end in ends:
+            # The extremes may not be feasible; the nearest points that are come in their place once.
+            point = self._nearest(end)
+            if not self.seen or (len(self.seen) == 1 and end is ends[1]):
+                return point
+        candidates = [self._any() for _ in range(CANDIDATES)]
+        there = self._matrix(dict(zip(self.feasible.names, key, strict=True)) for key in self.seen)
+        found = self._matrix(candidates)
+        apart = ((found[:, None, :] - there[None, :, :]) ** 2).sum(axis=2).min(axis=1)
+        return candidates[int(apart.argmax())]
+
+    def _nearest(self, wanted: Mapping[str, int | str]) -> Parameters:
+        """The new point that is nearest, any of them where there are several."""
+        points, matrix = self._candidates()
+        new = np.array([self.key(p) not in self.seen for p in points])
+        if not new.any():
+            return self._any()
+        apart = ((matrix - self._matrix([wanted])) ** 2).sum(axis=1)
+        apart[~new] = np.inf
+        nearest = np.flatnonzero(apart <= apart.min() + 1e-6)
+        return points[self.rng.choice(nearest.tolist())]
+
+    def _matrix(self, points: Iterable[Mapping[str, int | str]]) -> np.ndarray:
+        """Vectors of points, one per row."""
+        rows = [[x for name, own in self.vectors.items() for x in own[point[name]]] for point in points]
+        return np.array(rows, np.float32)
+
+    def _candidates(self) -> tuple[list[Parameters], np.ndarray]:
+        if self.feasible.size > SMALL:
+            drawn = [self.feasible.draw(self.rng) for _ in range(DRAWN)]
+            return drawn, self._matrix(drawn)
+        if self._all is None:
+            points = list(self.feasible)
+            self._all = points, self._matrix(points)
+        return self._all
+
+
+class GridSampler(SpaceSampler):
+    """All points in their order: each of `lanes` workers has a stretch of them, `lane` is whose turn it is.
+
+    Points next to each other are alike, and a worker compiles faster what is like what it has compiled. At
+    the end of its stretch it takes half of the longest that is left.
+    """
+
+    trials = 0
+    lanes = 1
+    lane = 0
+    _stretches: list[range] | None = None
+
+    def _any(self) -> Parameters:
+        while True:
+            point = self.feasible.point(self._next())
+            if self.key(point) not in self.seen:
+                return point
+
+    def _next(self) -> int:
+        """The number of the next point."""
+        size, wanted = self.feasible.size, min(self.trials, self.feasible.size)
+        if self._stretches is None:
+            ends = [wanted * i // self.lanes for i in range(self.lanes + 1)]
+            self._stretches = [*map(range, ends, ends[1:]), range(wanted, size)]
+        found, lane = self._stretches, self.lane % self.lanes
+        if not found[lane]:
+            longest = max(range(self.lanes), key=lambda i: len(found[i]))
+            if not found[longest]:
+                lane = self.lanes  # the points beyond those that were wanted
+            else:
+                middle = len(found[longest]) // 2
+                found[lane], found[longest] = found[longest][middle:], found[longest][:middle]
+        assert found[lane], "there must be a point that is new"
+        number, found[lane] = found[lane][0], found[lane][1:]
+        return number
+
+
+def sampler(
+    name: str,
+    feasible: Feasible,
+    space: Mapping[str, Values],
+    relative: Mapping[str, BaseDistribution],
+    trials: int,
+    seed: int,
+) -> SpaceSampler:
+    """The sampler of a name (`SAMPLERS`) for a search of so many trials."""
+    if name == "grid":
+        grid = GridSampler(feasible, space, relative, None, 0, seed)
+        grid.trials = trials
+        return grid
+    inner: BaseSampler | None = None
+    # A fifth of the trials is one generation, and covers the space before the first.
+    start = min(max(trials // 5, 6), 50)
+    if name == "nsga2":
+        inner = NSGAIISampler(population_size=start, seed=seed)
+    elif name == "tpe":
+        inner = TPESampler(n_startup_trials=start, multivariate=True, seed=seed)
+    return SpaceSampler(feasible, space, relative, inner, start, seed)

@@ -1,0 +1,298 @@
+"""The search: points are asked for, evaluated by workers, and kept; whatever ends, what is kept is whole.
+
+Workers are processes of this machine, or a dask cluster, behind one interface of futures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+from heald.exploration import worker
+from heald.exploration.evaluate import Workload
+from heald.exploration.results import Point
+from heald.exploration.samplers import GridSampler, SpaceSampler
+from heald.exploration.study import Kept
+from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
+from hw.config import MachineConfig
+from hw.errors import InputError
+
+_PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
+_DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
+
+
+class Workers(Protocol):
+    """Those who evaluate."""
+
+    #: How often a point may lose its worker before it counts as the cause, if this side counts it.
+    patience: int
+    #: Whether more points than there are workers may be given.
+    queues: bool
+
+    def count(self) -> int:
+        """How many points are evaluated at the same time; raises `ClusterLostError` where nobody is there."""
+        ...
+
+    def submit(self, config: MachineConfig) -> Future[Answer]:
+        """Have a point evaluated; raises `ClusterLostError` where nobody is there."""
+        ...
+
+    def translate(self, error: BaseException) -> BaseException:
+        """`WorkerLostError` or `ClusterLostError` for what a future raises when they happen."""
+        ...
+
+    def close(self, *, kill: bool) -> None:
+        """Let all go; with `kill` without waiting for what they do."""
+        ...
+
+
+@dataclass
+class _Slot:
+    """One process: a pool of its own, so that its end is told apart from that of others."""
+
+    pool: ProcessPoolExecutor
+    pid: Future[int]
+    task: Future[Answer] | None = None
+    broken: bool = False
+
+    @property
+    def free(self) -> bool:
+        """Whether it waits for work."""
+        return self.task is None or self.task.done()
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended, as its last task tells or the next one does."""
+        task = self.task
+        if self.broken or task is None or not task.done() or task.cancelled():
+            return self.broken
+        return isinstance(task.exception(), BrokenProcessPool)
+
+
+@dataclass
+class ProcessWorkers:
+    """Processes of this machine, each with the models loaded."""
+
+    name: str
+    workload: Workload
+    number: int
+    patience: int = 3
+    queues: bool = False
+    slots: list[_Slot] = field(default_factory=list)
+
+    def count(self) -> int:
+        """The number of processes."""
+        return self.number
+
+    def submit(self, config: MachineConfig) -> Future[Answer]:
+        """Give a point to a process that is free, to a new one if there are fewer than allowed."""
+        for slot in [s for s in self.slots if s.gone]:
+            slot.pool.shutdown(wait=False)
+            self.slots.remove(slot)
+        free = next((s for s in self.slots if s.free), None)
+        if free is None and len(self.slots) < self.number:
+            free = self._start()
+            self.slots.append(free)
+        slot = free or self.slots[0]
+        try:
+            slot.task = slot.pool.submit(worker.run, self.name, config)
+        except BrokenProcessPool:
+            slot.broken = True
+            return self.submit(config)
+        return slot.task
+
+    def _start(self) -> _Slot:
+        # Threads and locks of this process do not go into one that starts anew.
+        context = get_context("spawn")
+        arguments = (self.name, self.workload)
+        try:
+            pool = ProcessPoolExecutor(1, context, initializer=worker.start, initargs=arguments)
+            return _Slot(pool, pool.submit(os.getpid))
+        except (OSError, RuntimeError) as error:
+            raise InputError(
+                f"--executor: process {len(self.slots) + 1} of {self.number} cannot be started: {error}; "
+                "the same command goes on from here"
+            ) from None
+
+    def translate(self, error: BaseException) -> BaseException:
+        """A process that is gone."""
+        return WorkerLostError(str(error)) if isinstance(error, BrokenProcessPool) else error
+
+    def close(self, *, kill: bool) -> None:
+        """End the processes."""
+        for slot in self.slots:
+            slot.pool.shutdown(wait=False, cancel_futures=True)
+            if kill and slot.pid.done() and not slot.pid.cancelled() and slot.pid.exception() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(slot.pid.result(), signal.SIGTERM)
+        for slot in self.slots:
+            slot.pool.shutdown(wait=True)
+        self.slots.clear()
+
+
+def workers(text: str, name: str, workload: Workload) -> Workers:
+    """The workers that `--executor` names; raises `InputError` for another text, and who is not there."""
+    if found := _PROCESSES.fullmatch(text):
+        number = int(found[1]) if found[1] is not None else os.cpu_count() or 1
+        if number < 1:
+            raise InputError(f"--executor processes:N must have one process at least, not {number}")
+        return ProcessWorkers(name, workload, number)
+    if found := _DASK.fullmatch(text):
+        try:
+            from heald.exploration.cluster import DaskWorkers
+        except ModuleNotFoundError as error:
+            raise InputError(f"--executor dask:// needs {error.name}: pip install 'heald[cluster]'") from None
+        return DaskWorkers.connect(f"tcp://{found[1]}:{found[2]}", name, workload)
+    raise InputError(f"--executor must be processes, processes:N or dask://HOST:PORT, not {text!r}")
+
+
+#: Seconds after which progress is told again though nothing has ended.
+TICK = 1.0
+
+
+@dataclass
+class Progress:
+    """How far a search is; `known` points were there before, `seconds` run since it began."""
+
+    target: int
+    known: int
+    done: list[Point] = field(default_factory=list)
+    seconds: float = 0.0
+    flying: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Points per second."""
+        return len(self.done) / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that the rest will take; None as long as nothing is known."""
+        return (self.target - self.known - len(self.done)) / self.rate if self.rate else None
+
+
+@dataclass
+class _Flight:
+    """A point that is being evaluated; `lost` counts the workers that it has cost.
+
+    `lane` is the stretch of a grid that its worker has.
+    """
+
+    number: int
+    config: MachineConfig
+    lane: int
+    lost: int = 0
+
+
+@dataclass
+class Search:
+    """A search up to so many finished points, those that the study has among them."""
+
+    kept: Kept
+    sampler: SpaceSampler
+    workers: Workers
+    trials: int
+    report: Callable[[Progress], None] = lambda progress: None
+    flights: dict[Future[Answer], _Flight] = field(default_factory=dict)
+    waiting: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    #: Stretches of a grid whose workers have nothing to do.
+    lanes: list[int] = field(default_factory=list)
+
+    def run(self) -> Progress:
+        """Evaluate until there are enough points, or no new ones.
+
+        Raises `InputError` when it cannot go on (database, cluster, a worker's disk): what is finished is
+        kept.
+        """
+        finished = self.kept.points()
+        self.waiting = self.kept.unfinished()
+        self.sampler.note(p.parameters for p in finished)
+        self.sampler.note(parameters for _, parameters in self.waiting)
+        target = min(self.trials, len(finished) + len(self.waiting) + self.sampler.left)
+        self.progress = Progress(target, len(finished))
+        try:
+            return self._evaluated()
+        except ClusterLostError as error:
+            raise InputError(f"{error}; the same command goes on from here") from None
+
+    def _evaluated(self) -> Progress:
+        begin = time.monotonic()
+        if isinstance(self.sampler, GridSampler):
+            self.sampler.lanes = self.workers.count()
+            self.lanes = [*range(self.sampler.lanes)]
+        while True:
+            self._fill()
+            self.progress.seconds = time.monotonic() - begin
+            self.progress.flying = len(self.flights)
+            self.report(self.progress)
+            if not self.flights:
+                return self.progress
+            ended, _ = wait(self.flights, timeout=TICK, return_when=FIRST_COMPLETED)
+            for future in ended:
+                flight = self.flights.pop(future)
+                self.lanes.append(flight.lane)
+                self._end(future, flight)
+
+    def _fill(self) -> None:
+        """Give the workers as much as they can take; the order of a grid depends on no result."""
+        ahead = 2 if isinstance(self.sampler, GridSampler) and self.workers.queues else 1
+        while len(self.flights) < ahead * self.workers.count():
+            finished = self.progress.known + len(self.progress.done)
+            lane = self.lanes.pop(0) if self.lanes else len(self.flights)
+            if isinstance(self.sampler, GridSampler):
+                self.sampler.lane = lane
+            if self.waiting:
+                number, parameters = self.waiting.pop(0)
+            elif finished + len(self.flights) < self.trials and self.sampler.left > 0:
+                number, parameters = self.kept.ask()
+            else:
+                return
+            try:
+                config = self.kept.space.machine(parameters)
+            except InputError as error:
+                self.progress.done.append(self.kept.refuse(number, str(error), None))
+                self.lanes.insert(0, lane)
+                continue
+            self._submit(_Flight(number, config, lane))
+
+    def _submit(self, flight: _Flight) -> None:
+        self.flights[self.workers.submit(flight.config)] = flight
+
+    def _end(self, future: Future[Answer], flight: _Flight) -> None:
+        """Keep what came of a point."""
+        try:
+            answer = future.result()
+        except BaseException as error:
+            translated = self.workers.translate(error)
+            if isinstance(translated, ClusterLostError):
+                raise translated from None
+            if not isinstance(translated, WorkerLostError):
+                raise
+            flight.lost += 1
+            if flight.lost < self.workers.patience:
+                self.lanes.remove(flight.lane)
+                self._submit(flight)
+                return
+            times = "its workers" if flight.lost == 1 else f"its worker {flight.lost} times"
+            self._keep(self.kept.fail(flight.number, f"killed {times}: {translated}", flight.config))
+            return
+        if answer.hindered is not None:
+            raise InputError(f"{answer.hindered}; the same command goes on from here")
+        if answer.evaluation is not None:
+            self._keep(self.kept.complete(flight.number, flight.config, answer.evaluation))
+        elif answer.refused is not None:
+            self._keep(self.kept.refuse(flight.number, answer.refused, flight.config))
+        else:
+            self._keep(self.kept.fail(flight.number, answer.failed or "no reason", flight.config))
+
+    def _keep(self, point: Point) -> None:
+        self.progress.done.append(point)

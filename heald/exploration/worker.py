@@ -1,0 +1,146 @@
+"""The side of an exploration that evaluates: what a process loads once, and one task for each point.
+
+What a task gives tells apart what a point is to blame for and what it is not, so that a full disk never
+becomes a refused point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from multiprocessing import parent_process
+
+from heald.exploration.evaluate import (
+    CheckError,
+    Evaluation,
+    LoadedModel,
+    SynthesisError,
+    ToolError,
+    Workload,
+    evaluate,
+    load_model,
+)
+from hw.cache import fingerprint
+from hw.config import MachineConfig
+from hw.errors import InputError
+
+
+class WorkerLostError(Exception):
+    """The worker of a point is gone; others, and a new one in its place, go on."""
+
+
+class ClusterLostError(Exception):
+    """Nobody is left to evaluate points."""
+
+
+#: Packages that decide what a point comes to.
+_DECISIVE = ("hw", "sw", "cosim", "heald.exploration")
+#: What lies in them and only talks to machines or proves things of them.
+_ASIDE = ("bus", "device", "formal")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task gives: an evaluation, or why there is none.
+
+    `refused` is the compiler's reason, `failed` an error of Heald or of synthesis; `hindered` tells of the
+    worker's surroundings, such as a full disk: the point is as open as before.
+    """
+
+    evaluation: Evaluation | None = None
+    refused: str | None = None
+    failed: str | None = None
+    hindered: str | None = None
+
+
+#: Workloads and their models as read, by name; a cluster's process may work for several explorations.
+_loaded: dict[str, tuple[Workload, tuple[LoadedModel, ...]]] = {}
+#: The compiler switches the garbage collector, which belongs to the process: one point at a time.
+_turn = threading.Lock()
+
+
+@functools.cache
+def compiler() -> str:
+    """A fingerprint of all sources that decide what a point comes to."""
+    texts = (text for name in _DECISIVE for text in _texts(resources.files(name), name))
+    return fingerprint(texts)
+
+
+def _texts(folder: Traversable, place: str) -> Iterable[str]:
+    for item in sorted(folder.iterdir(), key=lambda i: i.name):
+        name = f"{place}/{item.name}"
+        if item.is_dir() and item.name not in _ASIDE:
+            yield from _texts(item, name)
+        elif item.name.endswith((".py", ".toml", ".json")):
+            yield name
+            yield item.read_text(encoding="utf-8")
+
+
+def load(name: str, workload: Workload) -> None:
+    """Read the models of a workload, which tasks then call by its name. Raises `InputError`."""
+    _loaded[name] = workload, tuple(load_model(model, workload) for model in workload.models)
+
+
+def start(name: str, workload: Workload) -> None:
+    """Make a process of a pool ready: it leaves interrupts to its parent, and ends when that is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    load(name, workload)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def run(name: str, config: MachineConfig) -> Answer:
+    """Evaluate a point."""
+    if name not in _loaded:
+        return Answer(hindered="a worker does not have the models: it started without the cluster's plugin")
+    workload, models = _loaded[name]
+    with _turn, _without_collection():
+        try:
+            return Answer(evaluate(models, config, workload))
+        except InputError as error:
+            # What could not be read or written is no matter of the machine (`hw.cache.unwritable`).
+            if _from_surroundings(error):
+                return Answer(hindered=str(error))
+            return Answer(refused=str(error))
+        except (OSError, ToolError) as error:
+            return Answer(hindered=str(error))
+        except (CheckError, SynthesisError) as error:
+            return Answer(failed=str(error))
+        except Exception as error:
+            # One point in which Heald itself fails must not end an exploration of thousands.
+            return Answer(failed=f"internal error: {type(error).__name__}: {error}")
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Millions of small objects come and go; looking for the few useless ones takes a sixth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _from_surroundings(error: BaseException) -> bool:
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

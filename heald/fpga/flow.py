@@ -1,0 +1,179 @@
+"""Tops of a machine, and a build of one: Verilog, synthesis, placement with as many seeds as asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hw.config import MachineConfig
+from hw.errors import InputError
+from hw.synthesis import Device, Placement, Resources, Synthesis, place_and_route, synthesise
+from hw.synthesis.tools import Progress, ToolError
+
+if TYPE_CHECKING:
+    from hw.rtl.bus.board import Board
+
+#: MHz that placement aims at when none is asked for.
+FREQUENCY = 60.0
+#: Memory and speed of the tops with a UART unless told otherwise.
+MEMORY_BYTES, BAUD = 65536, 1_000_000
+
+
+@dataclass(frozen=True)
+class Top:
+    """A kind of top: the name of its module, of its clock, and what it is."""
+
+    name: str
+    module: str
+    clock: str
+    meaning: str
+
+
+TOPS = {
+    top.name: top
+    for top in (
+        Top("core", "heald", "clk", "the machine with its streams (docs/ports.md), without `trace_*`"),
+        Top("axi", "heald_axi", "aclk", "AXI4-Lite slave and AXI4 master"),
+        Top("uart", "heald_uart", "clk", "memory in block RAM, driven over a UART"),
+        Top("board", "heald_ecp5", "clk", "the same with a board's clock and pins"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Serial:
+    """What the tops with a UART need: bytes of memory, clock in Hz, bits per second."""
+
+    memory_bytes: int
+    clock_hz: int
+    baud: int
+
+
+@dataclass(frozen=True)
+class Design:
+    """A top of a machine, ready for synthesis.
+
+    `constraints` is the text of the LPF file with the pins of a board, None where the design is placed with
+    clock and reset alone as pins. `board` is the name of the board.
+    """
+
+    top: Top
+    verilog: str
+    constraints: str | None = None
+    board: str | None = None
+
+    @property
+    def module(self) -> str:
+        """The name of the top module."""
+        return self.top.module
+
+
+def design(
+    config: MachineConfig, top: Top, board: Board | None = None, serial: Serial | None = None
+) -> Design:
+    """The top of a machine as Verilog, with a board's pins where it has one.
+
+    `board` is needed by the top `board` alone. Raises `InputError` for a memory, a clock or a baud rate that
+    the top cannot have.
+    """
+    from hw import emit as core  # Amaranth takes half a second to import
+    from hw.rtl.bus import emit
+
+    if top.name == "core":
+        return Design(top, core.verilog(config, trace=False))
+
+    if top.name == "axi":
+        return Design(top, emit.axi_verilog(config))
+    serial = serial or Serial(MEMORY_BYTES, round(FREQUENCY * 1e6), BAUD)
+    if top.name == "uart":
+        return Design(top, emit.uart_verilog(config, serial.memory_bytes, serial.clock_hz, serial.baud))
+    from hw.rtl.bus.board import constraints
+
+    assert board is not None
+    text = emit.board_verilog(config, board, serial.memory_bytes, serial.clock_hz, serial.baud)
+    return Design(top, text, constraints(board), board.name)
+
+
+#: What the fields of `Resources` are to a reader.
+NAMES = {"luts": "LUTs", "ffs": "registers", "brams": "block RAMs", "dsps": "multipliers"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a design is to go: `device` is None where it is only synthesised; `frequency` is in MHz."""
+
+    family: str
+    device: Device | None
+    package: str
+    speed: int
+    frequency: float
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Build:
+    """What became of a design.
+
+    `tried` are the frequencies in MHz that the seeds reached, None where nextpnr gave up; `placement` is the
+    best of them, None where the design was only synthesised.
+    """
+
+    config: MachineConfig
+    design: Design
+    target: Target
+    synthesis: Synthesis
+    placement: Placement | None
+    tried: dict[int, float | None]
+
+    @property
+    def fmax_mhz(self) -> float | None:
+        """The clock that was reached, None where nothing was placed."""
+        return self.placement.fmax_mhz if self.placement else None
+
+
+def build(config: MachineConfig, design: Design, target: Target, progress: Progress) -> Build:
+    """Synthesise a design, and place and route it where the target has a device.
+
+    Raises `InputError` when the design does not fit, a tool is missing or gives up with every seed.
+    """
+    synthesis = synthesise(design.verilog, design.module, target.family, progress=progress)
+    if target.device is None:
+        return Build(config, design, target, synthesis, None, {})
+    check_fit(synthesis.resources, target.device)
+    placements: dict[int, Placement] = {}
+    failures: dict[int, ToolError] = {}
+    for seed in target.seeds:
+        several = f"seed {seed}: " if len(target.seeds) > 1 else ""
+
+        def tell(text: str, several: str = several) -> None:
+            progress(several + text)
+
+        try:
+            placements[seed] = place_and_route(
+                synthesis,
+                target.device,
+                target.frequency,
+                constraints=design.constraints,
+                package=target.package,
+                speed=target.speed,
+                seed=seed,
+                progress=tell,
+            )
+        except ToolError as error:
+            failures[seed] = error
+    if not placements:
+        raise failures[target.seeds[0]]
+    best = max(placements.values(), key=lambda placement: placement.margin)
+    tried = {seed: placements[seed].fmax_mhz if seed in placements else None for seed in target.seeds}
+    return Build(config, design, target, synthesis, best, tried)
+
+
+def check_fit(needed: Resources, device: Device) -> None:
+    """Raise `InputError` that tells everything of which a device has too little."""
+    short = [
+        f"{getattr(needed, field):,} {name} (it has {getattr(device.holds, field):,})"
+        for field, name in NAMES.items()
+        if getattr(needed, field) > getattr(device.holds, field)
+    ]
+    if short:
+        raise InputError(f"the design does not fit {device.name}: it needs {', '.join(short)}")

@@ -1,0 +1,45 @@
+"""Names of tile programs, so that editors, linters and type checkers accept these as Python (docs/ir.md).
+
+    from heald.lang import Buffer, gemm, int8, load, memory, program, store
+
+    @program
+    def product():
+        A: Buffer[16, 16, int8, memory]
+        ...
+
+`@program` reads the text of the function below it and gives the tile program; the function is never called.
+Instructions that the machine does not have are imported from here as well, whatever their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sw.ir.program import Program
+
+#: Declares a buffer: `Buffer[rows, columns, type, space]`.
+Buffer: Any = None
+
+
+def program(function: Callable[..., None]) -> Program:
+    """The tile program that a function's text is.
+
+    Raises `InputError` with file, line and column for what a tile program cannot say.
+    """
+    from sw.dfg.text import source_of
+    from sw.ir.check import check
+    from sw.ir.parse import parse_program
+
+    text, file = source_of(function)
+    made = parse_program(text, file)
+    check(made)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """A name that only the text of programs uses: a type, a space, an instruction."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return None

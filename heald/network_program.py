@@ -1,0 +1,356 @@
+"""A program of the machine for operators of a model: what running it needs, and what bounds each operator.
+
+The same whether it comes from the compiler or from a directory (`heald.bundle`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hw import isa
+from hw.config import ENGINES, PORTS, MachineConfig
+from hw.fabric.bitstream import ArrayEntry
+from sw.cgra.bounds import MII
+from sw.cgra.launcher import UNIT
+from sw.cgra.verify import verify
+from sw.compile.memory import Allocation
+from sw.compile.operands import Tiles
+from sw.compile.stages import Compiled
+from sw.dfg.graph import Graph
+from sw.graph.network import ImageConvolution, MatrixProduct, Operator, View
+from sw.ir.expression import Expr, evaluate
+from sw.ir.intrinsics import KEEP
+from sw.ir.program import For, Instruction, Program, Region
+from sw.ir.walk import Body, executions, instructions, walk
+from sw.kernels.configuration import Configured
+from sw.operators.registry import LoweredOperator
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """A configuration of the grid, and whether an independent decoder finds that its words mean its graph.
+
+    `configured` is what the compiler made; None for one that was read from a directory.
+    """
+
+    name: str
+    text: str
+    words: tuple[int, ...]
+    graph: Graph
+    arrays: Mapping[str, ArrayEntry]
+    scalars: tuple[str, ...]
+    ii: int
+    bound: MII
+    depth: int
+    proved_minimal: bool
+    differences: tuple[str, ...]
+    #: PE and step of every node of the graph.
+    places: tuple[tuple[int, int], ...]
+    configured: Configured | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the words mean the graph."""
+        return not self.differences
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `ii` in the JSON of a run."""
+        return {
+            "name": self.name,
+            "operations": len(self.graph.nodes),
+            "ii": self.ii,
+            **self.bound.as_dict(),
+            "depth": self.depth,
+            "words": len(self.words),
+            "proved_minimal": self.proved_minimal,
+            "verified": self.verified,
+        }
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """What is known of an operator before it runs.
+
+    `macs` are those of the array. `moved` holds bytes by memory port, each element of a tensor once; `grid`
+    is the sum over its launches of iterations times the least initiation interval. `kernels` are numbers of
+    its configurations in the program, `loops` the counts of the loops around its operations, `tile` rows and
+    columns of its tiles, empty where it is not cut into such.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    output: View
+    macs: int
+    moved: Mapping[str, int]
+    grid: int
+    launches: int
+    kernels: tuple[int, ...]
+    loops: tuple[tuple[str, int], ...]
+    tile: Mapping[str, int]
+
+    def bounds(self, config: MachineConfig, bandwidth: Mapping[str, int]) -> dict[str, int]:
+        """Least cycles by what limits them: array, ports, grid."""
+        found = {"gemm": -(-self.macs // config.macs_per_cycle), "cgra": self.grid}
+        return found | {p: -(-b // bandwidth.get(p, config.port_bytes(p))) for p, b in self.moved.items()}
+
+
+@dataclass(frozen=True)
+class MachineProgram:
+    """A program with its memory; `homes` in the order in which `source` calls its buffers t0, t1, ...
+
+    `constants` are address and bytes of all that memory holds before tensors come in.
+    """
+
+    config: MachineConfig
+    operators: tuple[OperatorFacts, ...]
+    kernels: tuple[KernelFacts, ...]
+    homes: Mapping[str, Allocation]
+    windows: tuple[tuple[int, int, bool, bool], ...]
+    constants: tuple[tuple[int, np.ndarray], ...]
+    programs: Mapping[int, list[int]]
+    operator_of: Mapping[tuple[int, int], int]
+    source: Program
+    compiled: Compiled | None = field(default=None, compare=False, repr=False)
+
+    def kept(self) -> dict[str, Allocation]:
+        """Tensors that the program writes and that nothing has overwritten when it ends."""
+        written = {o.output.tensor for o in self.operators}
+        homes = list(self.homes.values())
+        return {
+            name: home
+            for name, home in self.homes.items()
+            if name in written and not any(_later(other, home) for other in homes)
+        }
+
+
+def _later(other: Allocation, home: Allocation) -> bool:
+    """Whether a tensor comes where another one lay."""
+    apart = other.address >= home.address + home.size or home.address >= other.address + other.size
+    return other.first > home.last and not apart
+
+
+def machine_program(compiled: Compiled) -> MachineProgram:
+    """What the compiler made, as it is run."""
+    homes = compiled.memory.homes
+    kernels = _kernels(compiled)
+    names = {f"t{i}": name for i, name in enumerate(homes)}
+    launches = _launches(compiled, kernels)
+    ports = _ports(compiled, names)
+    facts = tuple(
+        _facts(operator, homes, launches.get(number, _Launched()), ports.get(number, {}), number, compiled)
+        for number, operator in enumerate(compiled.operators)
+    )
+    return MachineProgram(
+        compiled.config,
+        facts,
+        kernels,
+        homes,
+        compiled.memory.windows,
+        compiled.constants,
+        compiled.programs,
+        compiled.operator_of,
+        compiled.source,
+        compiled,
+    )
+
+
+def _kernels(compiled: Compiled) -> tuple[KernelFacts, ...]:
+    """Different configurations."""
+    made: dict[tuple[int, ...], KernelFacts] = {}
+    for part in compiled.parts:
+        for configured in part.configured:
+            words = tuple(configured.words)
+            if words not in made:
+                made[words] = kernel_facts(
+                    configured, f"k{len(made)}_{configured.kernel.name}", compiled.config
+                )
+    return tuple(made.values())
+
+
+def kernel_facts(configured: Configured, name: str, config: MachineConfig) -> KernelFacts:
+    """What is told of a configuration, its words decoded and compared once more."""
+    kernel = configured.kernel
+    arrays = {stream.name: stream.entry(config) for stream in kernel.streams}
+    return KernelFacts(
+        name,
+        kernel.text,
+        tuple(configured.words),
+        configured.graph,
+        arrays,
+        kernel.scalars,
+        configured.ii,
+        configured.found.bound,
+        configured.depth,
+        configured.found.proved_minimal,
+        configured.differences,
+        tuple(configured.mapping.places[node.id] for node in configured.graph.nodes),
+        configured,
+    )
+
+
+def decoded(
+    graph: Graph,
+    words: Sequence[int],
+    arrays: Mapping[str, ArrayEntry],
+    scalars: Sequence[str],
+    places: Sequence[Sequence[int]],
+    config: MachineConfig,
+) -> tuple[str, ...]:
+    """Where the words of a configuration do not mean its graph, by the independent decoder.
+
+    `places` are PE and step of every node, in the order of the graph.
+    """
+    if config.cgra is None:
+        return (f"machine {config.name!r} has no grid",)
+    numbers = {name: i for i, name in enumerate(scalars)}
+    at = {node.id: (pe, step) for node, (pe, step) in zip(graph.nodes, places, strict=True)}
+    return tuple(verify(graph, words, config.cgra, at, arrays=arrays, scalars=numbers))
+
+
+def executed(
+    source: Program, homes: Mapping[str, Allocation], kernels: Sequence[KernelFacts]
+) -> Iterator[tuple[Instruction, dict[str, int], int]]:
+    """The GEMMs and launches that a program executes, in order, with their operands.
+
+    The third part is the number of the configuration that the CGRA holds then, -1 for none.
+    """
+    numbers = {k.words: n for n, k in enumerate(kernels)}
+    held: dict[str, int] = {}
+    for number, home in enumerate(homes.values()):
+        constant = home.tensor.constant
+        if constant is not None and constant.dtype == np.int32 and constant.ndim == 1:
+            words = tuple(np.ascontiguousarray(constant).view(np.uint32).tolist())
+            held |= {f"t{number}": numbers[words]} if words in numbers else {}
+
+    def brought(i: Instruction) -> int | None:
+        region = i.reads[0] if i.name == "load_c" and i.reads else None
+        return held.get(region.buffer) if isinstance(region, Region) else None
+
+    places: dict[int, int] = {}
+    current, values = -1, dict[str, int]()
+    wanted = ("gemm", "gemm_acc", "cgra")
+    for i, _ in executions(source.body, values, lambda i: i.name in wanted or brought(i) is not None):
+        operands = {n: evaluate(v, values) for n, v in i.operands if isinstance(v, Expr)}
+        loaded = brought(i)
+        if loaded is not None:
+            places[operands["target"] // UNIT] = loaded
+            continue
+        if i.name == "cgra" and operands["bitstream"] != KEEP:
+            current = places[operands["bitstream"]]
+        yield i, operands, current
+
+
+@dataclass
+class _Launched:
+    """The launches of an operator: how many do anything, least cycles of the CGRA, configurations."""
+
+    count: int = 0
+    cycles: int = 0
+    kernels: set[int] = field(default_factory=set)
+
+
+def _launches(compiled: Compiled, kernels: Sequence[KernelFacts]) -> dict[int, _Launched]:
+    found: dict[int, _Launched] = {}
+    for i, operands, current in executed(compiled.source, compiled.memory.homes, kernels):
+        if i.name == "cgra":
+            launched = found.setdefault(compiled.labels[i.label], _Launched())
+            launched.kernels.add(current)
+            launched.count += operands["iterations"] > 0
+            launched.cycles += operands["iterations"] * kernels[current].bound.mii
+    return found
+
+
+def _ports(compiled: Compiled, names: Mapping[str, str]) -> dict[int, dict[str, set[str]]]:
+    """Tensors by operator and engine; products have `gemm` without tensors."""
+    found: dict[int, dict[str, set[str]]] = {}
+    for i in instructions(compiled.source):
+        spec = isa.INSTRUCTIONS.get(i.name)
+        if spec is None or spec.engine not in ENGINES or i.label not in compiled.labels:
+            continue
+        tensors = found.setdefault(compiled.labels[i.label], {}).setdefault(spec.engine, set())
+        accesses = i.writes if spec.engine == "store" else i.reads
+        # A store's first region is what it stores; others are what lay there before.
+        first = accesses[0] if accesses else None
+        if isinstance(first, Region) and first.buffer in names:
+            tensors.add(names[first.buffer])
+    return found
+
+
+def _facts(
+    operator: Operator,
+    homes: Mapping[str, Allocation],
+    launched: _Launched,
+    engines: Mapping[str, set[str]],
+    number: int,
+    compiled: Compiled,
+) -> OperatorFacts:
+    views = (*operator.inputs, operator.output)
+
+    def size(tensor: str) -> int:
+        found = [_distinct(v) for v in views if v.tensor == tensor]
+        home = homes[tensor]
+        return min(max(found, default=home.tensor.elements), home.tensor.elements) * home.itemsize
+
+    moved = {p: sum(size(t) for t in sorted(engines[p])) for p in PORTS if engines.get(p)}
+    return OperatorFacts(
+        operator.name,
+        operator.op,
+        operator.nodes,
+        operator.output,
+        macs(operator) if "gemm" in engines else 0,
+        moved,
+        launched.cycles,
+        launched.count,
+        tuple(sorted(launched.kernels)),
+        _loops(compiled, number),
+        _tile(compiled.parts[number]),
+    )
+
+
+def _tile(part: LoweredOperator) -> dict[str, int]:
+    """Sizes of the tiles of an operator, and of the whole that they make."""
+    tiles = getattr(part, "tiles", None)
+    if not isinstance(tiles, Tiles):
+        return {}
+    names = ("rows", "columns", "width", "whole_rows", "whole_columns")
+    return {name: getattr(tiles, name) for name in names}
+
+
+def _distinct(view: View) -> int:
+    """Elements of a view, those that repeat once."""
+    return math.prod(n for n, s in zip(view.shape, view.strides, strict=True) if s)
+
+
+def macs(operator: Operator) -> int:
+    """Multiply-accumulates of a product or a convolution, 0 for others."""
+    match operator:
+        case MatrixProduct():
+            return operator.output.elements * operator.a.shape[-1]
+        case ImageConvolution():
+            return operator.output.elements * math.prod(operator.w.shape[1:])
+    return 0
+
+
+def _loops(compiled: Compiled, number: int) -> tuple[tuple[str, int], ...]:
+    """The deepest loops around instructions of an operator, outermost first, with their counts.
+
+    Bounds that depend on other loops count as they are in the first iteration.
+    """
+    best: Body = ()
+    for s, around in walk(compiled.source.body):
+        if isinstance(s, Instruction) and compiled.labels.get(s.label) == number:
+            best = max(best, tuple(x for x in around if isinstance(x, For)), key=len)
+    values: dict[str, int] = {}
+    found = []
+    for loop in best:
+        assert isinstance(loop, For)
+        steps = range(*(evaluate(x, values) for x in (loop.start, loop.stop, loop.step)))
+        values[loop.variable] = steps.start
+        found.append((loop.variable, len(steps)))
+    return tuple(found)

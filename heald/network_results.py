@@ -1,0 +1,430 @@
+"""What became of a model: its programs on model and RTL, its operators with their cycles, its outputs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cosim.compare import compare
+from cosim.job import Event, EventKind, Job, Outcome
+from heald.results import (
+    Bounded,
+    Check,
+    ProgramPrediction,
+    Result,
+    RunRecord,
+    check,
+    results_check,
+    runs_checks,
+    utilization,
+)
+from heald.tiling import MachinePlan, plan_of
+from hw.config import MachineConfig
+from sw.check import Verdict
+from sw.compile.program import holds_sums
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
+
+if TYPE_CHECKING:
+    # The mapper behind it takes time to import.
+    from heald.network_program import KernelFacts, MachineProgram, OperatorFacts
+
+
+@dataclass(frozen=True)
+class OperatorResult(Bounded):
+    """One operator in the order of execution.
+
+    `where` is `machine`, `host` or `edge`. `start` is the cycle of its first operation, `end` that after its
+    last completion, both counted from the start of the first program; `cycles` are those from the last
+    completion of earlier operators to its own. `same` says whether its result is the reference's, None where
+    something else has overwritten it. `program` numbers the program that it belongs to.
+    """
+
+    name: str
+    op: str
+    nodes: tuple[str, ...]
+    where: str
+    output: str
+    shape: tuple[int, ...]
+    start: int = 0
+    end: int = 0
+    cycles: int = 0
+    facts: OperatorFacts | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    kernels: tuple[KernelFacts, ...] = ()
+    utilization: float = 0.0
+    same: bool | None = None
+    program: int | None = None
+    plan: MachinePlan | None = None
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of the array."""
+        return self.facts.macs if self.facts else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """One entry of `operators` in the JSON of a run."""
+        return {
+            "name": self.name,
+            "op": self.op,
+            "nodes": list(self.nodes),
+            "output": self.output,
+            "shape": list(self.shape),
+            "where": self.where,
+            "cycles": self.cycles,
+            "start": self.start,
+            "end": self.end,
+            "macs": self.macs,
+            "utilization": self.utilization,
+            "bound": self.bound,
+            "bound_cycles": self.bound_cycles,
+            "bounds": dict(self.bounds),
+            "launches": self.facts.launches if self.facts else 0,
+            "ii": [
+                {"name": k.name, "ii": k.ii, "mii": k.bound.mii, "verified": k.verified} for k in self.kernels
+            ],
+            "correct": self.same,
+            "program": self.program,
+            "plan": self.plan.summary() if self.plan else None,
+        }
+
+
+@dataclass
+class ModelProgramPrediction(ProgramPrediction):
+    """One program of a model by the cycle model."""
+
+    program: MachineProgram
+
+    @classmethod
+    def of(
+        cls, program: MachineProgram, job: Job, predicted: Outcome, verdict: Verdict
+    ) -> ModelProgramPrediction:
+        """A prediction with the bounds of the program's operators."""
+        config, rates, count = program.config, job.settings.bandwidth, len(program.operators)
+        bounds = Counter({"gemm": 0})
+        for operator in program.operators:
+            bounds.update(operator.bounds(config, rates))
+        return cls(
+            name=job.name,
+            op="network",
+            shape=f"{count} operator{'s' * (count != 1)}",
+            config=config,
+            job=job,
+            predicted=predicted,
+            checked=verdict,
+            macs=sum(o.macs for o in program.operators),
+            bounds=bounds,
+            program=program,
+        )
+
+    @property
+    def plans(self) -> dict[int, MachinePlan]:
+        """Plans of the products whose sums are stored, by number; none of a program that was read."""
+        parts = self.program.compiled.parts if self.program.compiled is not None else ()
+        return {i: plan_of(p, self.job.settings.bandwidth) for i, p in enumerate(parts) if holds_sums(p)}
+
+    def operators(self, offset: int, number: int) -> list[OperatorResult]:
+        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        return self._operators(offset, number, {})
+
+    def _operators(self, offset: int, number: int, same: Mapping[int, bool]) -> list[OperatorResult]:
+        first, last = _times(self.program, self.outcome)
+        plans = self.plans
+        done, made = 0, []
+        for index, facts in enumerate(self.program.operators):
+            end = last.get(index, 0)
+            cycles = max(0, end - done)
+            done = max(done, end)
+            made.append(
+                OperatorResult(
+                    facts.name,
+                    facts.op,
+                    facts.nodes,
+                    "machine",
+                    facts.output.tensor,
+                    facts.output.shape,
+                    offset + first.get(index, 0),
+                    offset + end,
+                    cycles,
+                    facts,
+                    facts.bounds(self.config, self.job.settings.bandwidth),
+                    tuple(self.program.kernels[k] for k in facts.kernels),
+                    utilization(facts.macs, cycles, self.config),
+                    same.get(index),
+                    number,
+                    plans.get(index),
+                )
+            )
+        return made
+
+
+@dataclass
+class ProgramRun(Result, ModelProgramPrediction):
+    """One program of a model that ran.
+
+    `values` are the tensors that it wrote and that were still in memory at its end, `same` says by operator
+    whether they are the reference's, `wrong` is the first operator whose result differs, with how.
+    """
+
+    same: Mapping[int, bool]
+    wrong: tuple[str, str] | None
+
+    @classmethod
+    def after(
+        cls, made: ModelProgramPrediction, observed: Outcome, expected: Mapping[str, np.ndarray]
+    ) -> ProgramRun:
+        """What was observed, compared with the prediction and with the results that are expected."""
+        program, job = made.program, made.job
+        homes = program.kept().items()
+        values = {n: h.extract(d) for (n, h), d in zip(homes, observed.outputs, strict=True)}
+        same, wrong = _compared(program, values, expected)
+        if observed.error is not None:
+            e = observed.error
+            at = program.operator_of.get((e.warp, e.pc))
+            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
+            wrong = job.name if at is None else program.operators[at].name, cause
+        return cls(
+            **vars(made),
+            observed=observed,
+            correct=wrong is None,
+            divergence=compare(made.config, job, made.predicted, observed),
+            values=values,
+            same=same,
+            wrong=wrong,
+        )
+
+    @property
+    def at(self) -> str | None:
+        """The operator in which the first divergence is, if it is in one."""
+        d = self.divergence
+        if d is None or d.warp is None or d.pc is None:
+            return None
+        number = self.program.operator_of.get((d.warp, d.pc))
+        return None if number is None else self.program.operators[number].name
+
+    def operators(self, offset: int, number: int) -> list[OperatorResult]:
+        """Its operators, with cycles counted from `offset` on; `number` is the program's."""
+        return self._operators(offset, number, self.same)
+
+
+def _compared(
+    program: MachineProgram, values: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> tuple[dict[int, bool], tuple[str, str] | None]:
+    """Whether results that memory still holds are the expected ones, by operator; the first wrong one."""
+    same: dict[int, bool] = {}
+    wrong: tuple[str, str] | None = None
+    for number, operator in enumerate(program.operators):
+        name = operator.output.tensor
+        # Copies that the compiler added have no counterpart in the network.
+        if name not in values or name not in expected:
+            continue
+        found, wanted = (operator.output.of(x) for x in (values[name], expected[name]))
+        same[number] = equal(found, wanted)
+        if not same[number] and wrong is None:
+            unknown = number + 1 - len(same)
+            lost = f" (of {unknown} operators before it nothing was left to compare)" if unknown else ""
+            wrong = operator.name, difference(found, wanted) + lost
+    return same, wrong
+
+
+def _times(program: MachineProgram, outcome: Outcome) -> tuple[dict[int, int], dict[int, int]]:
+    """First issue, and cycle after the last completion, by operator."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    owner = program.operator_of
+    for event in outcome.events:
+        number = owner.get((event.warp, event.pc))
+        if number is None:
+            continue
+        if event.kind is EventKind.ISSUE:
+            first.setdefault(number, event.cycle)
+        elif event.kind is EventKind.COMPLETE:
+            last[number] = event.cycle + 1
+    return first, last
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the cycle model says of a model; nothing of it was observed.
+
+    `steps` holds programs and operators of the host in the order of execution.
+    """
+
+    config: MachineConfig
+    steps: Sequence[MachineProgram | HostOperator]
+    programs: Sequence[ProgramPrediction]
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of all programs."""
+        return sum(p.predicted.cycles for p in self.programs)
+
+    @property
+    def events(self) -> list[Event]:
+        """Every issue, completion and signal with its cycle, program after program."""
+        return [event for p in self.programs for event in p.predicted.events]
+
+    @property
+    def operators(self) -> Sequence[OperatorResult | ProgramPrediction]:
+        """All operators in the order of execution; of a tile program, the program."""
+        found = [p for p in self.programs if isinstance(p, ModelProgramPrediction)]
+        return operators_of(self.steps, found) if self.steps else self.programs
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a prediction."""
+        return {
+            "model_cycles": self.cycles,
+            "events": len(self.events),
+            "operators": [o.as_dict() for o in self.operators],
+            "hw": self.config.hash,
+        }
+
+
+@dataclass
+class ModelRecord(RunRecord):
+    """The run of a model.
+
+    `results` are its programs; `steps` holds programs and operators of the host in the order of execution.
+    `found` are the outputs, `wanted` those of the reference.
+    """
+
+    network: Network = field(default_factory=lambda: Network("", {}, (), (), ()))
+    steps: Sequence[MachineProgram | HostOperator] = ()
+    found: Mapping[str, np.ndarray] = field(default_factory=dict)
+    wanted: Mapping[str, np.ndarray] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> list[ProgramRun]:
+        """Its programs."""
+        return [r for r in self.results if isinstance(r, ProgramRun)]
+
+    @property
+    def wrong_outputs(self) -> list[str]:
+        """Outputs that differ from the reference."""
+        return [name for name, array in self.wanted.items() if not equal(self.found[name], array)]
+
+    @property
+    def correct(self) -> bool:
+        """Whether all outputs, and all tensors that were kept, are the reference's."""
+        return all(r.correct for r in self.results) and not self.wrong_outputs
+
+    @property
+    def kernels(self) -> list[KernelFacts]:
+        """Configurations of the grid, equal ones once."""
+        found = {k.words: k for r in self.runs for k in r.program.kernels}
+        return list(found.values())
+
+    @property
+    def unverified(self) -> list[KernelFacts]:
+        """Configurations whose words do not mean their loop."""
+        return [k for k in self.kernels if not k.verified]
+
+    @property
+    def proven(self) -> bool:
+        """Whether results, cycles, warps and configurations are as they must be."""
+        return super().proven and not self.unverified
+
+    @property
+    def first_wrong(self) -> tuple[str, str] | None:
+        """The first operator whose result differs, and how."""
+        found = next((r.wrong for r in self.runs if r.wrong is not None), None)
+        if found is None and (names := self.wrong_outputs):
+            return names[0], difference(self.found[names[0]], self.wanted[names[0]])
+        return found
+
+    @property
+    def operators(self) -> list[OperatorResult]:
+        """All operators in the order of execution."""
+        return operators_of(self.steps, self.runs)
+
+    @property
+    def host_operators(self) -> list[str]:
+        """Names of operators that the host executed, edges not among them."""
+        return [s.name for s in self.steps if isinstance(s, HostOperator) and not s.edge]
+
+    @property
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """The outputs of the model."""
+        return dict(self.found)
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """What was compared: results, cycles, warps, configurations of the CGRA."""
+        values = sum(array.size for r in self.results for array in r.values.values())
+        values += sum(array.size for array in self.found.values())
+        what = f"tensors that the RTL left in memory, and the outputs, against {self.reference}"
+        first = ": ".join(self.first_wrong) if self.first_wrong else ""
+        checks = (results_check(what, first, values), *runs_checks(self.results))
+        if not self.kernels:
+            return checks
+        bad = [f"{k.name}: {difference}" for k in self.unverified for difference in k.differences]
+        what = "the bitstreams of the grid, decoded again, against the loops that they were made from"
+        return (*checks, check("configurations", what, bad, len(self.kernels), "configurations"))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON of a run."""
+        first = self.first_divergence
+        operator = first[0].at if first is not None and isinstance(first[0], ProgramRun) else None
+        base = super().as_dict()
+        if base["first_divergence"] is not None:
+            base["first_divergence"]["program"] = base["first_divergence"]["operator"]
+            base["first_divergence"]["operator"] = operator
+        wrong = self.first_wrong
+        operators = [o.as_dict() for o in self.operators]
+        for entry in operators:
+            if entry["program"] is not None and len(self.runs[entry["program"]].program.operators) == 1:
+                # What is known of the program is known of its only operator.
+                entry |= self.runs[entry["program"]].as_dict() | entry
+        return base | {
+            "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
+            "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
+            "operators": operators,
+            "host_operators": self.host_operators,
+            "ii": [k.as_dict() for k in self.kernels],
+            "programs": [r.as_dict() for r in self.runs],
+            "compile_seconds": dict(self.seconds),
+            "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.found.items()},
+        }
+
+
+def operators_of(
+    steps: Sequence[MachineProgram | HostOperator], runs: Iterable[ModelProgramPrediction]
+) -> list[OperatorResult]:
+    """All operators in the order of execution; those of the host take no cycle of the machine."""
+    left, made, at = enumerate(runs), list[OperatorResult](), 0
+    for step in steps:
+        if isinstance(step, HostOperator):
+            where, output = "edge" if step.edge else "host", step.output
+            made.append(
+                OperatorResult(step.name, step.op, step.nodes, where, output.tensor, output.shape, at, at)
+            )
+            continue
+        number, run = next(left)
+        made += run.operators(at, number)
+        at += run.outcome.cycles
+    return made
+
+
+def equal(found: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether two arrays are the same bit for bit."""
+    same = found.dtype == wanted.dtype and found.shape == wanted.shape
+    return same and found.tobytes() == wanted.tobytes()
+
+
+def difference(found: np.ndarray, wanted: np.ndarray) -> str:
+    """How many elements differ, and the first of them."""
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return f"{found.dtype} {list(found.shape)} instead of {wanted.dtype} {list(wanted.shape)}"
+    places = np.argwhere(found != wanted)
+    if not len(places):
+        return "the bits differ, the numbers do not"
+    index = tuple(int(i) for i in places[0])
+    return (
+        f"{len(places)} of {wanted.size} elements differ, first {list(index)}: "
+        f"expected {wanted[index]}, got {found[index]}"
+    )

@@ -1,0 +1,95 @@
+"""The page of an exploration: template, style and scripts of this folder filled with its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import heald
+from heald.exploration.results import MAXIMIZE, METRICS, Exploration, State
+from heald.report.explore.data import causes, columns, packed
+from heald.report.html.environment import POLICY, as_json, file, template, text
+from hw.fabric import Fabric
+
+_PACKAGE = "heald.report.explore"
+#: Shared with the page of a run.
+_SHARED = "heald.report.html"
+SCRIPTS = (
+    *("numbers.js", "svg.js", "points.js", "filter.js", "files.js", "plot.js", "pictures.js"),
+    *("operators.js", "details.js", "influence.js", "table.js", "page.js"),
+)
+
+
+def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) -> str:
+    """The page as text.
+
+    `grids` holds grids by the name that `Point.hw` gives; they then stand whole in the configurations that
+    the page exports. Without it they are named, which is enough for presets.
+    """
+    found = exploration
+    reasons = causes(found)
+    lists, groups = packed(found)
+    values = as_json(columns(found, reasons, lists, grids or {}))
+    return template(_PACKAGE).render(
+        found=found,
+        policy=POLICY,
+        version=heald.__version__,
+        style=file(_SHARED, "style.css") + file(_PACKAGE, "style.css"),
+        scripts=[file(_SHARED, "packed.js"), *(file(_PACKAGE, name) for name in SCRIPTS)],
+        states=_states(found),
+        objectives=[(_label(n), "more" if d == MAXIMIZE else "less") for n, d in found.objectives.items()],
+        influence=_influence(found),
+        differing=[c for c in found.confirmations if not c.confirmed],
+        reasons=reasons,
+        best=_front(found),
+        data=text(values.encode()),
+        groups=groups,
+    )
+
+
+def _label(metric: str) -> str:
+    """What people call a metric."""
+    return METRICS[metric].label if metric in METRICS else metric
+
+
+def _states(found: Exploration) -> list[tuple[str, int]]:
+    """How many points are in each state that has any."""
+    counts = Counter(p.state for p in found.points)
+    return [(state.value, counts[state]) for state in State if counts[state]]
+
+
+def _influence(found: Exploration) -> list[dict[str, Any]]:
+    """For every parameter its share of each objective, the most influential first."""
+    known = list(found.importance)
+    rows = [
+        {
+            "name": p.name,
+            "meaning": p.meaning,
+            "values": len(p.values),
+            "shares": [(_label(n), found.importance[n].get(p.name, 0.0)) for n in known],
+        }
+        for p in found.parameters
+    ]
+    return sorted(rows, key=lambda row: -max((share for _, share in row["shares"]), default=0.0))
+
+
+def _front(found: Exploration) -> dict[str, Any]:
+    """The front as a table for paper, and for browsers without JavaScript."""
+    names = [p.name for p in found.parameters]
+    by_number = {p.number: p for p in found.points}
+    rows = []
+    for number in found.front:
+        point = by_number[number]
+        values = [str(point.parameters.get(n, "–")) for n in names]
+        values += [_number(point.metrics.get(n)) for n in found.objectives]
+        confirmation = found.confirmation(number)
+        told = "not run" if confirmation is None else "✓ confirmed" if confirmation.confirmed else "✗ differs"
+        rows.append([str(number), *values, told])
+    return {"head": ["point", *names, *(_label(n) for n in found.objectives), "RTL"], "rows": rows}
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,76 @@
+"""What all pages are made with: templates, files of a package as they are, JSON inside a page."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import zlib
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from heald.report.page import bytes_text
+
+#: What a page may load: nothing from anywhere; its own pictures are made in it.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+
+def file(package: str, name: str) -> Markup:
+    """A file of a package as it is."""
+    return Markup(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+
+
+def as_json(value: Any) -> Markup:
+    """A value as JSON that cannot end the script element that it stands in."""
+    words = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Markup(words.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+@functools.cache
+def template(package: str) -> jinja2.Template:
+    """`template.html` of a package; everything that is filled in is escaped unless it is `Markup`."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters |= {
+        "items": lambda value, unit: f"{value:,} {unit.removesuffix('s') if value == 1 else unit}",
+        "count": lambda value: f"{value:,}",
+        "percent": lambda share: f"{100 * share:.1f} %",
+        "bytes": bytes_text,
+        "address": lambda value: f"{value:#010x}",
+    }
+    return environment.from_string(file(package, "template.html"))
+
+
+_LEVEL = 9
+
+
+def pack(columns: Sequence[np.ndarray]) -> str:
+    """Columns as base64 of deflate (zlib).
+
+    Of each column come the lowest bytes of all numbers first, then the next, four times. Numbers are taken
+    modulo 2^32. The browser inflates them with `DecompressionStream("deflate")`.
+    """
+    planes = [_planes(column) for column in columns]
+    return text(b"".join(planes))
+
+
+def text(data: bytes) -> str:
+    """Bytes as base64 of deflate (zlib)."""
+    return base64.b64encode(zlib.compress(data, _LEVEL)).decode("ascii")
+
+
+def _planes(column: np.ndarray) -> bytes:
+    words = (column.astype(np.int64) & 0xFFFFFFFF).astype("<u4")
+    return np.ascontiguousarray(words.view(np.uint8).reshape(len(words), 4).T).tobytes()
+
+
+def differences(values: np.ndarray) -> np.ndarray:
+    """The first value, then what each adds to the one before it."""
+    return np.diff(values, prepend=np.zeros(1, values.dtype))

@@ -1,0 +1,151 @@
+"""The page: template, style and scripts of this folder filled with a report."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+import heald
+from heald.files import write_text
+from heald.report.html.data import Kernel, OperatorRow, RunReport, Tiling
+from heald.report.html.environment import POLICY, as_json, file, template, text
+from heald.report.html.lanes import LOSSES, Busy, busy, losses
+from heald.report.html.memory import kinds, memory_map
+from heald.report.html.roofline import points, roofline
+from heald.report.html.timeline import timeline
+from heald.results import RESOURCES
+from hw.config import FIELDS, PORTS
+from hw.fabric.draw import document
+from sw.cgra.draw import panel
+
+_PACKAGE = "heald.report.html"
+SCRIPTS = ("packed.js", "lanes.js", "painter.js", "timeline.js", "page.js")
+
+
+def write(report: RunReport, path: Path) -> None:
+    """Write the page, whole or not at all; raises `InputError` for a file that cannot be written."""
+    write_text(path, render(report))
+
+
+def render(report: RunReport) -> str:
+    """The page as text."""
+    line = timeline(report)
+    description, columns = line.packed
+    engines = busy(line.rtl, report.cycles)
+    rows = [_row(i, o, engines, report) for i, o in enumerate(report.operators)]
+    whole = OperatorRow("whole run", "", 0, report.cycles, macs=sum(o.macs for o in report.operators))
+    drawings = {"mappings": mappings(report), "tilings": tilings(report)}
+    return template(_PACKAGE).render(
+        report=report,
+        policy=POLICY,
+        version=heald.__version__,
+        style=file(_PACKAGE, "style.css"),
+        scripts=[file(_PACKAGE, name) for name in SCRIPTS],
+        failed=[check for check in report.checks if not check.ok],
+        rows=rows,
+        whole=losses(engines, whole, report.config.macs_per_cycle),
+        losses=LOSSES,
+        resources=RESOURCES,
+        bound_names=[name for name in RESOURCES if any(name in o.bounds for o in report.operators)],
+        roofline=Markup(roofline(report)),
+        points=points(report),
+        memory=Markup(memory_map(report)),
+        kinds=kinds(report),
+        timeline=description,
+        columns=columns,
+        events=sum(len(run.observed.events) for run in report.runs),
+        differing=sum(1 for lane in line.description["lanes"] if lane["different"]),
+        drawings=drawings,
+        drawings_json=as_json(drawings),
+        machine=_machine(report),
+        ports=_ports(report),
+    )
+
+
+def _row(number: int, operator: OperatorRow, engines: Busy, report: RunReport) -> dict[str, Any]:
+    """An operator with where its cycles went."""
+    macs = report.config.macs_per_cycle
+    return {
+        "number": number + 1,
+        "operator": operator,
+        "losses": losses(engines, operator, macs),
+        "array": operator.macs / (operator.cycles * macs) if operator.cycles else 0.0,
+    }
+
+
+def _machine(report: RunReport) -> list[tuple[str, str, str]]:
+    """Name, value and meaning of the fields of the machine."""
+    config = report.config
+    found = []
+    for name, field in FIELDS.items():
+        value = getattr(config, name)
+        if name == "cgra":
+            told = "none" if value is None else f"{value.name}, {value.rows} × {value.cols}"
+        else:
+            told = f"{value:,}" if isinstance(value, int) else str(value)
+        found.append((name, told, field.metadata.get("meaning", "")))
+    return found
+
+
+def _ports(report: RunReport) -> list[tuple[str, int, int, int]]:
+    """Name, width, bandwidth and latency of the memories behind the ports."""
+    ports = report.settings.ports
+    return [(RESOURCES[p], ports[p].width, ports[p].bandwidth, ports[p].latency) for p in PORTS]
+
+
+def mappings(report: RunReport) -> list[dict[str, Any]]:
+    """For every kernel what stands beside its drawing, and the drawings of its contexts, packed."""
+    return [_mapping(kernel) for kernel in report.kernels]
+
+
+def _mapping(kernel: Kernel) -> dict[str, Any]:
+    mapping = kernel.mapping
+    ii = mapping.ii
+    contexts = [document(mapping.fabric, [panel(mapping, context)], per_row=1) for context in range(ii)]
+    busy = len(mapping.graph.nodes) / (ii * mapping.fabric.size)
+    limit = f"The least II is {kernel.bound.mii}" + (
+        f": {kernel.bound.why}." if kernel.bound.mii > 1 else "."
+    )
+    if ii == kernel.bound.mii or kernel.proved_minimal:
+        reached = "No smaller II is possible."
+    else:
+        reached = "The search found no mapping with a smaller II; none is ruled out."
+    return {
+        "name": kernel.name,
+        "ii": ii,
+        "mii": kernel.bound.mii,
+        "why": f"{limit} {reached}",
+        "depth": mapping.depth,
+        "operations": len(mapping.graph.nodes),
+        "busy": busy,
+        "verified": kernel.verified,
+        "used_by": kernel.used_by,
+        "fabric": f"{mapping.fabric.name}, {mapping.fabric.rows} × {mapping.fabric.cols}",
+        "drawings": text("\0".join(contexts).encode()),
+    }
+
+
+def tilings(report: RunReport) -> list[dict[str, Any]]:
+    """For every tiling its title, reason, operators, and its picture, packed."""
+    return [
+        {
+            "title": tiling.title,
+            "operators": tiling.operators,
+            "reason": tiling.plan.reason,
+            "picture": text(picture(tiling).encode()),
+        }
+        for tiling in report.tilings
+    ]
+
+
+def picture(tiling: Tiling) -> str:
+    """The picture of a tiling as SVG."""
+    # Matplotlib takes a while to import.
+    from heald.report.tiling_plot import draw
+
+    t, drawn = tiling, io.BytesIO()
+    draw(t.problem, t.plan, drawn, title=t.title, predicted=t.predicted, stays=t.stays)
+    return drawn.getvalue().decode()

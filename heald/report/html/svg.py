@@ -1,0 +1,80 @@
+"""Diagrams as SVG inside the page: their colours are the page's, so they follow light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from heald.report.page import number_text
+
+
+@dataclass
+class Drawing:
+    """Elements of a picture of a size in pixels."""
+
+    width: float
+    height: float
+    label: str
+    parts: list[str] = field(default_factory=list)
+
+    def line(self, points: Sequence[tuple[float, float]], style: str) -> None:
+        """A line through points."""
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self.parts.append(f'<path d="M{path}" class="{style}"/>')
+
+    def box(self, x: float, y: float, width: float, height: float, style: str, title: str = "") -> None:
+        """A rectangle; its title is shown where a pointer rests on it."""
+        inner = f"<title>{escape(title)}</title>" if title else ""
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        self.parts.append(f'<rect {place} class="{style}">{inner}</rect>')
+
+    def text(self, x: float, y: float, text: str, style: str = "", turn: float = 0) -> None:
+        """A line of text from its baseline."""
+        where = f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" class="{style}"{where}>{escape(text)}</text>')
+
+    def mark(self, x: float, y: float, shape: str, title: str) -> None:
+        """A point: `circle` or `diamond`."""
+        inner = f"<title>{escape(title)}</title>"
+        if shape == "circle":
+            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" class="mark array">{inner}</circle>')
+        else:
+            path = f"M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7-7z"
+            self.parts.append(f'<path d="{path}" class="mark grid">{inner}</path>')
+
+    def __str__(self) -> str:
+        head = f'<svg viewBox="0 0 {self.width:g} {self.height:.0f}" role="img" '
+        return f"{head}aria-label={quoteattr(self.label)}>{''.join(self.parts)}</svg>"
+
+
+@dataclass(frozen=True)
+class LogAxis:
+    """Values from `low` to `high` on pixels from `start` to `end`, by their logarithms."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @staticmethod
+    def around(values: Sequence[float], start: float, end: float, room: float = 1.6) -> LogAxis:
+        """An axis that has room beside the least and the greatest value."""
+        return LogAxis(min(values) / room, max(values) * room, start, end)
+
+    def at(self, value: float) -> float:
+        """Where a value is, at most at the ends."""
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Values with their texts: powers of ten, of two where these would be few."""
+        decades = math.log10(self.high / self.low)
+        base = 10 if decades > 3 else 2
+        first = math.ceil(math.log(self.low, base) - 1e-9)
+        last = math.floor(math.log(self.high, base) + 1e-9)
+        step = max(1, (last - first + 1) // 9)
+        values = [float(base) ** i for i in range(first, last + 1, step)]
+        return [(value, number_text(value)) for value in values]

@@ -1,0 +1,156 @@
+"""The timeline of a report as packed columns and a description, which `timeline.js` draws."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from heald.report.html.data import RunReport
+from heald.report.html.environment import differences, pack, text
+from heald.report.html.lanes import (
+    COLUMNS,
+    KINDS,
+    Columns,
+    Lanes,
+    different,
+    equal,
+    joined,
+    lanes_of,
+    names,
+    operands_of,
+    program_of,
+)
+from hw import isa
+
+#: Columns of a lane of engines that are told as differences to the operation before of the same instruction.
+VALUES = ("value0", "value1", "value2", "value3", "parameters")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """`lanes` of model and RTL; `description` and `columns` are what the page holds."""
+
+    model: Lanes
+    rtl: Lanes
+    description: dict[str, Any]
+    columns: tuple[np.ndarray, ...]
+
+    @property
+    def packed(self) -> tuple[str, str]:
+        """Description and columns as text."""
+        words = json.dumps(self.description, ensure_ascii=False, separators=(",", ":"))
+        return text(words.encode()), pack(self.columns)
+
+
+def timeline(report: RunReport) -> Timeline:
+    """The timeline of all runs one after the other."""
+    model, rtl = list[Lanes](), list[Lanes]()
+    instructions: dict[str, list[Any]] = {key: [] for key in ("text", "name", "warp", "pc", "operator")}
+    table: dict[tuple[int, ...], int] = {}
+    for run, start in zip(report.runs, report.starts, strict=False):
+        program = program_of(run, len(instructions["text"]))
+        operands = operands_of(report.config, run, table)
+        model.append(lanes_of(program, operands, run.predicted, start))
+        rtl.append(lanes_of(program, operands, run.observed, start))
+        instructions["text"] += program.texts
+        instructions["name"] += ["illegal" if c is None else c.name for c in program.codes]
+        instructions["operator"] += program.owners
+        for warp, size in program.sizes.items():
+            instructions["warp"] += [warp] * (size + 1)
+            instructions["pc"] += range(size + 1)
+        instructions["warp"].append(-1)
+        instructions["pc"].append(-1)
+    sides = joined(model), joined(rtl)
+    lanes, columns = _described(*sides)
+    used = {name for name in instructions["name"] if name in isa.INSTRUCTIONS}
+    description = {
+        "cycles": report.cycles,
+        "divergence": _divergence(report),
+        "runs": [
+            {"name": run.name, "start": start, "cycles": run.cycles}
+            for run, start in zip(report.runs, report.starts, strict=False)
+        ],
+        "operators": [{"name": o.name, "op": o.op, "start": o.start, "end": o.end} for o in report.operators],
+        "instructions": instructions,
+        "operands": {name: [o.name for o in isa.INSTRUCTIONS[name].operands] for name in sorted(used)},
+        "parameterNames": {name: list(isa.INSTRUCTIONS[name].parameters) for name in sorted(used)},
+        "parameters": [list(values) for values in table],
+        "lanes": lanes,
+    }
+    return Timeline(*sides, description, columns)
+
+
+def _divergence(report: RunReport) -> dict[str, Any] | None:
+    """The first divergence on the axis; one without a cycle is at the end of its run."""
+    for run, start in zip(report.runs, report.starts, strict=False):
+        if run.divergence is not None:
+            at = run.divergence.cycle
+            cycle = start + (run.cycles - 1 if at is None else min(at, run.cycles - 1))
+            return {"cycle": cycle, "warp": run.divergence.warp, "text": f"{run.name}: {run.divergence}"}
+    return None
+
+
+def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np.ndarray, ...]]:
+    """Every lane with its sides: both where they differ, one where they are the same."""
+    lanes: list[dict[str, Any]] = []
+    columns: list[np.ndarray] = []
+    for name in names((model, rtl)):
+        one, other = model.get(name), rtl.get(name)
+        same = equal(one, other)
+        kind = KINDS[name.kind]
+        sides = []
+        for side in (one,) if same else (one, other):
+            given = _empty(kind) if side is None else side
+            # What the grid stored is told where it differs; there would be much of it.
+            keys = [k for k in COLUMNS[kind] if not (kind == "grid" and k == "value" and same)]
+            sides.append({"count": len(given[keys[0]]), "columns": keys})
+            columns += _encoded(given, keys)
+        lanes.append(
+            {
+                "name": str(name),
+                "kind": kind,
+                "number": name.number,
+                "different": 0 if same else different(one, other),
+                "sides": sides,
+            }
+        )
+    return lanes, tuple(columns)
+
+
+def _empty(kind: str) -> Columns:
+    return {key: np.zeros(0, np.int64) for key in COLUMNS[kind]}
+
+
+def _encoded(lane: Columns, keys: list[str]) -> list[np.ndarray]:
+    """Small numbers: starts from the end before, ends and issues from the start, others from the last."""
+    made = []
+    for key in keys:
+        values = lane[key]
+        if key == "start":
+            made.append(values - np.concatenate([[0], lane["end"][:-1]])[: len(values)])
+        elif key == "end":
+            made.append(values - lane["start"])
+        elif key == "issued":
+            made.append(lane["start"] - values)
+        elif key in ("cycle", "address", "tokens"):
+            made.append(differences(values))
+        elif key in VALUES:
+            made.append(_per_instruction(values, lane["code"]))
+        else:
+            made.append(values)
+    return made
+
+
+def _per_instruction(values: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Differences to the value before of the same instruction, the first as it is."""
+    order = np.argsort(code, kind="stable")
+    sorted_values, sorted_codes = values[order], code[order]
+    steps = differences(sorted_values)
+    first = np.concatenate([[True], sorted_codes[1:] != sorted_codes[:-1]])[: len(values)]
+    steps = np.where(first, sorted_values, steps)
+    made = np.empty_like(steps)
+    made[order] = steps
+    return made

@@ -1,0 +1,247 @@
+"""Tables of runs for people: of a model or program, of a kernel on the grid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from heald.network_results import ModelRecord, OperatorResult
+from heald.report.console import plain_table
+from heald.results import RESOURCES, Result, RunRecord
+
+if TYPE_CHECKING:
+    # The mapper behind it takes time to import.
+    from heald.grid_run import KernelResult
+
+_BAR, _SHORT_BAR = 10, 5
+#: Least width of a name in a narrow terminal.
+_NAME = 10
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def print_report(report: RunRecord, title: str, console: Console) -> None:
+    """One row per program or operator, then what was proven and how fast."""
+    c = report.config
+    console.print()
+    console.print(
+        f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
+    )
+    table = _operators(report) if isinstance(report, ModelRecord) else _programs(report)
+    if _least_width(table) > console.width:
+        # Rather lines that the terminal wraps than numbers that lack digits.
+        table.width = _least_width(table)
+    console.print(table, crop=False)
+    console.print()
+    for line in _verdict(report):
+        console.print(line, highlight=False)
+
+
+def _table(report: RunRecord, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
+    """A table with the columns that products and operators share; widths of names, kinds and bars."""
+    table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
+    # These two may become narrower, the others may not.
+    table.add_column(first, "total", max_width=widths[0])
+    table.add_column(second, max_width=widths[1])
+    table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
+    table.add_column("at least", f"{_least_cycles(report):,}", justify="right", no_wrap=True)
+    table.add_column("bound by", no_wrap=True)
+    table.add_column("array busy", _bar(report.utilization, widths[2]), no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    return table
+
+
+def _least_cycles(report: RunRecord) -> int:
+    """The sum of the rows."""
+    if isinstance(report, ModelRecord):
+        return sum(operator.bound_cycles for operator in report.operators)
+    return report.bound_cycles
+
+
+def _least_width(table: Table) -> int:
+    """The width in which all columns but the first two, which are names, are whole."""
+    columns = [max(cell_len(str(c)) for c in (x.header, x.footer, *x.cells)) for x in table.columns]
+    gaps = 2 * (len(columns) - 1)
+    return sum(min(w, _NAME) for w in columns[:2]) + sum(columns[2:]) + gaps
+
+
+def _name(text: str) -> Text:
+    """A name, which ends in an ellipsis where it does not fit."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
+
+
+def _programs(report: RunRecord) -> Table:
+    table = _table(report, "program", "size", len(report.results) > 1, (32, 60, _BAR))
+    table.add_column("cycle-exact", no_wrap=True)
+    for result in report.results:
+        table.add_row(*_row(result, report.reference))
+    return table
+
+
+def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
+    error = result.observed.error
+    result_text = (
+        Text(f"= {reference.removeprefix('the ')}", "green") if result.correct else Text("WRONG", "bold red")
+    )
+    if error is not None:
+        result_text = Text(error.cause.name.lower(), "bold red")
+    exact = result.divergence is None
+    return (
+        _name(result.name),
+        _name(result.shape.replace("x", "×")),
+        f"{result.observed.cycles:,}",
+        f"{result.bound_cycles:,}",
+        RESOURCES[result.bound],
+        _bar(result.utilization),
+        result_text,
+        Text(f"{len(result.observed.events):,} events", "green") if exact else Text("DIVERGES", "bold red"),
+    )
+
+
+def _operators(report: ModelRecord) -> Table:
+    table = _table(report, "operator", "kind", True, (30, 18, _SHORT_BAR))
+    table.add_column("II", no_wrap=True)
+    table.add_column("of all", no_wrap=True)
+    for operator in report.operators:
+        table.add_row(*_operator_row(operator, report))
+    return table
+
+
+def _operator_row(operator: OperatorResult, report: ModelRecord) -> tuple[str | Text, ...]:
+    name, kind = _name(operator.name), _name(operator.op)
+    if operator.where != "machine":
+        where = "edge" if operator.where == "edge" else "host"
+        return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
+    same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
+    ii = ", ".join(
+        f"{k.ii}" if k.ii == k.bound.mii else f"{k.ii} (≥ {k.bound.mii})" for k in operator.kernels
+    )
+    return (
+        name,
+        kind,
+        f"{operator.cycles:,}",
+        f"{operator.bound_cycles:,}",
+        RESOURCES[operator.bound] if operator.bound_cycles else "",
+        _bar(operator.utilization, _SHORT_BAR) if operator.macs else "",
+        same.get(operator.same, Text("WRONG", "bold red")),
+        ii,
+        f"{100 * operator.cycles / report.cycles:.1f} %" if report.cycles else "",
+    )
+
+
+def _bar(share: float, length: int = _BAR) -> Text:
+    """A share as percent and bar."""
+    eighths = round(min(max(share, 0.0), 1.0) * length * 8)
+    whole, part = divmod(eighths, 8)
+    bar = "█" * whole + (_EIGHTHS[part] if part else "")
+    return Text.assemble(f"{100 * share:5.1f} % ", (bar.ljust(length), "cyan"))
+
+
+def _verdict(report: RunRecord) -> list[str | Text]:
+    first = report.first_divergence
+    if not report.results and report.correct:
+        return [Text("! nothing ran on the machine, so nothing was checked", "yellow"), *_hosts(report)]
+    lines: list[str | Text] = []
+    if report.correct:
+        lines.append(f"[green]✓[/] every result equals {report.reference}'s, bit for bit")
+    else:
+        lines.append(Text(f"✗ {_wrong(report)}", "bold red"))
+    if first is None:
+        events = _all(report.events, "event")
+        lines.append(f"[green]✓[/] model and RTL agree on the cycle of {events}")
+    else:
+        lines.append(Text(f"✗ {first[0].name}: {first[1]}", "bold red"))
+    if report.rejected is not None:
+        result, verdict = report.rejected
+        said = "the warps are wrong: " if verdict.schedule else ""
+        lines.append(Text(f"✗ {result.name}: {said}{verdict.reason}", "bold red"))
+        lines += [Text(f"  {line}") for line in verdict.schedule]
+    else:
+        count = sum(r.checked.dependences for r in report.results)
+        lines.append(f"[green]✓[/] the warps enforce {_all(count, 'dependence')} between them")
+    if isinstance(report, ModelRecord):
+        lines += _configurations(report)
+    speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
+    lines.append(
+        f"[dim]build {report.build_seconds:.1f} s · simulation {report.sim_seconds:.1f} s "
+        f"({speed:,.0f} cycles/s, {report.sim}) · model {report.model_seconds:.2f} s[/]"
+    )
+    return lines
+
+
+def _wrong(report: RunRecord) -> str:
+    if isinstance(report, ModelRecord) and report.first_wrong is not None:
+        return f"{report.first_wrong[0]} is the first operator with a wrong result: {report.first_wrong[1]}"
+    return f"wrong results: {', '.join(r.name for r in report.results if not r.correct)}"
+
+
+def _configurations(report: ModelRecord) -> list[str | Text]:
+    """Whether the decoder agrees, and what the host did."""
+    lines: list[str | Text] = [
+        Text(f"✗ configuration {k.name} does not mean its loop: {k.differences[0]}", "bold red")
+        for k in report.unverified
+    ]
+    count = len(report.kernels)
+    if not lines and count:
+        noun = "configuration means its loop" if count == 1 else f"{count} configurations mean their loops"
+        lines.append(f"[green]✓[/] {'the' if count == 1 else 'all'} {noun}, decoded from the bitstream")
+    return lines + _hosts(report)
+
+
+def _hosts(report: RunRecord) -> list[Text]:
+    """What the host did."""
+    host = report.host_operators if isinstance(report, ModelRecord) else []
+    noun = "operator" if len(host) == 1 else "operators"
+    return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []
+
+
+def _all(count: int, noun: str) -> str:
+    """How many things, all of which hold."""
+    return f"the 1 {noun}" if count == 1 else f"all {count:,} {noun}s" if count else f"0 {noun}s"
+
+
+def print_kernel(result: KernelResult, title: str, console: Console) -> None:
+    """One row per configuration, then what was proven."""
+    config = result.kernel.config
+    assert config.cgra is not None
+    fabric = config.cgra
+    console.print()
+    size = f"{fabric.rows}×{fabric.cols} grid, machine {config.hash}"
+    console.print(f"[bold]{title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
+    table = plain_table("configuration", ">operations", ">II", ">least II", ">depth", no_wrap=True)
+    for mapped in result.kernel.program.mapped.values():
+        mapping = mapped.found
+        numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)
+        table.add_row(mapped.graph.name, *(str(n) for n in numbers))
+    console.print(table)
+    console.print()
+    for line in _kernel_verdict(result):
+        console.print(line, highlight=False)
+
+
+def _kernel_verdict(result: KernelResult) -> list[Text]:
+    observed, divergence = result.result.observed, result.result.divergence
+    lines = []
+    if result.correct:
+        lines.append(Text(f"result: what the function means; returned {list(result.returned)}", "green"))
+    else:
+        lines.append(Text(f"result: WRONG: {result.difference}", "bold red"))
+    if divergence is None:
+        told = f"cycles: {observed.cycles:,}; all {len(observed.events):,} events as the model predicts"
+        lines.append(Text(told, "green"))
+    else:
+        lines.append(Text(f"cycles: {observed.cycles:,}; the model DIVERGES: {divergence}", "bold red"))
+    wrong = [text for mapped in result.kernel.program.mapped.values() for text in mapped.differences]
+    if wrong:
+        lines.append(Text(f"configurations: NOT the graphs: {wrong[0]}", "bold red"))
+    else:
+        lines.append(Text("configurations: decoded, they are the graphs", "green"))
+    checked = result.result.checked
+    if checked.ok:
+        lines.append(Text(f"warps: accepted by the checker ({checked.method})", "green"))
+    else:
+        lines.append(Text(f"warps: REJECTED: {checked.reason}", "bold red"))
+    return lines

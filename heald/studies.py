@@ -1,0 +1,116 @@
+"""Explorations from Python: which machine to build for given models."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heald.exploration import command, output
+from heald.exploration.results import METRICS, Exploration, Point
+from heald.exploration.samplers import SAMPLERS
+from heald.exploration.space import Space, from_values, read
+from heald.hardware import machine
+from heald.session import GraphModel, Progress, shown
+from hw.errors import InputError, whole_number
+
+
+@dataclass(frozen=True)
+class Study:
+    """What an exploration found; `found` has everything, the properties are lists for a table."""
+
+    found: Exploration
+    space: Space
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """All points: number, state, reason, parameters and metrics by name (docs/explore.md)."""
+        return [_row(point) for point in self.found.points]
+
+    @property
+    def front(self) -> list[dict[str, Any]]:
+        """The non-dominated points, in the order of the first objective."""
+        return [_row(self.found.point(number)) for number in self.found.front]
+
+    def machine(self, number: int) -> Any:
+        """The machine of a point; raises `InputError` for a number that is no point."""
+        try:
+            point = self.found.point(number)
+        except KeyError:
+            raise InputError(f"point must be 0 to {len(self.found.points) - 1}, not {number}") from None
+        return machine(self.space.machine(point.parameters))
+
+    def report(self, file: str | Path) -> None:
+        """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
+        output.report(Path(file), self.found, self.space)
+
+    def _repr_html_(self) -> str:
+        names = [p.name for p in self.found.parameters]
+        metrics = [n for n in METRICS if any(n in p for p in self.front)]
+        head = "".join(f"<th>{name}</th>" for name in ("point", *names, *metrics))
+        rows = "".join(
+            f"<tr><td>{p['number']}</td>"
+            + "".join(f"<td>{p[n]}</td>" for n in names)
+            + "".join(f"<td>{output.shown(n, p.get(n))}</td>" for n in metrics)
+            + "</tr>"
+            for p in self.front
+        )
+        return f"<p>{output.summary(self.found)}</p><table><tr>{head}</tr>{rows}</table>"
+
+
+def _row(point: Point) -> dict[str, Any]:
+    told = {"number": point.number, "state": point.state.value, "reason": point.reason}
+    return told | dict(point.parameters) | dict(point.metrics)
+
+
+def explore(
+    space: Mapping[str, Any] | str | Path,
+    models: Sequence[Any],
+    *,
+    base: Any = None,
+    storage: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Study:
+    """Explore machines for models: cycles, resources, clock and energy of each (docs/explore.md).
+
+    `space` is the path of a SPACE.toml, its contents, or only the parameters with their values. `base` is the
+    machine whose other fields all points have. `models` are whatever `compile` takes, but tile programs.
+    `storage` keeps the study, so that the same call goes on where an earlier one ended; without it nothing is
+    kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`, `synthesis`, `seed`, `energy`,
+    `allow_host` and `sim`, as of the command. Points are evaluated by other processes, so a script must call
+    this under `if __name__ == "__main__":`. Raises `InputError` for what does not make sense.
+    """
+    unknown = sorted(options.keys() - command.Request.__dataclass_fields__.keys())
+    if unknown:
+        raise InputError(f"unknown option {unknown[0]!r} of an exploration")
+    if options.get("sampler", "grid") not in SAMPLERS:
+        raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, not {options['sampler']!r}")
+    if options.get("trials") is not None:
+        whole_number("trials", options["trials"], 1)
+    if not models:
+        raise InputError("an exploration needs at least one model")
+    given = [m.source if isinstance(m, GraphModel) else m for m in models]
+    paths = tuple(Path(m) if isinstance(m, str) else m for m in given)
+    with tempfile.TemporaryDirectory(prefix="heald-") as folder, shown(progress) as say:
+        where = storage or f"sqlite:///{folder}/study.db"
+        request = command.Request(_space(space, base), paths, storage=where, **options)
+        prepared = command.prepare(request)
+
+        def told(state: Any) -> None:
+            say(f"{state.known + len(state.done)} of {state.target} points")
+
+        return Study(command.explore(prepared, told, say), prepared.space)
+
+
+def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:
+    if not isinstance(space, Mapping):
+        if base is not None:
+            raise InputError(f"{space}: names its own base")
+        return read(Path(space))
+    values: dict[str, Any] = dict(space) if "parameters" in space else {"parameters": dict(space)}
+    if base is not None:
+        values["base"] = machine(base).config
+    return from_values(values)

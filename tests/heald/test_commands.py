@@ -1,0 +1,204 @@
+"""Commands other than `run`: what they print, and how they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.problems import compile_problem
+from heald.report.package import csr_page, description, header, isa_page, ports
+from hw import csr, isa
+from hw.assembly import disassemble_words
+from hw.config import load, preset_names
+from sw.problem import Product
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_pages_in_docs_are_up_to_date() -> None:
+    assert (ROOT / "docs/isa.md").read_text() == isa_page(), "make docs"
+    assert (ROOT / "docs/csr.md").read_text() == csr_page(load("default")), "make docs"
+
+
+def test_isa_tells_every_instruction_parameter_and_cause(heald: Any) -> None:
+    page = heald("isa").out
+    for name in [*isa.INSTRUCTIONS, *isa.PARAMETERS, *(c.name.lower() for c in isa.Cause)]:
+        assert f"`{name}" in page
+    table = json.loads(heald("isa", "--json").out)
+    assert {i["name"]: i["opcode"] for i in table["instructions"]} == {
+        i.name: i.opcode for i in isa.INSTRUCTIONS.values()
+    }
+
+
+def test_config_lists_shows_and_checks_presets(heald: Any, tmp_path: Path) -> None:
+    listed = json.loads(heald("config", "list", "--json").out)["presets"]
+    assert [m["name"] for m in listed] == preset_names()
+    assert "default" in heald("config", "list").out
+    file = tmp_path / "mine.toml"
+    file.write_text(heald("config", "show", "lean").out)
+    assert json.loads(heald("config", "show", file, "--json").out)["hash"] == load("lean").hash
+    ended = heald("config", "check", file)
+    assert ended.code == 0
+    assert load("lean").hash in ended.out
+    assert json.loads(heald("config", "check", file, "--json").out)["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("rows = 5", "must be a power of two, not 5"),
+        ("rows = 'many'", "must be a whole number from 2 to 64, not 'many'"),
+        ("raws = 4", "unknown field 'raws'"),
+        ("rows = ", "not valid TOML"),
+        ("preset = 'none'", "preset 'none' does not exist"),
+        ("acc_bytes = 64", "acc_bytes must give each of the 2 banks the 16 rows"),
+        ("\x00", "not valid TOML"),
+    ],
+)
+def test_config_check_refuses_with_the_reason(heald: Any, tmp_path: Path, content: str, text: str) -> None:
+    file = tmp_path / "x.toml"
+    file.write_text(content)
+    ended = heald("config", "check", file, "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert text in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_disasm_reads_words_and_hexadecimal_text(heald: Any, tmp_path: Path) -> None:
+    words = compile_problem(Product(9, 9, 9), load("test")).programs[2]
+    binary, text = tmp_path / "p.bin", tmp_path / "p.hex"
+    binary.write_bytes(np.array(words, "<u4").tobytes())
+    text.write_text("# a program\n" + "".join(f"{w:08x} // word\n" for w in words))
+    assert heald("disasm", binary).out == heald("disasm", text).out
+    listed = json.loads(heald("disasm", binary, "--json").out)
+    assert listed["words"] == len(words)
+    assert listed["instructions"][0] == {
+        "pc": 0,
+        "word": f"{words[0]:08x}",
+        "text": disassemble_words(words)[0],
+        "instruction": True,
+    }
+
+
+def test_disasm_shows_what_is_no_instruction_as_word(heald: Any, tmp_path: Path) -> None:
+    file = tmp_path / "p.hex"
+    file.write_text("ffffffff")
+    ended = heald("disasm", file)
+    assert ended.code == 0
+    assert ".word 0xffffffff" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "text"),
+    [
+        (b"", (), "it is empty"),
+        (b"\x00\x01\x02", (), "must hold words of 4 bytes or hexadecimal text, not 3 bytes"),
+        (b"12 xyz", ("--format", "hex"), "p:1: must be hexadecimal words of 32 bits, not 'xyz'"),
+        (b"# nothing", ("--format", "hex"), "there is none"),
+    ],
+)
+def test_disasm_refuses(
+    heald: Any, tmp_path: Path, content: bytes, options: tuple[str, ...], text: str
+) -> None:
+    file = tmp_path / "p"
+    file.write_bytes(content)
+    ended = heald("disasm", file, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert text in ended.err
+
+
+def test_disasm_of_a_missing_file(heald: Any) -> None:
+    assert "no-such-file: cannot be read" in heald("disasm", "no-such-file").err
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_the_header_compiles_and_agrees_with_the_registers(preset: str, tmp_path: Path) -> None:
+    config = load(preset)
+    text = header(config)
+    (tmp_path / "heald.h").write_text(text)
+    defines = dict(re.findall(r"#define (\w+) (\S+)", text))
+    for register in csr.registers(config):
+        assert int(defines[f"HEALD_REG_{register.name}"], 0) == register.offset
+    assert len(defines) == len(re.findall("#define", text)) - 1, "the guard apart, all names differ"
+
+
+def test_the_interface_names_every_port_once() -> None:
+    names = [p["name"] for p in ports(load("default"))]
+    assert len(names) == len(set(names))
+    about = description(load("default"), {"a": "text"})
+    assert about["configuration"]["rows"] == 16
+    assert len(about["files"]["a"]) == 64
+
+
+def test_verilog_writes_what_its_description_says(heald: Any, tmp_path: Path) -> None:
+    ended = heald("verilog", "--hw", "test", "-o", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    about = json.loads(ended.out)
+    files = {p.name for p in (tmp_path / "out").iterdir()}
+    assert files == {"heald.v", "heald.h", "csr.md", "heald.json"}
+    text = (tmp_path / "out/heald.v").read_text()
+    top = text[re.search(r"^module heald\b", text, re.MULTILINE).start() :]  # type: ignore[union-attr]
+    top = top[: top.index("endmodule")]
+    found = {
+        name: (direction, int(high or 0) + 1)
+        for direction, high, name in re.findall(
+            r"^\s*(input|output)\s+(?:wire\s+|reg\s+)?(?:\[(\d+):0\]\s+)?(\w+)\s*;", top, re.MULTILINE
+        )
+    }
+    assert found == {p["name"]: (p["direction"], p["width"]) for p in about["interface"]}
+
+
+def test_verilog_needs_a_directory_it_can_make(heald: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = heald("verilog", "--hw", "test", "-o", tmp_path / "file")
+    assert ended.code == 2
+    assert "directory cannot be made" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--help",), ("run", "--help"), ("config", "--help"), ("--version",)]
+)
+def test_help_is_exit_code_0(heald: Any, arguments: tuple[str, ...]) -> None:
+    ended = heald(*arguments)
+    assert ended.code == 0
+    assert ended.out
+
+
+def test_starting_up_does_not_import_what_help_does_not_need() -> None:
+    code = "import sys, heald.cli; print([m for m in ('onnx', 'amaranth', 'cocotb') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_command_ends_quietly_when_its_reader_goes_away() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m heald isa | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.stdout == "# Instruction set\n"
+    assert done.stderr == ""
+
+
+def test_a_terminal_without_a_sign_gets_the_rest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "heald", "tile", "--matmul", "64x64x64"],
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"64" in done.stdout
+    assert b"?" in done.stdout

@@ -1,0 +1,197 @@
+"""`heald compile`: the same bytes each time, a directory that runs, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heald import __version__, bundle
+from heald.network_run import compile_model
+from heald.sources import OnnxSource
+from hw.assembly import assemble
+from hw.config import load
+from sw.frontend.model import read_file
+from sw.ir.load import load_program
+from tests.caches import forget_configurations
+from tests.heald.network_models import hosted, perceptron, save
+
+RUN = ("--sim", "cpp", "--json")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files by path."""
+    return {str(p.relative_to(directory)): p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of a small model."""
+    folder = tmp_path_factory.mktemp("compiled")
+    path = save(folder, perceptron())
+    source = OnnxSource(str(path), read_file(path))
+    bundle.write(bundle.files(compile_model(source.network(), load("test")), source), folder / "out")
+    return folder / "out"
+
+
+def test_compiling_again_gives_the_same_bytes(
+    heald: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = save(tmp_path, perceptron())
+    told = []
+    for name in ("one", "other"):
+        # Nothing that an earlier compilation left behind may matter.
+        monkeypatch.setenv("HEALD_CACHE", str(tmp_path / f"cache of {name}"))
+        forget_configurations()
+        ended = heald("compile", source, "--hw", "test", "-o", tmp_path / name, "--json")
+        assert ended.code == 0, ended.err
+        told.append(json.loads(ended.out))
+    forget_configurations()
+    one, other = (contents(tmp_path / name) for name in ("one", "other"))
+    assert one == other
+    assert set(told[0]["files"]) == set(one)
+    assert told[0]["hw"] == load("test").hash
+
+
+def test_the_directory_holds_what_its_manifest_says(made: Path) -> None:
+    files = contents(made)
+    manifest = json.loads(files.pop("manifest.json"))
+    assert set(manifest["files"]) == set(files)
+    assert manifest["inputs"] == [{"name": "x", "type": "float32", "shape": [5, 9]}]
+    assert manifest["outputs"] == [{"name": "y", "type": "float32", "shape": [5, 9]}]
+    assert manifest["versions"]["heald"] == __version__
+    assert files["model.onnx"] == perceptron().SerializeToString()
+    assert load(str(made / "machine.toml")) == load("test")
+    for name in files:
+        if name.endswith(".s"):
+            words = np.frombuffer(files[name.replace(".s", ".bin")], "<u4")
+            assert assemble(files[name].decode()) == words.tolist()
+    assert load_program(made / "program0" / "sequential.py").body
+    assert load_program(made / "program0" / "synchronised.py").body
+    assert not any(str(made.parent).encode() in data for data in files.values())
+
+
+def test_a_directory_runs_as_its_model_does(heald: Any, made: Path, tmp_path: Path) -> None:
+    source = save(tmp_path, perceptron())
+    compiled = heald("run", made, *RUN)
+    assert compiled.code == 0, compiled.err
+    assert "compiling" not in compiled.err
+    model = heald("run", source, "--hw", "test", *RUN)
+    one, other = (json.loads(ended.out) for ended in (compiled, model))
+    for volatile in ("build_seconds", "sim_seconds", "cycles_per_second", "model_seconds", "compile_seconds"):
+        del one[volatile], other[volatile]
+    assert one == other
+
+
+def test_the_host_has_its_place_in_a_directory(heald: Any, tmp_path: Path) -> None:
+    source, out = save(tmp_path, hosted()), tmp_path / "out"
+    assert heald("compile", source, "--hw", "test", "-o", out).code == 2
+    assert heald("compile", source, "--hw", "test", "-o", out, "--allow-host").code == 0
+    ended = heald("run", out, *RUN)
+    assert ended.code == 0, ended.err
+    assert "sine" in json.loads(ended.out)["host_operators"]
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    """A copy of the directory that a test may change."""
+    for name, data in contents(made).items():
+        path = tmp_path / "copy" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "network.txt", "machine.toml", "program0/constants.bin", "program0/warp5.bin"]
+)
+def test_a_changed_file_is_named(heald: Any, copy: Path, name: str) -> None:
+    data = bytearray((copy / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (copy / name).write_bytes(data)
+    ended = heald("run", copy, *RUN)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"{copy / name}: is not what was compiled" in ended.err
+    (copy / name).unlink()
+    assert f"{copy / name}: cannot be read" in heald("run", copy, *RUN).err
+
+
+def _signed(copy: Path, name: str, data: bytes) -> None:
+    """A changed file whose hash is in the manifest."""
+    import hashlib
+
+    (copy / name).write_bytes(data)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(data).hexdigest()
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_what_runs_is_what_the_files_hold(heald: Any, copy: Path) -> None:
+    # Another constant gives another result, which the reference of the model does not have.
+    memory = json.loads((copy / "program0" / "memory.json").read_text())
+    first = next(t for t in memory["tensors"] if t["kind"] == "constant" and t["element"] == "int8")
+    at, number = 0, [a for a, _ in memory["constants"]].index(first["address"])
+    at = sum(size for _, size in memory["constants"][:number])
+    data = bytearray((copy / "program0" / "constants.bin").read_bytes())
+    data[at : at + first["size"]] = bytes(127 for _ in range(first["size"]))
+    _signed(copy, "program0/constants.bin", bytes(data))
+    ended = heald("run", copy, *RUN)
+    assert ended.code == 1
+    run = json.loads(ended.out)
+    assert run["first_wrong"]["operator"] == run["operators"][1]["name"]
+    assert run["first_divergence"] is None
+
+
+def test_configurations_from_files_are_decoded_again(heald: Any, copy: Path) -> None:
+    folder = copy / "program0"
+    name = json.loads((folder / "plan.json").read_text())["kernels"][0]["name"]
+    old = (folder / f"{name}.bin").read_bytes()
+    changed = bytearray(old)
+    changed[-3] ^= 2
+    constants = (folder / "constants.bin").read_bytes()
+    assert constants.count(old) == 1
+    _signed(copy, f"program0/{name}.bin", bytes(changed))
+    assert "where its launches load it from" in heald("run", copy, *RUN).err
+    _signed(copy, "program0/constants.bin", constants.replace(old, bytes(changed)))
+    model, _ = bundle.load(copy)
+    assert model.programs[0].kernels[0].differences
+
+
+def test_another_reading_of_the_model_is_refused(heald: Any, copy: Path) -> None:
+    _signed(copy, "network.txt", (copy / "network.txt").read_bytes() + b"more\n")
+    assert "reads the model as another network" in heald("run", copy, *RUN).err
+
+
+def test_only_directories_of_its_own_are_replaced(heald: Any, copy: Path, tmp_path: Path) -> None:
+    source = save(tmp_path, perceptron())
+    assert heald("compile", source, "--hw", "test", "-o", copy).code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine").write_text("x")
+    ended = heald("compile", source, "--hw", "test", "-o", other)
+    assert ended.code == 2
+    assert "so it is not overwritten" in ended.err
+    assert (other / "mine").read_text() == "x"
+    assert "it has no manifest.json" in heald("run", other, *RUN).err
+    assert "must be a directory" in heald("compile", source, "--hw", "test", "-o", source).err
+    missing = heald("compile", source, "--hw", "test", "-o", tmp_path / "no" / "where")
+    assert "does not exist" in missing.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copy", "model.onnx", "other"]
+
+
+def test_a_directory_has_its_own_machine(heald: Any, made: Path) -> None:
+    assert "--hw goes with a model" in heald("run", made, "--hw", "tiny").err
+    assert "--set goes with a model" in heald("run", made, "--set", "rows=8").err
+    assert "--allow-host goes with a model" in heald("run", made, "--allow-host").err
+
+
+@pytest.mark.parametrize("name", ["memory.json", "plan.json"])
+@pytest.mark.parametrize("change", [b"{", b"{}", b"[]"])
+def test_files_that_say_nothing_are_named(heald: Any, copy: Path, name: str, change: bytes) -> None:
+    _signed(copy, f"program0/{name}", change)
+    ended = heald("run", copy, *RUN)
+    assert ended.code == 2
+    assert name in ended.err

@@ -1,0 +1,76 @@
+"""A model on a device: results against the reference, cycles as the device counts them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cosim.backends import simulator
+from cosim.device import Device
+from cosim.job import Job, Outcome
+from heald.device_run import run_at, run_on_device
+from heald.network_run import CompiledModel, compile_model
+from hw.config import load
+from hw.errors import InputError
+from sw.frontend.network import import_model
+from tests.cosim.device.fakes import FakeBus
+from tests.sw.models import matmul_integer
+
+CONFIG = load("test")
+
+
+class Board(Device):
+    """A device whose runs are those of the RTL in another simulation, without events as from a board."""
+
+    spoil = False
+
+    def run(self, job: Job, timeout: float | None = 60.0) -> Outcome:
+        (outcome,) = simulator(CONFIG, "cpp").run([job])
+        outputs = [o ^ 1 for o in outcome.outputs] if self.spoil else outcome.outputs
+        return dataclasses.replace(outcome, events=[], outputs=outputs)
+
+
+@pytest.fixture(scope="module")
+def model() -> CompiledModel:
+    return compile_model(import_model(matmul_integer((5, 9), (9, 7))), CONFIG)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(2)
+    return {
+        "a0": rng.integers(0, 256, (5, 9)).astype(np.uint8),
+        "b0": rng.integers(-128, 128, (9, 7)).astype(np.int8),
+    }
+
+
+def test_a_model_on_a_device(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
+    result = run_on_device(model, inputs, Board(FakeBus(CONFIG), CONFIG))
+    assert result.correct
+    assert result.outputs["y0"].tolist() == (inputs["a0"].astype(int) @ inputs["b0"]).tolist()
+    (program,) = result.programs
+    assert program.cycles == result.cycles > 50
+    told = result.as_dict()
+    assert (told["correct"], told["cycles"], told["first_wrong"]) == (True, result.cycles, None)
+    assert told["outputs"] == {"y0": {"type": "int32", "shape": [5, 7]}}
+    assert told["programs"][0]["error"] is None
+    assert told["programs"][0]["counters"]["GEMM_OPERATIONS"] >= 1
+
+
+def test_a_wrong_result_is_told(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
+    board = Board(FakeBus(CONFIG), CONFIG)
+    board.spoil = True
+    result = run_on_device(model, inputs, board)
+    assert not result.correct
+    assert result.wrong is not None
+    assert result.wrong[0] == "product0"
+    assert "35 of 35 elements differ" in result.wrong[1]
+
+
+def test_a_device_that_is_not_there(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
+    with pytest.raises(InputError, match="/dev/nowhere: the serial port cannot be opened"):
+        run_at(model, inputs, "uart:/dev/nowhere")
+    with pytest.raises(InputError, match=r"a device must be uart:PORT\[@BAUD\] or mmio:"):
+        run_at(model, inputs, "board")

@@ -1,0 +1,49 @@
+"""Elementwise launches on the RTL: every event in its cycle, and the bytes that the expression means."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bench.grid_elementwise import RESULT, cases, measured
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from heald.grid_run import base_machine, chosen_fabric, machine
+from heald.program_run import prepare, run_prepared
+from sw.kernels.choose import Chosen, choose
+from sw.kernels.configuration import configure
+from sw.kernels.cost import cycles
+from sw.kernels.elementwise import make
+from tests.heald.elementwise_program import build
+
+#: The machine on which kernels run where none is named, so that its simulator is there already.
+MACHINE = machine(base_machine(), chosen_fabric(base_machine(), None, None))(0, 0)
+ROWS, WIDTH = 6, 32
+
+
+def test_launches_leave_what_their_expressions_mean() -> None:
+    programs = []
+    for name in ("bias, scale per column", "bias, scale per row", "bias per column, residual", "table"):
+        case = cases()[name]
+        programs.append(build(case[0], choose(*case, RESULT, MACHINE, multiple=WIDTH), MACHINE, ROWS, WIDTH))
+    settings = MemorySettings.of(MACHINE)
+    prepared = [prepare(p.program, MACHINE, settings, p.inputs) for p in programs]
+    results = run_prepared(prepared, simulator(MACHINE, "cpp"))
+    for program, result in zip(programs, results, strict=True):
+        assert result.divergence is None
+        assert result.correct
+        assert np.array_equal(result.values["y"].reshape(-1), program.expected)
+
+
+@pytest.mark.parametrize("mask", [0b11, 0b1110])
+@pytest.mark.parametrize("name", ["requantise", "bias per column", "relu"])
+def test_cycles_per_element_are_those_of_the_model(name: str, mask: int) -> None:
+    case = cases()[name]
+    made = make(*case, RESULT, mask=mask)
+    configured = configure(made.kernel, MACHINE)
+    chosen = Chosen(made, configured, cycles(made, configured, MACHINE))
+    few, many = (measured(case, chosen, MACHINE, rows, WIDTH) for rows in (8, 24))
+    assert few[2]
+    assert many[2]
+    measured_cycles = (many[0] - few[0]) / (16 * WIDTH)
+    assert measured_cycles == pytest.approx(chosen.cycles_per_element, rel=0.08), f"{many[1]} frozen"

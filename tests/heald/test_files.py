@@ -1,0 +1,73 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heald.files import atomic, check_writable, write_text
+from hw.errors import InputError
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError), atomic(path) as part:
+        part.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_temporary_file_keeps_the_ending_and_the_users_permissions(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    with atomic(tmp_path / "waves.vcd") as part:
+        assert part.suffix == ".vcd"
+        part.write_text("")
+    assert (tmp_path / "waves.vcd").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_places_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a file, not a directory"):
+        check_writable(tmp_path)
+    with pytest.raises(InputError, match="does not exist"):
+        check_writable(tmp_path / "a" / "b")
+    with pytest.raises(InputError, match="cannot be written: File name too long"):
+        check_writable(tmp_path / ("x" * 300))
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_arguments: object, **_others: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "stat", denied)  # root may read every folder
+    with pytest.raises(InputError, match=r"x\.txt: cannot be written: Permission denied"):
+        check_writable(tmp_path / "x.txt")
+
+
+def test_a_name_may_be_as_long_as_the_file_system_takes(tmp_path: Path) -> None:
+    path = tmp_path / f"{'x' * 251}.txt"
+    write_text(path, "text")
+    assert path.read_text() == "text"
+
+
+def test_text_is_utf_8_in_every_locale(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    code = (
+        "import pathlib, sys; from heald.files import write_text; "
+        "write_text(pathlib.Path(sys.argv[1]), chr(0x2192))"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-c", code, str(path)]
+    subprocess.run(command, cwd=Path(__file__).parents[2], env=os.environ | ascii_only, check=True)
+    assert path.read_bytes() == "→".encode()
+
+
+def test_text_that_is_no_unicode_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"x\.txt: cannot be written: text must be Unicode"):
+        write_text(tmp_path / "x.txt", "caf\udce9")
+    assert not list(tmp_path.iterdir())

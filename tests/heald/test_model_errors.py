@@ -1,0 +1,187 @@
+"""Models and options that cannot be used, and what is told in corners: one line, no cut numbers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from rich.console import Console
+
+from cosim.backends import simulator
+from cosim.settings import MemorySettings
+from heald.network_results import ModelRecord
+from heald.network_run import compile_model, draw_inputs, run_model
+from heald.report.table import print_report
+from hw.config import load
+from sw.frontend.network import import_model
+from sw.graph.reference import run
+from tests.heald.network_models import perceptron, save, value
+
+TEST = load("test")
+RUN = ("--hw", "test", "--sim", "cpp")
+
+
+def _of_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
+    model.opset_import[0].version = opset
+    return model
+
+
+def _scaled(scale: float) -> onnx.ModelProto:
+    """A quantised product whose scale of A is this number."""
+    made = perceptron()
+    held = next(t for t in made.graph.initializer if t.name == "x_scale")
+    held.CopyFrom(onnx.numpy_helper.from_array(np.float32(scale), "x_scale"))
+    product = next(n for n in made.graph.node if n.name == "up")
+    del made.graph.node[:]
+    made.graph.node.append(product)
+    del made.graph.input[:], made.graph.output[:]
+    made.graph.input.append(value("xq", TensorProto.INT8, (5, 9)))
+    made.graph.output.append(value("h", TensorProto.INT8, (5, 7)))
+    return made
+
+
+def _without_outputs() -> onnx.ModelProto:
+    made = perceptron()
+    del made.graph.output[:]
+    return made
+
+
+def _unsorted() -> onnx.ModelProto:
+    made = perceptron()
+    made.graph.node[1].input[0] = "nowhere"
+    return made
+
+
+def _unsupported() -> onnx.ModelProto:
+    made = perceptron()
+    made.graph.node.insert(1, helper.make_node("Hardmax", ["x"], ["unused"], "hard"))
+    return made
+
+
+@pytest.mark.parametrize("opset", [10, 13, 17, 18])
+def test_edges_of_models_of_older_opsets_run(opset: int) -> None:
+    inputs = {"x": np.linspace(-5, 5, 45, dtype=np.float32).reshape(5, 9)}
+    old, new = (import_model(_of_opset(perceptron(), o)) for o in (opset, 21))
+    assert np.array_equal(run(old, inputs)["y"], run(new, inputs)["y"])
+
+
+def test_a_model_of_an_older_opset_is_proven(heald: Any, tmp_path: Path) -> None:
+    ended = heald("run", save(tmp_path, _of_opset(perceptron(), 13)), *RUN)
+    assert ended.code == 0, ended.err
+    assert "every result equals the reference's" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (_scaled(float("nan")), "node up (QLinearMatMul): a_scale must be positive, not nan"),
+        (_scaled(0.0), "node up (QLinearMatMul): a_scale must be positive, not 0.0"),
+        (_without_outputs(), "a model must have an output, it has none"),
+        (_unsorted(), "however input 'nowhere' of node: name: up"),
+        (_unsupported(), "Where; --allow-host leaves it to the host"),
+    ],
+)
+def test_models_that_cannot_run_are_told_in_one_line(
+    heald: Any, tmp_path: Path, model: onnx.ModelProto, message: str
+) -> None:
+    path = save(tmp_path, model)
+    ended = heald("run", path, *RUN, "--json")
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err
+    assert ended.err.startswith(f"heald: {path}: ")
+    assert ended.err.count("\n") == 1
+
+
+def test_files_of_a_run_are_checked_before_it(heald: Any, tmp_path: Path) -> None:
+    path = save(tmp_path, perceptron())
+    same = tmp_path / "same.npz"
+    for options, message in (
+        (("--waves", tmp_path / "waves.txt"), "the wave file must end in .vcd or .fst, not '"),
+        (("--outputs", same, "--report", same), "--outputs and --report must be different files, not both "),
+        (("--outputs", same, "--inputs", same), "--outputs and --inputs must be different files, not both "),
+        (("--inputs", tmp_path), f"heald: {tmp_path}: must be an .npz file, not a directory"),
+    ):
+        ended = heald("run", path, *RUN, *options)
+        assert (ended.code, ended.out) == (2, "")
+        assert message in ended.err
+        assert ended.err.count("\n") == 1, ended.err
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_missing_files_of_machines_and_grids_are_told(heald: Any, tmp_path: Path) -> None:
+    path = save(tmp_path, perceptron())
+    missing = tmp_path / "none.toml"
+    for arguments in (("run", path, "--hw", missing), ("fabric", missing)):
+        ended = heald(*arguments)
+        assert ended.code == 2
+        assert ended.err.startswith(f"heald: {missing}: no such file; ")
+
+
+def test_the_group_of_the_grid_tells_its_commands(heald: Any) -> None:
+    ended = heald("cgra")
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"^  run  ", ended.out, re.MULTILINE)
+
+
+def test_nothing_is_claimed_where_nothing_ran_on_the_machine(heald: Any, tmp_path: Path) -> None:
+    node = helper.make_node("Relu", ["x"], ["y"], "only")
+    vector = [value(name, TensorProto.FLOAT, (4,)) for name in "xy"]
+    made = helper.make_model(helper.make_graph([node], "g", vector[:1], vector[1:]), ir_version=10)
+    made.opset_import[0].version = 21
+    ended = heald("run", save(tmp_path, made), *RUN, "--allow-host")
+    assert ended.code == 0, ended.err
+    assert "nothing ran on the machine" in ended.out
+    assert "! 1 operator ran on the host: only" in ended.out
+    assert "✓" not in ended.out
+
+
+@pytest.fixture(scope="module")
+def report() -> ModelRecord:
+    """A run of a small model."""
+    network = import_model(perceptron())
+    model = compile_model(network, TEST)
+    return run_model(
+        model, draw_inputs(network, 0), MemorySettings.of(TEST), lambda: simulator(TEST, "cpp", None)
+    )
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_numbers_and_heads_are_never_cut(report: ModelRecord, width: int) -> None:
+    told = StringIO()
+    print_report(report, "model", Console(file=told, width=width))
+    lines = told.getvalue().splitlines()
+    head = next(line for line in lines if line.startswith("operator"))
+    assert " ".join(head.split()) == "operator kind cycles at least bound by array busy result II of all"
+    for operator in report.operators:
+        if operator.where != "machine":
+            continue
+        line = next(x for x in lines if x.startswith(operator.name[:5]) and f" {operator.cycles:,} " in x)
+        assert f" {operator.bound_cycles:,} " in line
+        assert line.rstrip().endswith(f"{100 * operator.cycles / report.cycles:.1f} %")
+    total = next(line for line in lines if line.startswith("total"))
+    least = sum(operator.bound_cycles for operator in report.operators)
+    assert total.split()[1:3] == [f"{report.cycles:,}", f"{least:,}"]
+
+
+def test_an_interrupt_while_commands_are_imported_is_told_in_one_line() -> None:
+    code = """if True:
+        import sys
+
+        class Interrupting:
+            def find_spec(self, name, path=None, target=None):
+                if name == "heald.cli.warps":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupting())
+        import heald.cli
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "heald: interrupted\n")

@@ -1,0 +1,129 @@
+"""Whatever way a model goes, it is the same program: run, compile and run, explore, the backend of ONNX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from cosim.job import Outcome
+from heald import backend
+from heald.exploration import energy
+from heald.exploration.evaluate import Workload, evaluate, load_model
+from heald.network_run import draw_inputs
+from heald.sources import OnnxSource
+from hw.config import MachineConfig, load
+from hw.errors import InputError
+from sw.frontend.network import import_model
+from tests.heald.conftest import Quick
+from tests.heald.network_models import integers, perceptron
+from tests.sw.models import conv_integer, matmul_integer
+
+#: Changes of the machine `test`, by name.
+MACHINES: dict[str, dict[str, Any]] = {
+    "test": {"cgra": "torus4x4"},
+    "wide": {"cgra": "torus4x4", "load_a_bytes": 4, "load_b_bytes": 16, "store_bytes": 8, "acc_banks": 1},
+    "without": {"cgra": None, "warps": 4},
+}
+ZEROS = {"za": np.array(7, np.uint8), "zb": np.array(-3, np.int8)}
+VECTORS = {"za": np.array(7, np.uint8), "zb": np.array([-3, 5, 90], np.int8)}
+#: Models whose results are sums as the array leaves them.
+SUMS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "one product": lambda: matmul_integer((9, 21), (21, 13)),
+    "vector": lambda: matmul_integer((21,), (21, 13)),
+    "deep": lambda: matmul_integer((3, 301), (301, 5)),
+    "zero points": lambda: matmul_integer((9, 21), (21, 13), constants=ZEROS, zero_points=("za", "zb")),
+    "batch": lambda: matmul_integer((2, 3, 5, 8), (8, 11)),
+    "batches": lambda: matmul_integer((3, 5, 8), (3, 8, 11)),
+    "three products": lambda: matmul_integer((9, 10), (10, 13), nodes=3),
+    "convolution": lambda: conv_integer((1, 3, 9, 11), (5, 3, 3, 3), pads=[1, 1, 1, 1]),
+    "strides": lambda: conv_integer((2, 4, 9, 8), (6, 4, 3, 2), strides=[2, 1]),
+    "groups": lambda: conv_integer((1, 4, 7, 6), (6, 2, 3, 3), group=2),
+    "zero points per column": lambda: matmul_integer(
+        (9, 21), (21, 3), constants=VECTORS, zero_points=("za", "zb")
+    ),
+    "pixels": lambda: conv_integer((2, 6, 5, 5), (7, 6, 1, 1)),
+}
+#: Models that need a CGRA.
+OTHERS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "perceptron": perceptron,
+    "larger perceptron": lambda: perceptron(13, 33, 18),
+    "sum of integers": integers,
+    "largest": lambda: integers("Max", onnx.TensorProto.INT8),
+    "product of integers": lambda: integers("Mul", onnx.TensorProto.INT8, (7, 9)),
+}
+MODELS = SUMS | OTHERS
+SHAPES = ((5, 6, 7), (17, 40, 9), (33, 5, 64), (1, 1, 1))
+
+
+def explored(proto: onnx.ModelProto, config: MachineConfig) -> int:
+    """Cycles as `heald explore` gives them."""
+    given = Workload((OnnxSource("model", proto),), "ecp5", False, energy.read(None))
+    (model,) = evaluate((load_model(given.models[0], given),), config, given).models
+    return model.cycles
+
+
+def of_backend(proto: onnx.ModelProto, config: MachineConfig, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Cycles of a run of `heald.backend`."""
+    cycles: list[int] = []
+
+    def seen(outcome: Outcome) -> Outcome:
+        cycles.append(outcome.cycles)
+        return outcome
+
+    monkeypatch.setattr(backend, "simulator", lambda machine, name: Quick(machine, spoil=seen))
+    backend.Rep(proto, config).run(draw_inputs(import_model(proto), 0))
+    return sum(cycles)
+
+
+def file_of(config: MachineConfig, folder: Path) -> Path:
+    """A machine as a file."""
+    from hw.config import to_toml
+
+    path = folder / "machine.toml"
+    path.write_text(to_toml(config))
+    return path
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_way_takes_the_same_cycles(
+    heald: Any, quick: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, machine: str
+) -> None:
+    config, proto = load("test", MACHINES[machine]), MODELS[name]()
+    hw, model, folder = file_of(config, tmp_path), tmp_path / "model.onnx", tmp_path / "compiled"
+    model.write_bytes(proto.SerializeToString())
+    ran = heald("run", model, "--hw", hw, "--json")
+    compiled = heald("compile", model, "--hw", hw, "-o", folder)
+    if config.cgra is None and name in OTHERS:
+        assert (ran.code, compiled.code) == (2, 2)
+        assert "must have a grid (cgra), it has none" in ran.err
+        with pytest.raises(InputError, match="must have a grid"):
+            explored(proto, config)
+        return
+    assert (ran.code, compiled.code) == (0, 0), ran.err + compiled.err
+    cycles = json.loads(ran.out)["cycles"]
+    assert json.loads(heald("run", folder, "--json").out)["cycles"] == cycles
+    assert explored(proto, config) == cycles
+    assert of_backend(proto, config, monkeypatch) == cycles
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_takes_the_cycles_of_its_model(
+    heald: Any, quick: Any, tmp_path: Path, shape: tuple[int, int, int], machine: str
+) -> None:
+    m, k, n = shape
+    config = load("test", MACHINES[machine])
+    hw, model = file_of(config, tmp_path), tmp_path / "model.onnx"
+    model.write_bytes(matmul_integer((m, k), (k, n), type_a="int8").SerializeToString())
+    of_shape = json.loads(heald("run", "--matmul", f"{m}x{k}x{n}", "--hw", hw, "--json").out)
+    of_model = json.loads(heald("run", model, "--hw", hw, "--json").out)
+    assert of_shape["correct"]
+    assert of_shape["cycles"] == of_model["cycles"]
+    assert of_shape["instructions"].keys() <= {"0", "1", "2", "3"}
