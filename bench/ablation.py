@@ -40,12 +40,15 @@ import sw.tiling.candidates
 import sw.tiling.uniform
 from bench.layers import LAYERS
 from bench.prediction import bert, resnet
-from bench.random_products import draw as draw_product
-from bench.random_products import draw_convolution
 from bench.schemes import barrier
 from cosim.jobs import job_of
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.models import draw as draw_model
+from heald.testing.operators import KINDS
+from heald.testing.problems import draw as draw_product
+from heald.testing.problems import draw_convolution
+from heald.testing.views import IMAGES, VIEWS
 from hw import isa
 from hw.assembly import decode
 from hw.config import MachineConfig, load
@@ -62,9 +65,6 @@ from sw.ir.walk import map_accesses, rewrite
 from sw.warps.channels import Channels
 from sw.warps.convert import convert
 from sw.warps.reduce import Reduction
-from tests.heald.random_models import draw as draw_model
-from tests.heald.random_operators import KINDS
-from tests.heald.random_views import IMAGES, VIEWS
 
 #: Random products and convolutions, and random models.
 PRODUCTS, CONVOLUTIONS, MODELS = 28, 12, 40

@@ -24,11 +24,11 @@ from rich.table import Table
 
 from bench.layers import LAYERS
 from bench.prediction import MACHINES, bert, draw, draw_convolution, resnet
-from bench.problems import compile_problem
 from bench.sync import CHANNELS, DEPTH
 from cosim.jobs import job_of
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.problems import compile_problem
 from heald.tiling import plan_for_machine
 from hw.config import PORTS, MachineConfig, load
 from sw.compile.stages import Compiled

@@ -17,6 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench.elementwise_program import ElementwiseProgram, build
 from cosim.settings import MemorySettings
 from heald.program_run import Prepared, prepare
 from hw.config import MachineConfig, load
@@ -24,7 +25,6 @@ from hw.fabric import load as load_fabric
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
 from sw.kernels.access import TileAccess
 from sw.kernels.choose import Chosen, choose
-from tests.heald.elementwise_program import ElementwiseProgram, build
 
 ACC, BYTE, RESULT = (
     TileAccess("acc", "int32"),

@@ -23,12 +23,12 @@ from rich.progress import track
 from rich.table import Table
 
 from bench.prediction import Problem, bert, resnet
-from bench.problems import ProblemProgram, compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.problems import ProblemProgram, compile_problem, problem_job
 from hw import isa
 from hw.assembly import decode
 from hw.config import MachineConfig, load

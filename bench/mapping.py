@@ -25,13 +25,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from heald.testing.graphs import generated
 from hw.fabric import Fabric, load
 from sw.cgra.encode import differences
 from sw.cgra.search import EFFORTS, Budget, SearchEvent, SearchResult, map_graph
 from sw.dfg.graph import Graph
 from sw.dfg.json import load_graph
 from sw.dfg.unroll import unroll
-from tests.sw.cgra.generated import generated
 
 DFG = Path(__file__).parents[1] / "tests/data/dfg"
 #: Morpher 2026-11 on a mesh of nearest neighbours: II and seconds, as measured beside other work.

@@ -25,11 +25,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.problems import compile_problem, problem_job
 from heald.tiling import MachinePlan, plan_for_machine
 from hw.config import PORTS, MachineConfig, load
 from sw.convolution import Convolution

@@ -21,12 +21,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Outcome, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.problems import compile_problem, problem_job
 from hw.cache import VARIABLE
 from hw.config import load
 from sw.problem import Product

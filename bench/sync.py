@@ -36,13 +36,13 @@ from rich.table import Table
 
 from bench.hoisting import SETS
 from bench.prediction import Problem
-from bench.problems import ProblemProgram, compile_problem, problem_job
 from bench.schemes import barrier, tokens, values
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import EventKind, Simulator
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
+from heald.testing.problems import ProblemProgram, compile_problem, problem_job
 from heald.warps import verdict_on
 from hw.assembly import decode, listing
 from hw.config import MachineConfig, load

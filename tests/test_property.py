@@ -1,14 +1,15 @@
 """Random products and convolutions: bit-exact, and every event in the cycle that was predicted.
 
-The budget is fixed here; `bench/random_products.py` goes on for as long as it is let.
+The budget is fixed here; `tests/fuzz/random_products.py` goes on for as long as it is let.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from bench.random_products import MACHINES, draw, draw_convolution, prove
+from heald.testing.problems import draw, draw_convolution
 from tests.budget import sweep
+from tests.fuzz.random_products import MACHINES, prove
 
 #: Products per machine: 6 machines x 34 = 204 shapes in `make slow`.
 BUDGET = 34

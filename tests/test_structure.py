@@ -48,6 +48,16 @@ LONG_FUNCTIONS = {
 }
 #: Class names of more things.
 COMMON_NAMES = {"State"}
+#: Measurements that have tests, or whose reference tests use.
+MEASURED = {
+    "bench.elementwise_program",
+    "bench.exhaustive",
+    "bench.grid_area",
+    "bench.grid_elementwise",
+    "bench.onnx_backend",
+    "bench.prediction",
+    "bench.tiling",
+}
 #: Modules that only the checker and the generator use.
 SHARED: set[str] = set()
 
@@ -134,6 +144,21 @@ def test_imports_point_one_way() -> None:
     for number, folder in enumerate(FOLDERS):
         above = inside(*FOLDERS[number + 1 :])
         assert not {(m, i) for m in inside(folder) for i in imports()[m] & above}
+
+
+def test_measurements_import_no_tests_and_tests_only_what_is_measured() -> None:
+    """What both need is in `heald/testing`; a test of a measurement imports that one."""
+    found = {"bench": set[str](), "tests": set[str]()}
+    for folder in found:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom | ast.Import):
+                    names = (
+                        [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                    )
+                    found[folder] |= set(names)
+    assert not [name for name in found["bench"] if name.split(".")[0] == "tests"]
+    assert {name for name in found["tests"] if name.split(".")[0] == "bench"} <= MEASURED
 
 
 def test_no_import_circles() -> None:

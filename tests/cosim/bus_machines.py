@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.problems import ProblemProgram, compile_problem, problem_job
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
+from heald.testing.problems import ProblemProgram, compile_problem, problem_job
 from hw.config import MachineConfig, load
 from sw.problem import Product
 

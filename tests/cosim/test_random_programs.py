@@ -12,13 +12,13 @@ from collections import Counter
 
 import pytest
 
-from bench.random_products import MACHINES
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from hw.assembly import decode
 from tests.budget import cases
 from tests.cosim.models.cycle.jobs import EdgeJob, RandomJob
+from tests.fuzz.random_products import MACHINES
 
 
 @pytest.mark.drawn

@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from bench.prediction import RESNET
-from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.refine import part_of
 from cosim.settings import MemorySettings
+from heald.testing.problems import compile_problem, problem_job
 from heald.tiling import plan_of
 from hw.config import load
 from sw.convolution import Convolution

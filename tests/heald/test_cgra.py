@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.grid_kernels import equals_numpy, prepared
 from cosim.backends import simulator
 from cosim.job import Outcome
 from heald.grid_inputs import arguments
@@ -23,6 +22,7 @@ from hw.fabric import load as load_fabric
 from sw.dfg.interpret import run as meaning
 from sw.dfg.python import from_function, parse_kernel
 from sw.ir.parse import parse_program
+from tests.fuzz.grid_kernels import equals_numpy, prepared
 from tests.heald.conftest import Quick
 from tests.sw.cgra.test_launch_plan import NESTS
 from tests.sw.dfg.reference import CASES, KERNELS

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.problems import compile_problem
 from heald.report.package import csr_page, description, header, isa_page, ports
+from heald.testing.problems import compile_problem
 from hw import csr, isa
 from hw.assembly import disassemble_words
 from hw.config import load, preset_names

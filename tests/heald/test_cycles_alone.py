@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.grid_kernels import prepared
 from cosim.job import Job, Outcome
 from cosim.models.cycle import grid, predict
 from cosim.models.cycle import machine as model
@@ -18,6 +17,7 @@ from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from sw.frontend.network import import_model
 from sw.graph import reference
+from tests.fuzz.grid_kernels import prepared
 from tests.heald.network_models import perceptron
 from tests.sw.dfg.reference import CASES
 

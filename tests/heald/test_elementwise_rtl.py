@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bench.elementwise_program import build
 from bench.grid_elementwise import RESULT, cases, measured
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
@@ -14,7 +15,6 @@ from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import make
-from tests.heald.elementwise_program import build
 
 #: The machine on which kernels run where none is named, so that its simulator is there already.
 MACHINE = machine(base_machine(), chosen_fabric(base_machine(), None, None))(0, 0)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import grid_graphs
-from bench.grid_graphs import LIMITS, Attempt, attempt, prove, small_fabrics
 from cosim.job import Outcome as Observed
 from hw.fabric import Unit
 from sw.cgra.search import SearchResult, map_graph
 from sw.dfg.graph import ORDER, PREDICATE, Graph
 from sw.dfg.interpret import run
+from tests.fuzz import grid_graphs
+from tests.fuzz.grid_graphs import LIMITS, Attempt, attempt, prove, small_fabrics
 from tests.heald.conftest import Quick
 from tests.sw.cgra.random_fabrics import random_fabric
 from tests.sw.cgra.random_loops import random_loop

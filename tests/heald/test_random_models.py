@@ -1,4 +1,4 @@
-"""Random quantised models against onnxruntime, and on the RTL; `bench.random_models` does many of them."""
+"""Random quantised models against onnxruntime, and on the RTL; `tests.fuzz.random_models` draws many."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from cosim.backends import simulator
 from cosim.job import Simulator
 from heald.network_run import draw_inputs
+from heald.testing.models import Builder, draw
+from heald.testing.operators import KINDS
+from heald.testing.views import IMAGES, VIEWS
 from hw.config import load
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from tests.heald.exact_models import Exact, unexplained
 from tests.heald.judged_models import judged
-from tests.heald.random_models import draw
-from tests.heald.random_operators import KINDS
-from tests.heald.random_views import IMAGES, VIEWS
-from tests.sw.quantised_models import Builder, operator_results
+from tests.sw.quantised_models import operator_results
 
 TEST = load("test")
 ALL = {**KINDS, **VIEWS, **IMAGES}

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem, problem_job
 from cosim import trace
 from cosim.job import Event, EventKind, Job, Outcome, Output
 from cosim.models.cycle import predict
@@ -33,6 +32,7 @@ from heald.report.html.lanes import (
     program_of,
 )
 from heald.report.html.timeline import VALUES, timeline
+from heald.testing.problems import compile_problem, problem_job
 from hw import isa
 from hw.assembly import assemble
 from hw.config import ENGINES, load

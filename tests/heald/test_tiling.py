@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.prediction import MACHINES, bert, draw, resnet
-from bench.problems import compile_problem
 from cosim.jobs import exact_cycles
 from cosim.refine import refine
 from cosim.settings import MemorySettings
+from heald.testing.problems import compile_problem
 from heald.tiling import plan_for_machine
 from hw.config import load
 from sw.convolution import Convolution

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bench.problems import compile_problem, extent_of
 from cosim.models.functional.memories import MASK, Memories
+from heald.testing.problems import compile_problem, extent_of
 from hw import isa
 from hw.assembly import Code, decode
 from hw.config import MachineConfig

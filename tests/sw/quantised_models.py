@@ -13,67 +13,6 @@ from onnx import helper, numpy_helper
 
 from sw.graph.network import Network
 
-#: Types of elements as onnxruntime names them.
-_TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}
-
-
-class Builder:
-    """A model node by node."""
-
-    def __init__(self, seed: int = 0):
-        self.rng = np.random.default_rng(seed)
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self.inputs: list[Any] = []
-
-    def constant(self, array: Any, dtype: Any = None) -> str:
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(array, dtype), name))
-        return name
-
-    def input(self, shape: Sequence[int], element: str = "int8") -> str:
-        name = f"x{len(self.inputs)}"
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
-        self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
-        return name
-
-    def ops(self, op: str, *inputs: str, count: int, domain: str = "", **attributes: Any) -> list[str]:
-        number = len(self.nodes)
-        names = [f"t{number}_{i}" for i in range(count)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{number}", domain=domain, **attributes))
-        return names
-
-    def op(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        return self.ops(op, *inputs, count=1, domain=domain, **attributes)[0]
-
-    def grid(self, element: str, scale: float | None = None) -> tuple[str, str]:
-        """A scale and a zero point, drawn where they are not given."""
-        scale = float(np.exp(self.rng.uniform(-5, -1))) if scale is None else scale
-        zero = self.rng.integers(-40, 40) + (128 if element == "uint8" else 0)
-        return self.constant(scale, np.float32), self.constant(zero, element)
-
-    def real(self, name: str, element: str, scale: float | None = None) -> str:
-        return self.op("DequantizeLinear", name, *self.grid(element, scale))
-
-    def quantised(self, name: str, element: str, scale: float | None = None) -> str:
-        return self.op("QuantizeLinear", name, *self.grid(element, scale))
-
-    def model(self, *outputs: str, opset: int = 21) -> onnx.ModelProto:
-        graph = helper.make_graph(
-            self.nodes,
-            "test",
-            self.inputs,
-            [helper.make_empty_tensor_value_info(o) for o in outputs],
-            self.constants,
-        )
-        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-        made = helper.make_model(graph, opset_imports=opsets)
-        made.ir_version = 10
-        for output, found in zip(made.graph.output, session(made).get_outputs(), strict=True):
-            output.CopyFrom(helper.make_tensor_value_info(output.name, _TYPES[found.type], found.shape))
-        return made
-
-
 #: Places of the second factor and of its zero point among the operands of integer products.
 _FACTORS = {
     "MatMulInteger": (1, 3),

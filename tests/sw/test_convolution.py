@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem
+from heald.testing.problems import compile_problem
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.convolution import Convolution

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bench.problems import compile_problem
+from heald.testing.problems import compile_problem
 from hw.config import load
 from hw.errors import InputError
 from sw.layout import GARBAGE, coalesce

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.problems import compile_problem, extent_of
+from heald.testing.problems import compile_problem, extent_of
 from hw.assembly import assemble, decode, disassemble_words, illegal
 from hw.config import MachineConfig, load
 from hw.errors import InputError

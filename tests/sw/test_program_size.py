@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bench.problems import ProblemProgram, compile_problem, extent_of
+from heald.testing.problems import ProblemProgram, compile_problem, extent_of
 from hw.assembly import decode
 from hw.config import MachineConfig, load
 from sw.convolution import Convolution

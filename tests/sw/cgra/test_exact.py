@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from heald.testing.graphs import generated
 from hw.fabric import load
 from sw.cgra.encode import differences
 from sw.cgra.exact import INFEASIBLE, decidable, decide
@@ -15,7 +16,6 @@ from sw.cgra.problem import problem
 from sw.cgra.search import map_graph
 from sw.dfg.graph import Edge, Graph, Node
 from sw.dfg.json import load_graph
-from tests.sw.cgra.generated import generated
 from tests.sw.cgra.right import right
 
 DFG = Path(__file__).parents[2] / "data" / "dfg"

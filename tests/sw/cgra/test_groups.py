@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from heald.testing.graphs import generated
 from hw.fabric import load
 from sw.cgra.groups import assign, partition, threshold_for
 from sw.cgra.problem import problem
 from sw.cgra.resources import resources
-from tests.sw.cgra.generated import generated
 
 
 @pytest.mark.parametrize("preset", ["mesh4x4", "torus4x4", "diagonal4x4"])

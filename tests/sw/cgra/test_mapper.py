@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from heald.testing.graphs import generated
 from hw.fabric import load
 from sw.cgra.attempt import Effort
 from sw.cgra.bounds import bound
@@ -19,7 +20,6 @@ from sw.dfg.json import load_graph
 from sw.dfg.python import from_function
 from sw.dfg.transform import fuse_constants, store_outputs
 from sw.dfg.unroll import unroll
-from tests.sw.cgra.generated import generated
 from tests.sw.cgra.right import SMALL, right
 from tests.sw.dfg.reference import CASES, KERNELS
 

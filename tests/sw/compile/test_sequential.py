@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import helper
 
+from heald.testing.models import draw
+from heald.testing.operators import KINDS
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -18,8 +20,6 @@ from sw.graph.expression import Apply, Argument, Expression, Number
 from sw.graph.host import HostOperator
 from sw.graph.network import Elementwise, Epilogue, MatrixProduct, Network, Tensor, View, whole
 from tests.budget import cases
-from tests.heald.random_models import draw
-from tests.heald.random_operators import KINDS
 from tests.sw.compile.convolution_networks import drawn, requantised
 from tests.sw.compile.footprints import Footprints
 from tests.sw.compile.sequential import Sequential, emitted, results

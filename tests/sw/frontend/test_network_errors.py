@@ -11,11 +11,12 @@ import onnx
 import pytest
 from onnx import helper
 
+from heald.testing.models import Builder
 from hw.errors import InputError
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
-from tests.sw.quantised_models import Builder, encoder, runtime
+from tests.sw.quantised_models import encoder, runtime
 
 
 def dynamic(b: Builder) -> str:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from heald.testing.models import Builder
 from sw.frontend.network import import_model
 from sw.graph.host import HostOperator
 from sw.graph.reference import random_inputs, run
 from sw.graph.text import text
-from tests.sw.quantised_models import Builder, bottleneck, encoder, operator_differences, quantise, runtime
+from tests.sw.quantised_models import bottleneck, encoder, operator_differences, quantise, runtime
 
 KINDS = [
     (True, False, "uint8", False),

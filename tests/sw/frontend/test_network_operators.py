@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from heald.testing.models import Builder
 from sw.frontend.network import import_model
 from sw.graph.reference import random_inputs, run
-from tests.sw.quantised_models import Builder, runtime
+from tests.sw.quantised_models import runtime
 
 MICROSOFT = "com.microsoft"
 BYTES = ("int8", "uint8")

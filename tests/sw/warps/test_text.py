@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.problems import compile_problem
+from heald.testing.problems import compile_problem
 from hw.assembly import assemble, listing
 from hw.config import load
 from hw.errors import InputError

@@ -1,6 +1,6 @@
 """Random launches of the grid on the RTL against the model, and bitstreams with bits flipped.
 
-    python -m bench.grid_random --jobs 1000 --broken 500 --seed 7
+    python -m tests.fuzz.grid_random --jobs 1000 --broken 500 --seed 7
 
 prints a line per machine; exit code 1 if anything differed, or a run did not end.
 """

@@ -1,6 +1,6 @@
 """Random tile programs as warps: checked, under random schedules, on the RTL; and with every single change.
 
-    python -m bench.warps_random [--programs N] [--seed S] [--rtl N] [--mutated N]
+    python -m tests.fuzz.warps_random [--programs N] [--seed S] [--rtl N] [--mutated N]
 
 Programs are of the kinds of `tests/sw/warps/random_programs.py`. Of ten, one each is converted with
 `obtained`, with `unique` (64 channels) and with `--unroll`, the others by default on the 16 channels of

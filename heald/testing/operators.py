@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from tests.heald.random_models import (
+from heald.testing.models import (
     MICROSOFT,
     MOST_ELEMENTS,
     MOST_MACS,
@@ -64,18 +65,16 @@ def gemm(d: Draw) -> None:
     n = _columns(d, rows, depth)
     trans_b = d.chance(0.5)
     w, scales, axis = d.weights((n, depth) if trans_b else (depth, n), 0 if trans_b else 1)
-    products = np.float32(x.scale) * scales
     bias = d.b.constant(d.b.rng.integers(-20000, 20000, n), np.int32)
     scale = d.spread(depth, x.scale, float(scales.max()))
-    flags = {"transA": int(turned), "transB": int(trans_b)}
+    flags: dict[str, Any] = {"transA": int(turned), "transB": int(trans_b)}
     if d.chance(0.5) and linear(x, w):
         y = d.out((rows, n), scale, x.element)
         given = (d.read(x), *x.grid, w.name, *w.grid, bias, *y.grid)
         d.named(y, d.b.op("QGemm", *given, domain=MICROSOFT, **flags))
         return
-    held = d.b.constant(products if len(scales) > 1 else products.reshape(()), np.float32)
-    real_bias = d.b.op("DequantizeLinear", bias, held, **({"axis": 0} if len(scales) > 1 else {}))
-    real = d.b.op("Gemm", d.real(x), d.b.op("DequantizeLinear", w.name, *w.grid, **axis), real_bias, **flags)
+    weights = d.b.op("DequantizeLinear", w.name, *w.grid, **axis)
+    real = d.b.op("Gemm", d.real(x), weights, d.bias(bias, np.float32(x.scale) * scales), **flags)
     d.quantised(d.b.op("Relu", real) if d.chance(0.3) else real, (rows, n), scale)
 
 

@@ -1,6 +1,6 @@
 """Random graphs on random fabrics: mapped, decoded again, and some of them on the RTL of the whole machine.
 
-    python -m bench.grid_graphs --count 300 [--seed 0] [--why] [--rtl 60 --fabrics 6]
+    python -m tests.fuzz.grid_graphs --count 300 [--seed 0] [--why] [--rtl 60 --fabrics 6]
 
 Number k is the loop and the fabric of seed k (`tests/sw/cgra/random_loops.py`, `random_fabrics.py`): half of
 the loops are drawn as graphs, half are the largest loops of random functions. Every mapping is checked, and

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-
-from tests.sw.quantised_models import Builder
+from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
 BYTES = ("int8", "uint8")
@@ -19,6 +18,74 @@ BYTES = ("int8", "uint8")
 MOST_ELEMENTS, MOST_MACS = 6_000, 200_000
 #: Deviation of the elements of a type of 8 bits that is used as a whole.
 _SPREAD = 74.0
+
+
+#: Types of elements as onnxruntime names them.
+_TYPES = {"tensor(float)": 1, "tensor(uint8)": 2, "tensor(int8)": 3, "tensor(int32)": 6}
+
+
+class Builder:
+    """A quantised model, node by node; every node, constant and input gets a name of its own."""
+
+    def __init__(self, seed: int = 0):
+        self.rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+
+    def constant(self, array: Any, dtype: Any = None) -> str:
+        """The name of a constant."""
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(array, dtype), name))
+        return name
+
+    def input(self, shape: Sequence[int], element: str = "int8") -> str:
+        """The name of an input."""
+        name = f"x{len(self.inputs)}"
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(element))
+        self.inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    def ops(self, op: str, *inputs: str, count: int, domain: str = "", **attributes: Any) -> list[str]:
+        """The results of a node that has several."""
+        number = len(self.nodes)
+        names = [f"t{number}_{i}" for i in range(count)]
+        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{number}", domain=domain, **attributes))
+        return names
+
+    def op(self, op: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """The result of a node."""
+        return self.ops(op, *inputs, count=1, domain=domain, **attributes)[0]
+
+    def grid(self, element: str, scale: float | None = None) -> tuple[str, str]:
+        """A scale and a zero point, drawn where they are not given."""
+        scale = float(np.exp(self.rng.uniform(-5, -1))) if scale is None else scale
+        zero = self.rng.integers(-40, 40) + (128 if element == "uint8" else 0)
+        return self.constant(scale, np.float32), self.constant(zero, element)
+
+    def real(self, name: str, element: str, scale: float | None = None) -> str:
+        """The real numbers of a quantised tensor."""
+        return self.op("DequantizeLinear", name, *self.grid(element, scale))
+
+    def quantised(self, name: str, element: str, scale: float | None = None) -> str:
+        """A real tensor, quantised."""
+        return self.op("QuantizeLinear", name, *self.grid(element, scale))
+
+    def model(self, *outputs: str, opset: int = 21) -> onnx.ModelProto:
+        """The model; onnxruntime (`pip install 'heald[models]'`) finds types and shapes of its outputs."""
+        import onnxruntime  # type: ignore[import-untyped]
+
+        empty = [helper.make_empty_tensor_value_info(o) for o in outputs]
+        graph = helper.make_graph(self.nodes, "test", self.inputs, empty, self.constants)
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid(MICROSOFT, 1)]
+        made = helper.make_model(graph, opset_imports=opsets)
+        made.ir_version = 10
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        session = onnxruntime.InferenceSession(made.SerializeToString(), options)
+        for output, found in zip(made.graph.output, session.get_outputs(), strict=True):
+            output.CopyFrom(helper.make_tensor_value_info(output.name, _TYPES[found.type], found.shape))
+        return made
 
 
 @dataclass(frozen=True)
@@ -154,11 +221,11 @@ class Draw:
         shape = held.shape if shape is None else tuple(shape)
         return self.keep(Held(name, shape, held.element, held.scale, held.zero, held.grid))
 
-    def weights(self, shape: Sequence[int], axis: int) -> tuple[Held, np.ndarray, dict[str, int]]:
+    def weights(self, shape: Sequence[int], axis: int) -> tuple[Held, np.ndarray, dict[str, Any]]:
         """Constant weights with one scale, or one for each element of an axis, and those scales."""
         held = self.constant(shape, self.r.choice(["int8", "int8", "uint8"]))
         if self.chance(0.5):
-            return held, np.float32([held.scale]), {}
+            return held, np.array([held.scale], np.float32), {}
         scales = np.exp(self.b.rng.uniform(-6, -3, shape[axis])).astype(np.float32)
         zeros = np.full(scales.shape, 128 if held.element == "uint8" else 0)
         grid = self.b.constant(scales), self.b.constant(zeros, held.element)
@@ -167,6 +234,12 @@ class Draw:
             scales,
             {"axis": axis},
         )
+
+    def bias(self, name: str, scales: np.ndarray) -> str:
+        """The real numbers of a constant of whole numbers, with one scale or one for each."""
+        axis: dict[str, Any] = {"axis": 0} if len(scales) > 1 else {}
+        scale = self.b.constant(scales if axis else scales[0], np.float32)
+        return self.b.op("DequantizeLinear", name, scale, **axis)
 
     def spread(self, depth: int, *scales: float) -> float:
         """A scale for sums of so many products, with which results fill most of a type or leave it."""

@@ -1,6 +1,6 @@
 """Measures the canonical form of expressions: proofs of its rules, pairs that reach one form, time.
 
-    python -m bench.canonical [--timeout SECONDS] [--count N] [--no-proofs]
+    python -m tests.fuzz.canonical [--timeout SECONDS] [--count N] [--no-proofs]
 
 Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and where that does
 not end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are

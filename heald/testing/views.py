@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.heald.random_models import (
+from heald.testing.models import (
     MICROSOFT,
     MOST_ELEMENTS,
     MOST_MACS,
@@ -49,8 +49,8 @@ def reshape(d: Draw) -> None:
         for _ in range(d.r.randint(0, 3)):
             sizes.append(d.r.choice([n for n in range(1, left + 1) if left % n == 0]))
             left //= sizes[-1]
-        shape = (*sizes, left)
-        d.named(x, d.b.op("Reshape", d.read(x), integers(shape, d.b)), shape)
+        sizes.append(left)
+        d.named(x, d.b.op("Reshape", d.read(x), integers(sizes, d.b)), sizes)
 
 
 def slices(d: Draw) -> None:
@@ -243,9 +243,7 @@ def conv(d: Draw) -> None:
         return
     real = [d.real(x), d.b.op("DequantizeLinear", w.name, *w.grid, **axis)]
     if bias:
-        held = np.float32(x.scale) * scales
-        unit = d.b.constant(held if len(held) > 1 else held.reshape(()), np.float32)
-        real.append(d.b.op("DequantizeLinear", bias, unit, **({"axis": 0} if len(held) > 1 else {})))
+        real.append(d.bias(bias, np.float32(x.scale) * scales))
     value = d.b.op("Conv", *real, group=groups, **window)
     d.quantised(d.b.op("Relu", value) if d.chance(0.4) else value, shape, scale)
 
@@ -263,8 +261,8 @@ def pool(d: Draw) -> None:
     elif how in ("max", "real"):
         d.quantised(d.b.op("MaxPool", d.real(x), **window), shape, x.scale * d.r.uniform(0.7, 1.3))
     else:
-        counted = {"count_include_pad": d.r.randint(0, 1)}
-        d.quantised(d.b.op("AveragePool", d.real(x), **window, **counted), shape, x.scale / 2)
+        window["count_include_pad"] = d.r.randint(0, 1)
+        d.quantised(d.b.op("AveragePool", d.real(x), **window), shape, x.scale / 2)
 
 
 def mean(d: Draw) -> None:

@@ -1,6 +1,6 @@
 """Random runs through the AXI top: programs loaded, run and read back over the bus by the host library.
 
-    python -m bench.bus_random --runs 100 --seed 0
+    python -m tests.fuzz.bus_random --runs 100 --seed 0
 
 Products, convolutions, kernels of the grid and models, under random back-pressure on all ten channels, random
 latencies and order of answers. Prints a line per run and a table per machine; exit code 1 if a result is not
@@ -20,9 +20,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.problems import compile_problem, problem_job
-from bench.random_products import draw as draw_product
-from bench.random_products import draw_convolution
 from cosim.bus.axi import MEMORY_BYTES, AxiSimulation
 from cosim.bus.environment import rough
 from cosim.device import Device
@@ -33,6 +30,10 @@ from cosim.settings import MemorySettings
 from heald.grid_inputs import Arguments
 from heald.grid_run import PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
 from heald.network_run import compile_model, run_model
+from heald.testing.models import draw as draw_model
+from heald.testing.operators import KINDS
+from heald.testing.problems import compile_problem, draw_convolution, problem_job
+from heald.testing.problems import draw as draw_product
 from hw import csr
 from hw.config import PORTS, MachineConfig, load
 from hw.errors import InputError
@@ -41,8 +42,6 @@ from sw.dfg.python import from_function
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.cosim.bus_machines import SMALL, UNEVEN, UNEVEN_BEATS
-from tests.heald.random_models import draw as draw_model
-from tests.heald.random_operators import KINDS
 from tests.sw.dfg.reference import CASES, KERNELS
 
 #: Counters that do not depend on when memory answers.

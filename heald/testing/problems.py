@@ -1,7 +1,8 @@
-"""One product or convolution as a program: the way from its operands to memory and back."""
+"""Products and convolutions: as programs with their operands in memory, and drawn at random."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from cosim.job import Job
 from cosim.jobs import job_of
 from cosim.refine import part_of
 from cosim.settings import MemorySettings
-from hw.config import MachineConfig
+from hw.config import PORTS, MachineConfig
 from sw.compile.images import convolution_problem
 from sw.compile.legal import layouts, legal
 from sw.compile.matrices import product_problem
@@ -24,6 +25,7 @@ from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
 from sw.ir.program import Program
 from sw.layout import MEMORY_BYTES
+from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent
 
@@ -148,3 +150,73 @@ def problem_job(
     """The job that runs a program on operands as stored; raises `InputError` for arrays that do not fit."""
     program.problem.check(a, b)
     return job_of(program.compiled, {"A": a, "B": b}, settings, name)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product or convolution, its operands' seed and its memories."""
+
+    problem: Product | Convolution
+    settings: MemorySettings
+    seed: int
+
+
+def draw(config: MachineConfig, seed: str) -> Case:
+    """A random case: 1 to 300 per dimension, types, zero points, layouts, latency, bandwidth, stalls."""
+    r = random.Random(seed)
+
+    def size() -> int:
+        return r.choice([r.randint(1, 12), r.randint(1, 64), r.randint(1, 300)])
+
+    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
+    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
+    problem = Product(
+        size(),
+        size(),
+        size(),
+        types["a"],
+        types["b"],
+        zeros["a"],
+        zeros["b"],
+        r.random() < 0.5,
+        r.random() < 0.5,
+    )
+    return Case(problem, memories(config, r), r.randrange(1 << 32))
+
+
+def draw_convolution(config: MachineConfig, seed: str) -> Case:
+    """A random convolution: kernels, strides, padding, dilation, groups, images, types, zero points."""
+    r = random.Random(seed)
+    kernel_most = min(config.buffer_a_bytes // config.rows, config.buffer_b_bytes // config.cols) // 4
+
+    def axis() -> Axis:
+        kernel, dilation = r.choice([1, 2, 3, 3, 5, 7]), r.choice([1, 1, 2, 3])
+        before, after = (r.choice([0, 0, 1, kernel // 2, r.randint(0, 9)]) for _ in range(2))
+        least = max(1, (kernel - 1) * dilation + 1 - before - after)
+        size = max(least, r.choice([r.randint(1, 9), r.randint(1, 40), r.randint(30, 120)]))
+        return Axis(size, kernel, r.choice([1, 1, 2, 3, 7]), before, after, dilation)
+
+    while True:
+        rows, cols = axis(), axis()
+        groups, images = r.choice([1, 1, 2]), r.choice([1, 1, 2])
+        channels, out = groups * r.randint(1, 24), groups * r.randint(1, 24)
+        size = images * out * channels * rows.outputs * cols.outputs * rows.kernel * cols.kernel // groups
+        if size < 30_000 * config.macs_per_cycle and rows.kernel * cols.kernel < kernel_most:
+            break
+    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
+    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
+    problem = Convolution(
+        images, channels, rows, cols, out, types["a"], types["b"], zeros["a"], zeros["b"], groups
+    )
+    return Case(problem, memories(config, r), r.randrange(1 << 32))
+
+
+def memories(config: MachineConfig, r: random.Random) -> MemorySettings:
+    """Random latencies, and for some bandwidths and stalls."""
+    return MemorySettings.of(
+        config,
+        latency={p: r.randint(1, 100) for p in PORTS},
+        bandwidth={p: r.randint(1, config.port_bytes(p)) for p in PORTS} if r.random() < 0.4 else None,
+        stall_seed=r.randrange(1 << 32) if r.random() < 0.5 else None,
+        stall_rate=r.choice([16, 64, 128]),
+    )

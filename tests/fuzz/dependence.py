@@ -1,6 +1,6 @@
 """Measures the dependence analysis: nothing missing on random programs, how much too much, and its cost.
 
-    python -m bench.dependence [--programs N] [--seed S] [--runs R] [--every E] [--sizes 100,...]
+    python -m tests.fuzz.dependence [--programs N] [--seed S] [--runs R] [--every E] [--sizes 100,...]
 
 Random programs are run by the interpreter with random parameters and unknown addresses, with all parameters
 where there are at most --every choices of them. Half of them is analysed with so few comparisons as large

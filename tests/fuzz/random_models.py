@@ -1,6 +1,6 @@
 """Random quantised models: operators against onnxruntime, programs on the RTL against model and reference.
 
-    python -m bench.random_models --count 100 --seed 0 [--hw test] [--no-rtl]
+    python -m tests.fuzz.random_models --count 100 --seed 0 [--hw test] [--no-rtl]
 
 prints a line per kind of operator; exit code 1 if anything was wrong.
 """
@@ -17,15 +17,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.random_products import memories
 from cosim.backends import simulator
 from cosim.job import Simulator
 from cosim.settings import MemorySettings
+from heald.testing.models import draw
+from heald.testing.operators import KINDS
+from heald.testing.problems import memories
+from heald.testing.views import IMAGES, VIEWS
 from hw.config import load
 from tests.heald.judged_models import Judged, judged
-from tests.heald.random_models import draw
-from tests.heald.random_operators import KINDS
-from tests.heald.random_views import IMAGES, VIEWS
 
 ALL = {**KINDS, **VIEWS, **IMAGES}
 

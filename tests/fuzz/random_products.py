@@ -1,13 +1,12 @@
 """Random products on random memories, on the RTL against model and NumPy, for as long as it is let.
 
-    python -m bench.random_products --count 1000 --seed 7
+    python -m tests.fuzz.random_products --count 1000 --seed 7
 
 prints a line per machine; exit code 1 if anything differed.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -16,15 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.problems import compile_problem, problem_job
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
-from cosim.settings import MemorySettings
-from hw.config import PORTS, MachineConfig, load
-from sw.convolution import Convolution
-from sw.patches import Axis
-from sw.problem import Product
+from heald.testing.problems import Case, compile_problem, draw, draw_convolution, problem_job
+from hw.config import MachineConfig, load
 
 _TEST = load("test")
 _BARE = _TEST.replace(cgra=None)
@@ -67,15 +62,6 @@ MACHINES: dict[str, MachineConfig] = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """One product or convolution, its operands' seed and its memories."""
-
-    problem: Product | Convolution
-    settings: MemorySettings
-    seed: int
-
-
 @dataclass
 class Tally:
     """What came of the cases of one machine."""
@@ -85,67 +71,6 @@ class Tally:
     cycles: int = 0
     events: int = 0
     failures: list[str] = field(default_factory=list)
-
-
-def draw(config: MachineConfig, seed: str) -> Case:
-    """A random case: 1 to 300 per dimension, types, zero points, layouts, latency, bandwidth, stalls."""
-    r = random.Random(seed)
-
-    def size() -> int:
-        return r.choice([r.randint(1, 12), r.randint(1, 64), r.randint(1, 300)])
-
-    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
-    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
-    problem = Product(
-        size(),
-        size(),
-        size(),
-        types["a"],
-        types["b"],
-        zeros["a"],
-        zeros["b"],
-        r.random() < 0.5,
-        r.random() < 0.5,
-    )
-    return Case(problem, memories(config, r), r.randrange(1 << 32))
-
-
-def draw_convolution(config: MachineConfig, seed: str) -> Case:
-    """A random convolution: kernels, strides, padding, dilation, groups, images, types, zero points."""
-    r = random.Random(seed)
-    kernel_most = min(config.buffer_a_bytes // config.rows, config.buffer_b_bytes // config.cols) // 4
-
-    def axis() -> Axis:
-        kernel, dilation = r.choice([1, 2, 3, 3, 5, 7]), r.choice([1, 1, 2, 3])
-        before, after = (r.choice([0, 0, 1, kernel // 2, r.randint(0, 9)]) for _ in range(2))
-        least = max(1, (kernel - 1) * dilation + 1 - before - after)
-        size = max(least, r.choice([r.randint(1, 9), r.randint(1, 40), r.randint(30, 120)]))
-        return Axis(size, kernel, r.choice([1, 1, 2, 3, 7]), before, after, dilation)
-
-    while True:
-        rows, cols = axis(), axis()
-        groups, images = r.choice([1, 1, 2]), r.choice([1, 1, 2])
-        channels, out = groups * r.randint(1, 24), groups * r.randint(1, 24)
-        size = images * out * channels * rows.outputs * cols.outputs * rows.kernel * cols.kernel // groups
-        if size < 30_000 * config.macs_per_cycle and rows.kernel * cols.kernel < kernel_most:
-            break
-    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
-    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
-    problem = Convolution(
-        images, channels, rows, cols, out, types["a"], types["b"], zeros["a"], zeros["b"], groups
-    )
-    return Case(problem, memories(config, r), r.randrange(1 << 32))
-
-
-def memories(config: MachineConfig, r: random.Random) -> MemorySettings:
-    """Random latencies, and for some bandwidths and stalls."""
-    return MemorySettings.of(
-        config,
-        latency={p: r.randint(1, 100) for p in PORTS},
-        bandwidth={p: r.randint(1, config.port_bytes(p)) for p in PORTS} if r.random() < 0.4 else None,
-        stall_seed=r.randrange(1 << 32) if r.random() < 0.5 else None,
-        stall_rate=r.choice([16, 64, 128]),
-    )
 
 
 def prove(config: MachineConfig, cases: Sequence[Case], sim: str) -> Tally:

@@ -1,6 +1,6 @@
 """Kernels on the grid: every one on the RTL, for several numbers of iterations, against NumPy and the model.
 
-    python -m bench.grid_kernels [KERNEL ...] [--fabric mesh4x4] [--hw PRESET] [--unroll 1] [--sim verilator]
+    python -m tests.fuzz.grid_kernels [KERNEL...] [--fabric mesh4x4] [--hw PRESET] [--sim verilator]
 
 The kernels of `examples/08_grid_kernels`, each with 1, 2, 17 and 1,000 iterations. All runs are of one
 machine, so it is built once. Cycles are those of the whole tile program: loads of data and of configurations,
