@@ -24,8 +24,9 @@ from heald.cli.options import (
     refinement,
     sizes,
 )
-from heald.files import atomic, check_writable
+from heald.files import check_writable, write_text
 from heald.report.console import plain_table, stdout
+from heald.report.tiling_plot import picture
 from heald.tiling import MachinePlan, plan_for_machine
 from hw.errors import InputError
 from sw.convolution import Convolution
@@ -83,7 +84,8 @@ def command(
                 raise InputError(f"--{name.replace('_', '-')} goes with --hw or --matmul")
         given = problem_of(problem)
         planned = plan_of(given, problem)
-        _draw(plot, given, planned, str(given), None)
+        if plot is not None:
+            write_text(plot, picture(given, planned, title=str(given)))
         if json_:
             print_json(planned.as_dict())
         else:
@@ -102,8 +104,10 @@ def command(
         assert problem is not None
         shape = shape_of(problem)
     made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
-    reached = made.cycles, made.utilization
-    _draw(plot, made.tiling, made.plan, f"{shape} on {config.name}", reached, made.stays)
+    if plot is not None:
+        title, reached = f"{shape} on {config.name}", (made.cycles, made.utilization)
+        drawn = picture(made.tiling, made.plan, title=title, predicted=reached, stays=made.stays)
+        write_text(plot, drawn)
     if json_:
         print_json(made.as_dict())
     else:
@@ -113,22 +117,6 @@ def command(
 
 def _progress(done: int, of: int) -> None:
     note(f"cycle model: candidate {done + 1} of {of}")
-
-
-def _draw(
-    file: Path | None,
-    problem: TilingProblem,
-    planned: TilingPlan,
-    title: str,
-    predicted: tuple[float, float] | None,
-    stays: dict[str, str] | None = None,
-) -> None:
-    if file is None:
-        return
-    from heald.report.tiling_plot import draw
-
-    with atomic(file) as part:
-        draw(problem, planned, part, title=title, predicted=predicted, stays=stays)
 
 
 def shape_of(name: str) -> Product | Convolution:

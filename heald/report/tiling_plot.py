@@ -1,215 +1,94 @@
 """A picture of a tiling plan: how the matrices are cut and walked through, and what bounds the product.
 
-One SVG of its own, drawn by Matplotlib, whose import takes a while: import this module where it is needed.
-Lengths are pixels of a page 1200 wide, from its upper left corner. Text is drawn as outlines, so the picture
-looks the same everywhere; the same plan gives the same bytes.
+One SVG of its own; lengths are pixels of a page 1200 wide, from its upper left corner.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+import textwrap
+from collections.abc import Mapping, Sequence
 
-import matplotlib
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
-
-from heald.report.matrices import PIECE_OF_C, Edge, Matrices, cut_lines, dots, last_is_outside, walk
-from heald.report.page import (
-    COLOURS,
-    GREY,
-    INK,
-    LINE,
-    MARGIN,
-    PALE,
-    POINT,
-    RIGHT,
-    SMALL,
-    STYLE,
-    WIDTH,
-    Sheet,
-    fitted,
-    number_text,
-    printable,
-    text_width,
-    wrap,
-)
+from heald.report.html.svg import Drawing, LogAxis
+from heald.report.numbers import bytes_text, number_text
 from sw.tiling.cost import kernel_cuts, times
 from sw.tiling.plan import TilingPlan
 from sw.tiling.problem import TilingProblem
 
+#: Width of the page, its margin, where the right half begins, from one line of text to the next.
+_WIDTH, _MARGIN, _RIGHT, _LINE = 1200.0, 24.0, 690.0, 17.0
+#: Room for C with A beside it or B above it, the least side of a matrix, the least pixels of a piece.
+_ROOM, _LEAST, _LEAST_PIECE = 470.0, 60.0, 9.0
+#: Pieces that are drawn where there are too many.
+_FEW = 6
+#: Pixels of a character, as a rule.
+_CHARACTER = 6.4
+_STYLE = """<style>
+text { font: 12px system-ui, sans-serif; fill: #1f2937; }
+path { stroke: #1f2937; fill: none; }
+.title { font-size: 18px; font-weight: bold; } .heading { font-size: 13px; font-weight: bold; }
+.dim { fill: #6b7280; } .middle { text-anchor: middle; } .end { text-anchor: end; }
+.mono { font-family: ui-monospace, monospace; white-space: pre; }
+.paper { fill: #ffffff; } .A { fill: #dbeafe; } .B { fill: #d1fae5; } .C { fill: #fef3c7; }
+.piece { fill: #6b7280; fill-opacity: 0.3; } .stays { fill: url(#hatch); }
+.cut { stroke: #6b7280; stroke-width: 0.7; } .fine { stroke: #6b7280; stroke-width: 0.3; }
+.walk { marker-end: url(#arrow); } .pale { stroke: #d1d5db; stroke-width: 0.5; }
+.roof { stroke-width: 1.6; } .mark { fill: #7c3aed; stroke: #ffffff; }
+</style><defs>
+<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
+<path d="M0 6L6 0" class="cut"/></pattern>
+<marker id="arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" orient="auto">
+<path d="M0 0L6 3L0 6z" style="fill:#1f2937"/></marker></defs>"""
 
-def draw(
+
+def picture(
     problem: TilingProblem,
     plan: TilingPlan,
-    file: Path | IO[bytes],
     *,
     title: str,
     predicted: tuple[float, float] | None = None,
     stays: Mapping[str, str] | None = None,
-) -> None:
-    """Write the picture of a plan as SVG into `file`, whatever its name ends in.
+) -> str:
+    """The picture of a plan as SVG; the same plan gives the same text.
 
     `predicted` are cycles and utilization on the real machine, a point of its own on the roofline; `stays`
     tells of A and B whether all, a piece or nothing of them stays in its buffer ("all", "piece", ""), where
-    the plan alone does not. Characters of the title that the font lacks become question marks.
+    the plan alone does not.
     """
-    with matplotlib.rc_context():
-        # Not the user's settings: the picture depends on the plan alone.
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        sheet = Sheet()
-        heading = fitted(printable(title))
-        sheet.text(MARGIN, 34, heading, size=18, weight="bold")
-        top = sheet.lines(MARGIN, 60, _summary(problem, plan), color=GREY) + 34
-        bottom = max(Matrices(sheet, problem, plan, top, stays).bottom, top + 440)
-        _roofline(sheet, problem, plan, predicted, (top, bottom))
-        height = _below(sheet, plan, problem, bottom + 14)
-        sheet.save(file, height, heading)
+    heading = textwrap.shorten("".join(c if c.isprintable() else "?" for c in " ".join(title.split())), 100)
+    d = Drawing(_WIDTH, 0, f"Tiling plan: {heading}", [_STYLE])
+    d.parts.append('<rect width="100%" height="100%" class="paper"/>')
+    d.text(_MARGIN, 34, heading, "title")
+    top = _lines(d, _MARGIN, 60, _WIDTH - 2 * _MARGIN, _summary(problem, plan)) + 14
+    kept = {name: what_stays(problem, plan, name) for name in "ABC"} | dict(stays or {})
+    left = _matrices(d, problem, plan, kept, top)
+    left = _lines(d, _MARGIN, left, _RIGHT - 2 * _MARGIN, _remarks(problem, plan, kept))
+    right = _roofline(d, problem, plan, predicted, top)
+    d.text(_RIGHT, right, "Why this plan", "heading")
+    right = _lines(d, _RIGHT, right + 20, _WIDTH - _MARGIN - _RIGHT, [plan.reason]) + 14
+    d.text(_RIGHT, right, "Loops, the outermost first", "heading")
+    for line in _loops(problem, plan):
+        right += _LINE
+        d.text(_RIGHT, right, line, "mono")
+    d.height = max(left, right + _LINE)
+    return str(d)
 
 
-class _Point(NamedTuple):
-    """A point of the roofline: MACs per byte and per cycle."""
-
-    name: str
-    marker: str
-    color: str
-    x: float
-    y: float
+def _lines(d: Drawing, x: float, y: float, width: float, texts: Sequence[str]) -> float:
+    """Texts in lines no wider than so many pixels, from baseline `y` down; returns the baseline after."""
+    for line in (line for text in texts for line in textwrap.wrap(text, int(width / _CHARACTER))):
+        d.text(x, y, line)
+        y += _LINE
+    return y
 
 
-def _roofline(
-    sheet: Sheet,
-    problem: TilingProblem,
-    plan: TilingPlan,
-    predicted: tuple[float, float] | None,
-    room: tuple[float, float],
-) -> None:
-    """What the array and the memories allow, and where the plan lies below it."""
-    p, top, bottom = problem, *room
-    macs, peak, once = p.m * p.n * p.k, float(p.macs_per_cycle), times(p)
-    time = times(p, kernel_cuts(p, plan.partition_k))
-    loaded, bytes_once = plan.bytes_a + plan.bytes_b, (p.m * p.k + p.pixels) * p.elem_bytes
-    rate = loaded * time.unit / max(plan.loads_a * time.load_a, plan.loads_b * time.load_b)
-    points = [_Point("this plan", "o", "#7c3aed", macs / loaded, macs / plan.cycles)]
-    if bytes_once < loaded:
-        best = macs * once.unit / max(once.gemm, once.load_a, once.load_b)
-        points.append(_Point("A and B loaded once", "D", "#475569", macs / bytes_once, best))
-    if predicted is not None and all(math.isfinite(value) and value > 0 for value in predicted):
-        name = f"on the machine, {number_text(predicted[0])} cycles"
-        points.append(_Point(name, "s", "#dc2626", macs / loaded, predicted[1] * peak))
-    texts = [
-        f"{point.name}\n{number_text(point.x)} MACs/byte, {number_text(point.y)}/cycle "
-        f"({100 * point.y / peak:.3g} %)"
-        for point in points
-    ]
-
-    share = plan.bytes_a / loaded
-    text = (
-        f"Roof: the array's peak, or what the memories deliver at this plan's mix of bytes: "
-        f"{100 * share:.3g} % A at {number_text(p.bw_a)} bytes/cycle and {100 * (1 - share):.3g} % B at "
-        f"{number_text(p.bw_b)}, side by side {number_text(rate)} bytes/cycle"
-    )
-    text += "." if p.write_b is None else f" (patches are written at {number_text(p.write_b)})."
-    text += " A and B loaded once are another mix, with a roof of its own." if bytes_once < loaded else ""
-    legend = wrap(text, WIDTH - MARGIN - RIGHT, SMALL)
-    left, width = RIGHT + 56, WIDTH - MARGIN - RIGHT - 56
-    height = bottom - top - len(legend) * LINE - 60
-    sheet.text(RIGHT, top, "Roofline", 13, weight="bold")
-    sheet.lines(RIGHT, bottom - (len(legend) - 1) * LINE, legend, SMALL, color=GREY)
-
-    # Points lie so far left and up that their texts stand to the right and below.
-    xs, ys = [math.log10(point.x) for point in points], [math.log10(point.y) for point in points]
-    widest = max(text_width(line, SMALL) for text in texts for line in text.split("\n"))
-    share = min(max(1 - (widest + 14) / width, 0.2), 0.5)
-    ridge = math.log10(peak / rate)
-    low = min(min(xs), max(ridge, min(xs) - 4)) - 0.5
-    x_range = low, low + max((max(xs) - low) / share, 2.0, min(ridge - low, 8) + 0.8)
-    high = math.log10(peak) + 0.35
-    y_range = high - max((high - min(ys)) / 0.5, 2.0), high
-    axes = sheet.plot(left, top + 14, width, height)
-    axes.set(xscale="log", yscale="log", xlim=[10**v for v in x_range], ylim=[10**v for v in y_range])
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
-        axis.set_minor_formatter(NullFormatter())
-    axes.tick_params(labelsize=SMALL * POINT, colors=GREY, which="both", length=3)
-    axes.grid(color=PALE, linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_xlabel("MACs per byte loaded", fontsize=SMALL * POINT, color=INK)
-    axes.set_ylabel("MACs per cycle", fontsize=SMALL * POINT, color=INK)
-    roof_x = [10**v for v in sorted({x_range[0], x_range[1], min(max(ridge, x_range[0]), x_range[1])})]
-    roof = [min(peak, x * rate) for x in roof_x]
-    axes.fill_between(roof_x, roof, 10 ** y_range[0], color="#f3f4f6", linewidth=0)
-    axes.axhline(peak, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.add_line(Line2D(roof_x, roof, color=INK, linewidth=1.6))
-    how: dict[str, Any] = {"textcoords": "offset points", "fontsize": SMALL * POINT, "parse_math": False}
-    name = f"array's peak {number_text(peak)} MACs/cycle"
-    axes.annotate(name, (1, peak), (-2, 4), ("axes fraction", "data"), ha="right", color=INK, **how)
-    below = -math.inf
-    for point, text in sorted(zip(points, texts, strict=True), key=lambda pair: (-pair[0].y, -pair[0].x)):
-        down = (high - math.log10(point.y)) / (y_range[1] - y_range[0]) * height
-        below = max(down + 22, below + 40)
-        axes.plot(point.x, point.y, point.marker, color=point.color, markersize=7, markeredgecolor="white")
-        line = {"arrowstyle": "-", "color": point.color, "linewidth": 0.6, "shrinkA": 1, "relpos": (0, 0.5)}
-        at = 14 * POINT, (down - below) * POINT
-        axes.annotate(text, (point.x, point.y), at, va="center", color=point.color, arrowprops=line, **how)
-
-
-def _below(sheet: Sheet, plan: TilingPlan, problem: TilingProblem, top: float) -> float:
-    """Loops, a piece of C with its tiles, and the reason; returns the height of the page."""
-    p = problem
-    rows, columns = min(plan.partition_m, p.m), min(plan.partition_n, p.n)
-    sheet.strokes([[(MARGIN, top), (WIDTH - MARGIN, top)]], PALE)
-    y = top + 28
-    sheet.text(MARGIN, y, "Loops, the outermost first", 13, weight="bold")
-    sizes = {"k": p.k, "m_outer": p.m, "n_outer": p.n, "m_inner": rows, "n_inner": columns}
-    steps = {
-        "k": plan.partition_k,
-        "m_outer": rows,
-        "n_outer": columns,
-        "m_inner": plan.tile_m,
-        "n_inner": plan.tile_n,
-    }
-    lines = []
-    for depth, loop in enumerate(plan.loop_order):
-        step = min(steps[loop], sizes[loop])
-        lines.append(f"{'  ' * depth}{loop}: {-(-sizes[loop] // step):,} × {step:,}")
-    end = sheet.lines(MARGIN, y + 22, lines, family="DejaVu Sans Mono")
-
-    x = 370.0
-    sheet.text(x, y, f"A partition of C: {rows:,} × {columns:,}", 13, weight="bold")
-    tile = f"in tiles of {min(plan.tile_m, rows):,} × {min(plan.tile_n, columns):,}"
-    sheet.text(x, y + 20, tile)
-    scale = min(110 / rows, 240 / columns)
-    m, n = (
-        Edge.of(size, step, max(size * scale, 50.0))
-        for size, step in ((rows, plan.tile_m), (columns, plan.tile_n))
-    )
-    strong = COLOURS["C"][1]
-    for low, high in m.runs:
-        for start, stop in n.runs:
-            sheet.box(x + start, y + 32 + low, stop - start, high - low, facecolor=PIECE_OF_C)
-    sheet.strokes(cut_lines(x, y + 32, m, n), strong)
-    dots(sheet, x, y + 32, m, n, strong)
-    walk(sheet, x, y + 32, m, n, by_row=False)
-    end = max(end, y + 32 + m.length + (16 if last_is_outside(m, n) else 0))
-
-    sheet.text(RIGHT, y, "Why this plan", 13, weight="bold")
-    reason = wrap(printable(plan.reason), WIDTH - MARGIN - RIGHT)
-    return max(end, sheet.lines(RIGHT, y + 22, reason)) + 26
-
-
-def _summary(problem: TilingProblem, plan: TilingPlan) -> list[str]:
-    p, c = problem, problem.conv
+def _summary(p: TilingProblem, plan: TilingPlan) -> list[str]:
     lines = [
         f"{p.m:,} × {p.k:,} × {p.n:,} (m × k × n): {number_text(plan.cycles)} cycles by array and loads "
-        "alone, "
-        f"{100 * plan.utilization:.1f} % of the array's peak of {number_text(p.macs_per_cycle)} MACs/cycle"
+        f"alone, {100 * plan.utilization:.1f} % of the array's peak of "
+        f"{number_text(p.macs_per_cycle)} MACs/cycle"
     ]
-    if c is not None:
+    if (c := p.conv) is not None:
         rows, cols, several = c.rows, c.cols, "s" if c.images > 1 else ""
         images = f"{c.images:,} image{several} of {c.channels:,} × {rows.size:,} × {cols.size:,}"
         lines.append(
@@ -217,4 +96,200 @@ def _summary(problem: TilingProblem, plan: TilingPlan) -> list[str]:
             f"stride {rows.stride:,}, padding {rows.before:,}, dilation {rows.dilation:,}; A is the weights, "
             "B the patches, formed from loaded pixels"
         )
-    return [line for text in lines for line in wrap(text, WIDTH - 2 * MARGIN)]
+    return lines
+
+
+def _loops(p: TilingProblem, plan: TilingPlan) -> list[str]:
+    rows, columns = min(plan.partition_m, p.m), min(plan.partition_n, p.n)
+    steps = {
+        "k": (p.k, plan.partition_k),
+        "m_outer": (p.m, rows),
+        "n_outer": (p.n, columns),
+        "m_inner": (rows, min(plan.tile_m, rows)),
+        "n_inner": (columns, min(plan.tile_n, columns)),
+    }
+    sized = ((depth, loop, *steps[loop]) for depth, loop in enumerate(plan.loop_order))
+    return [f"{'  ' * depth}{loop}: {-(-size // step):,} × {step:,}" for depth, loop, size, step in sized]
+
+
+def _remarks(p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str]) -> list[str]:
+    """A sentence about each matrix: its size, how often it is loaded, what of it stays."""
+    rows, columns, parts = min(plan.partition_m, p.m), min(plan.partition_n, p.n), -(-p.k // plan.partition_k)
+    found = []
+    for name, shape, loads, loaded, step, what in (
+        ("A", (p.m, p.k), plan.loads_a, plan.bytes_a, rows, "row"),
+        ("B", (p.k, p.n), plan.loads_b, plan.bytes_b, columns, "column"),
+    ):
+        kind = "" if p.conv is None else "weights, " if name == "A" else "patches, "
+        text = f"loaded {_times(loads)}, {bytes_text(loaded)}"
+        if kind.startswith("p"):
+            cuts = kernel_cuts(p, plan.partition_k)
+            text = f"pixels {text}" + (f" (each read {_times(cuts)} in a load)" if cuts > 1 else "")
+        if stays[name] == "all":
+            text += "; all of it stays in its buffer (hatched)"
+        elif stays[name]:
+            text += f"; {step:,} {what}{'s stay' if step > 1 else ' stays'} in the buffer at a time (hatched)"
+        else:
+            text += "; streams through its buffer"
+        found.append(f"{name}: {kind}{shape[0]:,} × {shape[1]:,}, {text}.")
+    pieces = -(-p.m // rows) * -(-p.n // columns)
+    way = "row by row" if plan.order == "m" else "column by column"
+    cut = (
+        f"{pieces:,} partitions of {rows:,} × {columns:,}, {way}" if pieces > 1 else "whole, in one partition"
+    )
+    depth = "K is whole"
+    if parts > 1:
+        what = "a piece" if pieces > 1 else "all of it"
+        depth = f"{what} stays in the accumulator (hatched) while K passes in {parts:,} parts"
+    found.append(f"C: {p.m:,} × {p.n:,}, {cut}; {depth}.")
+    return [
+        *found,
+        f"Not to scale: every side is longer by {_LEAST:g} pixels, many pieces are drawn as {_FEW}.",
+    ]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+# Matrices
+
+
+def _matrices(d: Drawing, p: TilingProblem, plan: TilingPlan, stays: Mapping[str, str], top: float) -> float:
+    """A, B above and C beside it, as one multiplies by hand; returns where the drawing ends."""
+    scale = (_ROOM - 2 * _LEAST) / (p.k + max(p.m, p.n))
+    sizes = {"m": (p.m, plan.partition_m), "k": (p.k, plan.partition_k), "n": (p.n, plan.partition_n)}
+    m, k, n = (_pieces(size, step, _LEAST + size * scale) for size, step in sizes.values())
+    left = _MARGIN + 76
+    right, upper = left + k[-1][1] + 46, top + 18
+    lower = upper + k[-1][1] + 46
+    for name, x, y, rows, columns in (
+        ("A", left, lower, m, k),
+        ("B", right, upper, k, n),
+        ("C", right, lower, m, n),
+    ):
+        height, width = rows[-1][1], columns[-1][1]
+        d.box(x, y, width, height, name)
+        if stays[name]:
+            piece = stays[name] == "piece"
+            wide = columns[0][1] if piece and name != "A" else width
+            d.box(x, y, wide, rows[0][1] if piece and name != "B" else height, "stays")
+        d.box(x, y, columns[0][1], rows[0][1], "piece")
+        for at in {end for piece in rows for end in piece}:
+            d.line([(x, y + at), (x + width, y + at)], "cut")
+        for at in {end for piece in columns for end in piece}:
+            d.line([(x + at, y), (x + at, y + height)], "cut")
+        d.text(x - 6, y - 6, name, "heading end")
+    _walk(d, right, lower, (m, n), plan.order == "m")
+    _tiles(d, p, plan, (right, lower), (m[0][1], n[0][1]))
+    for name, x, y, style in (
+        ("n", right + n[-1][1] / 2, upper - 6, "middle"),
+        ("k", left + k[-1][1] / 2, lower - 6, "middle"),
+        ("k", right - 8, upper + k[-1][1] / 2, "end"),
+        ("m", left - 8, lower + m[-1][1] / 2, "end"),
+    ):
+        d.text(x, y, f"{name} = {sizes[name][0]:,}", style)
+    return lower + m[-1][1] + 28
+
+
+def _pieces(size: int, step: int, length: float) -> list[tuple[float, float]]:
+    """From where to where the pieces of an axis are drawn: to scale, or the first few and the last."""
+    count, width = -(-size // step), length * min(step, size) / size
+    if count > _FEW and width < _LEAST_PIECE:
+        width = length / (_FEW + 1)
+        return [*((i * width, (i + 1) * width) for i in range(_FEW - 1)), (length - width, length)]
+    return [(i * width, min((i + 1) * width, length)) for i in range(count)]
+
+
+def _walk(d: Drawing, x: float, y: float, axes: tuple[list[tuple[float, float]], ...], by_row: bool) -> None:
+    """The order in which pieces are worked on: an arrow per row or column of them."""
+    outer, inner = axes if by_row else axes[::-1]
+    if len(outer) * len(inner) == 1:
+        return
+    for begin, end in outer:
+        ends = [(inner[0][0] + 3, (begin + end) / 2), (inner[-1][1] - 3, (begin + end) / 2)]
+        d.line([(x + a, y + b) if by_row else (x + b, y + a) for a, b in ends], "walk")
+
+
+def _tiles(
+    d: Drawing, p: TilingProblem, plan: TilingPlan, at: tuple[float, float], size: tuple[float, float]
+) -> None:
+    """The inner tiles of the first piece of C, along axes where they are large enough to be seen."""
+    (x, y), (height, width) = at, size
+    across = height * plan.tile_m / min(plan.partition_m, p.m)
+    down = width * plan.tile_n / min(plan.partition_n, p.n)
+    for i in range(1, math.ceil(height / across) if across >= 3 else 0):
+        d.line([(x, y + i * across), (x + width, y + i * across)], "fine")
+    for i in range(1, math.ceil(width / down) if down >= 3 else 0):
+        d.line([(x + i * down, y), (x + i * down, y + height)], "fine")
+
+
+def what_stays(problem: TilingProblem, plan: TilingPlan, name: str) -> str:
+    """What of a matrix stays in its buffer while the other is used again: `all`, `piece` or nothing.
+
+    C, or its piece, stays in the accumulator while K passes.
+    """
+    p = problem
+    if name == "C":
+        return "piece" if plan.partition_k < p.k else ""
+    size, step, loads, room = p.m, plan.partition_m, plan.loads_a, p.buf_a
+    other, other_step = p.n, plan.partition_n
+    if name == "B":
+        size, step, loads, room, other, other_step = other, other_step, plan.loads_b, p.buf_b, size, step
+    if loads > 1 or (other <= other_step and size > step):
+        return ""
+    depth = p.k * p.elem_bytes
+    if size * depth <= room:
+        return "all"
+    return "piece" if plan.order == ("m" if name == "A" else "n") and step * depth <= room else ""
+
+
+# Roofline
+
+
+def _roofline(
+    d: Drawing, p: TilingProblem, plan: TilingPlan, predicted: tuple[float, float] | None, top: float
+) -> float:
+    """What the array and the memories allow, and where the plan lies below it; returns where it ends."""
+    macs, peak, once = p.m * p.n * p.k, float(p.macs_per_cycle), times(p)
+    time = times(p, kernel_cuts(p, plan.partition_k))
+    loaded, bytes_once = plan.bytes_a + plan.bytes_b, (p.m * p.k + p.pixels) * p.elem_bytes
+    rate = loaded * time.unit / max(plan.loads_a * time.load_a, plan.loads_b * time.load_b)
+    points = [("this plan", macs / loaded, macs / plan.cycles)]
+    if bytes_once < loaded:
+        best = macs * once.unit / max(once.gemm, once.load_a, once.load_b)
+        points.append(("A and B loaded once", macs / bytes_once, best))
+    if predicted is not None and all(math.isfinite(value) and value > 0 for value in predicted):
+        name = f"on the machine, {number_text(predicted[0])} cycles"
+        points.append((name, macs / loaded, predicted[1] * peak))
+    d.text(_RIGHT, top, "Roofline", "heading")
+    ridge = peak / rate
+    x = LogAxis.around([*(at for _, at, _ in points), ridge / 4, ridge * 4], _RIGHT + 56, _WIDTH - _MARGIN)
+    y = LogAxis.around([*(at for _, _, at in points), peak, peak / 16], top + 300, top + 14)
+    for value, text in x.ticks:
+        d.line([(x.at(value), y.start), (x.at(value), y.end)], "pale")
+        d.text(x.at(value), y.start + 16, text, "middle dim")
+    for value, text in y.ticks:
+        d.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
+        d.text(x.start - 6, y.at(value) + 4, text, "end dim")
+    d.text((x.start + x.end) / 2, y.start + 34, "MACs per byte loaded", "middle")
+    d.text(_RIGHT + 6, (y.start + y.end) / 2, "MACs per cycle", "middle", -90)
+    low = max(x.low, y.low / rate)
+    d.line([(x.at(low), y.at(low * rate)), (x.at(ridge), y.at(peak)), (x.end, y.at(peak))], "roof")
+    d.text(x.end, y.at(peak) - 6, f"array's peak {number_text(peak)} MACs/cycle", "end")
+    told = []
+    for number, (name, across, up) in enumerate(points, 1):
+        d.mark(x.at(across), y.at(up), "circle", name)
+        d.text(x.at(across) + 10, y.at(up) + 14, str(number))
+        told.append(
+            f"{number}: {name}: {number_text(across)} MACs/byte, {number_text(up)}/cycle "
+            f"({100 * up / peak:.3g} %)"
+        )
+    share = 100 * plan.bytes_a / loaded
+    patches = "" if p.write_b is None else f" (patches are written at {number_text(p.write_b)})"
+    told.append(
+        "Roof: the array's peak, or what the memories deliver at this plan's mix of bytes: "
+        f"{share:.3g} % A at {number_text(p.bw_a)} bytes/cycle and {100 - share:.3g} % B at "
+        f"{number_text(p.bw_b)}, side by side {number_text(rate)} bytes/cycle{patches}."
+    )
+    return _lines(d, _RIGHT, y.start + 58, _WIDTH - _MARGIN - _RIGHT, told) + 14

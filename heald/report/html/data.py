@@ -88,7 +88,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a product is cut. `predicted` and `stays` as `heald.report.tiling_plot.draw` takes them."""
+    """How a product is cut. `predicted` and `stays` as `heald.report.tiling_plot.picture` takes them."""
 
     title: str
     problem: TilingProblem

@@ -14,7 +14,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from heald.report.page import bytes_text
+from heald.report.numbers import bytes_text
 
 #: What a page may load: nothing from anywhere; its own pictures are made in it.
 POLICY = (

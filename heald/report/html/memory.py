@@ -9,7 +9,7 @@ from collections import Counter
 
 from heald.report.html.data import RunReport, TensorRow
 from heald.report.html.svg import Drawing
-from heald.report.page import bytes_text
+from heald.report.numbers import bytes_text
 
 _WIDTH, _LEFT, _STRIP, _TOP, _BOTTOM = 860.0, 128.0, 16.0, 30.0, 14.0
 #: Styles of kinds, in the order in which they occur; each has a colour and a pattern.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,13 @@ from markupsafe import Markup
 
 import heald
 from heald.files import write_text
-from heald.report.html.data import Kernel, OperatorRow, RunReport, Tiling
+from heald.report.html.data import Kernel, OperatorRow, RunReport
 from heald.report.html.environment import POLICY, as_json, file, template, text
 from heald.report.html.lanes import LOSSES, Busy, busy, losses
 from heald.report.html.memory import kinds, memory_map
 from heald.report.html.roofline import points, roofline
 from heald.report.html.timeline import timeline
+from heald.report.tiling_plot import picture
 from heald.results import RESOURCES
 from hw.config import FIELDS, PORTS
 from hw.fabric.draw import document
@@ -132,20 +132,12 @@ def tilings(report: RunReport) -> list[dict[str, Any]]:
     """For every tiling its title, reason, operators, and its picture, packed."""
     return [
         {
-            "title": tiling.title,
-            "operators": tiling.operators,
-            "reason": tiling.plan.reason,
-            "picture": text(picture(tiling).encode()),
+            "title": t.title,
+            "operators": t.operators,
+            "reason": t.plan.reason,
+            "picture": text(
+                picture(t.problem, t.plan, title=t.title, predicted=t.predicted, stays=t.stays).encode()
+            ),
         }
-        for tiling in report.tilings
+        for t in report.tilings
     ]
-
-
-def picture(tiling: Tiling) -> str:
-    """The picture of a tiling as SVG."""
-    # Matplotlib takes a while to import.
-    from heald.report.tiling_plot import draw
-
-    t, drawn = tiling, io.BytesIO()
-    draw(t.problem, t.plan, drawn, title=t.title, predicted=t.predicted, stays=t.stays)
-    return drawn.getvalue().decode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from heald.report.html.data import OperatorRow, RunReport
 from heald.report.html.svg import Drawing, LogAxis
-from heald.report.page import bytes_text, number_text
+from heald.report.numbers import bytes_text, number_text
 from heald.results import RESOURCES
 from hw.config import PORTS
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from heald.report.page import number_text
+from heald.report.numbers import number_text
 
 
 @dataclass
@@ -45,7 +45,8 @@ class Drawing:
             self.parts.append(f'<path d="{path}" class="mark grid">{inner}</path>')
 
     def __str__(self) -> str:
-        head = f'<svg viewBox="0 0 {self.width:g} {self.height:.0f}" role="img" '
+        size = f'viewBox="0 0 {self.width:g} {self.height:.0f}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
         return f"{head}aria-label={quoteattr(self.label)}>{''.join(self.parts)}</svg>"
 
 
