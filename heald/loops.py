@@ -15,7 +15,8 @@ from heald.grid_inputs import arguments
 from heald.grid_run import KernelResult, base_machine, machine, prepare_kernel, run_kernels
 from heald.hardware import Machine
 from heald.mapping import MappedLoop, graphs_of, loops_of
-from heald.session import Progress, memories, shown
+from heald.progress import Progress, shown
+from heald.session import memories
 from hw.errors import InputError, whole_number
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric

@@ -6,9 +6,8 @@ Whatever it is, `compile` gives a `Model`, and a model gives predictions and run
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from heald.hardware import machine as machine_of
 from heald.network_results import Prediction
 from heald.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_model
 from heald.program_run import prepare, run_program
+from heald.progress import Progress, shown
 from heald.results import RunRecord
 from heald.run import Run
 from heald.sources import GraphSource, read_source
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 #: Shape and type of an array.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
-Progress = Callable[[str], None]
 
 
 def memories(
@@ -324,19 +323,3 @@ def load(directory: str | Path) -> Model:
         return ProgramModel(Machine(config), program)
     compiled, source = bundle.load(path)
     return GraphModel(Machine(config), source, compiled)
-
-
-@contextlib.contextmanager
-def shown(progress: Progress | None) -> Iterator[Progress]:
-    """What long work says goes to `progress`, or to a line of the terminal or notebook, if there is one."""
-    if progress is not None:
-        yield progress
-        return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        yield lambda text: None
-        return
-    with console.status("") as status:
-        yield lambda text: status.update(text)

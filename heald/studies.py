@@ -13,7 +13,8 @@ from heald.exploration.results import METRICS, Exploration, Point
 from heald.exploration.samplers import SAMPLERS
 from heald.exploration.space import Space, from_values, read
 from heald.hardware import machine
-from heald.session import GraphModel, Progress, shown
+from heald.progress import Progress, shown
+from heald.session import GraphModel
 from hw.errors import InputError, whole_number
 
 

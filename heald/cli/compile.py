@@ -18,6 +18,7 @@ from heald.cli.options import (
     printer,
     printing,
 )
+from heald.progress import shown
 from hw.errors import InputError
 
 
@@ -53,7 +54,8 @@ def command(
     bundle.check_target(output)
     try:
         source = OnnxSource(str(model), read_file(model), allow_host)
-        made = compile_model(source.network(), config, printer(print_after, print_after_all), note)
+        with shown(note) as say:
+            made = compile_model(source.network(), config, printer(print_after, print_after_all), say)
     except InputError as error:
         text = str(error)
         raise InputError(text if text.startswith(str(model)) else f"{model}: {text}") from None

@@ -35,6 +35,7 @@ from heald.cli.options import (
 )
 from heald.cli.run_files import Files, read_inputs, wave_file, write, write_outputs
 from heald.program_run import run_program
+from heald.progress import Progress, shown
 from heald.report.console import stdout
 from heald.report.table import print_report
 from heald.results import RunRecord
@@ -136,12 +137,12 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
     asked = _asked(context, model, options)
     if options["device"] is not None:
         return _on_device(asked, options["device"], json_)
-    with wave_file(asked.files.waves) as waves:
+    with wave_file(asked.files.waves) as waves, shown(note) as say:
 
         def simulate() -> Simulator:
             return simulator(asked.config, options["sim"], waves)
 
-        report = _ran(asked, simulate)
+        report = _ran(asked, simulate, say)
     write(Run(report, asked.title, asked.memory), asked.files)
     if json_:
         print_json(report.as_dict())
@@ -174,15 +175,15 @@ def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) 
     return asked
 
 
-def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> RunRecord:
+def _ran(asked: _Run, simulate: Callable[[], Simulator], say: Progress) -> RunRecord:
     """What became of a tile program or model."""
     if asked.kind != "a tile program":
-        model, inputs = _compiled(asked)
+        model, inputs = _compiled(asked, say)
         if asked.files.waves is not None and len(model.programs) != 1:
             raise InputError(f"--waves must be given for one program, this model is {len(model.programs)}")
         from heald.network_run import run_model
 
-        return run_model(model, inputs, asked.memory, simulate, sim=asked.options["sim"], progress=note)
+        return run_model(model, inputs, asked.memory, simulate, sim=asked.options["sim"], progress=say)
     asked.refuse("refine", "products and convolutions", "a tile program")
     asked.refuse("allow_host", "a model", "a tile program")
     return run_program(
@@ -194,7 +195,7 @@ def _ran(asked: _Run, simulate: Callable[[], Simulator]) -> RunRecord:
         seed=asked.options["seed"],
         sim=asked.options["sim"],
         after=asked.after,
-        progress=note,
+        progress=say,
     )
 
 
@@ -206,17 +207,19 @@ def _on_device(asked: _Run, address: str, json_: bool) -> int:
         asked.refuse(option, "a simulation", "--device")
     from heald.cli.run import run_at
 
-    return run_at(*_compiled(asked), address, asked.files, json_)
+    with shown(note) as say:
+        compiled = _compiled(asked, say)
+    return run_at(*compiled, address, asked.files, json_)
 
 
-def _compiled(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray]]:
+def _compiled(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray]]:
     """A product or model, compiled now or into a directory before, and its inputs."""
     from heald.network_run import draw_inputs
 
     if asked.kind == "a directory":
         model, arrays = _loaded(asked), asked.inputs()
     else:
-        model, arrays = _compile(asked)
+        model, arrays = _compile(asked, say)
     try:
         return model, draw_inputs(model.network, asked.options["seed"], arrays)
     except InputError as error:
@@ -235,7 +238,7 @@ def _loaded(asked: _Run) -> CompiledModel:
     return bundle.load(asked.source)[0]
 
 
-def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
+def _compile(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
     """A product or model, compiled, and the inputs that were given."""
     from cosim.refine import refined_blockings
     from heald.network_run import compile_model
@@ -250,7 +253,7 @@ def _compile(asked: _Run) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
             _check_operands(problem, arrays, asked.files.inputs)
     else:
         network, arrays = _imported(asked.source, asked)
-        options["progress"] = note
+        options["progress"] = say
     config, after = asked.memory.behind(asked.config), asked.after
     try:
         if asked.options["refine"]:
@@ -315,7 +318,8 @@ def run_at(
     """Run a model on the device at an address and say what it gave; the exit code."""
     from heald.device_run import run_at as on_device
 
-    run = on_device(model, inputs, address, progress=note)
+    with shown(note) as say:
+        run = on_device(model, inputs, address, progress=say)
     if files.outputs is not None:
         write_outputs(files.outputs, run.outputs)
     if json_:

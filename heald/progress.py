@@ -1,0 +1,60 @@
+"""How long work says that it goes on: to a function, or on a line of the terminal or notebook."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+#: Takes a text, from this thread or another.
+Progress = Callable[[str], None]
+#: Seconds of silence after which the last text is said again.
+SILENCE = 5.0
+
+
+@contextlib.contextmanager
+def shown(progress: Progress | None = None) -> Iterator[Progress]:
+    """What work says goes to `progress`, or to a line of the terminal or notebook, if there is one.
+
+    While the work says nothing new, its last text is repeated every `SILENCE` seconds, with the time.
+    """
+    if progress is not None:
+        with _repeating(progress) as say:
+            yield say
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield lambda text: None
+        return
+    with console.status("") as status, _repeating(status.update) as say:
+        yield say
+
+
+@contextlib.contextmanager
+def _repeating(progress: Progress) -> Iterator[Progress]:
+    """What gives texts to `progress`, and the last one again with the seconds since it was new."""
+    text, since, spoken, over = "working", time.monotonic(), time.monotonic(), threading.Event()
+
+    def say(new: str) -> None:
+        nonlocal text, since, spoken
+        text, since, spoken = new, time.monotonic(), time.monotonic()
+        progress(new)
+
+    def repeat() -> None:
+        nonlocal spoken
+        while not over.wait(SILENCE / 10):
+            now = time.monotonic()
+            if now - spoken >= SILENCE:
+                spoken = now
+                progress(f"{text} ({now - since:.0f} s)")
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield say
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,39 @@
+"""Long work says again what it does while it says nothing new."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+
+from heald import progress
+
+
+def test_silent_work_repeats_its_last_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SILENCE", 0.01)
+    said: list[str] = []
+    enough = threading.Event()
+
+    def hear(text: str) -> None:
+        said.append(text)
+        if len(said) == 3:
+            enough.set()
+
+    with progress.shown(hear) as say:
+        say("building")
+        enough.wait()
+    assert said[0] == "building"
+    assert all(re.fullmatch(r"building \(\d+ s\)", text) for text in said[1:])
+
+
+def test_nothing_is_said_after_the_end_or_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    before = threading.active_count()
+    with progress.shown(print) as say:
+        say("one")
+    assert threading.active_count() == before
+    with progress.shown() as say:
+        say("two")
+    captured = capsys.readouterr()
+    assert captured.out == "one\n"
+    assert captured.err == ""
