@@ -20,6 +20,7 @@ import numpy as np
 import heald
 from heald.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
 from heald.network_run import CompiledModel, Step, checked_model
+from heald.report.text import filled
 from heald.sources import PROGRAM, GraphSource, from_files
 from hw.assembly import assemble, listing
 from hw.config import MachineConfig, to_toml
@@ -57,31 +58,32 @@ def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
             folder = f"program{sum('program' in s for s in steps)}"
             found |= {f"{folder}/{name}": data for name, data in write_program(step).items()}
             steps.append({"program": folder})
-    manifest = {
-        "kind": KIND,
-        "form": FORM,
-        "versions": {"heald": heald.__version__},
-        "model": model.network.name,
-        "allow_host": getattr(source, "allow_host", False),
-        "machine": {"name": model.config.name, "hash": model.config.hash},
-        "inputs": [_typed(model.network, name) for name in model.network.inputs],
-        "outputs": [_typed(model.network, name) for name in model.network.outputs],
-        "steps": steps,
-        "files": {name: hashlib.sha256(found[name]).hexdigest() for name in sorted(found)},
-    }
-    found[MANIFEST] = (json.dumps(manifest, indent=2) + "\n").encode()
-    return found
+    return _sealed(
+        found,
+        model.network.name,
+        model.config,
+        allow_host=getattr(source, "allow_host", False),
+        inputs=[_typed(model.network, name) for name in model.network.inputs],
+        outputs=[_typed(model.network, name) for name in model.network.outputs],
+        steps=steps,
+    )
 
 
 def program_files(program: Program, config: MachineConfig) -> dict[str, bytes]:
     """The files of a tile program, which is compiled when it is loaded."""
     found = {PROGRAM: f"{program}\n".encode(), MACHINE: to_toml(config).encode()}
+    return _sealed(found, program.name, config)
+
+
+def _sealed(found: dict[str, bytes], model: str, config: MachineConfig, **more: Any) -> dict[str, bytes]:
+    """The files with the manifest that holds their hashes."""
     manifest = {
         "kind": KIND,
         "form": FORM,
         "versions": {"heald": heald.__version__},
-        "model": program.name,
+        "model": model,
         "machine": {"name": config.name, "hash": config.hash},
+        **more,
         "files": {name: hashlib.sha256(found[name]).hexdigest() for name in sorted(found)},
     }
     return found | {MANIFEST: (json.dumps(manifest, indent=2) + "\n").encode()}
@@ -95,20 +97,16 @@ def _typed(network: Network, name: str) -> dict[str, Any]:
 def check_target(directory: Path) -> None:
     """Raise `InputError` unless a directory can be made there, or replaced because it is one of ours."""
     if directory.is_dir():
-        if any(directory.iterdir()) and _kind(directory) != KIND:
+        try:
+            ours = not any(directory.iterdir()) or bool(_manifest(directory))
+        except (OSError, InputError):
+            ours = False
+        if not ours:
             raise InputError(f"{directory}: is no directory of heald compile, so it is not overwritten")
     elif directory.exists():
         raise InputError(f"{directory}: must be a directory, it is a file")
     if not directory.absolute().parent.is_dir():
         raise InputError(f"{directory}: directory {directory.absolute().parent} does not exist")
-
-
-def _kind(directory: Path) -> object:
-    try:
-        found = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found.get("kind") if isinstance(found, dict) else None
 
 
 def write(contents: Mapping[str, bytes], directory: Path) -> None:
@@ -152,17 +150,19 @@ def program(directory: Path) -> Program | None:
     return load_program(directory / PROGRAM)
 
 
-def verified(directory: Path) -> dict[str, Any]:
-    """The manifest, once every file has its hash; raises `InputError` with the file that differs."""
+def _manifest(directory: Path) -> dict[str, Any]:
     place = directory / MANIFEST
-    try:
-        manifest = json.loads(place.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{directory}: must be a directory of heald compile, it has no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{place}: cannot be read: {error}") from None
+    if not place.exists():
+        raise InputError(f"{directory}: must be a directory of heald compile, it has no {MANIFEST}")
+    manifest = read_json(place)
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise InputError(f"{place}: must be the manifest of a compiled model")
+    return manifest
+
+
+def verified(directory: Path) -> dict[str, Any]:
+    """The manifest, once every file has its hash; raises `InputError` with the file that differs."""
+    place, manifest = directory / MANIFEST, _manifest(directory)
     if manifest.get("form") != FORM:
         raise InputError(
             f"{place}: form must be {FORM}, not {manifest.get('form')!r}: compile the model again"
@@ -231,9 +231,9 @@ def write_program(program: MachineProgram) -> dict[str, bytes]:
         SOURCE: str(program.source),
         SYNCHRONISED: str(compiled.synchronised),
         MEMORY: _json(_memory(program)),
-        "memory.txt": _memory_text(program),
+        "memory.txt": filled("memory.txt", program=program),
         PLAN: _json(_plan(program)),
-        "plan.txt": _plan_text(program),
+        "plan.txt": filled("plan.txt", program=program),
     }
     files = {name: text.encode() for name, text in found.items()} | {CONSTANTS: b"".join(images)}
     for warp, words in sorted(program.programs.items()):
@@ -268,6 +268,8 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds; raises `InputError`."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise InputError(f"{path}: must be JSON: {error}") from None
 
@@ -340,18 +342,6 @@ def _home(entry: Mapping[str, Any]) -> Allocation:
     return Allocation.of(tensor, Kind(entry["kind"]), *place)
 
 
-def _memory_text(program: MachineProgram) -> str:
-    lines = ["windows"]
-    for first, last, read, write in program.windows:
-        lines.append(f"  {first:#010x} to {last:#010x}  {'read' * read}{' and write' * write}")
-    lines += ["", "tensors: address, bytes, kind, operators from which to which it is needed, type, name"]
-    for name, h in sorted(program.homes.items(), key=lambda item: (item[1].address, item[1].first)):
-        kind = f"{h.tensor.element}{list(h.tensor.shape)}"
-        lives = f"{max(h.first, 0)}-{min(h.last, len(program.operators) - 1)}"
-        lines.append(f"  {h.address:#010x}  {h.size:>10}  {h.kind.value:10}  {lives:>9}  {kind:24}  {name}")
-    return "\n".join(lines) + "\n"
-
-
 # Plan
 
 
@@ -378,44 +368,16 @@ def _operator(entry: Mapping[str, Any]) -> OperatorFacts:
     return OperatorFacts(**{**entry, **sequences, "loops": loops, "output": output})
 
 
-def _plan_text(program: MachineProgram) -> str:
-    lines: list[str] = []
-    for number, o in enumerate(program.operators):
-        lines.append(f"{number}: {o.name} ({o.op}), nodes {' '.join(o.nodes)}")
-        if o.tile:
-            t = o.tile
-            lines.append(
-                f"  {t['whole_rows']} x {t['whole_columns']} in tiles of {t['rows']} x {t['columns']}, "
-                f"{t['width']} elements of a row are computed"
-            )
-        if o.loops:
-            lines.append("  loops " + ", ".join(f"{name} {count}" for name, count in o.loops))
-        found = {"gemm MACs": o.macs} | {f"{p} bytes": b for p, b in o.moved.items()}
-        lines.append("  " + ", ".join(f"{name} {value}" for name, value in found.items() if value))
-        for k in o.kernels:
-            kernel = program.kernels[k]
-            lines.append(
-                f"  {kernel.name}: {o.launches} launches, II {kernel.ii}, at least {kernel.bound.mii} "
-                f"({kernel.bound.why})"
-            )
-    return "\n".join(lines) + "\n"
-
-
 # Configurations
 
 
 def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any]:
     image = np.array(kernel.words, "<u4").view(np.uint8)
-    return {
-        "name": kernel.name,
+    return kernel.as_dict() | {
         "addresses": [a for a, data in program.constants if np.array_equal(data, image)],
         "arrays": {n: [a.space, a.element, a.base, a.length] for n, a in kernel.arrays.items()},
-        "scalars": list(kernel.scalars),
-        "ii": kernel.ii,
-        **kernel.bound.as_dict(),
-        "depth": kernel.depth,
-        "proved_minimal": kernel.proved_minimal,
-        "places": [list(place) for place in kernel.places],
+        "scalars": kernel.scalars,
+        "places": kernel.places,
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heald.exploration import command, output
-from heald.exploration.results import METRICS, Exploration, Point
+from heald.exploration.results import Exploration, Point, front_table
 from heald.exploration.samplers import SAMPLERS
 from heald.exploration.space import Space, from_values, read
 from heald.hardware import machine
@@ -48,17 +48,11 @@ class Study:
         output.report(Path(file), self.found, self.space)
 
     def _repr_html_(self) -> str:
-        names = [p.name for p in self.found.parameters]
-        metrics = [n for n in METRICS if any(n in p for p in self.front)]
-        head = "".join(f"<th>{name}</th>" for name in ("point", *names, *metrics))
-        rows = "".join(
-            f"<tr><td>{p['number']}</td>"
-            + "".join(f"<td>{p[n]}</td>" for n in names)
-            + "".join(f"<td>{output.shown(n, p.get(n))}</td>" for n in metrics)
-            + "</tr>"
-            for p in self.front
+        names, front = front_table(self.found)
+        head, *rows = (f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in (names, *front))
+        return (
+            f"<p>{output.summary(self.found)}</p><table>{head.replace('td>', 'th>')}{''.join(rows)}</table>"
         )
-        return f"<p>{output.summary(self.found)}</p><table><tr>{head}</tr>{rows}</table>"
 
 
 def _row(point: Point) -> dict[str, Any]:

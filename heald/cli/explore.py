@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from heald.cli.options import PATH, as_json, backend, host, note, print_json
-from heald.files import check_writable
-from heald.report.console import stdout
+from heald.files import check_directory, check_writable
+from heald.report.console import stdout, working
 from hw.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from heald.exploration.search import Progress
 
 #: Seconds between two lines of progress where there is no terminal.
-_PAUSE = 10.0
+_PAUSE = 4.0
 
 
 @click.command("explore")
@@ -82,14 +79,15 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     for name in ("report", "csv"):
         if options[name] is not None:
             check_writable(options[name])
-    output.check_directory(options["export"])
+    if options["export"] is not None:
+        check_directory(options["export"])
     asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
     request = Request(space, models, **asked)
     prepared = prepare(request)
     storage = without_password(prepared.storage)
     note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
-    with _resumable(prepared), _progress() as report:
-        found = explore(prepared, report, note)
+    with _resumable(prepared), working(_PAUSE) as tell:
+        found = explore(prepared, lambda progress: tell(_told(progress)), note)
     if options["csv"] is not None:
         output.write_csv(options["csv"], found)
     if options["export"] is not None:
@@ -123,42 +121,11 @@ def _resumable(prepared: Prepared) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Any]:
-    """A bar on a terminal, else a line every few seconds."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        with Bar(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("", total=None)
-
-            def draw(progress: Progress) -> None:
-                done = progress.known + len(progress.done)
-                bar.update(task, total=progress.target, completed=done, description=_rate(progress))
-
-            yield draw
-        return
-    last = [time.monotonic()]
-
-    def line(progress: Progress) -> None:
-        now = time.monotonic()
-        if now - last[0] >= _PAUSE:
-            last[0] = now
-            left = "" if progress.left is None else f", about {_duration(progress.left)} left"
-            done = progress.known + len(progress.done)
-            note(f"{done} of {progress.target} points, {_rate(progress)}{left}")
-
-    yield line
-
-
-def _rate(progress: Progress) -> str:
+def _told(progress: Progress) -> str:
     from heald.exploration.results import State
 
     refused = sum(p.state is State.REFUSED for p in progress.done)
-    return f"{progress.rate:.2f} points/s" + (f", {refused} refused" if refused else "")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    done = progress.known + len(progress.done)
+    text = f"{done} of {progress.target} points, {progress.rate:.2f} points/s"
+    text += f", {refused} refused" if refused else ""
+    return text if progress.left is None else f"{text}, about {timedelta(seconds=round(progress.left))} left"

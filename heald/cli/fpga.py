@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
-from heald.fpga.files import check_directory, write
+from heald.fpga.files import check_target, write
 from heald.fpga.flow import (
     BAUD,
     FREQUENCY,
@@ -30,10 +27,10 @@ from heald.fpga.flow import (
 )
 from heald.fpga.result import as_json as result
 from heald.fpga.result import clock_name, path
+from heald.report.console import working
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, find_device
 from hw.synthesis.resources import DEFAULT
-from hw.synthesis.tools import Progress as Tell
 from hw.synthesis.tools import find
 
 if TYPE_CHECKING:
@@ -95,13 +92,13 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
     config = machine(hw, settings)
     top, board, target = _target(options)
     if output is not None:
-        check_directory(output)
+        check_target(output)
     find("yosys")
     if target.device is not None:
         find("nextpnr-ecp5")
         if board is not None and output is not None:
             find("ecppack")
-    with _progress() as tell:
+    with working() as tell:
         tell(f"generating {TOPS[top.name].module} of {config.name} ({config.hash})")
         serial = Serial(options["memory"], round(target.frequency * 1e6), options["baud"])
         made = build(config, design(config, top, board, serial), target, tell)
@@ -175,28 +172,6 @@ def _target(options: dict[str, Any]) -> tuple[Top, Board | None, Target]:
 def _given(name: str) -> bool:
     """Whether an option was written on the command line."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Tell]:
-    """What shows progress on stderr: a spinner with the time in a terminal, else a line per stage."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=console, transient=True) as shown:
-            task = shown.add_task("")
-            yield lambda text: shown.update(task, description=text)
-        return
-    last = ""
-
-    def line(text: str) -> None:
-        nonlocal last
-        stage = text.partition(",")[0]
-        if stage != last:
-            note(stage)
-        last = stage
-
-    yield line
 
 
 def _show(made: Build, console: Console) -> None:

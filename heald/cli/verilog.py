@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
-from heald.files import write_text
+from heald.files import check_directory, write_directory
 from heald.report.package import csr_page, description, header
-from hw.errors import InputError
 
 
 @click.command("verilog")
@@ -20,20 +19,21 @@ from hw.errors import InputError
 def command(hw: str, settings: tuple[str, ...], output: Path, json_: bool) -> None:
     """Write the machine as Verilog, with C header, register map and a JSON description."""
     config = machine(hw, settings)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{output}: directory cannot be made: {error.strerror}") from None
+    check_directory(output)
     note(f"writing {config.name} ({config.hash}) to {output}")
     from hw.emit import verilog
 
     files = {"heald.v": verilog(config), "heald.h": header(config), "csr.md": csr_page(config)}
     about = description(config, files)
-    for name, text in files.items():
-        write_text(output / name, text)
-    write_text(output / "heald.json", json.dumps(about, indent=2) + "\n")
+    files["heald.json"] = json.dumps(about, indent=2) + "\n"
+
+    def fill(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+    write_directory(output, fill)
     if json_:
         print_json({"directory": str(output)} | about)
     else:
-        for name in (*files, "heald.json"):
+        for name in files:
             click.echo(output / name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import tempfile
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +13,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from heald.exploration.results import METRICS, Confirmation, Exploration, Point, State
+from heald.exploration.results import METRICS, Confirmation, Exploration, Point, State, front_table
 from heald.exploration.space import Space
-from heald.files import write_text
+from heald.files import write_directory, write_text
 from heald.report.console import plain_table
 from hw.config import to_toml
-from hw.errors import InputError
 
 #: What the JSON of a point of the front always has.
 _FRONT = ("cycles", "luts", "ffs", "brams", "dsps", "fmax_mhz")
@@ -82,18 +80,12 @@ def show(found: Exploration, console: Console) -> None:
     """The front for people, reasons, and what matters."""
     console.print()
     console.print(Text(summary(found)))
-    names = [p.name for p in found.parameters]
-    metrics = [n for n in METRICS if any(n in found.point(i).metrics for i in found.front)]
-    table = plain_table(*(f">{title}" for title in ("point", *names, *metrics, "RTL")))
+    head, rows = front_table(found)
+    table = plain_table(*(f">{title}" for title in head))
     for column in table.columns:
         column.overflow = "fold"
-    for number in found.front:
-        point = found.point(number)
-        confirmation = found.confirmation(number)
-        rtl = "" if confirmation is None else "confirmed" if confirmation.confirmed else "differs"
-        cells = [str(point.parameters[n]) for n in names]
-        cells += [shown(n, point.metrics.get(n)) for n in metrics]
-        table.add_row(str(number), *cells, rtl)
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
     others = [c for c in found.confirmations if c.point not in found.front]
     if others:
@@ -106,17 +98,6 @@ def show(found: Exploration, console: Console) -> None:
         listed = ", ".join(f"{name} {100 * share:.0f} %" for name, share in order)
         console.print(Text(f"{objective} depends on {listed}"))
     console.print(Text(f"{found.points_per_second:.2f} points per second"))
-
-
-def shown(name: str, value: float | None) -> str:
-    """A metric for people."""
-    if value is None:
-        return "–"
-    if name == "utilization":
-        return f"{100 * value:.1f} %"
-    if name == "seconds_per_inference":
-        return f"{value:.3g}"
-    return f"{value:,.1f}" if value != int(value) and value < 1000 else f"{value:,.0f}"
 
 
 def write_csv(path: Path, found: Exploration) -> None:
@@ -137,39 +118,16 @@ def write_csv(path: Path, found: Exploration) -> None:
     write_text(path, out.getvalue())
 
 
-def check_directory(path: Path | None) -> None:
-    """Raise `InputError` for a directory that files cannot be written to, before work is done for it."""
-    if path is None:
-        return
-    above = path.absolute().parent
-    try:
-        if path.exists() and not path.is_dir():
-            raise InputError(f"{path}: must be a directory, not a file")
-        if not above.is_dir():
-            raise InputError(f"{path}: directory {above} does not exist")
-        with tempfile.TemporaryDirectory(prefix=".heald-", dir=path if path.exists() else above):
-            pass
-    except OSError as error:
-        raise InputError(f"{path}: directory cannot be made or written: {error.strerror or error}") from None
-
-
 def export(path: Path, found: Exploration, space: Space) -> None:
     """The machine of every point of the front as a TOML file that `--hw` takes; files of other points go."""
-    try:
-        path.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: directory cannot be made: {error.strerror}") from None
-    written = {f"point-{number}.toml" for number in found.front}
-    for number in found.front:
-        config = space.machine(found.point(number).parameters)
-        text = to_toml(config.replace(name=f"{found.name}-{number}"))
-        write_text(path / f"point-{number}.toml", text)
-    try:
-        for old in path.iterdir():
-            if _EXPORTED.fullmatch(old.name) and old.name not in written and old.is_file():
-                old.unlink()
-    except OSError as error:
-        raise InputError(f"{path}: files of earlier fronts cannot be removed: {error.strerror}") from None
+
+    def fill(folder: Path) -> None:
+        for number in found.front:
+            config = space.machine(found.point(number).parameters)
+            text = to_toml(config.replace(name=f"{found.name}-{number}"))
+            (folder / f"point-{number}.toml").write_text(text, encoding="utf-8")
+
+    write_directory(path, fill, _EXPORTED.fullmatch)
 
 
 def report(path: Path, found: Exploration, space: Space) -> None:

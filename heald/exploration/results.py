@@ -207,6 +207,31 @@ class Exploration:
         return tuple(p for p in self.points if p.state is state)
 
 
+def front_table(found: Exploration) -> tuple[list[str], list[list[str]]]:
+    """The front for people: names of columns, a row per point."""
+    names = [p.name for p in found.parameters]
+    points = [found.point(number) for number in found.front]
+    metrics = [name for name in METRICS if any(name in p.metrics for p in points)]
+    rows = []
+    for p in points:
+        confirmation = found.confirmation(p.number)
+        rtl = "" if confirmation is None else "confirmed" if confirmation.confirmed else "differs"
+        values = [str(p.parameters.get(n, "–")) for n in names]
+        rows.append([str(p.number), *values, *(shown(n, p.metrics.get(n)) for n in metrics), rtl])
+    return ["point", *names, *metrics, "RTL"], rows
+
+
+def shown(name: str, value: float | None) -> str:
+    """A metric for people."""
+    if value is None:
+        return "–"
+    if name == "utilization":
+        return f"{100 * value:.1f} %"
+    if name == "seconds_per_inference":
+        return f"{value:.3g}"
+    return f"{value:,.1f}" if value != int(value) and value < 1000 else f"{value:,.0f}"
+
+
 def to_json(exploration: Exploration) -> str:
     """An exploration as JSON text; `from_json` gives an equal one."""
     return json.dumps(dataclasses.asdict(exploration))
@@ -277,13 +302,6 @@ def hypervolume(vectors: Sequence[Vector], reference: Vector) -> float:
         return 0.0
     if len(reference) == 1:
         return reference[0] - inside[0][0]
-    if len(reference) == 2:
-        volume, height = 0.0, reference[1]
-        for x, y in inside:
-            if y < height:
-                volume += (reference[0] - x) * (height - y)
-                height = y
-        return volume
     levels = sorted({v[-1] for v in inside})
     volume = 0.0
     for low, high in zip(levels, [*levels[1:], reference[-1]], strict=True):

@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import Any
 
 from heald.fpga.flow import NAMES, Build
-from hw.synthesis import Hop, Placement, Resources
+from heald.report.text import filled
+from hw.synthesis import Placement, Resources
 from hw.synthesis.resources import grouped
 
 #: What cells and instances of the top itself are called.
@@ -107,81 +108,17 @@ def clock_name(net: str) -> str:
 
 def report(build: Build) -> str:
     """The report in Markdown: clock, critical path, resources by component, utilisation."""
-    c, design, target = build.config, build.design, build.target
-    lines = [f"# Machine {c.name} ({c.hash}), top `{design.module}`", ""]
-    lines += [*_clock(build), "## Resources by component", ""]
-    lines += [
-        "After synthesis. Logic between two components counts with the signal after which it is named.",
-        "",
-        "| component | LUTs | share | registers | block RAMs | multipliers |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    total = build.synthesis.resources
-    rows = [*grouped(build.synthesis.components).items(), ("all", total)]
-    for name, r in rows:
-        share = f"{r.luts / total.luts:.1%}" if total.luts else ""
-        lines.append(f"| {name or TOP} | {r.luts:,} | {share} | {r.ffs:,} | {r.brams} | {r.dsps} |")
-    if build.placement is not None:
-        lines += ["", f"## Utilisation of {build.placement.device}", ""]
-        lines += ["After packing.", "", "| what | used | available | share |", "| --- | ---: | ---: | ---: |"]
-        for bel, (used, available) in sorted(build.placement.utilisation.items()):
-            if used:
-                lines.append(f"| {bel} | {used:,} | {available:,} | {used / available:.1%} |")
-    tools = [build.synthesis.tool] + ([build.placement.tool] if build.placement else [])
-    lines += ["", f"Family {target.family}. Tools: {', '.join(tools)}.", ""]
-    return "\n".join(lines)
-
-
-def _clock(build: Build) -> list[str]:
-    """Clocks and critical path, or why there are none."""
-    placement = build.placement
-    if placement is None:
-        if build.target.family == "ecp5":
-            return ["Synthesised only.", ""]
-        return [f"Synthesised only: there is no place and route for {build.target.family}.", ""]
-    pins = "for clock and reset alone" if build.design.constraints is None else "of a board"
-    lines = [
-        "## Clock",
-        "",
-        f"{placement.device}, package {placement.package}, speed grade {placement.speed}, "
-        f"seed {placement.seed}, pins {pins}.",
-        "",
-        "| clock | reached | asked for |",
-        "| --- | ---: | ---: |",
-    ]
-    for name, (reached, required) in placement.clocks.items():
-        lines.append(f"| {clock_name(name)} | {reached:.2f} MHz | {required:.2f} MHz |")
-    lines.append("")
-    if len(build.tried) > 1:
-        told = ", ".join(f"{seed}: {f'{f:.2f}' if f else 'failed'}" for seed, f in build.tried.items())
-        lines += [f"MHz by seed: {told}.", ""]
-    return lines + _path(placement)
-
-
-def _path(placement: Placement) -> list[str]:
-    """The critical path as a table."""
-    about = path(placement)
-    if about is None:
-        return []
-    lines = [
-        "## Critical path",
-        "",
-        f"{about['delay_ns']:.2f} ns ({about['logic_ns']:.2f} logic, {about['routing_ns']:.2f} routing) from "
-        f"`{about['from']}` to `{about['to']}`, through {', '.join(about['components'])}.",
-        "",
-        "| at ns | delay | kind | component | signal |",
-        "| ---: | ---: | --- | --- | --- |",
-    ]
-    time = 0.0
-    # Carries between neighbours take no time on a net.
-    timed = (hop for hop in placement.critical_path if hop.delay)
-    for (kind, place, name), hops in groupby(timed, _step):
-        delay = sum(hop.delay for hop in hops)
-        time += delay
-        lines.append(f"| {time:.2f} | {delay:.2f} | {kind} | {place or TOP} | `{name}` |")
-    return [*lines, ""]
-
-
-def _step(hop: Hop) -> tuple[str, str, str]:
-    """What hops have in common that are one line of the table, as those along a carry chain."""
-    return hop.kind, hop.component, signal(hop.net or hop.sink)
+    figures, placement = as_json(build, []), build.placement
+    rows = [*figures["components"], figures | {"component": "all"}]
+    found, steps = None, []
+    if placement is not None and (found := path(placement)) is not None:
+        at = 0.0
+        # Carries between neighbours take no time on a net; hops along a carry chain are one line.
+        timed = (hop for hop in placement.critical_path if hop.delay)
+        for kind, hops in groupby(timed, lambda h: (h.kind, h.component or TOP, signal(h.net or h.sink))):
+            delay = sum(hop.delay for hop in hops)
+            at += delay
+            steps.append((at, delay, *kind))
+    return filled(
+        "fpga.md", build=build, placement=placement, figures=figures, rows=rows, path=found, steps=steps
+    )

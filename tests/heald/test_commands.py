@@ -160,7 +160,7 @@ def test_verilog_needs_a_directory_it_can_make(heald: Any, tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     ended = heald("verilog", "--hw", "test", "-o", tmp_path / "file")
     assert ended.code == 2
-    assert "directory cannot be made" in ended.err
+    assert "must be a directory, not a file" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heald.fpga.files import check_directory
+from heald.files import check_directory
 from heald.fpga.flow import TOPS, Build, Design, Serial, Top, design
 from heald.fpga.result import clock_name, signal
 from heald.report.package import csr_page

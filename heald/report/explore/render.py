@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import heald
-from heald.exploration.results import MAXIMIZE, METRICS, Exploration, State
+from heald.exploration.results import MAXIMIZE, METRICS, Exploration, State, front_table
 from heald.report.explore.data import causes, columns, packed
 from heald.report.html.environment import POLICY, as_json, file, template, text
 from hw.fabric import Fabric
@@ -42,7 +42,7 @@ def page(exploration: Exploration, grids: Mapping[str, Fabric] | None = None) ->
         influence=_influence(found),
         differing=[c for c in found.confirmations if not c.confirmed],
         reasons=reasons,
-        best=_front(found),
+        best=front_table(found),
         data=text(values.encode()),
         groups=groups,
     )
@@ -72,24 +72,3 @@ def _influence(found: Exploration) -> list[dict[str, Any]]:
         for p in found.parameters
     ]
     return sorted(rows, key=lambda row: -max((share for _, share in row["shares"]), default=0.0))
-
-
-def _front(found: Exploration) -> dict[str, Any]:
-    """The front as a table for paper, and for browsers without JavaScript."""
-    names = [p.name for p in found.parameters]
-    by_number = {p.number: p for p in found.points}
-    rows = []
-    for number in found.front:
-        point = by_number[number]
-        values = [str(point.parameters.get(n, "–")) for n in names]
-        values += [_number(point.metrics.get(n)) for n in found.objectives]
-        confirmation = found.confirmation(number)
-        told = "not run" if confirmation is None else "✓ confirmed" if confirmation.confirmed else "✗ differs"
-        rows.append([str(number), *values, told])
-    return {"head": ["point", *names, *(_label(n) for n in found.objectives), "RTL"], "rows": rows}
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
