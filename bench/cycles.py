@@ -27,9 +27,9 @@ from bench.prediction import MACHINES, bert, draw, draw_convolution, resnet
 from bench.sync import CHANNELS, DEPTH
 from cosim.jobs import job_of
 from cosim.models.cycle import predict
+from cosim.session.tiling import plan_for_machine
 from cosim.settings import MemorySettings
 from heald.testing.problems import compile_problem
-from heald.tiling import plan_for_machine
 from hw.config import PORTS, MachineConfig, load
 from sw.compile.stages import Compiled
 from sw.compiler import compile_network

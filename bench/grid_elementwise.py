@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.elementwise_program import ElementwiseProgram, build
+from cosim.session.tile_program import PreparedProgram, prepare
 from cosim.settings import MemorySettings
-from heald.program_run import Prepared, prepare
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from sw.graph.expression import Apply, Argument, Expression, Lookup, Number
@@ -87,12 +87,12 @@ def cases() -> dict[str, Case]:
     }
 
 
-def prepared(program: ElementwiseProgram, config: MachineConfig) -> Prepared:
+def prepared(program: ElementwiseProgram, config: MachineConfig) -> PreparedProgram:
     """A program compiled, executed and predicted."""
     return prepare(program.program, config, MemorySettings.of(config), program.inputs)
 
 
-def right(program: ElementwiseProgram, run: Prepared) -> bool:
+def right(program: ElementwiseProgram, run: PreparedProgram) -> bool:
     """Whether the sequential execution leaves what the expression means."""
     place = run.compiled.bound.memory["y"]
     found = place.extract(run.expected.memory[place.address : place.address + place.size])

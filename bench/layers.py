@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import simulator
+from cosim.session.network import draw_inputs
 from cosim.settings import MemorySettings
-from heald.network_results import ModelRecord
-from heald.network_run import draw_inputs, run_network
+from heald.model_run import ModelRun, run_network
 from hw.config import load
 from sw.frontend.network import import_model
 
@@ -113,7 +113,7 @@ def compared(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
     print(f"{name}: {apart.size:,} results, from onnxruntime's differ {counts or 'none'}")
 
 
-def told(name: str, report: ModelRecord) -> bool:
+def told(name: str, report: ModelRun) -> bool:
     """Print the table of a layer; whether all holds."""
     table = Table(title=name)
     for column in ("operator", "kind", "cycles", "bound", "by", "bound/cycles", "lost", "of all lost"):
@@ -135,9 +135,9 @@ def told(name: str, report: ModelRecord) -> bool:
         )
     Console(width=130).print(table)
     share = bounds / report.cycles
-    proof = "bit-exact, cycle-exact" if report.proven else "NOT PROVEN"
+    proof = "bit-exact, cycle-exact" if report.verified else "NOT PROVEN"
     print(f"{name}: {report.cycles:,} cycles, bounds {bounds:,}, {share:.3f} of the cycles; {proof}")
-    return report.proven and share >= LEAST
+    return report.verified and share >= LEAST
 
 
 if __name__ == "__main__":

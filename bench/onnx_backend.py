@@ -21,9 +21,10 @@ import numpy as np
 
 from bench.official_onnx import cases
 from cosim.backends import BACKENDS, simulator
+from cosim.session.network import CompiledModel, compile_model
 from cosim.settings import MemorySettings
 from heald.backend import imported, named, outputs
-from heald.network_run import CompiledModel, compile_model, run_model
+from heald.model_run import run_model
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 

@@ -28,9 +28,9 @@ from rich.table import Table
 from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
+from cosim.session.tiling import MachinePlan, plan_for_machine
 from cosim.settings import MemorySettings
 from heald.testing.problems import compile_problem, problem_job
-from heald.tiling import MachinePlan, plan_for_machine
 from hw.config import PORTS, MachineConfig, load
 from sw.convolution import Convolution
 from sw.patches import Axis

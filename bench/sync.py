@@ -41,9 +41,9 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import EventKind, Simulator
 from cosim.models.cycle import predict
+from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
 from heald.testing.problems import ProblemProgram, compile_problem, problem_job
-from heald.warps import verdict_on
 from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
 from sw.compile.stages import Synchroniser

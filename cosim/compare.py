@@ -167,4 +167,4 @@ def _when(cycle: int | str | None) -> str:
 def _error_text(error: MachineError | None) -> str:
     if error is None:
         return "none"
-    return f"{error.cause.name.lower()}, warp {error.warp}, pc {error.pc}"
+    return error.text

@@ -11,7 +11,7 @@ from typing import IO
 from cosim import verdict
 from cosim.build import Build
 from cosim.job import Job, Outcome
-from cosim.session import LOG, collect, session
+from cosim.job_files import LOG, collect, session
 from hw.config import MachineConfig
 
 

@@ -51,6 +51,11 @@ class MachineError(NamedTuple):
     warp: int
     pc: int
 
+    @property
+    def text(self) -> str:
+        """The error for people."""
+        return f"{self.cause.name.lower()}, warp {self.warp}, pc {self.pc}"
+
 
 class Window(NamedTuple):
     """A range of memory that the host opens: first and last byte, and what is permitted."""

@@ -41,6 +41,18 @@ def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     }
 
 
+def documents(runs: Iterable[tuple[Job, Mapping[str, Outcome]]]) -> dict[str, Any]:
+    """The traces of several jobs in one document, each with processes of its own."""
+    whole: dict[str, Any] = {}
+    events: list[Any] = []
+    first = 0
+    for job, outcomes in runs:
+        whole = document(job, outcomes)
+        events += [event | {"pid": event["pid"] + first} for event in whole["traceEvents"]]
+        first += len(outcomes)
+    return whole | {"traceEvents": events}
+
+
 def _code(codes: Mapping[int, list[Code | None]], event: Event) -> Code | None:
     program = codes.get(event.warp, [])
     return program[event.pc] if 0 <= event.pc < len(program) else None

@@ -20,10 +20,10 @@ from onnx import helper
 from onnx.backend import base
 
 from cosim.backends import simulator
+from cosim.session.network import CompiledModel, compile_model
 from cosim.settings import MemorySettings
-from heald import network_run
-from heald.network_results import ModelRecord
-from heald.network_run import CompiledModel, compile_model
+from heald import model_run
+from heald.model_run import ModelRun
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.frontend.bindings import bindings
@@ -86,9 +86,9 @@ def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
 
 
-def outputs(proto: onnx.ModelProto, report: ModelRecord) -> tuple[np.ndarray, ...]:
+def outputs(proto: onnx.ModelProto, report: ModelRun) -> tuple[np.ndarray, ...]:
     """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
-    if not report.proven:
+    if not report.verified:
         first, wrong = report.first_divergence, report.first_wrong
         said = first[1] if first is not None else wrong or report.rejected or report.unverified
         raise RuntimeError(f"the run is not proven: {said}")
@@ -116,7 +116,7 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
             self._compiled[key] = compiled(network, self.config)
         settings = MemorySettings.of(self.config)
         model = self._compiled[key]
-        report = network_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
+        report = model_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
         return outputs(self.proto, report)
 
 

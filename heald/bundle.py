@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 import heald
-from heald.network_program import KernelFacts, MachineProgram, OperatorFacts, decoded
-from heald.network_run import CompiledModel, Step, checked_model
+from cosim.session.machine_program import KernelFacts, MachineProgram, OperatorFacts, decoded
+from cosim.session.network import CompiledModel, Step, checked_model
 from heald.report.text import filled
 from heald.sources import PROGRAM, GraphSource, from_files
 from hw.assembly import assemble, listing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,22 @@ from typing import Any
 import numpy as np
 
 from cosim.backends import simulator
+from cosim.job import Simulator
+from cosim.session.arguments import arguments
+from cosim.session.kernel import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel
+from cosim.session.mapped_loop import MappedLoop, graphs_of, loops_of
 from heald.files import write_text
-from heald.grid_inputs import arguments
-from heald.grid_run import KernelResult, base_machine, machine, prepare_kernel, run_kernels
 from heald.hardware import Machine
-from heald.mapping import MappedLoop, graphs_of, loops_of
 from heald.progress import Progress, shown
+from heald.report.html.data import RunReport
+from heald.report.html.pages import of_kernel
+from heald.run import Run, run_prepared
 from heald.session import memories
 from hw.errors import InputError, whole_number
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 from sw.cgra.draw import to_svg
-from sw.cgra.search import map_graph
+from sw.cgra.search import SearchResult, map_graph
 from sw.dfg.graph import Graph
 from sw.dfg.kernel import Kernel
 from sw.dfg.python import kernel_of
@@ -29,6 +33,85 @@ from sw.dfg.text import FunctionText
 
 #: Seconds after which the search for one loop ends.
 TIMEOUT = 120.0
+
+
+@dataclass(kw_only=True)
+class KernelRun(Run):
+    """The run of a function's loops; `result` is the one of its program."""
+
+    results: Sequence[KernelResult]
+
+    @property
+    def result(self) -> KernelResult:
+        """What became of the function."""
+        return self.results[0]
+
+    @property
+    def configurations(self) -> Mapping[str, Sequence[str]]:
+        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        return {mapped.graph.name: mapped.differences for mapped in self.result.configurations}
+
+    def page(self) -> RunReport:
+        """What the page of the run shows."""
+        return of_kernel(self._page(), self.result)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that `heald cgra run --json` prints (docs/kernels.md)."""
+        result, kernel, config = self.result, self.result.kernel, self.config
+        assert config.cgra is not None
+        return {
+            "correct": self.correct,
+            "cycles": self.cycles,
+            "model_cycles": self.model_cycles,
+            "first_divergence": self.divergence and self.divergence.as_dict(),
+            "ii": result.main.found.ii,
+            "mii": result.main.bound.mii,
+            "difference": result.difference,
+            "returned": list(result.returned),
+            "launches": [_configuration(m) for m in result.configurations],
+            "events": self.events,
+            "stores": len(result.observed.stored),
+            "counters": {k.lower(): v for k, v in result.observed.counters.items() if k.startswith("CGRA_")},
+            "fabric": {
+                "name": config.cgra.name,
+                "rows": config.cgra.rows,
+                "cols": config.cgra.cols,
+                "hash": f"{config.cgra.hash:08x}",
+            },
+            "scratch_bytes": config.scratch_bytes,
+            "out_bytes": config.out_bytes,
+            "map_seconds": kernel.map_seconds,
+            "model_seconds": self.model_seconds,
+            "build_seconds": self.build_seconds,
+            "sim_seconds": self.sim_seconds,
+            "hw": config.hash,
+            "program": str(kernel.program.program),
+            "programs": {str(w): text for w, text in result.compiled.texts.items()},
+            "checked": result.checked.as_dict(),
+        }
+
+
+def _configuration(mapped: SearchResult) -> dict[str, Any]:
+    """One entry of `launches` in the JSON of a run."""
+    return {
+        "name": mapped.graph.name,
+        "operators": len(mapped.graph.nodes),
+        "ii": mapped.found.ii,
+        "mii": mapped.bound.mii,
+        "depth": mapped.found.depth,
+        "proved_minimal": mapped.proved_minimal,
+        "verified": not mapped.differences,
+        "seconds": mapped.seconds,
+    }
+
+
+def run_kernel(prepared: PreparedKernel, simulator: Callable[[], Simulator], **options: Any) -> KernelRun:
+    """Run a kernel and compare everything; `options` are those of `heald.run.run_prepared`."""
+    fields: dict[str, Any] = {
+        "compile_seconds": prepared.map_seconds,
+        "reference": "what the function means",
+    }
+    return run_prepared(prepared, simulator, KernelRun, **fields, **options)
 
 
 @dataclass(frozen=True)
@@ -93,7 +176,7 @@ class MappedKernel:
         latency: dict[str, int] | None = None,
         progress: Progress | None = None,
         **values: Any,
-    ) -> KernelResult:
+    ) -> KernelRun:
         """Run the function on the RTL and compare values and cycles with what it means and the model.
 
         `values` are arrays and scalars by the names of the function's parameters; what is missing is random,
@@ -113,13 +196,8 @@ class MappedKernel:
             times=self.unroll,
             seed=self.seed,
         )
-        verdict = prepared.prepared.compiled.verdict
-        if verdict.deadlock:
-            raise InputError(f"{self.kernel.name}: {verdict.reason}")
         with shown(progress) as say:
-            say(f"simulator {on}: building the machine, or taking it from the cache")
-            (result,) = run_kernels([prepared], simulator(prepared.config, on))
-        return result
+            return run_kernel(prepared, lambda: simulator(prepared.config, on), sim=on, progress=say)
 
     def _repr_html_(self) -> str:
         return self.failure or self.svg()

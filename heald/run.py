@@ -1,88 +1,203 @@
-"""A run in Python: what came out, whether it is right, and its page, trace and waves."""
+"""A run: what came out, whether it is right, and its page, trace and waves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from cosim import trace
 from cosim.compare import Divergence
+from cosim.job import Simulator
+from cosim.session.driver import Prepared, Progress, drive
+from cosim.session.results import Check, Result, check, results_check, runs_checks, utilization
+from cosim.session.tile_program import PreparedProgram
 from cosim.settings import MemorySettings
-from heald import trace
-from heald.results import Check, RunRecord
+from heald.files import write_text
+from heald.report.html.data import RunReport
+from heald.report.html.pages import of_programs
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.check import Verdict
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class Run:
-    """What became of a model, problem or tile program on the RTL.
+    """What became of a model, problem, tile program or loop on the RTL.
 
-    `record` holds everything that was observed and compared, `title` is what ran, `memories` are those behind
-    the ports, `waves` is the file of waves that the simulator wrote.
+    `title` is what ran, `memories` are those behind the ports, `results` has an entry for each program.
+    `reference` is what results were compared with, `waves` the file of waves that the simulator wrote.
     """
 
-    record: RunRecord
     title: str
     memories: MemorySettings
+    config: MachineConfig
+    results: Sequence[Result]
+    build_seconds: float = 0.0
+    model_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    sim: str = ""
+    reference: str = "NumPy"
     waves: Path | None = None
-
-    @property
-    def outputs(self) -> Mapping[str, np.ndarray]:
-        """The results by name, in the model's types."""
-        return self.record.outputs
 
     @property
     def correct(self) -> bool:
         """Whether every result equals the reference's bit for bit."""
-        return self.record.correct
+        return all(r.correct for r in self.results)
 
     @property
     def verified(self) -> bool:
         """Whether all checks hold: results, cycles, warps, configurations."""
-        return self.record.proven
+        return all(c.ok for c in self.checks)
 
     @property
     def cycles(self) -> int:
         """Cycles that were observed on the RTL."""
-        return self.record.cycles
+        return sum(r.observed.cycles for r in self.results)
 
     @property
-    def model_cycles(self) -> int:
-        """Cycles that the cycle model predicted."""
-        return self.record.model_cycles
+    def model_cycles(self) -> int | None:
+        """Cycles that the cycle model predicted; None on a board, where they are compared with nothing."""
+        return sum(r.predicted.cycles for r in self.results)
+
+    @property
+    def bound_cycles(self) -> int:
+        """Least cycles of all programs."""
+        return sum(r.bound_cycles for r in self.results)
+
+    @property
+    def events(self) -> int:
+        """Events that were compared."""
+        return sum(len(r.observed.events) for r in self.results)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of all programs."""
+        return sum(r.macs for r in self.results)
+
+    @property
+    def utilization(self) -> float:
+        """Multiply-accumulates by what the array could have done in all cycles."""
+        return utilization(self.macs, self.cycles, self.config)
+
+    @property
+    def sim_seconds(self) -> float:
+        """How long the simulation of all programs took."""
+        return sum(r.observed.seconds for r in self.results)
+
+    @property
+    def first_divergence(self) -> tuple[Result, Divergence] | None:
+        """The first result whose prediction differs, and how."""
+        return next(((r, r.divergence) for r in self.results if r.divergence is not None), None)
 
     @property
     def divergence(self) -> Divergence | None:
         """Where model and RTL differ first, None if they agree: `cycle`, `warp`, `pc`, `expected`, `got`."""
-        return self.record.divergence
+        return self.first_divergence[1] if self.first_divergence else None
+
+    @property
+    def rejected(self) -> tuple[Result, Verdict] | None:
+        """The first result whose warps the checker does not accept, and why."""
+        return next(((r, r.checked) for r in self.results if not r.checked.ok), None)
+
+    @property
+    def configurations(self) -> Mapping[str, Sequence[str]]:
+        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        return {}
+
+    @property
+    def outputs(self) -> Mapping[str, np.ndarray]:
+        """The results by name, in the model's types."""
+        return {name: value for result in self.results for name, value in result.values.items()}
 
     @property
     def operators(self) -> Sequence[Any]:
-        """The rows of the table: operators of a model, or the tile program."""
-        return self.record.operators
+        """The rows of the table: operators of a model, or programs."""
+        return self.results
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What was compared, and whether it holds."""
-        return self.record.checks
+        """What was compared, and whether it holds: results, cycles, warps, configurations of the CGRA."""
+        checks = (self._results_check(), *runs_checks(self.results))
+        if not self.configurations:
+            return checks
+        bad = [f"{name}: {text}" for name, texts in self.configurations.items() for text in texts]
+        what = "the bitstreams of the grid, decoded again, against the loops that they were made from"
+        return (*checks, check("configurations", what, bad, len(self.configurations), "configurations"))
+
+    def _results_check(self) -> Check:
+        values = sum(array.size for r in self.results for array in r.values.values())
+        wrong = "\n".join(r.failure for r in self.results if not r.correct)
+        return results_check(
+            f"every value that the RTL left in memory against {self.reference}", wrong, values
+        )
 
     def report(self, file: str | Path) -> None:
         """Write the page of the run (HTML); raises `InputError` for a file that cannot be written."""
         # Draws with libraries that take time to import.
-        from heald.report.html.pages import write_report
+        from heald.report.html import render
 
-        write_report(self.record, self.title, self.memories, Path(file))
+        render.write(self.page(), Path(file))
+
+    def page(self) -> RunReport:
+        """What the page of the run shows."""
+        return of_programs(self._page(), self.results)
+
+    def _page(self) -> RunReport:
+        """The page without its programs."""
+        return RunReport(self.title, self.config, self.memories, self.checks, (), (), facts=self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        """How long everything took, and by what, for people."""
+        speed = self.cycles / self.sim_seconds if self.sim_seconds else 0.0
+        return {
+            "simulator": self.sim or "unknown",
+            "build": f"{self.build_seconds:.1f} s",
+            "compilation": f"{self.compile_seconds:.2f} s",
+            "cycle model": f"{self.model_seconds:.2f} s",
+            "simulation": f"{self.sim_seconds:.1f} s ({speed:,.0f} cycles per second)",
+        }
 
     def trace(self, file: str | Path) -> None:
-        """Write a trace for Perfetto (JSON), the events of model and RTL beside each other."""
-        trace.write(self.record, Path(file))
+        """Write a trace for Perfetto (JSON), the events of model and RTL beside each other.
+
+        Raises `InputError` for a file that cannot be written.
+        """
+        parts = [
+            (r.job, {f"{r.name} (model)": r.predicted, f"{r.name} (RTL)": r.observed}) for r in self.results
+        ]
+        write_text(Path(file), json.dumps(trace.documents(parts)))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald run --json` prints."""
-        return self.record.as_dict()
+        first = self.first_divergence
+        warps = sorted({warp for r in self.results for warp in r.instructions})
+        return {
+            "correct": self.correct,
+            "cycles": self.cycles,
+            "model_cycles": self.model_cycles,
+            "events": self.events,
+            "first_divergence": first and {"operator": first[0].name} | first[1].as_dict(),
+            "macs": self.macs,
+            "utilization": self.utilization,
+            "bound_cycles": self.bound_cycles,
+            "build_seconds": self.build_seconds,
+            "sim_seconds": self.sim_seconds,
+            "cycles_per_second": self.cycles / self.sim_seconds if self.sim_seconds else 0.0,
+            "model_seconds": self.model_seconds,
+            "instructions": {str(w): sum(r.instructions.get(w, 0) for r in self.results) for w in warps},
+            "sync_operations": sum(r.sync_operations for r in self.results),
+            "checked": {"ok": self.rejected is None},
+            "hw": self.config.hash,
+            "operators": [r.as_dict() for r in self.results],
+            "host_operators": [],
+            "ii": [],
+        }
 
     def _repr_html_(self) -> str:
         checks = "".join(
@@ -100,3 +215,37 @@ class Run:
             f"<p><b>{escape(self.title)}</b>: {self.cycles:,} cycles</p>"
             f"<table><tr>{head}</tr>{rows}</table><ul>{checks}</ul>"
         )
+
+
+RunT = TypeVar("RunT", bound=Run)
+
+
+def run_prepared(
+    prepared: Prepared[Any],
+    simulator: Callable[[], Simulator],
+    kind: type[RunT],
+    *,
+    title: str = "",
+    sim: str = "",
+    progress: Progress = lambda text: None,
+    **fields: Any,
+) -> RunT:
+    """Run a tile program or kernel and compare everything; `fields` are those of the run that is made.
+
+    Raises `InputError` where its warps wait for each other.
+    """
+    prediction = prepared.prediction
+    if prediction.checked.deadlock:
+        raise InputError(f"{prediction.name}: {prediction.checked.reason}")
+    made = drive(lambda done: [prepared], simulator, sim=sim, progress=progress)
+    title, config = title or prediction.name, prediction.config
+    return kind(**vars(made), title=title, memories=prediction.job.settings, config=config, sim=sim, **fields)
+
+
+def run_program(prepared: PreparedProgram, simulator: Callable[[], Simulator], **options: Any) -> Run:
+    """Run a tile program and compare everything; `options` are those of `run_prepared`."""
+    fields: dict[str, Any] = {
+        "compile_seconds": prepared.compile_seconds,
+        "reference": "the sequential execution",
+    }
+    return run_prepared(prepared, simulator, Run, **fields, **options)

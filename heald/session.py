@@ -8,34 +8,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
+from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
+from cosim.session.operators import Prediction
+from cosim.session.tile_program import prepare
 from cosim.settings import MemorySettings
 from heald import bundle
 from heald.hardware import Machine
 from heald.hardware import machine as machine_of
-from heald.network_results import Prediction
-from heald.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_model
-from heald.program_run import prepare, run_program
+from heald.model_run import run_model, run_on_device
 from heald.progress import Progress, shown
-from heald.results import RunRecord
-from heald.run import Run
+from heald.run import Run, run_program
 from heald.sources import GraphSource, read_source
 from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
-
-if TYPE_CHECKING:
-    # Needs pyserial, which only boards do.
-    from heald.device_run import DeviceRun
 
 #: Shape and type of an array.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
@@ -119,7 +115,7 @@ class Model(ABC):
         latency: Mapping[str, int] | None = None,
         waves: str | Path | None = None,
         progress: Progress | None = None,
-    ) -> Run | DeviceRun:
+    ) -> Run:
         """Run on the RTL and compare results, cycles, warps and configurations.
 
         `inputs` is one array, a tuple in the order of `self.inputs`, or a dictionary; without them they are
@@ -140,9 +136,8 @@ class Model(ABC):
             def build() -> Simulator:
                 return simulator(self.machine.config, on, name)
 
-            record = self._simulated(_Simulation(given, settings, build, on, seed, say))
-        file = Path(waves) if waves is not None else None
-        return Run(record, self.title, settings, file)
+            run = self._simulated(_Simulation(given, settings, build, on, seed, say))
+        return replace(run, waves=Path(waves) if waves is not None else None)
 
     @abstractmethod
     def save(self, directory: str | Path) -> None:
@@ -154,11 +149,11 @@ class Model(ABC):
     ) -> Prediction: ...
 
     @abstractmethod
-    def _simulated(self, asked: _Simulation) -> RunRecord: ...
+    def _simulated(self, asked: _Simulation) -> Run: ...
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
-    ) -> DeviceRun:
+    ) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
     def _named(self, inputs: Any) -> dict[str, np.ndarray] | None:
@@ -223,20 +218,18 @@ class GraphModel(Model):
         """Programs, bitstreams, memory map and constants as files."""
         bundle.write(bundle.files(self.compiled, self.source), Path(directory))
 
-    def _simulated(self, asked: _Simulation) -> RunRecord:
+    def _simulated(self, asked: _Simulation) -> Run:
         given = draw_inputs(self.compiled.network, asked.seed, asked.inputs)
         what = (self.compiled, given, asked.settings, asked.build)
-        return run_model(*what, sim=asked.sim, progress=asked.progress)
+        return run_model(*what, title=self.title, sim=asked.sim, progress=asked.progress)
 
     def _on_device(
         self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
-    ) -> DeviceRun:
+    ) -> Run:
         if not address.startswith(("uart:", "mmio:")):
             return super()._on_device(inputs, address, seed, progress)
-        from heald.device_run import run_at
-
         given = draw_inputs(self.compiled.network, seed, inputs)
-        return run_at(self.compiled, given, address, progress=progress)
+        return run_on_device(self.compiled, given, address, title=self.title, progress=progress)
 
 
 def _types(network: Network, names: tuple[str, ...]) -> dict[str, Typed]:
@@ -283,9 +276,9 @@ class ProgramModel(Model):
         """The text of the program and the machine: it is compiled again when it is loaded."""
         bundle.write(bundle.program_files(self.program, self.machine.config), Path(directory))
 
-    def _simulated(self, asked: _Simulation) -> RunRecord:
-        what = (self.program, self.machine.config, asked.settings, asked.build, asked.inputs)
-        return run_program(*what, seed=asked.seed, sim=asked.sim, progress=asked.progress)
+    def _simulated(self, asked: _Simulation) -> Run:
+        made = prepare(self.program, self.machine.config, asked.settings, asked.inputs, seed=asked.seed)
+        return run_program(made, asked.build, sim=asked.sim, progress=asked.progress)
 
 
 def compile(

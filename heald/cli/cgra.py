@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from cosim import trace as chrome
 from cosim.backends import simulator
+from cosim.session.arguments import arguments, drawn, function_of
 from heald.cli.options import (
     PATH,
     as_json,
@@ -24,11 +23,9 @@ from heald.cli.options import (
     print_json,
 )
 from heald.cli.run_files import read_inputs, write_outputs
-from heald.files import check_writable, write_text
-from heald.grid_inputs import arguments, drawn, function_of
+from heald.files import check_writable
 from heald.report.console import stdout
 from hw.config import parse_setting
-from hw.errors import InputError
 from sw.dfg.graph import Graph
 from sw.dfg.python import from_function
 
@@ -91,7 +88,8 @@ def run(
     of the grid among them, with the cycle model's. What --inputs does not give is random.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from heald.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
+    from cosim.session.kernel import base_machine, chosen_fabric, machine, prepare_kernel
+    from heald.loops import run_kernel
     from heald.report.table import print_kernel
 
     file, name = function_of(kernel, "a kernel must be FILE.py:FUNCTION")
@@ -118,29 +116,20 @@ def run(
         report=_progress(),
         after=print_after if rest["print_after_all"] else None,
     )
-    verdict = prepared.prepared.compiled.verdict
-    if verdict.deadlock:
-        raise InputError(f"{name}: {verdict.reason}")
-    note(f"model: {prepared.prepared.prediction.cycles:,} cycles predicted")
-    note(f"simulator {sim}: building the machine, or taking it from the cache")
-    built = simulator(prepared.config, sim)
-    note(f"simulator {sim}: ready after {built.build_seconds:.1f} s, running")
-    (result,) = run_kernels([prepared], built)
+    ran = run_kernel(prepared, lambda: simulator(prepared.config, sim), title=kernel, sim=sim, progress=note)
     if rest["outputs"] is not None:
-        write_outputs(
-            rest["outputs"], dict(result.arrays) | {"returned": np.array(result.returned, np.int32)}
-        )
+        returned = np.array(ran.result.returned, np.int32)
+        write_outputs(rest["outputs"], dict(ran.result.arrays) | {"returned": returned})
     if rest["trace"] is not None:
-        outcomes = {f"{name} (model)": result.result.predicted, f"{name} (RTL)": result.result.observed}
-        write_text(rest["trace"], json.dumps(chrome.document(result.result.job, outcomes)))
+        ran.trace(rest["trace"])
     if json_:
-        print_json(result.as_dict())
-        for text in (result.difference, result.result.divergence):
+        print_json(ran.as_dict())
+        for text in (ran.result.difference, ran.divergence):
             if text is not None:
                 note(f"{name}: {text}")
     else:
-        print_kernel(result, kernel, stdout(140))
-    return 0 if result.proven else 1
+        print_kernel(ran, stdout(140))
+    return 0 if ran.verified else 1
 
 
 def _progress() -> Any:

@@ -8,9 +8,9 @@ import re
 import click
 from rich.text import Text
 
+from cosim.session.warps import verdict_on
 from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
 from heald.report.console import plain_table, stdout
-from heald.warps import verdict_on
 from hw.errors import InputError
 from sw.check import Verdict
 from sw.ir.load import STDIN, load_program, read_text

@@ -45,8 +45,8 @@ def command(
     warps, the configurations of the grid, the memory map and all constants (docs/compile.md).
     """
     # The mapper takes time to import.
+    from cosim.session.network import compile_model
     from heald import bundle
-    from heald.network_run import compile_model
     from heald.sources import OnnxSource
     from sw.frontend.model import read_file
 

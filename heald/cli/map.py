@@ -18,7 +18,7 @@ from hw.fabric import load
 from hw.fabric.bitstream import to_bytes
 
 if TYPE_CHECKING:
-    from heald.mapping import MappedLoop
+    from cosim.session.mapped_loop import MappedLoop
     from sw.cgra.mapping import Mapping
     from sw.cgra.search import SearchEvent
 
@@ -62,7 +62,7 @@ def command(
     mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from heald.mapping import MappedLoop, loops_of
+    from cosim.session.mapped_loop import MappedLoop, loops_of
     from sw.cgra.search import map_graph
 
     target = load(fabric, grid_size(grid))

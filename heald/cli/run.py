@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from cosim.backends import simulator
 from cosim.job import Simulator
+from cosim.session.tile_program import prepare
 from cosim.settings import MemorySettings
 from heald.cli.options import (
     PATH,
@@ -34,19 +35,18 @@ from heald.cli.options import (
     sizes,
 )
 from heald.cli.run_files import Files, read_inputs, wave_file, write, write_outputs
-from heald.program_run import run_program
 from heald.progress import Progress, shown
 from heald.report.console import stdout
 from heald.report.table import print_report
-from heald.results import RunRecord
-from heald.run import Run
+from heald.run import Run, run_program
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.load import load_program
 from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
-    from heald.network_run import CompiledModel
+    from cosim.session.network import CompiledModel
+    from heald.model_run import ModelRun
     from sw.compiler import Observer
     from sw.graph.network import Network
 
@@ -143,15 +143,15 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
             return simulator(asked.config, options["sim"], waves)
 
         report = _ran(asked, simulate, say)
-    write(Run(report, asked.title, asked.memory), asked.files)
+    write(report, asked.files)
     if json_:
         print_json(report.as_dict())
         first = report.first_divergence
         if first is not None:
             note(f"{first[0].name}: {first[1]}")
     else:
-        print_report(report, asked.title, stdout(140))
-    return 0 if report.proven else 1
+        print_report(report, stdout(140))
+    return 0 if report.verified else 1
 
 
 def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) -> _Run:
@@ -175,28 +175,22 @@ def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) 
     return asked
 
 
-def _ran(asked: _Run, simulate: Callable[[], Simulator], say: Progress) -> RunRecord:
+def _ran(asked: _Run, simulate: Callable[[], Simulator], say: Progress) -> Run:
     """What became of a tile program or model."""
     if asked.kind != "a tile program":
         model, inputs = _compiled(asked, say)
         if asked.files.waves is not None and len(model.programs) != 1:
             raise InputError(f"--waves must be given for one program, this model is {len(model.programs)}")
-        from heald.network_run import run_model
+        from heald.model_run import run_model
 
-        return run_model(model, inputs, asked.memory, simulate, sim=asked.options["sim"], progress=say)
+        what = (model, inputs, asked.memory, simulate)
+        return run_model(*what, title=asked.title, sim=asked.options["sim"], progress=say)
     asked.refuse("refine", "products and convolutions", "a tile program")
     asked.refuse("allow_host", "a model", "a tile program")
-    return run_program(
-        load_program(str(asked.source)),
-        asked.config,
-        asked.memory,
-        simulate,
-        asked.inputs(),
-        seed=asked.options["seed"],
-        sim=asked.options["sim"],
-        after=asked.after,
-        progress=say,
-    )
+    program = load_program(str(asked.source))
+    options = {"seed": asked.options["seed"], "after": asked.after}
+    prepared = prepare(program, asked.config, asked.memory, asked.inputs(), **options)
+    return run_program(prepared, simulate, title=asked.title, sim=asked.options["sim"], progress=say)
 
 
 def _on_device(asked: _Run, address: str, json_: bool) -> int:
@@ -205,16 +199,22 @@ def _on_device(asked: _Run, address: str, json_: bool) -> int:
         raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
     for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
         asked.refuse(option, "a simulation", "--device")
-    from heald.cli.run import run_at
+    from heald.model_run import run_on_device
 
     with shown(note) as say:
-        compiled = _compiled(asked, say)
-    return run_at(*compiled, address, asked.files, json_)
+        run = run_on_device(*_compiled(asked, say), address, progress=say)
+    if asked.files.outputs is not None:
+        write_outputs(asked.files.outputs, run.outputs)
+    if json_:
+        print_json(run.as_dict())
+    else:
+        _show(run)
+    return 0 if run.verified else 1
 
 
 def _compiled(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray]]:
     """A product or model, compiled now or into a directory before, and its inputs."""
-    from heald.network_run import draw_inputs
+    from cosim.session.network import draw_inputs
 
     if asked.kind == "a directory":
         model, arrays = _loaded(asked), asked.inputs()
@@ -241,7 +241,7 @@ def _loaded(asked: _Run) -> CompiledModel:
 def _compile(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
     """A product or model, compiled, and the inputs that were given."""
     from cosim.refine import refined_blockings
-    from heald.network_run import compile_model
+    from cosim.session.network import compile_model
     from sw.graph.problems import network_of
 
     options: dict[str, Any] = {"bandwidth": asked.memory.bandwidth}
@@ -307,35 +307,14 @@ def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path 
         raise InputError(f"{file}: {error}") from None
 
 
-if TYPE_CHECKING:
-    from heald.device_run import DeviceRun
-    from heald.network_run import CompiledModel
-
-
-def run_at(
-    model: CompiledModel, inputs: Mapping[str, np.ndarray], address: str, files: Files, json_: bool
-) -> int:
-    """Run a model on the device at an address and say what it gave; the exit code."""
-    from heald.device_run import run_at as on_device
-
-    with shown(note) as say:
-        run = on_device(model, inputs, address, progress=say)
-    if files.outputs is not None:
-        write_outputs(files.outputs, run.outputs)
-    if json_:
-        print_json({"device": address} | run.as_dict())
-    else:
-        _show(run)
-    return 0 if run.correct else 1
-
-
-def _show(run: DeviceRun) -> None:
+def _show(run: ModelRun) -> None:
     """Cycles and results for people."""
     table = Table("program", "cycles", "seconds", "stopped by", box=None)
-    for program in run.programs:
-        table.add_row(program.name, f"{program.cycles:,}", f"{program.seconds:.2f}", program.error or "")
+    for result in run.results:
+        error = result.observed.error.text if result.observed.error is not None else ""
+        table.add_row(result.name, f"{result.observed.cycles:,}", f"{result.observed.seconds:.2f}", error)
     Console().print(table)
-    if run.wrong is None:
+    if run.first_wrong is None:
         click.echo("\N{CHECK MARK} every result equals the reference's, bit for bit")
     else:
-        click.echo(f"\N{BALLOT X} {run.wrong[0]}: {run.wrong[1]}")
+        click.echo(f"\N{BALLOT X} {run.first_wrong[0]}: {run.first_wrong[1]}")

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from cosim.session.tiling import MachinePlan, plan_for_machine
 from heald.cli.options import (
     PATH,
     as_json,
@@ -27,7 +28,6 @@ from heald.cli.options import (
 from heald.files import check_writable, write_text
 from heald.report.console import plain_table, stdout
 from heald.report.tiling_plot import picture
-from heald.tiling import MachinePlan, plan_for_machine
 from hw.errors import InputError
 from sw.convolution import Convolution
 from sw.problem import Product

@@ -11,10 +11,10 @@ from rich.columns import Columns
 from rich.panel import Panel
 from rich.text import Text
 
+from cosim.session.warps import Warped, converted
 from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
 from heald.files import check_writable, write_text
 from heald.report.console import plain_table, stdout
-from heald.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.errors import IRError

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from heald.network_program import MachineProgram, executed
+from cosim.session.machine_program import MachineProgram, executed
 from hw import toml_text
 from hw.config import MachineConfig
 from hw.errors import InputError

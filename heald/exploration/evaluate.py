@@ -15,11 +15,12 @@ import numpy as np
 
 from cosim import toolchain
 from cosim.backends import simulator
+from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
+from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
 from cosim.settings import MemorySettings
 from heald.exploration.energy import Table, counted, energy
 from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from heald.network_results import ModelProgramPrediction, ModelRecord, OperatorResult, Prediction
-from heald.network_run import CompiledModel, compile_model, draw_inputs, predict_model, run_network
+from heald.model_run import ModelRun, run_network
 from heald.sources import GraphSource
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
@@ -251,9 +252,9 @@ def confirm(
     return Confirmation(point.number, not differences, events, cycles, "; ".join(differences) or None)
 
 
-def _difference(report: ModelRecord) -> str | None:
+def _difference(report: ModelRun) -> str | None:
     """The first thing that does not hold; None where the run is proven."""
-    if report.proven:
+    if report.verified:
         return None
     if report.first_wrong is not None:
         operator, how = report.first_wrong

@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heald.network_results import ModelRecord, OperatorResult
+from cosim.session.operators import OperatorResult
+from cosim.session.results import RESOURCES, Result
+from heald.model_run import ModelRun
 from heald.report.console import plain_table
-from heald.results import RESOURCES, Result, RunRecord
+from heald.run import Run
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
-    from heald.grid_run import KernelResult
+    from heald.loops import KernelRun
 
 _BAR, _SHORT_BAR = 10, 5
 #: Least width of a name in a narrow terminal.
@@ -23,14 +25,15 @@ _NAME = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def print_report(report: RunRecord, title: str, console: Console) -> None:
+def print_report(report: Run, console: Console) -> None:
     """One row per program or operator, then what was proven and how fast."""
     c = report.config
     console.print()
     console.print(
-        f"[bold]{title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}", highlight=False
+        f"[bold]{report.title}[/] on [bold]{c.name}[/]: {c.rows}×{c.cols} array, machine {c.hash}",
+        highlight=False,
     )
-    table = _operators(report) if isinstance(report, ModelRecord) else _programs(report)
+    table = _operators(report) if isinstance(report, ModelRun) else _programs(report)
     if _least_width(table) > console.width:
         # Rather lines that the terminal wraps than numbers that lack digits.
         table.width = _least_width(table)
@@ -40,7 +43,7 @@ def print_report(report: RunRecord, title: str, console: Console) -> None:
         console.print(line, highlight=False)
 
 
-def _table(report: RunRecord, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
+def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int, int, int]) -> Table:
     """A table with the columns that products and operators share; widths of names, kinds and bars."""
     table = Table(box=None, pad_edge=False, header_style="dim", show_footer=footer)
     # These two may become narrower, the others may not.
@@ -54,9 +57,9 @@ def _table(report: RunRecord, first: str, second: str, footer: bool, widths: tup
     return table
 
 
-def _least_cycles(report: RunRecord) -> int:
+def _least_cycles(report: Run) -> int:
     """The sum of the rows."""
-    if isinstance(report, ModelRecord):
+    if isinstance(report, ModelRun):
         return sum(operator.bound_cycles for operator in report.operators)
     return report.bound_cycles
 
@@ -73,7 +76,7 @@ def _name(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _programs(report: RunRecord) -> Table:
+def _programs(report: Run) -> Table:
     table = _table(report, "program", "size", len(report.results) > 1, (32, 60, _BAR))
     table.add_column("cycle-exact", no_wrap=True)
     for result in report.results:
@@ -101,7 +104,7 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
     )
 
 
-def _operators(report: ModelRecord) -> Table:
+def _operators(report: ModelRun) -> Table:
     table = _table(report, "operator", "kind", True, (30, 18, _SHORT_BAR))
     table.add_column("II", no_wrap=True)
     table.add_column("of all", no_wrap=True)
@@ -110,7 +113,7 @@ def _operators(report: ModelRecord) -> Table:
     return table
 
 
-def _operator_row(operator: OperatorResult, report: ModelRecord) -> tuple[str | Text, ...]:
+def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Text, ...]:
     name, kind = _name(operator.name), _name(operator.op)
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
@@ -140,7 +143,7 @@ def _bar(share: float, length: int = _BAR) -> Text:
     return Text.assemble(f"{100 * share:5.1f} % ", (bar.ljust(length), "cyan"))
 
 
-def _verdict(report: RunRecord) -> list[str | Text]:
+def _verdict(report: Run) -> list[str | Text]:
     first = report.first_divergence
     if not report.results and report.correct:
         return [Text("! nothing ran on the machine, so nothing was checked", "yellow"), *_hosts(report)]
@@ -162,7 +165,7 @@ def _verdict(report: RunRecord) -> list[str | Text]:
     else:
         count = sum(r.checked.dependences for r in report.results)
         lines.append(f"[green]✓[/] the warps enforce {_all(count, 'dependence')} between them")
-    if isinstance(report, ModelRecord):
+    if isinstance(report, ModelRun):
         lines += _configurations(report)
     speed = report.cycles / report.sim_seconds if report.sim_seconds else 0
     lines.append(
@@ -172,13 +175,13 @@ def _verdict(report: RunRecord) -> list[str | Text]:
     return lines
 
 
-def _wrong(report: RunRecord) -> str:
-    if isinstance(report, ModelRecord) and report.first_wrong is not None:
+def _wrong(report: Run) -> str:
+    if isinstance(report, ModelRun) and report.first_wrong is not None:
         return f"{report.first_wrong[0]} is the first operator with a wrong result: {report.first_wrong[1]}"
     return f"wrong results: {', '.join(r.name for r in report.results if not r.correct)}"
 
 
-def _configurations(report: ModelRecord) -> list[str | Text]:
+def _configurations(report: ModelRun) -> list[str | Text]:
     """Whether the decoder agrees, and what the host did."""
     lines: list[str | Text] = [
         Text(f"✗ configuration {k.name} does not mean its loop: {k.differences[0]}", "bold red")
@@ -191,9 +194,9 @@ def _configurations(report: ModelRecord) -> list[str | Text]:
     return lines + _hosts(report)
 
 
-def _hosts(report: RunRecord) -> list[Text]:
+def _hosts(report: Run) -> list[Text]:
     """What the host did."""
-    host = report.host_operators if isinstance(report, ModelRecord) else []
+    host = report.host_operators if isinstance(report, ModelRun) else []
     noun = "operator" if len(host) == 1 else "operators"
     return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []
 
@@ -203,43 +206,42 @@ def _all(count: int, noun: str) -> str:
     return f"the 1 {noun}" if count == 1 else f"all {count:,} {noun}s" if count else f"0 {noun}s"
 
 
-def print_kernel(result: KernelResult, title: str, console: Console) -> None:
+def print_kernel(run: KernelRun, console: Console) -> None:
     """One row per configuration, then what was proven."""
-    config = result.kernel.config
+    config, result = run.config, run.result
     assert config.cgra is not None
     fabric = config.cgra
     console.print()
     size = f"{fabric.rows}×{fabric.cols} grid, machine {config.hash}"
-    console.print(f"[bold]{title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
+    console.print(f"[bold]{run.title}[/] on [bold]{fabric.name}[/]: {size}", highlight=False)
     table = plain_table("configuration", ">operations", ">II", ">least II", ">depth", no_wrap=True)
-    for mapped in result.kernel.program.mapped.values():
+    for mapped in result.configurations:
         mapping = mapped.found
         numbers = (len(mapped.graph.nodes), mapping.ii, mapped.bound.mii, mapping.depth)
         table.add_row(mapped.graph.name, *(str(n) for n in numbers))
     console.print(table)
     console.print()
-    for line in _kernel_verdict(result):
+    for line in _kernel_verdict(run):
         console.print(line, highlight=False)
 
 
-def _kernel_verdict(result: KernelResult) -> list[Text]:
-    observed, divergence = result.result.observed, result.result.divergence
+def _kernel_verdict(run: KernelRun) -> list[Text]:
+    result, checked = run.result, run.result.checked
     lines = []
-    if result.correct:
+    if run.correct:
         lines.append(Text(f"result: what the function means; returned {list(result.returned)}", "green"))
     else:
         lines.append(Text(f"result: WRONG: {result.difference}", "bold red"))
-    if divergence is None:
-        told = f"cycles: {observed.cycles:,}; all {len(observed.events):,} events as the model predicts"
+    if run.divergence is None:
+        told = f"cycles: {run.cycles:,}; all {run.events:,} events as the model predicts"
         lines.append(Text(told, "green"))
     else:
-        lines.append(Text(f"cycles: {observed.cycles:,}; the model DIVERGES: {divergence}", "bold red"))
-    wrong = [text for mapped in result.kernel.program.mapped.values() for text in mapped.differences]
+        lines.append(Text(f"cycles: {run.cycles:,}; the model DIVERGES: {run.divergence}", "bold red"))
+    wrong = [text for mapped in result.configurations for text in mapped.differences]
     if wrong:
         lines.append(Text(f"configurations: NOT the graphs: {wrong[0]}", "bold red"))
     else:
         lines.append(Text("configurations: decoded, they are the graphs", "green"))
-    checked = result.result.checked
     if checked.ok:
         lines.append(Text(f"warps: accepted by the checker ({checked.method})", "green"))
     else:

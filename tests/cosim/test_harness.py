@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cosim import observe, session
+from cosim import job_files, observe
 from cosim.build import Build, build
 from cosim.cpp import CppSimulator
 from cosim.images import MEMORY_BYTES
@@ -46,7 +46,7 @@ def fake_job(
 
 def records(fake: Build, small: MachineConfig, job: Job, directory: Path) -> Records:
     """What the recorder wrote in a run of the plain program."""
-    session.prepare(directory / "0", small, job)
+    job_files.prepare(directory / "0", small, job)
     subprocess.run(
         [fake.directory / "plain", f"+directory={directory}", "+jobs=1"], check=True, capture_output=True
     )

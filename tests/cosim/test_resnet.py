@@ -12,9 +12,9 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.refine import part_of
+from cosim.session.tiling import plan_of
 from cosim.settings import MemorySettings
 from heald.testing.problems import compile_problem, problem_job
-from heald.tiling import plan_of
 from hw.config import load
 from sw.convolution import Convolution
 from sw.patches import Axis

@@ -26,10 +26,12 @@ from cosim.device import Device
 from cosim.device.device import DeviceSimulator
 from cosim.job import Job, Outcome
 from cosim.models.cycle import predict
+from cosim.session.arguments import Arguments
+from cosim.session.driver import simulate
+from cosim.session.kernel import PreparedKernel, base_machine, machine, prepare_kernel
+from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
-from heald.grid_inputs import Arguments
-from heald.grid_run import PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
-from heald.network_run import compile_model, run_model
+from heald.model_run import run_model
 from heald.testing.models import draw as draw_model
 from heald.testing.operators import KINDS
 from heald.testing.problems import compile_problem, draw_convolution, problem_job
@@ -154,9 +156,9 @@ def kernel_work(seed: str) -> Work:
     prepared = prepared_kernel(name, count, r.randrange(1000))
 
     def prove(device: DeviceSimulator) -> list[str]:
-        (result,) = run_kernels([prepared], device)
+        (result,) = simulate([prepared], device)
         wrong = [result.difference] if result.difference is not None else []
-        return wrong + unsteady(result.result.predicted, result.result.observed)
+        return wrong + unsteady(result.predicted, result.observed)
 
     return Work(f"kernel {name}, {count} iterations", prove)
 
@@ -179,7 +181,7 @@ def model_work(config: MachineConfig, seed: str) -> Work:
     def prove(device: DeviceSimulator) -> list[str]:
         report = run_model(model, inputs, settings, lambda: device)
         wrong = [] if report.correct else [f"wrong: {report.first_wrong}"]
-        return wrong + [text for run in report.runs for text in unsteady(run.predicted, run.observed)]
+        return wrong + [text for run in report.results for text in unsteady(run.predicted, run.observed)]
 
     return Work(f"model of {', '.join(kinds)}", prove)
 

@@ -23,9 +23,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import BACKENDS, simulator
-from heald.grid_inputs import Arguments
-from heald.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
-from heald.mapping import MappedLoop
+from cosim.session.arguments import Arguments
+from cosim.session.driver import simulate
+from cosim.session.kernel import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel
+from cosim.session.mapped_loop import MappedLoop
 from hw.errors import InputError
 from hw.fabric import Fabric, Unit
 from hw.fabric.bitstream import OUT, SCRATCH, ArrayEntry
@@ -157,7 +158,7 @@ class Tally:
 
     def counter(self, name: str) -> int:
         """The sum of a counter of the machine."""
-        return sum(r.result.observed.counters[name] for r in self.results)
+        return sum(r.observed.counters[name] for r in self.results)
 
 
 def prove(fabric: Fabric, seeds: Sequence[int], count: int, timeout: float | None, sim: str) -> Tally:
@@ -182,10 +183,10 @@ def prove(fabric: Fabric, seeds: Sequence[int], count: int, timeout: float | Non
         return tally
     simulated = simulator(config, sim)
     tally.build_seconds = simulated.build_seconds
-    tally.results = run_kernels(list(ready.values()), simulated)
+    tally.results = simulate(list(ready.values()), simulated)
     for seed, result in zip(ready, tally.results, strict=True):
-        if not result.proven:
-            what = result.difference or result.result.divergence or "a check of warps or of a configuration"
+        if not result.verified:
+            what = result.difference or result.divergence or "a check of warps or of a configuration"
             tally.faults.append(f"loop {seed} on {fabric.name}: {what}")
     return tally
 
@@ -242,9 +243,9 @@ def rtl_table(tallies: Sequence[Tally]) -> Table:
             len(tally.results),
             tally.refused.total(),
             tally.counter("CGRA_OPERATIONS"),
-            sum(len(r.result.observed.stored) for r in tally.results),
+            sum(len(r.observed.stored) for r in tally.results),
             tally.counter("CGRA_STALL_BANK"),
-            sum(r.result.observed.cycles for r in tally.results),
+            sum(r.observed.cycles for r in tally.results),
             round(tally.build_seconds),
             len(tally.faults),
         )

@@ -21,8 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import BACKENDS, simulator
-from heald.grid_inputs import Arguments
-from heald.grid_run import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel, run_kernels
+from cosim.session.arguments import Arguments
+from cosim.session.driver import simulate
+from cosim.session.kernel import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel
 from hw.config import MachineConfig
 from hw.fabric import load as load_fabric
 from sw.dfg.python import from_function
@@ -65,7 +66,7 @@ def main(names: Sequence[str], fabric: str, unroll: int, hw: str | None, sim: st
     runs = [(name, count) for name in names or CASES for count in COUNTS]
     ready = [prepared(name, count, make, unroll) for name, count in runs]
     console.print(f"mapped, compiled and predicted in {time.perf_counter() - begin:.0f} s")
-    results = run_kernels(ready, simulator(make, sim))
+    results = simulate(ready, simulator(make, sim))
     table = Table(title=f"{fabric}, unrolled {unroll}", box=None, header_style="dim")
     for column in (
         "kernel",
@@ -81,9 +82,9 @@ def main(names: Sequence[str], fabric: str, unroll: int, hw: str | None, sim: st
         name, own = runs[i][0], results[i : i + len(COUNTS)]
         cycles = []
         for (_, count), result in zip(runs[i : i + len(COUNTS)], own, strict=True):
-            cycles.append(result.result.observed.cycles)
-            if not result.proven:
-                wrong.append(f"{name}, {count}: {result.difference or result.result.divergence}")
+            cycles.append(result.observed.cycles)
+            if not result.verified:
+                wrong.append(f"{name}, {count}: {result.difference or result.divergence}")
             elif not equals_numpy(name, count, result):
                 wrong.append(f"{name}, {count}: not NumPy's result")
         main = own[-1].main

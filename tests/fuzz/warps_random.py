@@ -22,9 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.backends import simulator
+from cosim.session.driver import simulate
+from cosim.session.tile_program import PreparedProgram, prepare
+from cosim.session.warps import Warped, converted
 from cosim.settings import MemorySettings
-from heald.program_run import Prepared, prepare, run_prepared
-from heald.warps import Warped, converted
 from hw.config import load
 from hw.errors import InputError
 from sw.check import Limits, compile_all
@@ -151,7 +152,7 @@ def on_rtl(count: int, seed: int, sim: str, progress: Console) -> list[str]:
     """So many programs bound to loads and stores: what differs."""
     faults: list[str] = []
     machine = simulator(TEST, sim)
-    ready: list[tuple[int, Prepared]] = []
+    ready: list[tuple[int, PreparedProgram]] = []
     number, done, cycles, events = seed, 0, 0, 0
     while done < count:
         while len(ready) < min(_BATCH, count - done):
@@ -164,7 +165,7 @@ def on_rtl(count: int, seed: int, sim: str, progress: Console) -> list[str]:
                 ready.append((number, prepare(program, TEST, settings, given, seed=number)))
             except InputError as error:
                 progress.print(f"RTL, seed {number}: refused: {error}", markup=False)
-        for (which, p), result in zip(ready, run_prepared([p for _, p in ready], machine), strict=True):
+        for (which, p), result in zip(ready, simulate([p for _, p in ready], machine), strict=True):
             cycles += result.observed.cycles
             events += len(result.observed.events)
             if not (result.correct and result.divergence is None and p.compiled.verdict.ok):

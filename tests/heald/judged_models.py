@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 
 from cosim.job import Simulator
+from cosim.session.network import compile_model
 from cosim.settings import MemorySettings
-from heald.network_run import compile_model, run_model
+from heald.model_run import run_model
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -95,18 +96,18 @@ def judged(
         made.refuse(error)
         return made
     report = run_model(compiled, inputs, settings, simulator)
-    made.programs, made.cycles = len(report.runs), sum(r.observed.cycles for r in report.runs)
+    made.programs, made.cycles = len(report.results), sum(r.observed.cycles for r in report.results)
     if not report.correct:
         made.failures.append(f"wrong on the RTL: {report.first_wrong}")
         made.wrong += 1
-    for run in report.runs:
+    for run in report.results:
         if run.divergence is not None:
             made.diverged += 1
             made.failures.append(f"{run.name}: {run.divergence}")
         if not run.checked.ok:
             made.failures.append(f"{run.name}: warps: {run.checked.reason}")
     made.failures += [f"{k.name}: {k.differences[0]}" for k in report.unverified]
-    made.diverged += len([r for r in report.runs if not r.checked.ok]) + len(report.unverified)
+    made.diverged += len([r for r in report.results if not r.checked.ok]) + len(report.unverified)
     return made
 
 

@@ -9,10 +9,8 @@ import numpy as np
 
 from cosim.job import Outcome
 from cosim.settings import MemorySettings
-from heald.network_results import ModelRecord
-from heald.network_run import run_network
+from heald.model_run import ModelRun, run_network
 from heald.report.html.data import RunReport
-from heald.report.html.pages import run_report
 from hw.config import load
 from sw.graph import reference
 from sw.graph.fuse import with_tensor
@@ -39,14 +37,13 @@ def late(outcome: Outcome) -> Outcome:
 
 def results(
     spoil: Callable[[Outcome], Outcome] = same, shapes: tuple[tuple[int, int, int], ...] = SHAPES
-) -> tuple[ModelRecord, MemorySettings]:
+) -> ModelRun:
     """A run of products; `spoil` changes the outcome."""
     config = load("test")
     settings = MemorySettings.of(config)
     network = products([Product(*shape) for shape in shapes])
     inputs = reference.random_inputs(network, np.random.default_rng(0))
-    found = run_network(network, config, settings, lambda: Quick(config, spoil=spoil), inputs)
-    return found, settings
+    return run_network(network, config, settings, lambda: Quick(config, spoil=spoil), inputs)
 
 
 def products(problems: Sequence[Product]) -> Network:
@@ -68,5 +65,4 @@ def products(problems: Sequence[Product]) -> Network:
 
 def report(spoil: Callable[[Outcome], Outcome] = same, title: str = "two products") -> RunReport:
     """The report of such a run."""
-    found, settings = results(spoil)
-    return run_report(found, title, settings)
+    return replace(results(spoil), title=title).page()

@@ -14,8 +14,9 @@ import pytest
 
 from cosim.backends import simulator
 from cosim.job import Outcome
-from heald.grid_inputs import arguments
-from heald.grid_run import base_machine, chosen_fabric, machine, prepare_kernel, run_kernels
+from cosim.session.arguments import arguments
+from cosim.session.driver import simulate
+from cosim.session.kernel import base_machine, chosen_fabric, machine, prepare_kernel
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
@@ -236,7 +237,7 @@ def test_arrays_of_bytes_keep_the_lowest_byte() -> None:
     wide = np.clip(x.astype(int) * 3, -128, 127)
     assert expected.arrays["y"][:200].tolist() == (wide % 256).tolist()
     made = prepare_kernel(kernel, given, machine(base_machine(), SMALL))
-    (result,) = run_kernels([made], Quick(made.config))
+    (result,) = simulate([made], Quick(made.config))
     assert result.difference is None
 
 
@@ -260,8 +261,8 @@ def test_names_of_the_kernel_may_be_those_of_the_tile_program() -> None:
     )
     text = str(made.program.program)
     assert parse_program(text) == made.program.program
-    (result,) = run_kernels([made], Quick(made.config))
-    assert result.proven
+    (result,) = simulate([made], Quick(made.config))
+    assert result.verified
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -275,9 +276,9 @@ def test_any_order_that_the_warps_permit_gives_numpys_result(name: str) -> None:
             Machine(make, made.prepared.prediction.job.programs, memory, seed).run()
             outcomes.append(np.array_equal(memory, made.prepared.expected.memory))
         assert all(outcomes)
-        (result,) = run_kernels([made], Quick(make))
+        (result,) = simulate([made], Quick(make))
         assert equals_numpy(name, count, result)
-        assert result.proven
+        assert result.verified
 
 
 def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
@@ -295,15 +296,15 @@ def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
         nest = parse_kernel(text, "f")
         scalars = {name: np.array(5) for name in nest.scalars}
         ready.append(prepare_kernel(nest, arguments(nest, scalars, 4), lambda scratch, out: make))
-    results = run_kernels(ready, simulator(make, "verilator"))
+    results = simulate(ready, simulator(make, "verilator"))
     runs += unrolled
-    assert all(result.proven for result in results[len(runs) :])
+    assert all(result.verified for result in results[len(runs) :])
     for (name, count), result in zip(runs, results, strict=False):
         assert result.difference is None, name
-        assert result.result.divergence is None, name
+        assert result.divergence is None, name
         assert equals_numpy(name, count, result), name
-        assert result.result.observed.cycles == result.result.predicted.cycles
-        assert bool(result.result.observed.stored) == (count > 0 or name == "softmax")
+        assert result.observed.cycles == result.predicted.cycles
+        assert bool(result.observed.stored) == (count > 0 or name == "softmax")
 
 
 @pytest.mark.parametrize("line", re.findall(r"^    heald (.*)$", README.read_text(), re.MULTILINE))

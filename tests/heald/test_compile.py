@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cosim.session.network import compile_model
 from heald import __version__, bundle
-from heald.network_run import compile_model
 from heald.sources import OnnxSource
 from hw.assembly import assemble
 from hw.config import load

@@ -11,8 +11,8 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Job, Region, Window
 from cosim.models.cycle import predict
+from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
-from heald.warps import verdict_on
 from hw.assembly import listing
 from hw.config import MachineConfig, load
 from sw.compile.stages import Compiled

@@ -10,9 +10,9 @@ import pytest
 from cosim.job import Job, Outcome
 from cosim.models.cycle import grid, predict
 from cosim.models.cycle import machine as model
+from cosim.session.kernel import base_machine, machine
+from cosim.session.network import compile_model, job_of
 from cosim.settings import MemorySettings
-from heald.grid_run import base_machine, machine
-from heald.network_run import compile_model, job_of
 from hw.config import MachineConfig, load
 from hw.fabric import load as load_fabric
 from sw.frontend.network import import_model

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from cosim.backends import simulator
-from cosim.device import Device
+from cosim.device import Device, DeviceSimulator
 from cosim.job import Job, Outcome
-from heald.device_run import run_at, run_on_device
-from heald.network_run import CompiledModel, compile_model
+from cosim.session.network import CompiledModel, compile_model
+from cosim.settings import MemorySettings
+from heald.model_run import DeviceRun, ModelRun, run_model, run_on_device
 from hw.config import load
 from hw.errors import InputError
 from sw.frontend.network import import_model
@@ -32,6 +33,12 @@ class Board(Device):
         return dataclasses.replace(outcome, events=[], outputs=outputs)
 
 
+def ran(model: CompiledModel, inputs: dict[str, np.ndarray], board: Board) -> ModelRun:
+    """A run on a board that is there."""
+    machine = DeviceSimulator(board)
+    return run_model(model, inputs, MemorySettings.of(CONFIG), lambda: machine, sim="board", kind=DeviceRun)
+
+
 @pytest.fixture(scope="module")
 def model() -> CompiledModel:
     return compile_model(import_model(matmul_integer((5, 9), (9, 7))), CONFIG)
@@ -47,11 +54,14 @@ def inputs() -> dict[str, np.ndarray]:
 
 
 def test_a_model_on_a_device(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
-    result = run_on_device(model, inputs, Board(FakeBus(CONFIG), CONFIG))
+    result = ran(model, inputs, Board(FakeBus(CONFIG), CONFIG))
     assert result.correct
     assert result.outputs["y0"].tolist() == (inputs["a0"].astype(int) @ inputs["b0"]).tolist()
-    (program,) = result.programs
-    assert program.cycles == result.cycles > 50
+    (program,) = result.results
+    assert program.observed.cycles == result.cycles > 50
+    assert (result.model_cycles, result.divergence) == (None, None)
+    assert [check.name for check in result.checks] == ["results"]
+    assert result.verified
     told = result.as_dict()
     assert (told["correct"], told["cycles"], told["first_wrong"]) == (True, result.cycles, None)
     assert told["outputs"] == {"y0": {"type": "int32", "shape": [5, 7]}}
@@ -62,15 +72,16 @@ def test_a_model_on_a_device(model: CompiledModel, inputs: dict[str, np.ndarray]
 def test_a_wrong_result_is_told(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
     board = Board(FakeBus(CONFIG), CONFIG)
     board.spoil = True
-    result = run_on_device(model, inputs, board)
+    result = ran(model, inputs, board)
     assert not result.correct
-    assert result.wrong is not None
-    assert result.wrong[0] == "product0"
-    assert "35 of 35 elements differ" in result.wrong[1]
+    assert not result.verified
+    assert result.first_wrong is not None
+    assert result.first_wrong[0] == "product0"
+    assert "35 of 35 elements differ" in result.first_wrong[1]
 
 
 def test_a_device_that_is_not_there(model: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
     with pytest.raises(InputError, match="/dev/nowhere: the serial port cannot be opened"):
-        run_at(model, inputs, "uart:/dev/nowhere")
+        run_on_device(model, inputs, "uart:/dev/nowhere")
     with pytest.raises(InputError, match=r"a device must be uart:PORT\[@BAUD\] or mmio:"):
-        run_at(model, inputs, "board")
+        run_on_device(model, inputs, "board")

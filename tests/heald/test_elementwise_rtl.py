@@ -8,9 +8,10 @@ import pytest
 from bench.elementwise_program import build
 from bench.grid_elementwise import RESULT, cases, measured
 from cosim.backends import simulator
+from cosim.session.driver import simulate
+from cosim.session.kernel import base_machine, chosen_fabric, machine
+from cosim.session.tile_program import prepare
 from cosim.settings import MemorySettings
-from heald.grid_run import base_machine, chosen_fabric, machine
-from heald.program_run import prepare, run_prepared
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
@@ -28,7 +29,7 @@ def test_launches_leave_what_their_expressions_mean() -> None:
         programs.append(build(case[0], choose(*case, RESULT, MACHINE, multiple=WIDTH), MACHINE, ROWS, WIDTH))
     settings = MemorySettings.of(MACHINE)
     prepared = [prepare(p.program, MACHINE, settings, p.inputs) for p in programs]
-    results = run_prepared(prepared, simulator(MACHINE, "cpp"))
+    results = simulate(prepared, simulator(MACHINE, "cpp"))
     for program, result in zip(programs, results, strict=True):
         assert result.divergence is None
         assert result.correct

@@ -16,9 +16,9 @@ from onnx import TensorProto, helper
 from rich.console import Console
 
 from cosim.backends import simulator
+from cosim.session.network import compile_model, draw_inputs
 from cosim.settings import MemorySettings
-from heald.network_results import ModelRecord
-from heald.network_run import compile_model, draw_inputs, run_model
+from heald.model_run import ModelRun, run_model
 from heald.report.table import print_report
 from hw.config import load
 from sw.frontend.network import import_model
@@ -144,7 +144,7 @@ def test_nothing_is_claimed_where_nothing_ran_on_the_machine(heald: Any, tmp_pat
 
 
 @pytest.fixture(scope="module")
-def report() -> ModelRecord:
+def report() -> ModelRun:
     """A run of a small model."""
     network = import_model(perceptron())
     model = compile_model(network, TEST)
@@ -154,9 +154,9 @@ def report() -> ModelRecord:
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
-def test_numbers_and_heads_are_never_cut(report: ModelRecord, width: int) -> None:
+def test_numbers_and_heads_are_never_cut(report: ModelRun, width: int) -> None:
     told = StringIO()
-    print_report(report, "model", Console(file=told, width=width))
+    print_report(report, Console(file=told, width=width))
     lines = told.getvalue().splitlines()
     head = next(line for line in lines if line.startswith("operator"))
     assert " ".join(head.split()) == "operator kind cycles at least bound by array busy result II of all"

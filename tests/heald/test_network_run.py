@@ -15,11 +15,10 @@ from onnx import TensorProto
 
 from cosim.backends import simulator
 from cosim.job import EventKind, Job, MachineError, Outcome
+from cosim.session.machine_program import decoded
+from cosim.session.network import compile_model, draw_inputs
 from cosim.settings import MemorySettings
-from heald.network_program import decoded
-from heald.network_results import ModelRecord
-from heald.network_run import compile_model, draw_inputs, run_model
-from heald.report.html.pages import write_report
+from heald.model_run import ModelRun, run_model
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.isa import Cause
@@ -45,7 +44,7 @@ class Spoiled:
         return [self.spoil(job, outcome) for job, outcome in zip(jobs, outcomes, strict=True)]
 
 
-def _ran(spoil: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome) -> ModelRecord:
+def _ran(spoil: Callable[[Job, Outcome], Outcome] = lambda job, outcome: outcome) -> ModelRun:
     network = import_model(perceptron())
     model = compile_model(network, TEST)
     inputs = draw_inputs(network, 0)
@@ -138,7 +137,7 @@ def test_the_first_wrong_operator_is_named() -> None:
 
     report = _ran(wrong)
     assert not report.correct
-    assert not report.proven
+    assert not report.verified
     assert report.first_wrong is not None
     name, text = report.first_wrong
     assert name == next(o.name for o in report.operators if o.where == "machine")
@@ -167,7 +166,7 @@ def test_a_divergence_names_its_operator() -> None:
 
     report = _ran(late)
     assert report.correct
-    assert not report.proven
+    assert not report.verified
     first = report.as_dict()["first_divergence"]
     assert first["operator"] == [o.name for o in report.operators if o.where == "machine"][-1]
 
@@ -181,7 +180,7 @@ def test_an_error_of_the_machine_names_its_operator() -> None:
     assert report.first_wrong is not None
     assert "the machine stopped: window, warp 3" in report.first_wrong[1]
     assert report.first_wrong[0] in {o.name for o in report.operators}
-    assert not report.proven
+    assert not report.verified
 
 
 def test_a_run_that_breaks_off_has_a_page(tmp_path: Path) -> None:
@@ -192,13 +191,13 @@ def test_a_run_that_breaks_off_has_a_page(tmp_path: Path) -> None:
 
     report = _ran(halved)
     assert 0 in [o.cycles for o in report.operators]
-    write_report(report, "stopped", MemorySettings.of(TEST), tmp_path / "r.html")
+    report.report(tmp_path / "r.html")
     assert "bus, warp 1" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 def test_a_configuration_that_means_another_loop_is_no_proof() -> None:
     report = _ran()
-    (run,) = report.runs
+    (run,) = report.results
     kernel = run.program.kernels[0]
     assert decoded(kernel.graph, kernel.words, kernel.arrays, kernel.scalars, kernel.places, TEST) == ()
     words = [*kernel.words]
@@ -208,7 +207,7 @@ def test_a_configuration_that_means_another_loop_is_no_proof() -> None:
     spoiled = dataclasses.replace(kernel, differences=differences)
     run.program = dataclasses.replace(run.program, kernels=(spoiled, *run.program.kernels[1:]))
     assert report.correct
-    assert not report.proven
+    assert not report.verified
 
 
 def test_bounds_count_each_element_once_and_launches_by_the_least_ii() -> None:

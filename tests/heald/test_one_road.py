@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 from cosim.job import Outcome
+from cosim.session.network import draw_inputs
 from heald import backend
 from heald.exploration import energy
 from heald.exploration.evaluate import Workload, evaluate, load_model
-from heald.network_run import draw_inputs
 from heald.sources import OnnxSource
 from hw.config import MachineConfig, load
 from hw.errors import InputError

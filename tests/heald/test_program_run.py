@@ -12,10 +12,11 @@ import pytest
 
 from cosim.backends import simulator
 from cosim.job import Outcome
+from cosim.session.driver import simulate
+from cosim.session.tile_program import prepare, synchronised
+from cosim.session.warps import converted
 from cosim.settings import MemorySettings
 from cosim.texts import job, run_jobs
-from heald.program_run import prepare, run_prepared, synchronised
-from heald.warps import converted
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.ir.load import load_program
@@ -233,14 +234,14 @@ def test_random_programs_of_several_warps_have_their_sequential_meaning_on_the_r
         program, values = drawn(seed, warps=1 + seed % 4, instructions=7)
         arrays = {name: np.array(value) for name, value in values.items()}
         prepared.append(prepare(program, TEST, settings, arrays, seed=seed))
-    for result in run_prepared(prepared, simulator(TEST, "cpp")):
+    for result in simulate(prepared, simulator(TEST, "cpp")):
         assert result.correct, result.compiled.program
         assert result.divergence is None, str(result.divergence)
 
 
 def test_a_missing_wait_is_seen_on_the_rtl() -> None:
     right, loose = (prepare(parse_program(t), TEST, MemorySettings.of(TEST)) for t in (ORDERED, RACE))
-    found = run_prepared([right, loose, right], simulator(TEST, "cpp"))
+    found = simulate([right, loose, right], simulator(TEST, "cpp"))
     assert [r.correct for r in found] == [True, False, True]
     assert [r.checked.ok for r in found] == [True, False, True]
     assert all(r.divergence is None for r in found)
@@ -281,7 +282,7 @@ def test_the_worked_example_has_its_sequential_meaning_on_the_rtl(
     if reduction is not None:
         # One wait for each of the 7 data and of the resource edges that remain.
         assert names.count("wait") == (12 if reduction is Reduction.OBTAINED else 9)
-    (result,) = run_prepared([prepared], simulator(TEST, "cpp"))
+    (result,) = simulate([prepared], simulator(TEST, "cpp"))
     assert result.correct
     assert result.checked.ok
     assert result.divergence is None

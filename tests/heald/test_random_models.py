@@ -10,7 +10,7 @@ import pytest
 
 from cosim.backends import simulator
 from cosim.job import Simulator
-from heald.network_run import draw_inputs
+from cosim.session.network import draw_inputs
 from heald.testing.models import Builder, draw
 from heald.testing.operators import KINDS
 from heald.testing.views import IMAGES, VIEWS

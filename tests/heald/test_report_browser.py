@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from cosim.settings import MemorySettings
-from heald.grid_inputs import arguments
-from heald.grid_run import base_machine, machine, prepare_kernel, run_kernels
+from cosim.session.arguments import arguments
+from cosim.session.kernel import base_machine, machine, prepare_kernel
+from heald.loops import run_kernel
 from heald.report.html.data import RunReport
-from heald.report.html.pages import kernel_report
 from heald.report.html.render import write
 from hw.fabric import load as load_fabric
 from sw.dfg.python import from_function
@@ -193,8 +192,7 @@ def test_steps_of_a_mapping(browser: Any, tmp_path: Path) -> None:
     prepared = prepare_kernel(
         kernel, arguments(kernel, {}, 20, 0), machine(base_machine(), load_fabric("mesh4x4"))
     )
-    (result,) = run_kernels([prepared], Quick(prepared.config))
-    made = kernel_report(result, "iir", MemorySettings.of(prepared.config))
+    made = run_kernel(prepared, lambda: Quick(prepared.config)).page()
     opened(browser, made, tmp_path)
     ii = made.kernels[0].mapping.ii
     assert ii > 1

@@ -14,15 +14,16 @@ import numpy as np
 import pytest
 
 from cosim.job import MachineError, Outcome
+from cosim.session.arguments import arguments
+from cosim.session.kernel import base_machine, machine, prepare_kernel
+from cosim.session.tile_program import prepare
 from cosim.settings import MemorySettings
-from heald.grid_inputs import arguments
-from heald.grid_run import base_machine, machine, prepare_kernel, run_kernels
-from heald.program_run import run_program
+from heald.loops import run_kernel
 from heald.report.html.data import Check, OperatorRow, RunReport, TensorRow
 from heald.report.html.memory import memory_map
-from heald.report.html.pages import kernel_report, run_report, write_report
 from heald.report.html.render import SCRIPTS, render, write
 from heald.report.html.roofline import points, roofline
+from heald.run import run_program
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
@@ -251,10 +252,9 @@ def test_a_kernel_of_the_grid(tmp_path: Path) -> None:
     kernel = parse_kernel(KERNEL, "scale")
     given = arguments(kernel, {}, 20, 0)
     prepared = prepare_kernel(kernel, given, machine(base_machine(), load_fabric("torus4x4")))
-    (result,) = run_kernels([prepared], Quick(prepared.config))
-    made = kernel_report(result, "scale", MemorySettings.of(prepared.config))
+    made = run_kernel(prepared, lambda: Quick(prepared.config)).page()
     assert made.proven
-    assert [check.name for check in made.checks] == ["results", "cycles", "warps", "bitstreams"]
+    assert [check.name for check in made.checks] == ["results", "cycles", "warps", "configurations"]
     file = tmp_path / "page.html"
     write(made, file)
     page = Page(file.read_text())
@@ -270,8 +270,8 @@ def test_a_tile_program() -> None:
     config = load("test")
     settings = MemorySettings.of(config)
     program = parse_program(Path("examples/07_tile_program_on_rtl/phases.py").read_text(encoding="utf-8"))
-    found = run_program(program, config, settings, lambda: Quick(config), {"last": np.array(7)})
-    made = run_report(found, "phases", settings)
+    prepared = prepare(program, config, settings, {"last": np.array(7)})
+    made = run_program(prepared, lambda: Quick(config)).page()
     assert made.proven
     page = Page(render(made))
     assert "the sequential execution" in page.sections["result"]
@@ -280,8 +280,7 @@ def test_a_tile_program() -> None:
 
 
 def test_the_page_of_a_run_is_a_file(tmp_path: Path) -> None:
-    found, settings = results()
-    write_report(found, "from a run", settings, tmp_path / "page.html")
+    results().report(tmp_path / "page.html")
     assert "Proven" in Page((tmp_path / "page.html").read_text()).sections["result"]
 
 

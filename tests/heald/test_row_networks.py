@@ -7,15 +7,14 @@ import pytest
 
 from cosim.backends import simulator
 from cosim.settings import MemorySettings
-from heald.network_results import ModelRecord
-from heald.network_run import run_network
+from heald.model_run import ModelRun, run_network
 from hw.config import load
 from sw.graph import reference
 from sw.patches import Axis
 from tests.sw.compile.row_networks import Builder
 
 
-def ran(builder: Builder, preset: str = "test") -> ModelRecord:
+def ran(builder: Builder, preset: str = "test") -> ModelRun:
     """The network on the RTL."""
     config, network = load(preset), builder.network()
     inputs = reference.random_inputs(network, np.random.default_rng(2))
@@ -35,7 +34,7 @@ def test_rows_of_any_length(preset: str) -> None:
     builder.normalisation((9, 33), "uint8", x_zero=131)
     builder.normalisation((2, 3, 500), result="uint8", x_zero=-5)
     report = ran(builder, preset)
-    assert report.proven
+    assert report.verified
     assert report.correct
 
 
@@ -46,5 +45,5 @@ def test_windows_with_dilations_and_results_between_others() -> None:
     builder.pool((1, 6), Axis(12, 3, 1, 2, 2, 2), Axis(9, 2, 2, 0, 0, 3))
     builder.pool((1, 1), Axis(1, 1), Axis(50, 9, 3, 4, 4), "uint8")
     report = ran(builder)
-    assert report.proven
+    assert report.verified
     assert report.correct

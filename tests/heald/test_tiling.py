@@ -12,9 +12,9 @@ import pytest
 from bench.prediction import MACHINES, bert, draw, resnet
 from cosim.jobs import exact_cycles
 from cosim.refine import refine
+from cosim.session.tiling import plan_for_machine
 from cosim.settings import MemorySettings
 from heald.testing.problems import compile_problem
-from heald.tiling import plan_for_machine
 from hw.config import load
 from sw.convolution import Convolution
 from sw.graph.problems import network_of

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from cosim.session.results import RESOURCES
 from heald.exploration.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, Point, State
 from heald.report.html.environment import text
-from heald.results import RESOURCES
 from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError
 from hw.fabric import Fabric

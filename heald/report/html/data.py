@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from cosim.compare import Divergence
 from cosim.job import Job, Outcome
+from cosim.session.results import Bounded, Check
 from cosim.settings import MemorySettings
-from heald.results import Bounded, Check
 from hw.config import MachineConfig
 from sw.cgra.bounds import MII
 from sw.cgra.mapping import Mapping as GridMapping

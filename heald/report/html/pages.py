@@ -5,93 +5,45 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cosim.settings import MemorySettings
-from heald.network_results import ModelRecord, OperatorResult, ProgramRun
-from heald.program_run import ProgramResult
+from cosim.session.operators import OperatorResult, ProgramRun
+from cosim.session.results import Result
+from cosim.session.tile_program import ProgramResult
 from heald.report.html.data import Kernel, OperatorRow, ProgramTimeline, RunReport, TensorRow, Tiling
-from heald.report.html.render import write
-from heald.results import Result, RunRecord, check, results_check, runs_checks
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
-    from heald.grid_run import KernelResult
+    from cosim.session.kernel import KernelResult
+    from cosim.session.machine_program import KernelFacts
 
 
-def write_report(report: RunRecord, title: str, settings: MemorySettings, file: Path) -> None:
-    """Write the page of a run on memories of such settings; raises `InputError` for a file that cannot be."""
-    write(run_report(report, title, settings), file)
-
-
-def run_report(report: RunRecord, title: str, settings: MemorySettings) -> RunReport:
-    """What the page of a run shows; its programs follow each other on one axis."""
-    made = RunReport(title, report.config, settings, report.checks, (), (), facts=_facts(report))
-    if isinstance(report, ModelRecord):
-        return _of_network(made, report)
-    runs = tuple(_run(result, owner=i) for i, result in enumerate(report.results))
+def of_programs(page: RunReport, results: Sequence[Result]) -> RunReport:
+    """A page with tile programs, which follow each other on one axis."""
+    runs = tuple(_run(result, owner=i) for i, result in enumerate(results))
     starts = itertools.accumulate((run.cycles for run in runs), initial=0)
     return replace(
-        made,
-        operators=tuple(_program(r, at) for r, at in zip(report.results, starts, strict=False)),
+        page,
+        operators=tuple(_program(r, at) for r, at in zip(results, starts, strict=False)),
         runs=runs,
-        tensors=tuple(t for i, r in enumerate(report.results) for t in _buffers(r, i)),
+        tensors=tuple(t for i, r in enumerate(results) for t in _buffers(r, i)),
     )
 
 
-def kernel_report(result: KernelResult, title: str, settings: MemorySettings) -> RunReport:
-    """What the page of a kernel's run shows."""
-    ran, kernel = result.result, result.kernel
-    mapped = list(kernel.program.mapped.values())
-    bounds = {name: cycles for name, cycles in ran.bounds.items() if cycles}
-    operator = replace(_program(ran, 0), op="kernel", where="grid", bounds=bounds, macs=0, ok=result.proven)
-    values = sum(a.size for a in kernel.expected.arrays.values()) + len(kernel.expected.scalars)
-    wrong = [f"{m.graph.name}: {text}" for m in mapped for text in m.differences]
-    return RunReport(
-        title=title,
-        config=ran.config,
-        settings=settings,
-        checks=(
-            results_check(
-                "every value of the RTL against what the function means", result.difference or "", values
-            ),
-            *runs_checks([ran]),
-            check(
-                "bitstreams",
-                "every bitstream, decoded independently, against the graph of its loop",
-                wrong,
-                len(mapped),
-                "configurations",
-            ),
-        ),
+def of_kernel(page: RunReport, result: KernelResult) -> RunReport:
+    """A page with a kernel of the CGRA."""
+    bounds = {name: cycles for name, cycles in result.bounds.items() if cycles}
+    operator = replace(_program(result, 0), op="kernel", where="grid", bounds=bounds, macs=0)
+    return replace(
+        page,
         operators=(operator,),
-        runs=(_run(ran, owner=0),),
+        runs=(_run(result, owner=0),),
         kernels=tuple(
-            Kernel(m.graph.name, m.found, m.bound, m.proved_minimal, not m.differences) for m in mapped
+            Kernel(m.graph.name, m.found, m.bound, m.proved_minimal, not m.differences)
+            for m in result.configurations
         ),
-        tensors=tuple(_buffers(ran, 0)),
-        facts={
-            "build": f"{result.build_seconds:.1f} s",
-            "mapping": f"{kernel.map_seconds:.2f} s",
-            "cycle model": f"{kernel.prepared.model_seconds:.2f} s",
-            "simulation": f"{ran.observed.seconds:.2f} s",
-        },
+        tensors=tuple(_buffers(result, 0)),
     )
-
-
-def _facts(report: RunRecord) -> dict[str, str]:
-    """How long it took, and by what."""
-    speed = report.cycles / report.sim_seconds if report.sim_seconds else 0.0
-    passes = report.seconds if isinstance(report, ModelRecord) else {}
-    return {
-        "simulator": report.sim or "unknown",
-        "build": f"{report.build_seconds:.1f} s",
-        "compilation": f"{report.compile_seconds:.2f} s",
-        "cycle model": f"{report.model_seconds:.2f} s",
-        "simulation": f"{report.sim_seconds:.1f} s ({speed:,.0f} cycles per second)",
-        **{f"compilation: {name}": f"{seconds:.2f} s" for name, seconds in passes.items()},
-    }
 
 
 # Programs
@@ -116,7 +68,7 @@ def _program(result: Result, start: int) -> OperatorRow:
         macs=result.macs,
         bounds=result.bounds,
         moved={port: count * result.config.port_bytes(port) for port, count in words.items()},
-        ok=result.correct and result.divergence is None and result.checked.ok,
+        ok=result.verified,
     )
 
 
@@ -132,17 +84,21 @@ def _buffers(result: Result, number: int) -> Iterable[TensorRow]:
 # Models
 
 
-def _of_network(made: RunReport, report: ModelRecord) -> RunReport:
-    """With the operators, configurations, tilings and tensors of a model."""
-    operators = report.operators
+def of_model(
+    page: RunReport,
+    results: Sequence[ProgramRun],
+    operators: Sequence[OperatorResult],
+    kernels: Sequence[KernelFacts],
+) -> RunReport:
+    """A page with the operators, configurations, tilings and tensors of a model."""
     # The rows of each program's operators.
-    rows = [[i for i, o in enumerate(operators) if o.program == n] for n in range(len(report.runs))]
+    rows = [[i for i, o in enumerate(operators) if o.program == n] for n in range(len(results))]
     runs = [
         _run(run, owners={at: own[i] for at, i in run.program.operator_of.items()})
-        for run, own in zip(report.runs, rows, strict=True)
+        for run, own in zip(results, rows, strict=True)
     ]
     return replace(
-        made,
+        page,
         operators=tuple(_operator(o) for o in operators),
         runs=tuple(runs),
         # Those that were read from a directory have no mapping.
@@ -155,7 +111,7 @@ def _of_network(made: RunReport, report: ModelRecord) -> RunReport:
                 k.verified,
                 tuple(o.name for o in operators if any(own.words == k.words for own in o.kernels)),
             )
-            for k in report.kernels
+            for k in kernels
             if k.configured is not None
         ),
         tilings=tuple(
@@ -163,7 +119,7 @@ def _of_network(made: RunReport, report: ModelRecord) -> RunReport:
             for o in operators
             if (p := o.plan) is not None
         ),
-        tensors=tuple(t for run, own in zip(report.runs, rows, strict=True) for t in _tensors(run, own)),
+        tensors=tuple(t for run, own in zip(results, rows, strict=True) for t in _tensors(run, own)),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 import heald
+from cosim.session.results import RESOURCES
 from heald.files import write_text
 from heald.report.html.data import Kernel, OperatorRow, RunReport
 from heald.report.html.environment import POLICY, as_json, file, template, text
@@ -16,7 +17,6 @@ from heald.report.html.memory import kinds, memory_map
 from heald.report.html.roofline import points, roofline
 from heald.report.html.timeline import timeline
 from heald.report.tiling_plot import picture
-from heald.results import RESOURCES
 from hw.config import FIELDS, PORTS
 from hw.fabric.draw import document
 from sw.cgra.draw import panel

@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
+from cosim.session.results import RESOURCES
 from heald.report.html.data import OperatorRow, RunReport
 from heald.report.html.svg import Drawing, LogAxis
 from heald.report.numbers import bytes_text, number_text
-from heald.results import RESOURCES
 from hw.config import PORTS
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 860.0, 430.0, 62.0, 16.0, 22.0, 46.0

@@ -8,7 +8,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
 
-from heald.warps import MOST_RUNS
+from cosim.session.warps import MOST_RUNS
 from sw.check.trace import Trace, trace
 from sw.ir import parse_program
 from sw.ir.errors import IRError

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from heald.warps import Warped, converted
+from cosim.session.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.split import warps

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from heald.warps import converted
+from cosim.session.warps import converted
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.warps.channels import Channels

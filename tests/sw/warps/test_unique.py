@@ -7,7 +7,7 @@ import random
 import networkx
 import pytest
 
-from heald.warps import Warped, converted
+from cosim.session.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.program import Program

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from heald.warps import Warped, converted
+from cosim.session.warps import Warped, converted
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.check.trace import Trace, trace

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from heald.grid_inputs import function_of
+from cosim.session.arguments import function_of
 from hw.errors import InputError
 from hw.fabric import Fabric
 from hw.fabric.bitstream import SCALARS

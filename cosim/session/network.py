@@ -1,4 +1,4 @@
-"""Runs models on model and RTL: compile, predict, simulate, compare with the reference, tensor by tensor.
+"""Models compiled, predicted, and prepared to run on the RTL and to be compared with the reference.
 
 A model is a sequence of steps: programs of the machine, and operators of the host. Each step gets what the
 steps before it really made.
@@ -7,23 +7,21 @@ steps before it really made.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from cosim.job import Job, Region, Simulator, Window
+from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
+from cosim.session.machine_program import MachineProgram, machine_program
+from cosim.session.operators import ModelProgramPrediction, Prediction, ProgramRun
+from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
-from heald.network_program import MachineProgram, machine_program
-from heald.network_results import ModelProgramPrediction, ModelRecord, Prediction, ProgramRun
-from heald.results import Result
-from heald.warps import verdict_on
 from hw.assembly import listing
 from hw.config import MachineConfig
 from sw.check import Verdict
-from sw.compile.legal import stores_sums
 from sw.compile.memory import Allocation, Kind
 from sw.compile.stages import Compiled
 from sw.compiler import Observer, compile_network
@@ -145,82 +143,56 @@ def predict_model(
     return Prediction(settings.behind(model.config), model.steps, tuple(made))
 
 
-def run_model(
-    model: CompiledModel,
-    inputs: Arrays,
-    settings: MemorySettings,
-    simulator: Callable[[], Simulator],
-    *,
-    sim: str = "",
-    progress: Callable[[str], None] = lambda text: None,
-) -> ModelRecord:
-    """Run a compiled model and compare everything.
+@dataclass(frozen=True)
+class PreparedStep:
+    """A program of a model with its job (`cosim.session.driver.Prepared`), and what tensors it must make."""
 
-    `simulator` is called when the first program is predicted, and not at all where there is none. Every
-    program is a simulation of its own: the padding of tiles is computed from what buffers held before, which
-    the cycle model takes to be 0. Raises `InputError` for inputs that are missing, unknown or of another type
-    or shape.
+    prediction: ModelProgramPrediction
+    expected: Arrays
+    model_seconds: float
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The job of the program."""
+        return (self.prediction.job,)
+
+    def judged(self, outcomes: Sequence[Outcome]) -> ProgramRun:
+        """The result, compared with the prediction and tensor by tensor with the reference."""
+        return ProgramRun.after(self.prediction, outcomes[0], self.expected)
+
+
+class Execution:
+    """A run of a compiled model: the steps, each with what those before it really made.
+
+    `arrays` are the tensors so far, `expected` those of the reference, `seconds` how long each pass and the
+    reference took. Raises `InputError` for inputs that are missing, unknown or of another type or shape.
     """
-    network = model.network
-    reference.check_inputs(network, inputs)
-    arrays = {n: t.constant for n, t in network.tensors.items() if t.constant is not None} | dict(inputs)
-    begin = time.perf_counter()
-    expected = reference.run(network, inputs, everything=True)
-    seconds = {**model.seconds, "reference": time.perf_counter() - begin}
-    runs: list[Result] = []
-    model_seconds, machine = 0.0, None
-    verdicts = iter(model.verdicts)
-    for step in model.steps:
-        if isinstance(step, HostOperator):
-            _execute(step, network, arrays)
-            continue
-        title = (network.name or "model") + f", program {len(runs)}" * (len(model.programs) > 1)
-        job = job_of(step, arrays, settings, title)
+
+    def __init__(self, model: CompiledModel, inputs: Arrays, settings: MemorySettings):
+        reference.check_inputs(model.network, inputs)
+        self.model, self.settings = model, settings
+        constants = {n: t.constant for n, t in model.network.tensors.items() if t.constant is not None}
+        self.arrays: dict[str, np.ndarray] = constants | dict(inputs)
         begin = time.perf_counter()
-        predicted = predict(model.config, job)
-        model_seconds += time.perf_counter() - begin
-        progress(f"model: {title}: {predicted.cycles:,} cycles predicted in {model_seconds:.2f} s")
-        if machine is None:
-            name = model.config.name
-            progress(f"simulator {sim}: building the machine {name!r}, or taking it from the cache")
-            machine = simulator()
-        ready = f"ready after {machine.build_seconds:.1f} s"
-        progress(f"simulator {sim}: {ready}, running {predicted.cycles:,} cycles")
-        (observed,) = machine.run([job])
-        made = ModelProgramPrediction.of(step, job, predicted, next(verdicts))
-        runs.append(ProgramRun.after(made, observed, expected))
-        arrays |= runs[-1].values
-    return ModelRecord(
-        settings.behind(model.config),
-        runs,
-        build_seconds=machine.build_seconds if machine is not None else 0.0,
-        sim_seconds=sum(r.observed.seconds for r in runs),
-        model_seconds=model_seconds,
-        compile_seconds=sum(model.seconds.values()),
-        sim=sim,
-        reference="NumPy" if all(stores_sums(o) for o in network.operators) else "the reference",
-        network=network,
-        steps=model.steps,
-        found={name: arrays[name] for name in network.outputs},
-        wanted={name: expected[name] for name in network.outputs},
-        seconds=seconds,
-    )
+        self.expected = reference.run(model.network, inputs, everything=True)
+        self.seconds = {**model.seconds, "reference": time.perf_counter() - begin}
 
-
-def run_network(
-    network: Network,
-    config: MachineConfig,
-    settings: MemorySettings,
-    simulator: Callable[[], Simulator],
-    inputs: Arrays,
-    *,
-    sim: str = "",
-    progress: Callable[[str], None] = lambda text: None,
-) -> ModelRecord:
-    """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
-    reference.check_inputs(network, inputs)
-    model = compile_model(network, settings.behind(config))
-    return run_model(model, inputs, settings, simulator, sim=sim, progress=progress)
+    def programs(self, results: Sequence[ProgramRun]) -> Iterator[PreparedStep]:
+        """The programs, one after the other, as `cosim.session.driver.drive` takes them."""
+        model, network = self.model, self.model.network
+        verdicts = iter(model.verdicts)
+        for step in model.steps:
+            if isinstance(step, HostOperator):
+                _execute(step, network, self.arrays)
+                continue
+            name = (network.name or "model") + f", program {len(results)}" * (len(model.programs) > 1)
+            job = job_of(step, self.arrays, self.settings, name)
+            begin = time.perf_counter()
+            predicted = predict(model.config, job)
+            seconds = time.perf_counter() - begin
+            made = ModelProgramPrediction.of(step, job, predicted, next(verdicts))
+            yield PreparedStep(made, self.expected, seconds)
+            self.arrays |= results[-1].values
 
 
 def draw_inputs(network: Network, seed: int, given: Arrays | None = None) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What became of a model: its programs on model and RTL, its operators with their cycles, its outputs."""
+"""What became of the programs of a model on cycle model and RTL, and of its operators."""
 
 from __future__ import annotations
 
@@ -11,27 +11,16 @@ import numpy as np
 
 from cosim.compare import compare
 from cosim.job import Event, EventKind, Job, Outcome
-from heald.results import (
-    Bounded,
-    Check,
-    ProgramPrediction,
-    Result,
-    RunRecord,
-    check,
-    results_check,
-    runs_checks,
-    utilization,
-)
-from heald.tiling import MachinePlan, plan_of
+from cosim.session.results import Bounded, ProgramPrediction, Result, utilization
+from cosim.session.tiling import MachinePlan, plan_of
 from hw.config import MachineConfig
 from sw.check import Verdict
 from sw.compile.program import holds_sums
 from sw.graph.host import HostOperator
-from sw.graph.network import Network
 
 if TYPE_CHECKING:
     # The mapper behind it takes time to import.
-    from heald.network_program import KernelFacts, MachineProgram, OperatorFacts
+    from cosim.session.machine_program import KernelFacts, MachineProgram, OperatorFacts
 
 
 @dataclass(frozen=True)
@@ -185,7 +174,7 @@ class ProgramRun(Result, ModelProgramPrediction):
         if observed.error is not None:
             e = observed.error
             at = program.operator_of.get((e.warp, e.pc))
-            cause = f"the machine stopped: {e.cause.name.lower()}, warp {e.warp}, pc {e.pc}"
+            cause = f"the machine stopped: {e.text}"
             wrong = job.name if at is None else program.operators[at].name, cause
         return cls(
             **vars(made),
@@ -281,114 +270,6 @@ class Prediction:
             "events": len(self.events),
             "operators": [o.as_dict() for o in self.operators],
             "hw": self.config.hash,
-        }
-
-
-@dataclass
-class ModelRecord(RunRecord):
-    """The run of a model.
-
-    `results` are its programs; `steps` holds programs and operators of the host in the order of execution.
-    `found` are the outputs, `wanted` those of the reference.
-    """
-
-    network: Network = field(default_factory=lambda: Network("", {}, (), (), ()))
-    steps: Sequence[MachineProgram | HostOperator] = ()
-    found: Mapping[str, np.ndarray] = field(default_factory=dict)
-    wanted: Mapping[str, np.ndarray] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def runs(self) -> list[ProgramRun]:
-        """Its programs."""
-        return [r for r in self.results if isinstance(r, ProgramRun)]
-
-    @property
-    def wrong_outputs(self) -> list[str]:
-        """Outputs that differ from the reference."""
-        return [name for name, array in self.wanted.items() if not equal(self.found[name], array)]
-
-    @property
-    def correct(self) -> bool:
-        """Whether all outputs, and all tensors that were kept, are the reference's."""
-        return all(r.correct for r in self.results) and not self.wrong_outputs
-
-    @property
-    def kernels(self) -> list[KernelFacts]:
-        """Configurations of the grid, equal ones once."""
-        found = {k.words: k for r in self.runs for k in r.program.kernels}
-        return list(found.values())
-
-    @property
-    def unverified(self) -> list[KernelFacts]:
-        """Configurations whose words do not mean their loop."""
-        return [k for k in self.kernels if not k.verified]
-
-    @property
-    def proven(self) -> bool:
-        """Whether results, cycles, warps and configurations are as they must be."""
-        return super().proven and not self.unverified
-
-    @property
-    def first_wrong(self) -> tuple[str, str] | None:
-        """The first operator whose result differs, and how."""
-        found = next((r.wrong for r in self.runs if r.wrong is not None), None)
-        if found is None and (names := self.wrong_outputs):
-            return names[0], difference(self.found[names[0]], self.wanted[names[0]])
-        return found
-
-    @property
-    def operators(self) -> list[OperatorResult]:
-        """All operators in the order of execution."""
-        return operators_of(self.steps, self.runs)
-
-    @property
-    def host_operators(self) -> list[str]:
-        """Names of operators that the host executed, edges not among them."""
-        return [s.name for s in self.steps if isinstance(s, HostOperator) and not s.edge]
-
-    @property
-    def outputs(self) -> Mapping[str, np.ndarray]:
-        """The outputs of the model."""
-        return dict(self.found)
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """What was compared: results, cycles, warps, configurations of the CGRA."""
-        values = sum(array.size for r in self.results for array in r.values.values())
-        values += sum(array.size for array in self.found.values())
-        what = f"tensors that the RTL left in memory, and the outputs, against {self.reference}"
-        first = ": ".join(self.first_wrong) if self.first_wrong else ""
-        checks = (results_check(what, first, values), *runs_checks(self.results))
-        if not self.kernels:
-            return checks
-        bad = [f"{k.name}: {difference}" for k in self.unverified for difference in k.differences]
-        what = "the bitstreams of the grid, decoded again, against the loops that they were made from"
-        return (*checks, check("configurations", what, bad, len(self.kernels), "configurations"))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON of a run."""
-        first = self.first_divergence
-        operator = first[0].at if first is not None and isinstance(first[0], ProgramRun) else None
-        base = super().as_dict()
-        if base["first_divergence"] is not None:
-            base["first_divergence"]["program"] = base["first_divergence"]["operator"]
-            base["first_divergence"]["operator"] = operator
-        wrong = self.first_wrong
-        operators = [o.as_dict() for o in self.operators]
-        for entry in operators:
-            if entry["program"] is not None and len(self.runs[entry["program"]].program.operators) == 1:
-                # What is known of the program is known of its only operator.
-                entry |= self.runs[entry["program"]].as_dict() | entry
-        return base | {
-            "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
-            "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
-            "operators": operators,
-            "host_operators": self.host_operators,
-            "ii": [k.as_dict() for k in self.kernels],
-            "programs": [r.as_dict() for r in self.runs],
-            "compile_seconds": dict(self.seconds),
-            "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.found.items()},
         }
 
 

@@ -1,4 +1,4 @@
-"""What runs on model and RTL give: an entry for each program, and the report of a whole run."""
+"""What runs on model and RTL give for each program, and what is compared."""
 
 from __future__ import annotations
 
@@ -125,8 +125,12 @@ class Result(ProgramPrediction):
         error = self.observed.error
         if error is None:
             return f"{self.name}: {self.output} is not what it must be"
-        cause = error.cause.name.lower()
-        return f"{self.name}: the machine stopped with error {cause}, warp {error.warp}, pc {error.pc}"
+        return f"{self.name}: the machine stopped with error {error.text}"
+
+    @property
+    def verified(self) -> bool:
+        """Whether results and cycles are as they must be, and the warps passed the checker."""
+        return self.correct and self.divergence is None and self.checked.ok
 
     @property
     def sync_operations(self) -> int:
@@ -208,119 +212,6 @@ def runs_checks(results: Sequence[Result]) -> tuple[Check, Check]:
             "dependences",
         ),
     )
-
-
-@dataclass
-class RunRecord:
-    """A whole run; `reference` is what results were compared with."""
-
-    config: MachineConfig
-    results: list[Result]
-    build_seconds: float
-    sim_seconds: float
-    model_seconds: float
-    compile_seconds: float = 0.0
-    sim: str = ""
-    reference: str = "NumPy"
-
-    @property
-    def correct(self) -> bool:
-        """Whether every result is the reference's."""
-        return all(r.correct for r in self.results)
-
-    @property
-    def cycles(self) -> int:
-        """Cycles of all on the RTL."""
-        return sum(r.observed.cycles for r in self.results)
-
-    @property
-    def model_cycles(self) -> int:
-        """Cycles of all by the model."""
-        return sum(r.predicted.cycles for r in self.results)
-
-    @property
-    def bound_cycles(self) -> int:
-        """Least cycles of all."""
-        return sum(r.bound_cycles for r in self.results)
-
-    @property
-    def events(self) -> int:
-        """Events that were compared."""
-        return sum(len(r.observed.events) for r in self.results)
-
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of all."""
-        return sum(r.macs for r in self.results)
-
-    @property
-    def utilization(self) -> float:
-        """Multiply-accumulates by what the array could have done in all cycles."""
-        return utilization(self.macs, self.cycles, self.config)
-
-    @property
-    def first_divergence(self) -> tuple[Result, Divergence] | None:
-        """The first result whose prediction differs, and how."""
-        return next(((r, r.divergence) for r in self.results if r.divergence is not None), None)
-
-    @property
-    def rejected(self) -> tuple[Result, Verdict] | None:
-        """The first result whose warps the checker does not accept, and why."""
-        return next(((r, r.checked) for r in self.results if not r.checked.ok), None)
-
-    @property
-    def proven(self) -> bool:
-        """Whether results and cycles are all as they must be, and the warps passed the checker."""
-        return self.correct and self.first_divergence is None and self.rejected is None
-
-    @property
-    def divergence(self) -> Divergence | None:
-        """Where model and RTL differ first; None if they agree."""
-        return self.first_divergence[1] if self.first_divergence else None
-
-    @property
-    def outputs(self) -> Mapping[str, np.ndarray]:
-        """Results by the names of their tensors."""
-        return {name: value for result in self.results for name, value in result.values.items()}
-
-    @property
-    def operators(self) -> Sequence[Any]:
-        """The rows of the table: programs, or operators of a model."""
-        return self.results
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """What was compared: results, cycles, warps."""
-        values = sum(array.size for r in self.results for array in r.values.values())
-        wrong = "\n".join(r.failure for r in self.results if not r.correct)
-        what = f"every value that the RTL left in memory against {self.reference}"
-        return (results_check(what, wrong, values), *runs_checks(self.results))
-
-    def as_dict(self) -> dict[str, Any]:
-        """The JSON of a run."""
-        first = self.first_divergence
-        warps = sorted({warp for r in self.results for warp in r.instructions})
-        return {
-            "correct": self.correct,
-            "cycles": self.cycles,
-            "model_cycles": self.model_cycles,
-            "events": self.events,
-            "first_divergence": first and {"operator": first[0].name} | first[1].as_dict(),
-            "macs": self.macs,
-            "utilization": self.utilization,
-            "bound_cycles": self.bound_cycles,
-            "build_seconds": self.build_seconds,
-            "sim_seconds": self.sim_seconds,
-            "cycles_per_second": self.cycles / self.sim_seconds if self.sim_seconds else 0.0,
-            "model_seconds": self.model_seconds,
-            "instructions": {str(w): sum(r.instructions.get(w, 0) for r in self.results) for w in warps},
-            "sync_operations": sum(r.sync_operations for r in self.results),
-            "checked": {"ok": self.rejected is None},
-            "hw": self.config.hash,
-            "operators": [r.as_dict() for r in self.results],
-            "host_operators": [],
-            "ii": [],
-        }
 
 
 def utilization(macs: int, cycles: int, config: MachineConfig) -> float:

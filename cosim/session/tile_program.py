@@ -1,4 +1,4 @@
-"""Runs a tile program on model and RTL and compares with its sequential meaning.
+"""A tile program prepared to run on model and RTL, and compared with its sequential meaning.
 
 The scratchpad is filled by a program of its own before, and written to memory by another one after, so that
 buffers hold something defined at the start and all of them are compared at the end.
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from cosim.compare import compare
-from cosim.job import Job, Outcome, Region, Simulator, Window
+from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.models.functional import Memories, execute
+from cosim.session.results import ProgramPrediction, Result
+from cosim.session.warps import converted, verdict_on
 from cosim.settings import MemorySettings
-from heald.results import ProgramPrediction, Result, RunRecord
-from heald.warps import converted, verdict_on
 from hw.assembly import assemble, listing
 from hw.config import ENGINES, PORTS, MachineConfig
 from hw.errors import InputError
@@ -209,8 +209,8 @@ def _copy(config: MachineConfig, name: str) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """All of a run but the RTL: what to simulate, what is predicted, what must come out."""
+class PreparedProgram:
+    """A tile program with its jobs (`cosim.session.driver.Prepared`), and memory before and after it."""
 
     compiled: CompiledProgram
     settings: MemorySettings
@@ -219,6 +219,24 @@ class Prepared:
     expected: Memories
     prediction: ProgramPrediction
     model_seconds: float
+    compile_seconds: float
+
+    def judged(self, outcomes: Sequence[Outcome]) -> ProgramResult:
+        """The result, its memory and scratchpad compared with those of the sequential execution."""
+        observed, made = outcomes[len(outcomes) // 2], self.prediction
+        memory = np.concatenate([self.memory[:PAGE], observed.outputs[0]])
+        scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
+        correct = observed.error is None and np.array_equal(memory, self.expected.memory)
+        correct = correct and (scratch is None or np.array_equal(scratch, self.expected.scratch))
+        return ProgramResult(
+            **vars(made),
+            observed=observed,
+            correct=correct,
+            divergence=compare(made.config, made.job, made.predicted, observed),
+            values=_values(self.compiled.bound, memory, scratch),
+            compiled=self.compiled,
+            memory=memory,
+        )
 
 
 def prepare(
@@ -230,8 +248,13 @@ def prepare(
     seed: int = 0,
     after: Observer | None = None,
     synchronise: Synchronise = synchronised,
-) -> Prepared:
-    """Compile a program, predict its cycles, execute it; see `compile_program` and `run_program`."""
+) -> PreparedProgram:
+    """Compile a program, predict its cycles, execute it.
+
+    `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
+    the seed. Raises `InputError` for what the machine cannot do or does not have.
+    """
+    start = time.perf_counter()
     config = settings.behind(config)
     values, buffers = split_inputs(program, arrays or {})
     compiled = compile_program(program, config, values, seed=seed, after=after, synchronise=synchronise)
@@ -241,9 +264,9 @@ def prepare(
     jobs = jobs_of(compiled, memory, scratch, settings)
     begin = time.perf_counter()
     predicted = predict(config, jobs[len(jobs) // 2])
-    seconds = time.perf_counter() - begin
+    took = begin - start, time.perf_counter() - begin
     made = _prediction(compiled, jobs[len(jobs) // 2], expected, predicted)
-    return Prepared(compiled, settings, jobs, memory, expected, made, seconds)
+    return PreparedProgram(compiled, settings, jobs, memory, expected, made, took[1], took[0])
 
 
 def _prediction(
@@ -266,34 +289,6 @@ def _prediction(
     )
 
 
-def run_prepared(prepared: Sequence[Prepared], machine: Simulator) -> list[ProgramResult]:
-    """Run programs as jobs of one simulation, and compare."""
-    outcomes = machine.run([job for p in prepared for job in p.jobs])
-    results = []
-    for p in prepared:
-        own, outcomes = outcomes[: len(p.jobs)], outcomes[len(p.jobs) :]
-        results.append(_judged(p, own))
-    return results
-
-
-def _judged(p: Prepared, outcomes: Sequence[Outcome]) -> ProgramResult:
-    observed = outcomes[len(outcomes) // 2]
-    memory = np.concatenate([p.memory[:PAGE], observed.outputs[0]])
-    scratch = outcomes[-1].outputs[0] if len(outcomes) > 1 else None
-    correct = observed.error is None and np.array_equal(memory, p.expected.memory)
-    correct = correct and (scratch is None or np.array_equal(scratch, p.expected.scratch))
-    made = p.prediction
-    return ProgramResult(
-        **vars(made),
-        observed=observed,
-        correct=correct,
-        divergence=compare(made.config, made.job, made.predicted, observed),
-        values=_values(p.compiled.bound, memory, scratch),
-        compiled=p.compiled,
-        memory=memory,
-    )
-
-
 def _values(bound: Bound, memory: np.ndarray, scratch: np.ndarray | None) -> Arrays:
     """What the buffers hold that a program writes."""
     found = {
@@ -305,44 +300,3 @@ def _values(bound: Bound, memory: np.ndarray, scratch: np.ndarray | None) -> Arr
         return found
     places = {n: p for n, p in bound.places.items() if p.space == "scratch" and n in bound.written}
     return found | {name: place.extract(scratch) for name, place in places.items()}
-
-
-def run_program(
-    program: Program,
-    config: MachineConfig,
-    settings: MemorySettings,
-    simulator: Callable[[], Simulator],
-    arrays: Arrays | None = None,
-    *,
-    seed: int = 0,
-    sim: str = "",
-    after: Observer | None = None,
-    progress: Callable[[str], None] = lambda text: None,
-) -> RunRecord:
-    """Run a tile program and compare everything: events with the model's, bytes with the sequential meaning.
-
-    `arrays` holds buffers in memory and parameters by name; buffers that are not given are random, drawn from
-    the seed. Raises `InputError` for what the machine cannot do or does not have, and for warps that wait for
-    each other.
-    """
-    begin = time.perf_counter()
-    prepared = prepare(program, config, settings, arrays, seed=seed, after=after)
-    compile_seconds = time.perf_counter() - begin - prepared.model_seconds
-    verdict = prepared.compiled.verdict
-    if verdict.deadlock:
-        raise InputError(f"{program.name}: {verdict.reason}")
-    progress(f"model: {prepared.prediction.cycles:,} cycles predicted in {prepared.model_seconds:.2f} s")
-    progress(f"simulator {sim}: building the machine {config.name!r}, or taking it from the cache")
-    machine = simulator()
-    progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running")
-    (result,) = run_prepared([prepared], machine)
-    return RunRecord(
-        settings.behind(config),
-        [result],
-        build_seconds=machine.build_seconds,
-        sim_seconds=result.observed.seconds,
-        model_seconds=prepared.model_seconds,
-        compile_seconds=compile_seconds,
-        sim=sim,
-        reference="the sequential execution",
-    )

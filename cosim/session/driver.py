@@ -1,0 +1,89 @@
+"""The one driver: programs that are compiled and predicted run on the RTL, and what they leave is judged.
+
+Tile programs, models and kernels differ in what they prepare and how they judge; all of them run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from cosim.job import Job, Outcome, Simulator
+from cosim.session.results import ProgramPrediction, Result
+
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+R = TypeVar("R", bound=Result)
+Progress = Callable[[str], None]
+
+
+class Prepared(Protocol[R_co]):
+    """All of a program's run but the RTL: what to simulate, what is predicted, what must come out."""
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """The program's job, and before and after it those that fill and empty memories of the machine."""
+        ...
+
+    @property
+    def prediction(self) -> ProgramPrediction:
+        """What the cycle model says."""
+        ...
+
+    @property
+    def model_seconds(self) -> float:
+        """How long the cycle model took."""
+        ...
+
+    def judged(self, outcomes: Sequence[Outcome]) -> R_co:
+        """What the RTL did in the jobs, compared with what must come out."""
+        ...
+
+
+@dataclass
+class Simulated(Generic[R]):
+    """The results of programs in the order in which they ran, and how long it took."""
+
+    results: list[R] = field(default_factory=list)
+    build_seconds: float = 0.0
+    model_seconds: float = 0.0
+
+
+def simulate(prepared: Sequence[Prepared[R]], machine: Simulator) -> list[R]:
+    """Run programs as jobs of one simulation, and judge them."""
+    outcomes = machine.run([job for p in prepared for job in p.jobs])
+    results = []
+    for p in prepared:
+        own, outcomes = outcomes[: len(p.jobs)], outcomes[len(p.jobs) :]
+        results.append(p.judged(own))
+    return results
+
+
+def drive(
+    programs: Callable[[Sequence[R]], Iterable[Prepared[R]]],
+    simulator: Callable[[], Simulator],
+    *,
+    sim: str = "",
+    progress: Progress = lambda text: None,
+) -> Simulated[R]:
+    """Run programs one after the other; each may depend on what those before it left.
+
+    `programs` gets the list of results, which grows, and prepares one program after the other. `simulator` is
+    called when the first of them is predicted, and not at all where there is none. Every program is a
+    simulation of its own: the padding of tiles is computed from what buffers held before, which the cycle
+    model takes to be 0.
+    """
+    made: Simulated[R] = Simulated()
+    machine: Simulator | None = None
+    for prepared in programs(made.results):
+        name, cycles = prepared.prediction.name, prepared.prediction.predicted.cycles
+        made.model_seconds += prepared.model_seconds
+        progress(f"model: {name}: {cycles:,} cycles predicted in {made.model_seconds:.2f} s")
+        if machine is None:
+            what = f"building the machine {prepared.prediction.config.name!r}, or taking it from the cache"
+            progress(f"simulator {sim}: {what}")
+            machine = simulator()
+            made.build_seconds = machine.build_seconds
+        progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running {cycles:,} cycles")
+        made.results += simulate([prepared], machine)
+    return made

@@ -1,0 +1,202 @@
+"""A kernel of the CGRA prepared to run on the RTL, and compared with the meaning of its loops."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cosim.job import Job, Outcome
+from cosim.session.arguments import Arguments
+from cosim.session.results import ProgramPrediction
+from cosim.session.tile_program import PreparedProgram, ProgramResult, prepare
+from cosim.settings import MemorySettings
+from hw.config import FIELDS, MachineConfig, load
+from hw.errors import InputError
+from hw.fabric import Fabric
+from hw.fabric import load as load_fabric
+from sw.cgra.launch_arrays import ArrayExtent
+from sw.cgra.launch_plan import plan
+from sw.cgra.launch_program import KernelProgram, build
+from sw.cgra.search import SearchEvent, SearchResult
+from sw.compiler import Observer
+from sw.dfg.graph import Graph
+from sw.dfg.interpret import Results, run
+from sw.dfg.kernel import Kernel
+
+#: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
+BASE, BASE_SETTINGS = "test", {"load_c_bytes": 32, "store_bytes": 16}
+#: The grid where neither a command nor the machine names one.
+FABRIC = "mesh4x4"
+#: Scratchpad and output buffer have at least so many bytes, so that kernels share machines.
+BUFFER_BYTES = 1 << 15
+#: Instruction words of a warp: a launch may have many scalars.
+IMEM_WORDS = 1024
+
+
+def base_machine(
+    source: str | MachineConfig | None = None, settings: Mapping[str, Any] | None = None
+) -> MachineConfig:
+    """The machine around the grid: a preset or file, `BASE` where none is named, with single settings."""
+    own = BASE_SETTINGS if source is None else {}
+    return load(source or BASE, own | dict(settings or {}))
+
+
+def chosen_fabric(base: MachineConfig, source: str | None, size: tuple[int, int] | None) -> Fabric:
+    """The grid: a preset or file in the given size; where none is named the machine's own, or `FABRIC`."""
+    if source is None and base.cgra is not None:
+        if size is not None:
+            raise InputError(f"--grid needs --fabric: the machine has the grid {base.cgra.name!r} already")
+        return base.cgra
+    return load_fabric(source or FABRIC, size)
+
+
+def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], MachineConfig]:
+    """The machine with a grid whose scratchpad and output buffer hold so many bytes."""
+
+    def grown(field: str, size: int) -> int:
+        own: int = getattr(base, field)
+        most: int = FIELDS[field].metadata["high"]
+        if size > most:
+            what = FIELDS[field].metadata["meaning"]
+            raise InputError(f"{field} ({what}) must be at most {most} bytes, not {size} for this kernel")
+        return max(own, BUFFER_BYTES, 1 << (max(1, size) - 1).bit_length())
+
+    def made(scratch: int, out: int) -> MachineConfig:
+        return base.replace(
+            cgra=fabric,
+            scratch_bytes=grown("scratch_bytes", scratch),
+            out_bytes=grown("out_bytes", out),
+            imem_words=max(base.imem_words, IMEM_WORDS),
+        )
+
+    return made
+
+
+@dataclass(frozen=True)
+class PreparedKernel:
+    """A kernel with its jobs (`cosim.session.driver.Prepared`), and what it means."""
+
+    kernel: Kernel
+    given: Arguments
+    program: KernelProgram
+    prepared: PreparedProgram
+    expected: Results
+    map_seconds: float
+
+    @property
+    def config(self) -> MachineConfig:
+        """The machine."""
+        return self.prepared.compiled.bound.config
+
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Those of its program."""
+        return self.prepared.jobs
+
+    @property
+    def prediction(self) -> ProgramPrediction:
+        """That of its program."""
+        return self.prepared.prediction
+
+    @property
+    def model_seconds(self) -> float:
+        """How long the cycle model took."""
+        return self.prepared.model_seconds
+
+    def judged(self, outcomes: Sequence[Outcome]) -> KernelResult:
+        """The result, its arrays and scalars compared with what the function means."""
+        ran = self.prepared.judged(outcomes)
+        memory = ran.compiled.bound.memory
+        held = {n: at.extract(ran.memory[at.address : at.address + at.size]) for n, at in memory.items()}
+        arrays = {name: self.program.array(name, held) for name in self.expected.arrays}
+        returned = self.program.returned(held)
+        wrong = self._difference(ran, arrays, returned)
+        values = {**arrays, "returned": np.array(returned, np.int32)} if returned else arrays
+        found = {**vars(ran), "correct": wrong is None, "values": values}
+        return KernelResult(**found, kernel=self, arrays=arrays, returned=returned, difference=wrong)
+
+    def _difference(
+        self, ran: ProgramResult, arrays: Mapping[str, np.ndarray], returned: tuple[int, ...]
+    ) -> str | None:
+        """The first value that is not what the kernel means."""
+        error = ran.observed.error
+        if error is not None:
+            return f"error {error.text}"
+        for name, array in self.expected.arrays.items():
+            wrong = np.flatnonzero(array != arrays[name])
+            if wrong.size:
+                i = int(wrong[0])
+                return f"{name}[{i}]: expected {array[i]}, got {arrays[name][i]}"
+        if returned != self.expected.scalars:
+            return f"returned: expected {list(self.expected.scalars)}, got {list(returned)}"
+        return None if ran.correct else "bytes beside the results"
+
+
+@dataclass
+class KernelResult(ProgramResult):
+    """What became of a kernel on the RTL; `arrays` and `returned` are what it left there.
+
+    `difference` is the first value that is not what the kernel means.
+    """
+
+    kernel: PreparedKernel
+    arrays: Mapping[str, np.ndarray]
+    returned: tuple[int, ...]
+    difference: str | None
+
+    @property
+    def failure(self) -> str:
+        """What is wrong with its results, where they are."""
+        return self.difference or ""
+
+    @property
+    def configurations(self) -> list[SearchResult]:
+        """The loops of the kernel, mapped."""
+        return list(self.kernel.program.mapped.values())
+
+    @property
+    def verified(self) -> bool:
+        """Whether results, cycles, warps and configurations passed their checks."""
+        return super().verified and not any(mapped.differences for mapped in self.configurations)
+
+    @property
+    def main(self) -> SearchResult:
+        """The loop of the kernel with the most operations."""
+        loops = {launch.graph.name for launch in self.kernel.kernel.loops}
+        mapped = self.kernel.program.mapped.items()
+        found = [m for graph, m in mapped if graph.name.removesuffix(".rest") in loops]
+        return max(found or self.configurations, key=lambda m: len(m.graph.nodes))
+
+
+def prepare_kernel(
+    kernel: Kernel,
+    given: Arguments,
+    machine: Callable[[int, int], MachineConfig],
+    settings: Callable[[MachineConfig], MemorySettings] = MemorySettings.of,
+    *,
+    times: int = 1,
+    seed: int = 0,
+    timeout: float | None = None,
+    report: Callable[[Graph, SearchEvent], None] | None = None,
+    after: Observer | None = None,
+) -> PreparedKernel:
+    """Plan, map, compile and predict a kernel, and compute what it means.
+
+    `times` is how often loops are unrolled. Raises `InputError` for what the machine or its grid cannot do.
+    """
+    expected = run(kernel, given.arrays, given.scalars)
+    extents = {name: ArrayExtent(str(array.dtype), len(array)) for name, array in given.arrays.items()}
+    begin = time.perf_counter()
+    made = build(
+        plan(kernel, given.scalars, times), extents, machine, seed=seed, timeout=timeout, report=report
+    )
+    seconds = time.perf_counter() - begin
+    config = made.bound.config
+    prepared = prepare(
+        made.program, config, settings(config), made.inputs(given.arrays), seed=seed, after=after
+    )
+    return PreparedKernel(kernel, given, made, prepared, expected, seconds)

@@ -1,0 +1,250 @@
+"""Runs of models, on a simulator or on a board."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cosim.job import Simulator
+from cosim.session.driver import drive
+from cosim.session.machine_program import KernelFacts
+from cosim.session.network import CompiledModel, Execution, compile_model
+from cosim.session.operators import OperatorResult, ProgramRun, difference, equal, operators_of
+from cosim.session.results import Check, results_check
+from cosim.settings import MemorySettings
+from heald.report.html.data import RunReport
+from heald.report.html.pages import of_model
+from heald.run import Run
+from hw.config import MachineConfig
+from hw.errors import InputError
+from sw.compile.legal import stores_sums
+from sw.graph import reference
+from sw.graph.host import HostOperator
+from sw.graph.network import Network
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(kw_only=True)
+class ModelRun(Run):
+    """The run of a model; `results` are its programs, in which its operators are.
+
+    `found` are the outputs, `wanted` those of the reference, `seconds` how long each pass took.
+    """
+
+    results: Sequence[ProgramRun]
+    model: CompiledModel
+    found: Arrays
+    wanted: Arrays
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def wrong_outputs(self) -> list[str]:
+        """Outputs that differ from the reference."""
+        return [name for name, array in self.wanted.items() if not equal(self.found[name], array)]
+
+    @property
+    def correct(self) -> bool:
+        """Whether all outputs, and all tensors that were kept, are the reference's."""
+        return all(r.correct for r in self.results) and not self.wrong_outputs
+
+    @property
+    def kernels(self) -> list[KernelFacts]:
+        """Configurations of the grid, equal ones once."""
+        found = {k.words: k for r in self.results for k in r.program.kernels}
+        return list(found.values())
+
+    @property
+    def unverified(self) -> list[KernelFacts]:
+        """Configurations whose words do not mean their loop."""
+        return [k for k in self.kernels if not k.verified]
+
+    @property
+    def configurations(self) -> Mapping[str, Sequence[str]]:
+        """Configurations of the CGRA by name, with where their words do not mean their loop."""
+        return {k.name: k.differences for k in self.kernels}
+
+    @property
+    def first_wrong(self) -> tuple[str, str] | None:
+        """The first operator whose result differs, and how."""
+        found = next((r.wrong for r in self.results if r.wrong is not None), None)
+        if found is None and (names := self.wrong_outputs):
+            return names[0], difference(self.found[names[0]], self.wanted[names[0]])
+        return found
+
+    @property
+    def operators(self) -> list[OperatorResult]:
+        """All operators in the order of execution."""
+        return operators_of(self.model.steps, self.results)
+
+    @property
+    def host_operators(self) -> list[str]:
+        """Names of operators that the host executed, edges not among them."""
+        return [s.name for s in self.model.steps if isinstance(s, HostOperator) and not s.edge]
+
+    @property
+    def outputs(self) -> Arrays:
+        """The outputs of the model."""
+        return dict(self.found)
+
+    def _results_check(self) -> Check:
+        values = sum(array.size for r in self.results for array in r.values.values())
+        values += sum(array.size for array in self.found.values())
+        what = f"tensors that the RTL left in memory, and the outputs, against {self.reference}"
+        return results_check(what, ": ".join(self.first_wrong) if self.first_wrong else "", values)
+
+    def page(self) -> RunReport:
+        """What the page of the run shows."""
+        return of_model(self._page(), self.results, self.operators, self.kernels)
+
+    def _facts(self) -> dict[str, str]:
+        passes = {f"compilation: {name}": f"{seconds:.2f} s" for name, seconds in self.seconds.items()}
+        return super()._facts() | passes
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that `heald run --json` prints."""
+        first = self.first_divergence
+        operator = first[0].at if first is not None and isinstance(first[0], ProgramRun) else None
+        base = super().as_dict()
+        if base["first_divergence"] is not None:
+            base["first_divergence"]["program"] = base["first_divergence"]["operator"]
+            base["first_divergence"]["operator"] = operator
+        wrong = self.first_wrong
+        operators = [o.as_dict() for o in self.operators]
+        for entry in operators:
+            if entry["program"] is not None and len(self.results[entry["program"]].program.operators) == 1:
+                # What is known of the program is known of its only operator.
+                entry |= self.results[entry["program"]].as_dict() | entry
+        return base | {
+            "checked": base["checked"] | {"dependences": sum(r.checked.dependences for r in self.results)},
+            "first_wrong": wrong and {"operator": wrong[0], "difference": wrong[1]},
+            "operators": operators,
+            "host_operators": self.host_operators,
+            "ii": [k.as_dict() for k in self.kernels],
+            "programs": [r.as_dict() for r in self.results],
+            "compile_seconds": dict(self.seconds),
+            "outputs": {n: {"type": str(a.dtype), "shape": list(a.shape)} for n, a in self.found.items()},
+        }
+
+
+class DeviceRun(ModelRun):
+    """The run of a model on a board: cycles are those that it counts, and only results are compared.
+
+    How quick the memory of a board is, is not known, so that cycles are compared with nothing.
+    """
+
+    @property
+    def model_cycles(self) -> None:
+        """Nothing was predicted for this memory."""
+
+    @property
+    def first_divergence(self) -> None:
+        """Cycles are compared with nothing."""
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Results alone were compared."""
+        return (self._results_check(),)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that `heald run --device ... --json` prints."""
+        whole = super().as_dict()
+        return {
+            "device": self.sim,
+            "correct": self.correct,
+            "cycles": self.cycles,
+            "seconds": self.sim_seconds,
+            "first_wrong": whole["first_wrong"],
+            "outputs": whole["outputs"],
+            "programs": [
+                {
+                    "name": r.name,
+                    "cycles": r.observed.cycles,
+                    "seconds": r.observed.seconds,
+                    "error": r.observed.error and r.observed.error.text,
+                    "counters": dict(r.observed.counters),
+                }
+                for r in self.results
+            ],
+        }
+
+    def report(self, file: Any) -> None:
+        """Raises `InputError`: a page shows events, of which a board tells nothing."""
+        raise InputError("a report needs a run on a simulator: a board tells no events")
+
+    trace = report
+
+
+def run_model(
+    model: CompiledModel,
+    inputs: Arrays,
+    memories: MemorySettings,
+    simulator: Callable[[], Simulator],
+    *,
+    title: str = "",
+    sim: str = "",
+    progress: Callable[[str], None] = lambda text: None,
+    kind: type[ModelRun] = ModelRun,
+) -> ModelRun:
+    """Run a compiled model and compare everything.
+
+    `simulator` is called when the first program is predicted, and not at all where there is none. Raises
+    `InputError` for inputs that are missing, unknown or of another type or shape.
+    """
+    execution = Execution(model, inputs, memories)
+    made = drive(execution.programs, simulator, sim=sim, progress=progress)
+    network = model.network
+    return kind(
+        **vars(made),
+        title=title or network.name or "model",
+        memories=memories,
+        config=memories.behind(model.config),
+        compile_seconds=sum(model.seconds.values()),
+        sim=sim,
+        reference="NumPy" if all(stores_sums(o) for o in network.operators) else "the reference",
+        model=model,
+        found={name: execution.arrays[name] for name in network.outputs},
+        wanted={name: execution.expected[name] for name in network.outputs},
+        seconds=execution.seconds,
+    )
+
+
+def run_on_device(
+    model: CompiledModel,
+    inputs: Arrays,
+    address: str,
+    *,
+    timeout: float | None = 60.0,
+    title: str = "",
+    progress: Callable[[str], None] = lambda text: None,
+) -> ModelRun:
+    """Run a model on the board at `uart:...` or `mmio:...`, whose machine it was compiled for.
+
+    `timeout` in seconds is for each of its programs. Raises `InputError` for inputs that do not fit, and
+    `BusError`, one of those, when the board has too little memory, does not end in time, or is not reached.
+    """
+    # Needs pyserial, which only boards do.
+    from cosim.device import Device, DeviceSimulator, open_bus
+
+    with contextlib.closing(open_bus(address)) as bus:
+        machine = DeviceSimulator(Device(bus, model.config), timeout)
+        what = (model, inputs, MemorySettings.of(model.config), lambda: machine)
+        return run_model(*what, title=title, sim=address, progress=progress, kind=DeviceRun)
+
+
+def run_network(
+    network: Network,
+    config: MachineConfig,
+    memories: MemorySettings,
+    simulator: Callable[[], Simulator],
+    inputs: Arrays,
+    **options: Any,
+) -> ModelRun:
+    """Compile a network, run it and compare everything; raises `InputError` for what cannot be compiled."""
+    reference.check_inputs(network, inputs)
+    model = compile_model(network, memories.behind(config))
+    return run_model(model, inputs, memories, simulator, **options)
