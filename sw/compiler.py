@@ -33,6 +33,7 @@ from sw.graph.host import HostOperator
 from sw.graph.network import Network, Operator
 from sw.graph.text import text
 from sw.ir.program import Program
+from sw.ir.syntax import paused_collector
 from sw.passes import Stage, configured, run
 
 #: From a graph to a graph that the machine can execute.
@@ -59,6 +60,7 @@ Observer = Callable[[str, "Program | str"], None]
 Step = HostOperator | Compiled
 
 
+@paused_collector()
 def compile_network(
     network: Network, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> tuple[Step, ...]:
@@ -79,6 +81,7 @@ def compile_network(
     return tuple(steps)
 
 
+@paused_collector()
 def compile_tile_program(
     program: Program, config: MachineConfig, *, after: Observer | None = None, **options: Any
 ) -> MachineCode:

@@ -63,14 +63,16 @@ def choose(
             best = tried if best is None or _better(tried, best) else best
     if best is None:
         raise InputError(f"kernel {name}: the multiple must be at least 1, not {multiple}")
+    if not best.configured.verified:
+        return _mapped(best.elementwise, config, seed, compared=True)
     return best
 
 
-def _mapped(made: ElementwiseKernel, config: MachineConfig, seed: int) -> Chosen:
+def _mapped(made: ElementwiseKernel, config: MachineConfig, seed: int, compared: bool = False) -> Chosen:
     """The mapping of a loop that waits least, of a few."""
     best: Chosen | None = None
     for number in range(SEEDS):
-        configured = configure(made.kernel, config, seed=seed + number)
+        configured = configure(made.kernel, config, seed=seed + number, compared=compared)
         found = Chosen(made, configured, cycles(made, configured, config))
         if best is None or found.cycles_per_element < best.cycles_per_element:
             best = found

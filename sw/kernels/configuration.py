@@ -104,7 +104,7 @@ def fits(kernel: GridKernel) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def mapped(graph: Graph, fabric: Fabric, seed: int) -> tuple[SearchResult, bool]:
+def mapped(graph: Graph, fabric: Fabric, seed: int, compared: bool = True) -> tuple[SearchResult, bool]:
     """A mapping; with as few table memories as the II needs, where there is one: each takes long to load."""
     counts = Counter(n.memory.name for n in graph.nodes if n.op == "table" and n.memory)
     if counts:
@@ -112,10 +112,12 @@ def mapped(graph: Graph, fabric: Fabric, seed: int) -> tuple[SearchResult, bool]
         few = _with_tables(fabric, sum(-(-count // least) for count in counts.values()))
         if few != fabric:
             with contextlib.suppress(InputError):
-                found, cached = mappings.find(graph, few, seed)
+                found, cached = mappings.find(graph, few, seed, compared)
                 if found.found.ii == least:
                     return replace(found, mapping=replace(found.found, fabric=fabric)), cached
-    return mappings.find(graph, fabric, seed)
+                if not compared:
+                    return mapped(graph, fabric, seed)
+    return mappings.find(graph, fabric, seed, compared)
 
 
 def _with_tables(fabric: Fabric, number: int) -> Fabric:
@@ -129,16 +131,24 @@ def _with_tables(fabric: Fabric, number: int) -> Fabric:
 
 
 @functools.lru_cache(maxsize=256)
-def configure(kernel: GridKernel, config: MachineConfig, *, seed: int = 0) -> Configured:
+def configure(
+    kernel: GridKernel, config: MachineConfig, *, seed: int = 0, compared: bool = True
+) -> Configured:
     """The configuration of a kernel for a machine; equal kernels give equal words.
 
-    Raises `InputError` for a machine without grid, and for a kernel that cannot be mapped onto it.
+    Mappings on disk are `compared` with the graph, unless another configuration may yet be chosen. Raises
+    `InputError` for a machine without grid, and for a kernel that cannot be mapped onto it.
     """
     if config.cgra is None:
         raise InputError(f"machine {config.name!r} must have a grid to run kernel {kernel.name}, it has none")
     began = time.perf_counter()
-    found, cached = mapped(graph_of(kernel), config.cgra, seed)
-    words = tuple(encode(configuration(found.found, *_entries(kernel, config))))
+    found, cached = mapped(graph_of(kernel), config.cgra, seed, compared)
+    try:
+        words = tuple(encode(configuration(found.found, *_entries(kernel, config))))
+    except mappings.BROKEN:
+        if compared:
+            raise
+        return configure(kernel, config, seed=seed)
     return Configured(kernel, config, words, found, time.perf_counter() - began, cached)
 
 

@@ -27,6 +27,8 @@ VERSION = 2
 #: The work for a kernel: the least effort. On fabrics of few links the greater ones take minutes, for an II
 #: that is one less here and there, where the array, not the grid, is what most kernels wait for.
 BUDGET = EFFORTS[:1]
+#: What files that others have written may lead to.
+BROKEN = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError)
 
 
 @functools.cache
@@ -64,10 +66,11 @@ def structure(graph: Graph) -> Graph:
     return Graph(graph.name, nodes, edges, tables=words)
 
 
-def find(graph: Graph, fabric: Fabric, seed: int = 0) -> tuple[SearchResult, bool]:
+def find(graph: Graph, fabric: Fabric, seed: int = 0, compared: bool = True) -> tuple[SearchResult, bool]:
     """A mapping of a graph on a fabric, made now or found on disk; and whether it was found there.
 
-    Raises `InputError` where there is none, or the cache cannot be written.
+    What is found is `compared` with the graph. Raises `InputError` where there is no mapping, or the cache
+    cannot be written.
     """
     prepared = prepare(graph, fabric)
     common = structure(prepared)
@@ -75,7 +78,7 @@ def find(graph: Graph, fabric: Fabric, seed: int = 0) -> tuple[SearchResult, boo
     parts = (fabric_text, repr(common.nodes), repr(common.edges), repr(common.tables))
     key = fingerprint((str(VERSION), mapper(), str(seed), repr(BUDGET), *parts))
     path = directory() / "mappings" / f"{key}.json"
-    held = _read(path, common, fabric)
+    held = _read(path, common, fabric, compared)
     if held is None:
         # What finds no PE is told by its own name.
         bound(prepared, fabric)
@@ -107,7 +110,7 @@ def _written(found: SearchResult) -> dict[str, Any]:
     }
 
 
-def _read(path: Path, graph: Graph, fabric: Fabric) -> SearchResult | None:
+def _read(path: Path, graph: Graph, fabric: Fabric, compared: bool) -> SearchResult | None:
     """What a file holds, None where there is none that is a mapping of the graph."""
     try:
         check_sum, text = path.read_text(encoding="utf-8").split("\n")[:2]
@@ -120,9 +123,9 @@ def _read(path: Path, graph: Graph, fabric: Fabric) -> SearchResult | None:
             for edge, hops in held["routes"].items()
         }
         mapping = Mapping(graph, fabric, held["ii"], places, routes)
-        if differences(mapping):
+        if compared and differences(mapping):
             return None
         least = MII(held["res_mii"], held["rec_mii"], held["why"])
         return SearchResult(graph, graph, mapping, least, held["proved_minimal"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError):
+    except BROKEN:
         return None

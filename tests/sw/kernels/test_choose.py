@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from hw.cache import fingerprint
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
@@ -13,6 +17,7 @@ from sw.kernels.choose import MASKS, NEIGHBOURS, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import make
+from tests.caches import forget_configurations
 from tests.sw.kernels.test_elementwise import ACC, CASES, OUT
 
 DEFAULT = load("default").replace(cgra=load_fabric("torus4x4"))
@@ -53,6 +58,22 @@ def test_words_need_no_spreading() -> None:
     found = choose(Argument(0), [ACC], TileAccess("out", "int32"), DEFAULT, multiple=64)
     assert found.elementwise.unrolling.mask in NEIGHBOURS
     assert found.cycles_per_element == 0.5
+
+
+@pytest.mark.parametrize("places", [lambda old: old[::-1], lambda old: [[99, 0]] * len(old)])
+def test_a_forged_mapping_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places) -> None:
+    monkeypatch.setenv("HEALD_CACHE", str(tmp_path))
+    forget_configurations()
+    choose(*CASES["requantise"], OUT, TWO_BANKS, multiple=2)
+    for path in (tmp_path / "mappings").iterdir():
+        held = json.loads(path.read_text(encoding="utf-8").split("\n")[1])
+        body = json.dumps(held | {"places": places(held["places"])})
+        path.write_text(f"{fingerprint((body,))}\n{body}\n", encoding="utf-8")
+    forget_configurations()
+    found = choose(*CASES["requantise"], OUT, TWO_BANKS, multiple=2)
+    assert found.configured.verified
+    assert not found.configured.cached
+    forget_configurations()
 
 
 def test_what_cannot_be_chosen_is_one_message() -> None:
