@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import hw
-from cosim import cache, toolchain
+from cosim import toolchain
 from cosim.host import script_words
 from cosim.images import MEMORY_BYTES
 from cosim.toolchain import Toolchain
-from hw.cache import fingerprint
+from hw.cache import cached, fingerprint
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 
@@ -106,7 +106,7 @@ def generated(config: MachineConfig, top: str, make: Callable[[], str]) -> tuple
     def write(target: Path, _log: Path) -> None:
         (target / "top.v").write_text(make(), encoding="utf-8")
 
-    found, seconds = cache.cached("verilog", fingerprint(parts), write)
+    found, seconds = cached("verilog", fingerprint(parts), write)
     return (found / "top.v").read_text(encoding="utf-8"), seconds
 
 
@@ -154,7 +154,7 @@ def executables(
             _link(tools, target / name, main, runtime, kind, log)
         shutil.rmtree(target / "model")  # many times as large as the executables
 
-    found, took = cache.cached("build", fingerprint(parts), make)
+    found, took = cached("build", fingerprint(parts), make)
     return Build(found, seconds + compiled + took)
 
 
@@ -217,7 +217,7 @@ def _runtime(tools: Toolchain, kind: str | None) -> tuple[Path, float]:
             list(pool.map(lambda name: compile_one(name, target, log), parts))
 
     key = fingerprint([*parts, *FLAGS, *tools.versions])
-    return cache.cached("runtime", key, make)
+    return cached("runtime", key, make)
 
 
 def _flags(tools: Toolchain, kind: str | None) -> list[str]:

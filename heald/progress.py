@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +33,25 @@ def shown(progress: Progress | None = None) -> Iterator[Progress]:
         return
     with console.status("") as status, _repeating(status.update) as say:
         yield say
+
+
+def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
+    """Tells `progress` of each stage once, the text before a comma; with `pause`, of one in so many seconds.
+
+    None on a terminal, where `shown` has a line of its own.
+    """
+    if sys.stderr.isatty():
+        return None
+    last, then = "", time.monotonic() if pause else -math.inf
+
+    def say(text: str) -> None:
+        nonlocal last, then
+        stage, now = text if pause else text.partition(",")[0], time.monotonic()
+        if stage != last and now - then >= pause:
+            progress(stage)
+            last, then = stage, now
+
+    return say
 
 
 @contextlib.contextmanager

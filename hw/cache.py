@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock
 
 from hw.errors import InputError
 
@@ -38,14 +41,6 @@ def unwritable(root: Path, error: OSError) -> InputError:
     )
 
 
-def holds(path: Path) -> bool:
-    """Whether the cache has this file; raises `InputError` when the cache cannot be read."""
-    try:
-        return path.is_file()
-    except OSError as error:  # a name that is too long, or a directory that may not be searched
-        raise unwritable(path.parent, error) from None
-
-
 def write(path: Path, text: str) -> None:
     """Write a file of the cache such that others see all of it or nothing.
 
@@ -63,3 +58,42 @@ def write(path: Path, text: str) -> None:
                 os.unlink(part)
     except OSError as error:
         raise unwritable(path.parent, error) from None
+
+
+def cached(kind: str, key: str, make: Callable[[Path, Path], None]) -> tuple[Path, float]:
+    """The directory of result `key` and the seconds that making it took now (0.0 when it was there).
+
+    `make(folder, log)` fills a fresh directory beside the final one and may write a log, which stays. The
+    directory gets its name when it is complete, so an interrupted run leaves nothing that looks finished; of
+    two runs that start at once, one makes and the other waits. Raises `InputError` when the cache cannot be
+    written, and whatever `make` raises.
+    """
+    root = directory() / kind
+    final = root / key
+    try:
+        if final.is_dir():
+            return final, 0.0
+        root.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(root / f"{key}.lock")
+        lock.acquire()
+    except OSError as error:
+        raise unwritable(root, error) from None
+    try:
+        if final.is_dir():
+            return final, 0.0
+        begin = time.perf_counter()
+        for left in root.glob(f"{key}.part-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(prefix=f"{key}.part-", dir=root))
+        try:
+            make(part, root / f"{key}.log")
+            part.rename(final)
+        except BrokenPipeError:  # of whoever reads our output
+            raise
+        except OSError as error:
+            raise unwritable(root, error) from None
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+        return final, time.perf_counter() - begin
+    finally:
+        lock.release()

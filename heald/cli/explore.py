@@ -12,7 +12,8 @@ import click
 
 from heald.cli.options import PATH, as_json, backend, host, note, print_json
 from heald.files import check_directory, check_writable
-from heald.report.console import stdout, working
+from heald.progress import shown, stages
+from heald.report.console import stdout
 from hw.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     prepared = prepare(request)
     storage = without_password(prepared.storage)
     note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
-    with _resumable(prepared), working(_PAUSE) as tell:
+    with _resumable(prepared), shown(stages(note, _PAUSE)) as tell:
         found = explore(prepared, lambda progress: tell(_told(progress)), note)
     if options["csv"] is not None:
         output.write_csv(options["csv"], found)

@@ -27,7 +27,7 @@ from heald.fpga.flow import (
 )
 from heald.fpga.result import as_json as result
 from heald.fpga.result import clock_name, path
-from heald.report.console import working
+from heald.progress import shown, stages
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, find_device
 from hw.synthesis.resources import DEFAULT
@@ -98,7 +98,7 @@ def command(hw: str, settings: tuple[str, ...], output: Path | None, json_: bool
         find("nextpnr-ecp5")
         if board is not None and output is not None:
             find("ecppack")
-    with working() as tell:
+    with shown(stages(note)) as tell:
         tell(f"generating {TOPS[top.name].module} of {config.name} ({config.hash})")
         serial = Serial(options["memory"], round(target.frequency * 1e6), options["baud"])
         made = build(config, design(config, top, board, serial), target, tell)

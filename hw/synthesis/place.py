@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from hw.errors import InputError
 from hw.synthesis import floorplan
 from hw.synthesis.resources import CLOCK_PINS, SCOPE, Device, Resources, component
 from hw.synthesis.tools import Progress, ToolError, find, run
-from hw.synthesis.yosys import Synthesis, scratch
+from hw.synthesis.yosys import Synthesis
 
 #: nextpnr's names of what a device holds, as the fields of `Resources`.
 _BELS = {"luts": "TRELLIS_COMB", "ffs": "TRELLIS_FF", "brams": "DP16KD", "dsps": "MULT18X18D"}
@@ -132,25 +131,26 @@ def place_and_route(
     key = cache.fingerprint(
         [synthesis.key, constraints or "", *arguments, tool.version, inspect.getsource(floorplan)]
     )
-    folder = cache.directory() / "placement"
-    final = folder / key
-    if not cache.holds(final / "about.json"):
-        with scratch(folder) as work:
-            if progress is not None:
-                progress("placement and routing: floorplan")
-            paths = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
-            (work / _PINS).write_text(constraints or "", encoding="utf-8")
-            arguments += ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
-            arguments += ["--textcfg", _CONFIG] if constraints is not None else []
-            try:
-                seconds = run(tool, arguments, work, _LOG, _watch(device, progress))
-            except ToolError as error:
-                _check_fit(error.lines, device)
-                raise
-            (work / _NETLIST).unlink()
-            about = {"seconds": round(seconds, 1), "paths": paths}
-            (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
-            _settle(work, final)
+
+    def make(work: Path, _log: Path) -> None:
+        if progress is not None:
+            progress("placement and routing: floorplan")
+        paths = _prepare(synthesis, device, seed, constraints is None, work / _NETLIST)
+        (work / _PINS).write_text(constraints or "", encoding="utf-8")
+        files = ["-q", "-l", _LOG, "--json", _NETLIST, "--report", _REPORT]
+        files += ["--textcfg", _CONFIG] if constraints is not None else []
+        try:
+            seconds = run(tool, [*arguments, *files], work, _LOG, _watch(device, progress))
+        except ToolError as error:
+            _check_fit(error.lines, device)
+            raise
+        for path in work.iterdir():
+            if path.name not in (_PINS, _REPORT, _CONFIG, _LOG):
+                path.unlink()
+        about = {"seconds": round(seconds, 1), "paths": paths}
+        (work / "about.json").write_text(json.dumps(about), encoding="utf-8")
+
+    final, _ = cache.cached("placement", key, make)
     return _read(final, device, package, speed, seed, tool.version)
 
 
@@ -190,20 +190,6 @@ def _drop_ports(module: dict[str, Any]) -> None:
         and len(port["bits"]) == 1
         and (port["bits"][0] in clocks or sinks[port["bits"][0]] > _MANY)
     }
-
-
-def _settle(work: Path, final: Path) -> None:
-    """Give a finished directory its name; another process may have been quicker."""
-    kept = work / "kept"
-    kept.mkdir()
-    for name in (_PINS, _REPORT, _CONFIG, _LOG, "about.json"):
-        if (work / name).is_file():
-            os.replace(work / name, kept / name)
-    try:
-        os.replace(kept, final)
-    except OSError:
-        if not (final / "about.json").is_file():
-            raise
 
 
 def _watch(device: Device, progress: Progress | None) -> Progress:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import shutil
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,9 +115,7 @@ _XILINX = (
 _STAGES = {"ecp5": _ECP5, "xilinx": _XILINX}
 #: How the script says which stage begins.
 _MARK = "@stage "
-#: How directories of running tools are called, and after how many seconds nobody can still need one.
-_PART, _ABANDONED = "part-", 24 * 3600
-_SOURCE, _MAP, _NETLIST, _LOG = "design.v", "spread.v", "netlist.json", "yosys.log"
+_SOURCE, _MAP, _NETLIST, _LOG, _ABOUT = "design.v", "spread.v", "netlist.json", "yosys.log", "about.json"
 
 
 @dataclass(frozen=True)
@@ -170,17 +164,17 @@ def synthesise(
         raise InputError(f"the top must be the name of a module, not {top!r}")
     tool = find("yosys")
     text = script(top, family, delay)
-    key = cache.fingerprint([verilog, text, _SPREAD, tool.version])
-    folder = cache.directory() / "synthesis"
-    kept, about = folder / f"{key}.netlist.json", folder / f"{key}.json"
-    if not cache.holds(about) or (netlist and not cache.holds(kept)):
-        with scratch(folder) as work:
-            found = _run(tool, text, verilog, top, family, work, progress)
-            if netlist:
-                # The netlist first: what says that all is there comes last.
-                os.replace(work / _NETLIST, kept)
-        cache.write(about, json.dumps(found))
-    return _read(about, kept if netlist else None, key)
+    key = cache.fingerprint([verilog, text, _SPREAD, tool.version, "netlist" * netlist])
+
+    def make(folder: Path, _log: Path) -> None:
+        found = _run(tool, text, verilog, top, family, folder, progress)
+        for path in folder.iterdir():
+            if path.name != _NETLIST or not netlist:
+                path.unlink()
+        (folder / _ABOUT).write_text(json.dumps(found), encoding="utf-8")
+
+    folder, _ = cache.cached("synthesis", key, make)
+    return _read(folder / _ABOUT, folder / _NETLIST if netlist else None, key)
 
 
 def script(top: str, family: str, delay: int) -> str:
@@ -193,32 +187,6 @@ def script(top: str, family: str, delay: int) -> str:
     for i, (name, commands) in enumerate(stages, start=1):
         lines += [f"log {_MARK}{i}/{len(stages)}: {name}", commands.format(top=top, spread=_MAP).rstrip("\n")]
     return "\n".join(lines) + "\n"
-
-
-@contextlib.contextmanager
-def scratch(folder: Path) -> Iterator[Path]:
-    """A directory in `folder` of the cache that is gone when the block ends; raises `InputError`."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _clear(folder)
-        work = tempfile.TemporaryDirectory(prefix=_PART, dir=folder, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise cache.unwritable(folder, error) from None
-    with work as name:
-        try:
-            yield Path(name)
-        except BrokenPipeError:  # of whoever reads our output
-            raise
-        except OSError as error:
-            raise cache.unwritable(folder, error) from None
-
-
-def _clear(folder: Path) -> None:
-    """Remove what runs left behind that were killed a day or longer ago."""
-    for left in folder.glob(f"{_PART}*"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(left, ignore_errors=True)
 
 
 def _run(

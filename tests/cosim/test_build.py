@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cosim import cache
 from cosim.build import Build, build
+from hw import cache
 from hw.config import MachineConfig
 
 FAKE = Path(__file__).parent / "fake_machine.v"

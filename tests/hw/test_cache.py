@@ -33,7 +33,7 @@ def test_a_write_that_fails_leaves_the_file_before(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_cache_whose_name_is_too_long_is_refused(tmp_path: Path) -> None:
-    assert not cache.holds(tmp_path / "missing")
-    with pytest.raises(InputError, match=r"the cache must be a directory .* too long.*set JACQ"):
-        cache.holds(tmp_path / ("x" * 300) / "key.json")
+def test_a_cache_whose_name_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / ("x" * 300)))
+    with pytest.raises(InputError, match=r"the cache must be a directory .* too long.*set HEALD"):
+        cache.cached("kind", "key", lambda target, log: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 #: A registered product of 17 bits in an instance, a block RAM in another, eight registers of its own.
 SMALL = """
 module product(input clk, input [16:0] a, input [16:0] b, output reg [33:0] p);
@@ -49,3 +51,8 @@ endmodule
 def many(products: int) -> str:
     """A design of that many multipliers, top module `many`."""
     return MANY.replace("{last}", str(products - 1))
+
+
+def results(cache: Path) -> list[Path]:
+    """Everything in a cache but locks and directories of kinds."""
+    return [path for path in cache.glob("*/**/*") if path.suffix != ".lock"]

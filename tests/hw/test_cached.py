@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cosim import cache
+from hw import cache
 from hw.cache import VARIABLE, fingerprint
 from hw.errors import InputError
 
