@@ -13,8 +13,8 @@ from tests.fuzz.random_products import MACHINES, prove
 
 #: Products per machine: 6 machines x 34 = 204 shapes in `make slow`.
 BUDGET = 34
-#: Building takes most of the time. These are machines that other tests build too, of three sizes.
-NAMES = sweep(MACHINES, kept=("test", "tiny", "wide"))
+#: Building takes most of the time; other tests build these as well.
+NAMES = sweep(MACHINES, kept=("test", "wide"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ from hw.assembly import assemble
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.isa import Cause
+from tests.machines import WIDE
 
 A, B, C = 0x1000, 0x2003, 0x3002
 M, N, K = 4, 4, 8
@@ -85,12 +86,12 @@ def without_seconds(outcome: Outcome) -> tuple[object, ...]:
     )
 
 
-def test_three_backends_observe_the_same_runs(small: MachineConfig) -> None:
-    plain, expected = product(small)
-    stalled, _ = product(small, stall_seed=9)
+def test_three_backends_observe_the_same_runs() -> None:
+    plain, expected = product(WIDE)
+    stalled, _ = product(WIDE, stall_seed=9)
     illegal = Job({0: assemble("nop\n.word 0"), 1: assemble("wait 0")}, plain.settings, (), watchdog=64)
     jobs = [plain, illegal, stalled]
-    cpp, *others = (simulator(small, name).run(jobs) for name in ("cpp", "verilator", "amaranth"))
+    cpp, *others = (simulator(WIDE, name).run(jobs) for name in ("cpp", "verilator", "amaranth"))
     for outcomes in others:
         for one, other in zip(cpp, outcomes, strict=True):
             assert without_seconds(one) == without_seconds(other)

@@ -13,6 +13,9 @@ from cosim.host import script
 from cosim.models.cycle import predict
 from tests.cosim.bus_machines import SMALL, cases
 
+#: A top of its own is a build of its own; frames, bridge and host library are tested without.
+pytestmark = pytest.mark.slow
+
 CASES = cases(SMALL)
 
 

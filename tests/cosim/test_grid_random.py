@@ -17,9 +17,10 @@ from cosim.models.cycle import predict
 from hw.fabric import OPERATIONS, Fabric, Link, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry
 from tests.budget import cases
-from tests.cosim.models.cycle.grids import MIXED, Change, GridJob, corrupted, launch_job, machine_of
+from tests.cosim.models.cycle.grids import Change, GridJob, corrupted, launch_job
+from tests.machines import MIXED, UNLIKE, machine_of
 
-CONFIG = machine_of(MIXED)
+CONFIG = MIXED
 BUDGET = cases(30, 100)
 
 
@@ -69,11 +70,11 @@ def test_broken_bitstreams_are_refused_or_do_what_they_say() -> None:
 
 def test_operands_are_initial_in_all_iterations_before_the_first() -> None:
     """Also where no iteration that runs has any: a copy of the iteration before the first stores `init`."""
-    source = layout(MIXED, 0).sources
+    source = layout(UNLIKE, 0).sources
     copy = {"op": OPERATIONS["mov"].number, "initial": 1, "stage": 1, "result": source["result"].index("y")}
     store = {"op": OPERATIONS["store"].number, "b": source["b"].index("result")}
     entries = {(0, 0): Entry(copy, 0, 5), (0, 1): Entry(store)}
-    job = launch_job(CONFIG, Configuration(MIXED, 2, 2, entries, (ArrayEntry(2, 0, 8, 1),)), 1)
+    job = launch_job(CONFIG, Configuration(UNLIKE, 2, 2, entries, (ArrayEntry(2, 0, 8, 1),)), 1)
     (outcome,) = simulator(CONFIG, "cpp").run([job])
     assert compare(CONFIG, job, predict(CONFIG, job), outcome) is None
     assert [output[1:] for output in outcome.stored] == [(0, 8, 5)]
@@ -87,7 +88,7 @@ def test_cocotb_sees_the_same_outputs() -> None:
 
 
 def test_the_simulator_of_amaranth_shows_the_same_outputs() -> None:
-    pair = Fabric("pair", 1, 2, MIXED.kinds[:2], (Link(0, 1), Link(1, 0)), contexts=2, stages=2)
+    pair = Fabric("pair", 1, 2, UNLIKE.kinds[:2], (Link(0, 1), Link(1, 0)), contexts=2, stages=2)
     config = machine_of(pair, warps=4, rows=2, cols=2, acc_bytes=2048)
     job = GridJob(1, config).job
     (outcome,) = simulator(config, "amaranth").run([job])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -10,11 +12,11 @@ from cosim.job import Job, MachineError, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
 from hw.assembly import assemble
-from hw.config import load
+from hw.config import MachineConfig
 from hw.isa import Cause
+from tests.machines import TEST, WIDE
 
-TEST = load("test")
-MACHINES = {"grid": TEST, "no grid": TEST.replace(cgra=None)}
+MACHINES = {"grid": TEST, "no grid": WIDE}
 OPEN = (Window(0, 0xFFFF),)
 LOAD = "li r1, 64\nli r2, 0\nli r3, 1\nli r4, 8\nparami load_stride, 8\nparami load_pitch, 8\n"
 GEMM = "parami gemm_m, 4\nparami gemm_n, 4\nli r4, 4\n"
@@ -113,17 +115,27 @@ CASES: list[tuple[str, list[str], tuple[Window, ...], MachineError]] = [
 ]
 
 
+#: What is no error on a machine of another size.
+SIZES = (("no grid", "pitch that collides"), ("no grid", "buffer A too small"))
+
+
 def job(programs: list[str], windows: tuple[Window, ...], **more: object) -> Job:
     words = {i: assemble(text) for i, text in enumerate(programs)}
     return Job(words, MemorySettings.of(TEST), windows, watchdog=300, **more)  # type: ignore[arg-type]
 
 
+def on(config: MachineConfig, made: Job) -> Job:
+    """A job with the memories of a machine."""
+    return dataclasses.replace(made, settings=MemorySettings.of(config))
+
+
 def good_job() -> Job:
     """A small product: the identity times a matrix."""
     text = (
-        "li r1, 64\nli r4, 4\nparami load_stride, 8\nload_a r1, r0, r4, r4\n"
+        "li r1, 64\nli r4, 4\nparami load_stride, 8\nparami load_pitch, 4\nload_a r1, r0, r4, r4\n"
         "li r1, 128\nload_b_t r1, r0, r4, r4\n"
-        "parami gemm_m, 4\nparami gemm_n, 4\nparami gemm_c_pitch, 1\nparami gemm_signed, 3\n"
+        "parami gemm_m, 4\nparami gemm_n, 4\nparami gemm_a_pitch, 4\nparami gemm_b_pitch, 4\n"
+        "parami gemm_c_pitch, 1\nparami gemm_signed, 3\n"
         "gemm r0, r0, r0, r4\nli r1, 512\nparami store_stride, 16\nparami store_pitch, 1\nli r2, 16\n"
         "store r1, r0, r4, r2\nhalt"
     )
@@ -142,13 +154,15 @@ def outcomes() -> dict[tuple[str, str], tuple[Outcome, Outcome]]:
         jobs += [job(programs, windows), good_job()]
     made = {}
     for machine, config in MACHINES.items():
-        found = iter(simulator(config, "verilator").run(jobs))
+        found = iter(simulator(config, "verilator").run([on(config, job) for job in jobs]))
         made |= {(machine, name): (next(found), next(found)) for name, *_ in CASES}
     return made
 
 
-@pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("case", "machine"),
+    [pytest.param(c, m, id=f"{c[0]}-{m}") for c in CASES for m in MACHINES if (m, c[0]) not in SIZES],
+)
 def test_an_error_stops_the_machine_and_says_where(
     case: tuple[str, list[str], tuple[Window, ...], MachineError],
     machine: str,
@@ -159,10 +173,11 @@ def test_an_error_stops_the_machine_and_says_where(
         expected = MachineError(Cause.BITSTREAM, 0, 0)  # address 0 of the scratchpad holds none
     stopped, following = outcomes[machine, name]
     assert stopped.error == expected
-    assert predict(MACHINES[machine], job(programs, windows)).error == expected
+    config = MACHINES[machine]
+    assert predict(config, on(config, job(programs, windows))).error == expected
     assert following.error is None
     assert following.outputs[0].view(np.int32).tolist() == list(range(16))
-    assert following.events == predict(MACHINES[machine], good_job()).events
+    assert following.events == predict(config, on(config, good_job())).events
 
 
 def test_every_cause_is_provoked() -> None:

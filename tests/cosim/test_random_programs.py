@@ -18,7 +18,10 @@ from cosim.models.cycle import predict
 from hw.assembly import decode
 from tests.budget import cases
 from tests.cosim.models.cycle.jobs import EdgeJob, RandomJob
-from tests.fuzz.random_products import MACHINES
+from tests.machines import TEST, WIDE
+
+#: Of two banks of the accumulator, and of one.
+MACHINES = {"test": TEST, "wide": WIDE}
 
 
 @pytest.mark.drawn
@@ -28,7 +31,7 @@ from tests.fuzz.random_products import MACHINES
 )
 def test_random_programs_do_what_the_model_predicts(name: str, causes: set[str]) -> None:
     budget = cases(200, 800)
-    config = MACHINES[name]  # of two banks, and of one
+    config = MACHINES[name]
     jobs, seed = [], 0
     while len(jobs) < budget:
         job = RandomJob(seed, config).job

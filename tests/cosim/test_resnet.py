@@ -15,11 +15,9 @@ from cosim.refine import part_of
 from cosim.session.tiling import plan_of
 from cosim.settings import MemorySettings
 from heald.testing.problems import compile_problem, problem_job
-from hw.config import load
 from sw.convolution import Convolution
 from sw.patches import Axis
-
-TINY = load("tiny")
+from tests.machines import TEST
 
 
 def small(size: int, channels: int, out: int, kernel: int, stride: int, pad: int) -> Convolution:
@@ -30,19 +28,19 @@ def small(size: int, channels: int, out: int, kernel: int, stride: int, pad: int
 
 def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> None:
     problems = [small(*shape) for shape in RESNET]
-    settings = MemorySettings.of(TINY)
-    kernels = [compile_problem(problem, TINY) for problem in problems]
+    settings = MemorySettings.of(TEST)
+    kernels = [compile_problem(problem, TEST) for problem in problems]
     operands = [problem.random(np.random.default_rng(i)) for i, problem in enumerate(problems)]
     jobs = [problem_job(k, *ab, settings) for k, ab in zip(kernels, operands, strict=True)]
-    outcomes = simulator(TINY, "verilator").run(jobs)
+    outcomes = simulator(TEST, "verilator").run(jobs)
     for problem, kernel, ab, job, outcome in zip(problems, kernels, operands, jobs, outcomes, strict=True):
-        assert compare(TINY, job, predict(TINY, job), outcome) is None, problem
+        assert compare(TEST, job, predict(TEST, job), outcome) is None, problem
         assert np.array_equal(kernel.extract(outcome.outputs[0]), problem.reference(*ab)), problem
         if not kernel.extent.patches:
             continue
         # Words of a row: as many as its pixels and padding fill, once per tile and load.
         plan = plan_of(part_of(kernel.compiled), settings.bandwidth).plan
-        blocking, width = kernel.blocking, TINY.load_b_bytes
+        blocking, width = kernel.blocking, TEST.load_b_bytes
         assert blocking.out_cols == problem.cols.outputs
         words = -(-problem.cols.span(blocking.out_cols) // width)
         rows_read = plan.bytes_b // problem.cols.size

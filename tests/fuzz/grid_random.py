@@ -22,11 +22,12 @@ from cosim.job import Job
 from cosim.models.cycle import predict
 from hw import fabric
 from hw.config import MachineConfig
-from tests.cosim.models.cycle.grids import MIXED, GridJob, corrupted, machine_of, random_fabric
+from tests.cosim.models.cycle.grids import GridJob, corrupted, random_fabric
+from tests.machines import MIXED, machine_of
 
 #: Machines that differ in what matters: grid, banks of every space, width of the ports that store and load.
 MACHINES: dict[str, MachineConfig] = {
-    "mixed": machine_of(MIXED),
+    "mixed": MIXED,
     "line": machine_of(random_fabric(random.Random(6), 1, 3), store_bytes=16, acc_banks=4, queue_depth=1),
     "dense": machine_of(random_fabric(random.Random(2), 3, 3), store_bytes=4, load_c_bytes=4),
     "broad": machine_of(

@@ -20,16 +20,14 @@ from cosim.compare import compare
 from cosim.models.cycle import predict
 from heald.testing.problems import Case, compile_problem, draw, draw_convolution, problem_job
 from hw.config import MachineConfig, load
+from tests.machines import TEST, WIDE
 
-_TEST = load("test")
-_BARE = _TEST.replace(cgra=None)
+_BARE = TEST.replace(cgra=None)
 
 #: Six small machines that differ in what matters: shape of the array, ports, banks, queues; two with a grid.
 MACHINES: dict[str, MachineConfig] = {
-    "test": _TEST,
-    "wide": _BARE.replace(
-        name="wide", rows=2, cols=8, load_a_bytes=4, load_b_bytes=16, store_bytes=16, acc_banks=1
-    ),
+    "test": TEST,
+    "wide": WIDE,
     "tall": _BARE.replace(
         name="tall",
         rows=8,

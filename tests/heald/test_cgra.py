@@ -16,7 +16,7 @@ from cosim.backends import simulator
 from cosim.job import Outcome
 from cosim.session.arguments import arguments
 from cosim.session.driver import simulate
-from cosim.session.kernel import base_machine, chosen_fabric, machine, prepare_kernel
+from cosim.session.kernel import base_machine, machine, prepare_kernel
 from hw.config import load
 from hw.errors import InputError
 from hw.fabric import load as load_fabric
@@ -25,6 +25,7 @@ from sw.dfg.python import from_function, parse_kernel
 from sw.ir.parse import parse_program
 from tests.fuzz.grid_kernels import equals_numpy, prepared
 from tests.heald.conftest import Quick
+from tests.machines import TEST
 from tests.sw.cgra.test_launch_plan import NESTS
 from tests.sw.dfg.reference import CASES, KERNELS
 from tests.sw.functional import Machine
@@ -282,21 +283,19 @@ def test_any_order_that_the_warps_permit_gives_numpys_result(name: str) -> None:
 
 
 def test_kernels_on_the_rtl_equal_numpy_and_the_model() -> None:
-    base = base_machine()
-    make = machine(base, chosen_fabric(base, None, None))(0, 0)  # the one that `heald cgra run` takes
     runs = [(name, count) for name in CASES for count in (1, 17)]
     runs += [("matrix_vector", 0), ("softmax", 0), ("softmax", 200), ("histogram", 1000)]
-    ready = [prepared(name, count, make, 1) for name, count in runs]
+    ready = [prepared(name, count, TEST, 1) for name, count in runs]
     unrolled = [(name, 17) for name in ("argmax", "fir", "iir")]
-    ready += [prepared(name, count, make, 3) for name, count in unrolled]
+    ready += [prepared(name, count, TEST, 3) for name, count in unrolled]
     bytes_ = parse_kernel(BYTES, "clamp")
     given = arguments(bytes_, {"x": np.arange(-100, 100, dtype=np.int8), "y": np.zeros(250, np.uint8)}, 200)
-    ready.append(prepare_kernel(bytes_, given, lambda scratch, out: make))
+    ready.append(prepare_kernel(bytes_, given, lambda scratch, out: TEST))
     for text in NESTS.values():
         nest = parse_kernel(text, "f")
         scalars = {name: np.array(5) for name in nest.scalars}
-        ready.append(prepare_kernel(nest, arguments(nest, scalars, 4), lambda scratch, out: make))
-    results = simulate(ready, simulator(make, "verilator"))
+        ready.append(prepare_kernel(nest, arguments(nest, scalars, 4), lambda scratch, out: TEST))
+    results = simulate(ready, simulator(TEST, "verilator"))
     runs += unrolled
     assert all(result.verified for result in results[len(runs) :])
     for (name, count), result in zip(runs, results, strict=False):
@@ -312,6 +311,9 @@ def test_the_commands_of_example_8(
     heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # With these the machine is one that other tests build.
+    monkeypatch.setattr("cosim.session.kernel.BUFFER_BYTES", TEST.scratch_bytes)
+    line += " --hw test"
     logits = np.random.default_rng(5).integers(-9000, 9000, 60)
     np.savez("logits.npz", x=logits, e=np.zeros(60, np.int32), y=np.zeros(60, np.int32))
     ended = heald(*shlex.split(line.replace("examples/", f"{KERNELS.parents[1]}/")))

@@ -9,16 +9,14 @@ from bench.elementwise_program import build
 from bench.grid_elementwise import RESULT, cases, measured
 from cosim.backends import simulator
 from cosim.session.driver import simulate
-from cosim.session.kernel import base_machine, chosen_fabric, machine
 from cosim.session.tile_program import prepare
 from cosim.settings import MemorySettings
 from sw.kernels.choose import Chosen, choose
 from sw.kernels.configuration import configure
 from sw.kernels.cost import cycles
 from sw.kernels.elementwise import make
+from tests.machines import TEST
 
-#: The machine on which kernels run where none is named, so that its simulator is there already.
-MACHINE = machine(base_machine(), chosen_fabric(base_machine(), None, None))(0, 0)
 ROWS, WIDTH = 6, 32
 
 
@@ -26,10 +24,10 @@ def test_launches_leave_what_their_expressions_mean() -> None:
     programs = []
     for name in ("bias, scale per column", "bias, scale per row", "bias per column, residual", "table"):
         case = cases()[name]
-        programs.append(build(case[0], choose(*case, RESULT, MACHINE, multiple=WIDTH), MACHINE, ROWS, WIDTH))
-    settings = MemorySettings.of(MACHINE)
-    prepared = [prepare(p.program, MACHINE, settings, p.inputs) for p in programs]
-    results = simulate(prepared, simulator(MACHINE, "cpp"))
+        programs.append(build(case[0], choose(*case, RESULT, TEST, multiple=WIDTH), TEST, ROWS, WIDTH))
+    settings = MemorySettings.of(TEST)
+    prepared = [prepare(p.program, TEST, settings, p.inputs) for p in programs]
+    results = simulate(prepared, simulator(TEST, "cpp"))
     for program, result in zip(programs, results, strict=True):
         assert result.divergence is None
         assert result.correct
@@ -41,9 +39,9 @@ def test_launches_leave_what_their_expressions_mean() -> None:
 def test_cycles_per_element_are_those_of_the_model(name: str, mask: int) -> None:
     case = cases()[name]
     made = make(*case, RESULT, mask=mask)
-    configured = configure(made.kernel, MACHINE)
-    chosen = Chosen(made, configured, cycles(made, configured, MACHINE))
-    few, many = (measured(case, chosen, MACHINE, rows, WIDTH) for rows in (8, 24))
+    configured = configure(made.kernel, TEST)
+    chosen = Chosen(made, configured, cycles(made, configured, TEST))
+    few, many = (measured(case, chosen, TEST, rows, WIDTH) for rows in (8, 24))
     assert few[2]
     assert many[2]
     measured_cycles = (many[0] - few[0]) / (16 * WIDTH)

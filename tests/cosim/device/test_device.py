@@ -18,7 +18,7 @@ from hw.config import MachineConfig, load, preset_names
 from hw.errors import InputError
 from hw.isa import Cause
 from tests.cosim.device.fakes import FakeBus
-from tests.cosim.models.cycle.grids import MIXED, machine_of
+from tests.machines import MIXED
 
 
 def job(config: MachineConfig, **changes: object) -> Job:
@@ -114,7 +114,7 @@ def test_what_is_no_known_machine_is_refused(
 
 
 def test_a_machine_with_a_grid_of_its_own_has_to_be_told() -> None:
-    config = machine_of(MIXED)
+    config = MIXED
     with pytest.raises(
         BusError, match=r"not known \(its grid is none of the presets\): give its configuration"
     ):

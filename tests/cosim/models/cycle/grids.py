@@ -15,7 +15,7 @@ import numpy as np
 from cosim import texts
 from cosim.job import Job, Window
 from cosim.settings import MemorySettings
-from hw.config import PORTS, MachineConfig, load
+from hw.config import PORTS, MachineConfig
 from hw.fabric import OPERATIONS, Fabric, Link, PEKind, Unit, layout
 from hw.fabric.bitstream import (
     HEADER_WORDS,
@@ -30,22 +30,6 @@ from hw.fabric.bitstream import (
 from sw.ir.intrinsics import KEEP
 
 Change = Callable[[random.Random, list[int]], list[int]]
-
-#: A fabric in which no two PEs are alike, with links of all directions.
-MIXED = Fabric(
-    "mixed",
-    2,
-    2,
-    (
-        PEKind("first", frozenset({Unit.ALU, Unit.MEMORY}), 2),
-        PEKind("all", frozenset(Unit), 3, 70),
-        PEKind("port", frozenset({Unit.ALU, Unit.MEMORY, Unit.MULTIPLIER}), 0),
-        PEKind("table", frozenset({Unit.ALU, Unit.TABLE}), 1, 64),
-    ),
-    tuple(Link(*pair) for pair in ((0, 1), (0, 2), (0, 3), (1, 0), (1, 3), (2, 0), (2, 3), (3, 1), (3, 2))),
-    contexts=4,
-    stages=4,
-)
 
 #: Elements that arrays have at least: one more than the greatest tame value.
 TAME = 64
@@ -77,11 +61,6 @@ def corrupted(r: random.Random, words: list[int]) -> list[int]:
     for _ in range(r.choice([1, 1, 2, 5])):
         words[r.randrange(reach)] ^= 1 << r.randrange(32)
     return [*words[:-1], check_word(words[:-1])] if r.random() < 0.7 else words
-
-
-def machine_of(fabric: Fabric, **changes: Any) -> MachineConfig:
-    """The preset `test` with a grid and room for its configurations."""
-    return load("test").replace(cgra=fabric, scratch_bytes=8192, out_bytes=1024, **changes)
 
 
 def fill(fabric: Fabric, words: int) -> Configuration:

@@ -23,21 +23,20 @@ from hw.fabric import OPERATIONS, layout
 from hw.fabric.bitstream import ArrayEntry, Configuration, Entry, Patch, encode
 from hw.isa import TIMING, Cause
 from tests.cosim.models.cycle.grids import (
-    MIXED,
     GridJob,
     fill,
     launch_job,
-    machine_of,
     random_configuration,
     random_fabric,
 )
 from tests.cosim.models.cycle.stepping import Stepping
 from tests.cosim.models.cycle.stepping_grid import Spaces
 from tests.cosim.models.stepping_cgra import CgraState
+from tests.machines import MIXED, UNLIKE, machine_of
 
-CONFIG = machine_of(MIXED)
+CONFIG = MIXED
 STORE = OPERATIONS["store"].number
-MIXED_CONST = layout(MIXED, 0).sources["a"].index("const")
+MIXED_CONST = layout(UNLIKE, 0).sources["a"].index("const")
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -110,7 +109,7 @@ def timing(outcome: Outcome) -> tuple[int, int]:
 
 
 def test_a_launch_loads_checks_and_runs_as_the_page_says() -> None:
-    configuration = fill(MIXED, 16)
+    configuration = fill(UNLIKE, 16)
     words, steps = len(encode(configuration)), 2 * 5
     # Taken two cycles after it issues; a word per cycle; two more; three of checks; then steps, completion.
     ready = TIMING.enqueue + words + 2 + 3
@@ -126,7 +125,7 @@ def test_patches_put_in_scalars_of_the_launch() -> None:
     store = Entry({"op": STORE, "a": MIXED_CONST, "b": MIXED_CONST}, 1)
     arrays = (ArrayEntry(2, 0, 0, 100),)
     configuration = Configuration(
-        MIXED, 1, 1, {(0, 0): store}, arrays, (Patch(0, 1, 0, 0), Patch(2, 1, 0, 0))
+        UNLIKE, 1, 1, {(0, 0): store}, arrays, (Patch(0, 1, 0, 0), Patch(2, 1, 0, 0))
     )
     outcome = launched(configuration, iterations=1)
     # live1 is 9: no multiple of 4, as the base of words must be.
@@ -137,10 +136,10 @@ def test_patches_put_in_scalars_of_the_launch() -> None:
 
 
 def test_a_kept_configuration_is_not_loaded_again() -> None:
-    outcome = launched(fill(MIXED, 16), addresses=(0, 0xFFFF))
+    outcome = launched(fill(UNLIKE, 16), addresses=(0, 0xFFFF))
     done = [e.cycle for e in outcome.events if e.kind is EventKind.COMPLETE]
     assert done[2] - done[1] == 1 + 3 + 10 + 1
-    missing = launched(fill(MIXED, 16), addresses=(0xFFFF,))
+    missing = launched(fill(UNLIKE, 16), addresses=(0xFFFF,))
     assert missing.error is not None
     assert missing.error.cause is Cause.BITSTREAM
     assert missing.stored == []
@@ -187,7 +186,7 @@ def test_reads_of_the_array_count_in_the_cycles_that_are_looked_at(first: int, l
 
 def test_outputs_of_bytes_are_bytes() -> None:
     store = Entry({"op": STORE, "b": MIXED_CONST}, 0x1FF)
-    configuration = Configuration(MIXED, 1, 1, {(0, 0): store}, (ArrayEntry(2, 1, 37, 1),))
+    configuration = Configuration(UNLIKE, 1, 1, {(0, 0): store}, (ArrayEntry(2, 1, 37, 1),))
     outcome = launched(configuration, iterations=1)
     assert [output[1:] for output in outcome.stored] == [(0, 37, 0xFF)]
 
@@ -198,5 +197,5 @@ def test_a_launch_of_too_many_steps_is_refused() -> None:
     ):
         memories = Memories(CONFIG, np.zeros(0, np.uint8))
         views = {i: held.data for i, held in enumerate(Spaces(memories).bytes)}
-        configuration = fill(MIXED, 1)
+        configuration = fill(UNLIKE, 1)
         execute(CONFIG, configuration, code_of(configuration), [], views, (1 << 28) - 1)
