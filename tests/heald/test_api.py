@@ -165,9 +165,7 @@ def test_a_tile_program(hw: hd.Machine, tmp_path: Path) -> None:
 
 
 def test_a_loop_on_the_cgra(hw: hd.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "cosim.session.kernel.BUFFER_BYTES", hw.config.scratch_bytes
-    )  # it is that of other tests
+    monkeypatch.setattr("cosim.session.kernel.BUFFER_BYTES", hw.config.scratch_bytes)
     mapped = hd.map_loop(fir, fabric="compact4x4")
     assert mapped.ii is not None
     assert mapped.ii >= mapped.mii
