@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -100,13 +100,26 @@ def loaded(config: MachineConfig, words: list[int]) -> list[int]:
     return [*words, 0] if len(words) < config.imem_words else list(words)
 
 
+class OperationWork(NamedTuple):
+    """Cycles of an operation of array or CGRA that nothing holds back.
+
+    In `busy` cycles the array multiplies or the CGRA executes steps of its loop; `full` of them would do on a
+    full array. `setup` are those in which the CGRA loads and checks the configuration.
+    """
+
+    busy: int
+    full: int
+    setup: int = 0
+
+
 @dataclass
 class Outcome:
     """What happened in a run, predicted or observed.
 
     `counters` maps register names of `hw.csr` (`WARP0_INSTRUCTIONS`, `GEMM_BUSY`, ...) to values;
     `outputs` are the requested regions as uint8 arrays (empty for the model); `stored` holds all that the
-    grid stored, by cycle and PE.
+    grid stored, by cycle and PE. `work` says of the model's engine operations, by warp in the order of issue,
+    what array and CGRA have to do; None for other engines.
     """
 
     events: list[Event]
@@ -116,6 +129,7 @@ class Outcome:
     outputs: list[np.ndarray] = field(default_factory=list)
     stored: list[Output] = field(default_factory=list)
     seconds: float = 0.0
+    work: Mapping[int, Sequence[OperationWork | None]] = field(default_factory=dict, compare=False)
 
 
 class Simulator(Protocol):

@@ -1,38 +1,34 @@
 """Runs as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-A cycle is shown as a microsecond. Each outcome is a process: a track for every warp (an instruction lasts
-from when it was ready to the end of its issue cycle, so that what held it is seen), a track for every engine
-(an operation from when the one before it completed), a track for every PE of the grid that stores something,
-a counter of operations that each engine has yet to complete, and a counter of tokens in each channel.
+A cycle is shown as a microsecond. Each outcome is a process: a track for every warp, engine and PE that
+stores something, with the slices of `cosim.lanes`, a counter of operations that each engine has yet to
+complete, and a counter of tokens in each channel.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from cosim.job import Event, EventKind, Job, Outcome, Output
-from hw.assembly import Code, decode, disassemble
+from cosim.job import Job, Outcome
+from cosim.lanes import KINDS, LaneName, Program, lanes_of
+from hw.assembly import disassemble
 from hw.config import ENGINES
 
 Slice = dict[str, Any]
-_ENGINE_TRACK = 100
-_GRID_TRACK = 1000
+#: First track of each kind that has any.
+_TRACKS = {"warp": 0, "engine": 100, "grid": 1000}
 
 
 def document(job: Job, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     """Outcomes of a job by name (`model`, `rtl`), each as a process of its own, for `json` to write."""
-    codes = {warp: [decode(word) for word in words] for warp, words in job.programs.items()}
+    program = Program.of(job)
     events: list[Slice] = []
     for process, (name, outcome) in enumerate(outcomes.items(), 1):
-        part = [
-            _name("process", 0, f"{name}: {outcome.cycles} cycles"),
-            *_warps(codes, outcome.events),
-            *_engines(codes, outcome.events),
-            *_grid(outcome.stored),
-            *_channels(codes, outcome.events),
-        ]
+        part = [_name("process", 0, f"{name}: {outcome.cycles} cycles")]
+        for lane, columns in lanes_of(program, outcome).items():
+            part += _lane(program, lane, {key: values.tolist() for key, values in columns.items()})
         events += [event | {"pid": process} for event in part]
     return {
         "traceEvents": events,
@@ -53,11 +49,6 @@ def documents(runs: Iterable[tuple[Job, Mapping[str, Outcome]]]) -> dict[str, An
     return whole | {"traceEvents": events}
 
 
-def _code(codes: Mapping[int, list[Code | None]], event: Event) -> Code | None:
-    program = codes.get(event.warp, [])
-    return program[event.pc] if 0 <= event.pc < len(program) else None
-
-
 def _name(what: str, track: int, name: str) -> Slice:
     return {"ph": "M", "name": f"{what}_name", "tid": track, "args": {"name": name}}
 
@@ -66,83 +57,47 @@ def _slice(track: int, name: str, begin: int, end: int, **details: int | str) ->
     return {"ph": "X", "name": name, "tid": track, "ts": begin, "dur": end - begin, "args": details}
 
 
-def _warps(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
-    out = [_name("thread", warp, f"warp {warp}") for warp in sorted(codes)]
-    ready: dict[int, int] = defaultdict(int)
-    for event in events:
-        if event.kind in (EventKind.ISSUE, EventKind.VOID):
-            code = _code(codes, event)
-            begin = min(ready[event.warp], event.cycle)
-            name = code.name if code else "illegal"
-            if event.kind is EventKind.VOID:
-                name = f"({name})"  # a no-op: its predicate is false
-            text = disassemble(code) if code else "outside the program"
-            held = event.cycle - begin
-            out.append(_slice(event.warp, name, begin, event.cycle + 1, pc=event.pc, text=text, held=held))
-            real = event.kind is EventKind.ISSUE
-            ready[event.warp] = event.cycle + (code.spec.cycles if code and real else 1)
-    return out
+def _lane(program: Program, lane: LaneName, columns: Mapping[str, list[int]]) -> Iterator[Slice]:
+    """The track or counter of a lane."""
+    kind, rows = KINDS[lane.kind], zip(*columns.values(), strict=True)
+    if kind == "channel":
+        # The first entry tells that it starts with none.
+        yield from (_count(f"channel {lane.number:02}", *row) for row in list(rows)[1:])
+        return
+    track = _TRACKS[kind] + lane.number
+    if kind == "grid":
+        yield _name("thread", track, f"grid, PE {lane.number}: outputs")
+        for cycle, address, value in rows:
+            yield _slice(track, f"{address:#x}", cycle, cycle + 1, address=address, value=value)
+        return
+    yield _name("thread", track, f"warp {lane.number}" if kind == "warp" else ENGINES[lane.number])
+    for start, end, code, *operation in rows:
+        what = program.codes[code >> 1]
+        text = disassemble(what) if what else "outside the program"
+        name = what.name if what else "illegal"
+        if kind == "warp":
+            # One in parentheses is a no-op: its predicate is false.
+            name, pc = f"({name})" if code & 1 else name, (code >> 1) - program.base[lane.number]
+            yield _slice(track, name, start, end, pc=pc, text=text, held=end - 1 - start)
+        else:
+            issued, warp, _ = operation
+            more = {"warp": warp, "pc": (code >> 1) - program.base[warp], "issued": issued}
+            yield _slice(track, name, start, end, text=text, queued=start - issued, **more)
+    if kind == "engine":
+        steps = [(cycle, 1) for cycle in columns["issued"]] + [(cycle, -1) for cycle in columns["end"]]
+        yield from _sums(f"{ENGINES[lane.number]} operations", steps)
 
 
-def _engines(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
-    out = [_name("thread", _ENGINE_TRACK + i, engine) for i, engine in enumerate(ENGINES)]
-    waiting: dict[int, deque[Event]] = defaultdict(deque)
-    free: dict[str, int] = defaultdict(int)
-    steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for event in events:
-        code = _code(codes, event)
-        engine = code.spec.engine if code else None
-        if code is None or engine is None:
-            continue
-        if event.kind is EventKind.ISSUE:
-            waiting[event.warp].append(event)
-        elif event.kind is EventKind.COMPLETE:
-            if not waiting[event.warp]:
-                continue
-            issued = waiting[event.warp].popleft()  # operations of a warp complete in order
-            begin = min(max(issued.cycle + 1, free[engine]), event.cycle)
-            track = _ENGINE_TRACK + ENGINES.index(engine)
-            details = {
-                "warp": event.warp,
-                "pc": event.pc,
-                "issued": issued.cycle,
-                "queued": begin - issued.cycle,
-            }
-            out.append(_slice(track, code.name, begin, event.cycle + 1, text=disassemble(code), **details))
-            free[engine] = event.cycle + 1
-            steps[engine] += [(issued.cycle, 1), (event.cycle + 1, -1)]
-    return out + [entry for engine in ENGINES for entry in _sums(f"{engine} operations", steps[engine])]
-
-
-def _grid(stored: Iterable[Output]) -> list[Slice]:
-    out = [
-        _slice(_GRID_TRACK + pe, f"{address:#x}", cycle, cycle + 1, address=address, value=value)
-        for cycle, pe, address, value in stored
-    ]
-    tracks = sorted({entry["tid"] for entry in out})
-    return [_name("thread", track, f"grid, PE {track - _GRID_TRACK}: outputs") for track in tracks] + out
-
-
-def _channels(codes: Mapping[int, list[Code | None]], events: Iterable[Event]) -> list[Slice]:
-    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for event in events:
-        code = _code(codes, event)
-        if code is None or event.kind is EventKind.COMPLETE:
-            continue
-        if event.kind is EventKind.SIGNAL:
-            steps[code.fields["channel"]].append((event.cycle + 1, 1))
-        elif code.name == "wait" and event.kind is EventKind.ISSUE:
-            steps[code.fields["channel"]].append((event.cycle + 1, -1))
-    return [entry for channel in sorted(steps) for entry in _sums(f"channel {channel:02}", steps[channel])]
-
-
-def _sums(name: str, steps: Iterable[tuple[int, int]]) -> list[Slice]:
+def _sums(name: str, steps: Iterable[tuple[int, int]]) -> Iterator[Slice]:
     """Running count as counter entries."""
     changes: dict[int, int] = defaultdict(int)
     for cycle, change in steps:
         changes[cycle] += change
-    out, count = [], 0
+    count = 0
     for cycle in sorted(changes):
         count += changes[cycle]
-        out.append({"ph": "C", "name": name, "tid": 0, "ts": cycle, "args": {"count": count}})
-    return out
+        yield _count(name, cycle, count)
+
+
+def _count(name: str, cycle: int, count: int) -> Slice:
+    return {"ph": "C", "name": name, "tid": 0, "ts": cycle, "args": {"count": count}}

@@ -207,10 +207,12 @@ class Run:
         )
         rows = "".join(
             f"<tr><td>{escape(o.name)}</td><td>{escape(o.op)}</td><td>{o.cycles:,}</td>"
-            f"<td>{o.bound_cycles:,}</td><td>{100 * o.utilization:.1f} %</td></tr>"
+            f"<td>{o.bound_cycles:,}</td><td>{o.bottleneck or ''}</td>"
+            f"<td>{100 * o.utilization:.1f} %</td></tr>"
             for o in self.operators
         )
-        head = "<th>operator</th><th>kind</th><th>cycles</th><th>lower bound</th><th>array busy</th>"
+        names = ("operator", "kind", "cycles", "lower bound", "bottleneck", "array busy")
+        head = "".join(f"<th>{name}</th>" for name in names)
         return (
             f"<p><b>{escape(self.title)}</b>: {self.cycles:,} cycles</p>"
             f"<table><tr>{head}</tr>{rows}</table><ul>{checks}</ul>"

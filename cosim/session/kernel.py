@@ -116,7 +116,7 @@ class PreparedKernel:
         returned = self.program.returned(held)
         wrong = self._difference(ran, arrays, returned)
         values = {**arrays, "returned": np.array(returned, np.int32)} if returned else arrays
-        found = {**vars(ran), "correct": wrong is None, "values": values}
+        found = {**ran.given(), "correct": wrong is None, "values": values}
         return KernelResult(**found, kernel=self, arrays=arrays, returned=returned, difference=wrong)
 
     def _difference(

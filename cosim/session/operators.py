@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cosim.causes import CriticalPath
 from cosim.compare import compare
 from cosim.job import Event, EventKind, Job, Outcome
 from cosim.session.results import Bounded, ProgramPrediction, Result, utilization
@@ -28,9 +30,11 @@ class OperatorResult(Bounded):
     """One operator in the order of execution.
 
     `where` is `machine`, `host` or `edge`. `start` is the cycle of its first operation, `end` that after its
-    last completion, both counted from the start of the first program; `cycles` are those from the last
-    completion of earlier operators to its own. `same` says whether its result is the reference's, None where
-    something else has overwritten it. `program` numbers the program that it belongs to.
+    last completion, both counted from the start of the first program; operators may overlap. `cycles`, from
+    the last completion of earlier operators to its own, add up to the run's; `utilization` is the share of
+    the array's peak in them. `same` says whether its result is the reference's, None where
+    something else has overwritten it. `program` numbers the program that it belongs to; its `cycles` end in
+    cycle `until` of it, on `path`.
     """
 
     name: str
@@ -49,6 +53,18 @@ class OperatorResult(Bounded):
     same: bool | None = None
     program: int | None = None
     plan: MachinePlan | None = None
+    until: int = 0
+    path: CriticalPath | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def span(self) -> int:
+        """Cycles from its first operation to its last completion."""
+        return max(0, self.end - self.start)
+
+    @cached_property
+    def causes(self) -> Mapping[str, int]:  # type: ignore[override]
+        """Its `cycles` by cause (docs/report.md)."""
+        return self.path.causes(self.until - self.cycles, self.until) if self.path else {}
 
     @property
     def macs(self) -> int:
@@ -67,10 +83,10 @@ class OperatorResult(Bounded):
             "cycles": self.cycles,
             "start": self.start,
             "end": self.end,
+            "span": self.span,
             "macs": self.macs,
             "utilization": self.utilization,
-            "bound": self.bound,
-            "bound_cycles": self.bound_cycles,
+            **self.limits(),
             "bounds": dict(self.bounds),
             "launches": self.facts.launches if self.facts else 0,
             "ii": [
@@ -122,12 +138,14 @@ class ModelProgramPrediction(ProgramPrediction):
 
     def _operators(self, offset: int, number: int, same: Mapping[int, bool]) -> list[OperatorResult]:
         first, last = _times(self.program, self.outcome)
-        plans = self.plans
+        plans, path = self.plans, self.path
         done, made = 0, []
+        ended = max(last.values(), default=0)
         for index, facts in enumerate(self.program.operators):
             end = last.get(index, 0)
-            cycles = max(0, end - done)
-            done = max(done, end)
+            # What is left at the end of the program belongs to the operator that ends last.
+            until = max(done, self.cycles if last and end == ended and not self.outcome.error else end)
+            cycles, done = until - done, until
             made.append(
                 OperatorResult(
                     facts.name,
@@ -146,6 +164,8 @@ class ModelProgramPrediction(ProgramPrediction):
                     same.get(index),
                     number,
                     plans.get(index),
+                    until,
+                    path,
                 )
             )
         return made
@@ -177,7 +197,7 @@ class ProgramRun(Result, ModelProgramPrediction):
             cause = f"the machine stopped: {e.text}"
             wrong = job.name if at is None else program.operators[at].name, cause
         return cls(
-            **vars(made),
+            **made.given(),
             observed=observed,
             correct=wrong is None,
             divergence=compare(made.config, job, made.predicted, observed),

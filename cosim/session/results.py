@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from cosim.causes import Bottleneck, CriticalPath, bottleneck
 from cosim.compare import Divergence
 from cosim.job import EventKind, Job, Outcome
 from hw.assembly import decode
@@ -17,7 +19,7 @@ from sw.check import Verdict
 #: What can bound an operator, by the key in `bounds`, for people.
 RESOURCES = {
     "gemm": "array",
-    "cgra": "grid",
+    "cgra": "CGRA",
     "load_a": "load A",
     "load_b": "load B",
     "load_c": "load C",
@@ -26,9 +28,10 @@ RESOURCES = {
 
 
 class Bounded:
-    """What has lower bounds of its cycles, by resource (a key of `RESOURCES`)."""
+    """What has lower bounds of its cycles by resource (a key of `RESOURCES`), and its cycles by cause."""
 
     bounds: Mapping[str, int]
+    causes: Mapping[str, int]
 
     @property
     def bound(self) -> str:
@@ -39,6 +42,21 @@ class Bounded:
     def bound_cycles(self) -> int:
         """Least cycles: no machine of this array and these ports can be quicker."""
         return max(self.bounds.values(), default=0)
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """The cause of most of its cycles, with its share; None of what takes none."""
+        return bottleneck(self.causes)
+
+    def limits(self) -> dict[str, Any]:
+        """What its JSON says of bounds and causes."""
+        found = self.bottleneck
+        return {
+            "bound": self.bound,
+            "bound_cycles": self.bound_cycles,
+            "bottleneck": found and found._asdict(),
+            "causes": dict(self.causes),
+        }
 
 
 @dataclass
@@ -64,10 +82,24 @@ class ProgramPrediction(Bounded):
         """Where its cycles and events come from."""
         return self.predicted
 
+    def given(self) -> dict[str, Any]:
+        """Its fields, for a result that has more."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @property
     def cycles(self) -> int:
         """Its cycles."""
         return self.outcome.cycles
+
+    @property
+    def path(self) -> CriticalPath:
+        """Its critical path, of what was observed if it ran."""
+        return CriticalPath(self.config, self.job, self.outcome, self.predicted)
+
+    @cached_property
+    def causes(self) -> Mapping[str, int]:  # type: ignore[override]
+        """Its cycles by cause (docs/report.md)."""
+        return self.path.causes(0, self.cycles)
 
     @property
     def instructions(self) -> dict[int, int]:
@@ -90,8 +122,7 @@ class ProgramPrediction(Bounded):
             "model_cycles": self.predicted.cycles,
             "events": len(self.outcome.events),
             "utilization": self.utilization,
-            "bound_cycles": self.bound_cycles,
-            "bound": self.bound,
+            **self.limits(),
             "instructions": {str(warp): count for warp, count in self.instructions.items()},
             "checked": self.checked.as_dict(),
         }

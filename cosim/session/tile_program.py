@@ -229,7 +229,7 @@ class PreparedProgram:
         correct = observed.error is None and np.array_equal(memory, self.expected.memory)
         correct = correct and (scratch is None or np.array_equal(scratch, self.expected.scratch))
         return ProgramResult(
-            **vars(made),
+            **made.given(),
             observed=observed,
             correct=correct,
             divergence=compare(made.config, made.job, made.predicted, observed),

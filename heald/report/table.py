@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from heald.loops import KernelRun
 
 _BAR, _SHORT_BAR = 10, 5
+#: What the columns mean; docs/report.md tells more.
+_CAPTION = (
+    "Cycles count from the end of the operators before, so they add up. The bottleneck is what most of them\n"
+    "went to. Array busy is the share of its peak in them. Operators may start early: a bound may be above."
+)
 #: Least width of a name in a narrow terminal.
 _NAME = 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -38,6 +43,7 @@ def print_report(report: Run, console: Console) -> None:
         # Rather lines that the terminal wraps than numbers that lack digits.
         table.width = _least_width(table)
     console.print(table, crop=False)
+    console.print(_CAPTION, style="dim", highlight=False)
     console.print()
     for line in _verdict(report):
         console.print(line, highlight=False)
@@ -50,18 +56,12 @@ def _table(report: Run, first: str, second: str, footer: bool, widths: tuple[int
     table.add_column(first, "total", max_width=widths[0])
     table.add_column(second, max_width=widths[1])
     table.add_column("cycles", f"{report.cycles:,}", justify="right", no_wrap=True)
-    table.add_column("at least", f"{_least_cycles(report):,}", justify="right", no_wrap=True)
+    table.add_column("lower bound", f"{report.bound_cycles:,}", justify="right", no_wrap=True)
     table.add_column("bound by", no_wrap=True)
+    table.add_column("bottleneck", no_wrap=True)
     table.add_column("array busy", _bar(report.utilization, widths[2]), no_wrap=True)
     table.add_column("result", no_wrap=True)
     return table
-
-
-def _least_cycles(report: Run) -> int:
-    """The sum of the rows."""
-    if isinstance(report, ModelRun):
-        return sum(operator.bound_cycles for operator in report.operators)
-    return report.bound_cycles
 
 
 def _least_width(table: Table) -> int:
@@ -98,6 +98,7 @@ def _row(result: Result, reference: str) -> tuple[str | Text, ...]:
         f"{result.observed.cycles:,}",
         f"{result.bound_cycles:,}",
         RESOURCES[result.bound],
+        str(result.bottleneck or ""),
         _bar(result.utilization),
         result_text,
         Text(f"{len(result.observed.events):,} events", "green") if exact else Text("DIVERGES", "bold red"),
@@ -117,7 +118,7 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
     name, kind = _name(operator.name), _name(operator.op)
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
-        return (name, kind, "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
+        return (name, kind, "", "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
     same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
     ii = ", ".join(
         f"{k.ii}" if k.ii == k.bound.mii else f"{k.ii} (≥ {k.bound.mii})" for k in operator.kernels
@@ -128,6 +129,7 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
         f"{operator.cycles:,}",
         f"{operator.bound_cycles:,}",
         RESOURCES[operator.bound] if operator.bound_cycles else "",
+        str(operator.bottleneck or ""),
         _bar(operator.utilization, _SHORT_BAR) if operator.macs else "",
         same.get(operator.same, Text("WRONG", "bold red")),
         ii,

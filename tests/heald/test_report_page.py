@@ -176,15 +176,22 @@ def test_names_are_text_and_never_markup() -> None:
     assert json.loads(drawings)["tilings"][0]["operators"] == ["</script>"]
 
 
-def test_operators_are_told_with_bounds_and_lost_cycles() -> None:
+def test_operators_are_told_with_bounds_and_causes() -> None:
     made = report()
     page = Page(render(made))
     told = page.sections["operators"]
     for operator in made.operators:
         assert operator.name in told
-        for number in (operator.cycles, operator.bound_cycles, *operator.bounds.values(), operator.macs):
+        for number in (
+            operator.cycles,
+            operator.span,
+            operator.bound_cycles,
+            *operator.bounds.values(),
+            operator.macs,
+        ):
             assert f"{number:,}" in told
-        assert f"{100 * operator.reached:.1f} %" in told
+        assert f"{100 * operator.utilization:.1f} %" in told
+        assert str(operator.bottleneck) in told
     stacks = [a["aria-label"] or "" for _, a in page.elements if (a.get("class") or "").startswith("stack")]
     assert len(stacks) == 1 + len(made.operators)
     cycles = [

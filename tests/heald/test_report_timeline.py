@@ -15,27 +15,17 @@ from hypothesis import strategies as st
 
 from cosim import trace
 from cosim.job import Event, EventKind, Job, Outcome, Output
+from cosim.lanes import KINDS, Lanes, Program
 from cosim.models.cycle import predict
 from cosim.settings import MemorySettings
-from heald.report.html.data import OperatorRow, ProgramTimeline
+from heald.report.html.data import ProgramTimeline
 from heald.report.html.environment import pack
-from heald.report.html.lanes import (
-    KINDS,
-    LOSSES,
-    Lanes,
-    busy,
-    different,
-    equal,
-    lanes_of,
-    losses,
-    operands_of,
-    program_of,
-)
+from heald.report.html.lanes import different, equal, operands_of, run_lanes
 from heald.report.html.timeline import VALUES, timeline
 from heald.testing.problems import compile_problem, problem_job
 from hw import isa
 from hw.assembly import assemble
-from hw.config import ENGINES, load
+from hw.config import load
 from sw.problem import Product
 from tests.heald.report_pages import late, report
 from tests.sw.functional import Machine
@@ -62,7 +52,7 @@ def product(stall: int | None = None) -> tuple[Job, Outcome]:
 
 def lanes(job: Job, outcome: Outcome, start: int = 0) -> Lanes:
     run = ProgramTimeline("p", job, outcome, outcome, owner=0)
-    return lanes_of(program_of(run, 0), operands_of(CONFIG, run, {}), outcome, start)
+    return run_lanes(Program.of(job), operands_of(CONFIG, run, {}), outcome, start, 0)
 
 
 def hand_written() -> tuple[Job, Outcome]:
@@ -159,10 +149,9 @@ def test_events_outside_of_the_program_keep_their_place() -> None:
         Event(5, 3, EventKind.ISSUE, 0),
         Event(9, 1, EventKind.COMPLETE, -1),
     ]
-    program = program_of(ProgramTimeline("p", job, Outcome(events, 10), Outcome(events, 10)), 0)
     found = lanes(job, Outcome(events, 10))
     (lane,) = (lane for name, lane in found.items() if name.number == 1)
-    assert [program.texts[code // 2] for code in lane["code"].tolist()] == ["outside the program"]
+    assert [Program.of(job).codes[code // 2] for code in lane["code"].tolist()] == [None]
     assert lane["end"].tolist() == [5]
 
 
@@ -244,34 +233,3 @@ def test_what_differs_is_counted_entry_by_entry() -> None:
     assert equal(one, dict(one))
     assert not equal(one, other)
     assert not equal(one, None)
-
-
-def test_every_cycle_of_an_operator_went_to_one_thing() -> None:
-    made = report()
-    line = timeline(made)
-    found = busy(line.rtl, made.cycles)
-    for operator in made.operators:
-        lost = losses(found, operator, made.config.macs_per_cycle)
-        assert tuple(lost) == tuple(LOSSES)
-        assert sum(lost.values()) == operator.cycles
-        assert lost["useful"] == -(-operator.macs // made.config.macs_per_cycle)
-        assert min(lost.values()) >= 0
-        assert lost["fill"] > 0
-
-
-def test_cycles_count_for_the_first_class_that_is_busy() -> None:
-    def lane(*slices: tuple[int, int]) -> dict[str, np.ndarray]:
-        return {key: np.array([s[i] for s in slices]) for i, key in enumerate(("start", "end"))}
-
-    job, outcome = product()
-    names = {ENGINES[n.number]: n for n in lanes(job, outcome) if KINDS[n.kind] == "engine"}
-    given = {
-        names["load_a"]: lane((0, 10), (20, 40)),
-        names["gemm"]: lane((12, 15), (15, 30)),
-        names["store"]: lane((35, 50)),
-    }
-    lost = losses(busy(given, 60), OperatorRow("o", "matmul", 0, 60, macs=16 * 10), 16)
-    expected = {"useful": 10, "partial": 8, "grid": 0, "fill": 10, "loads": 10, "store": 10, "idle": 12}
-    assert lost == expected
-    part = losses(busy(given, 60), OperatorRow("o", "matmul", 25, 55), 16)
-    assert part == {"useful": 0, "partial": 5, "grid": 0, "fill": 0, "loads": 10, "store": 10, "idle": 5}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cosim.job import OperationWork
 from cosim.models.cycle.checks import NEVER, Fault, block_outside, earlier, engine_fault, word_outside
 from cosim.models.cycle.sharing import Operation
 from hw.config import ENGINES, MachineConfig
@@ -118,7 +119,7 @@ class GemmPlan(NamedTuple):
     beyond: int | None
     last: int
     rest: int
-    blocks: int
+    work: OperationWork
     reads: BankReads | None
 
     @property
@@ -161,7 +162,7 @@ class GemmModel:
         One that fails in a later block or row reads like others until it does: the machine stops before what
         would come then. None where nothing is read.
         """
-        wrong, bad, beyond, plan_last, rest, blocks, reads = plan
+        wrong, bad, beyond, plan_last, rest, work, reads = plan
         start, done, drain = NEVER, NEVER, None
         if not self._over:
             k = fetched[3]
@@ -188,7 +189,7 @@ class GemmModel:
                 else:
                     self._last_read = end - 1
                     self._turn = end + rest + TIMING.gemm_turn
-                    self.busy += blocks * k
+                    self.busy += work.busy
                     if self.fault is None:
                         done = last + TIMING.acc_write
                 begin = first + k + TIMING.gemm_drain
@@ -208,7 +209,7 @@ class GemmModel:
         a, b, c, k = operands
         m, n, pitch = params[M], params[N], params[C_PITCH]
         if m == 0 or n == 0 or k == 0:
-            return GemmPlan(True, None, None, 0, 0, 0, None)
+            return GemmPlan(True, None, None, 0, 0, OperationWork(0, 0), None)
         sizes, height = self.config.derived, self.config.rows
         down, right = -(-m // height), -(-n // self.config.cols)
         rest = m - height * (down - 1)
@@ -234,4 +235,5 @@ class GemmModel:
         rows = (full, rest if reached == down else full)
         last = begins(down - 1, right - 1)
         reads = BankReads(k, (reached, right), rows, (c, pitch), sizes.acc_bank_words, self.config.acc_banks)
-        return GemmPlan(False, bad, beyond, last, rest, down * right, reads)
+        work = OperationWork(down * right * k, -(-m * n * k // self.config.macs_per_cycle))
+        return GemmPlan(False, bad, beyond, last, rest, work, reads)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cosim.job import Output
+from cosim.job import OperationWork, Output
 from cosim.models.cycle.checks import NEVER, Fault, engine_fault
 from cosim.models.cycle.gemm import Drains
 from cosim.models.cycle.grid_conflicts import SCRATCHPAD, Busy
@@ -134,6 +134,15 @@ class CgraModel:
         if not self.values:
             self._known[key] = work.again()
         return 0, work, count
+
+    @property
+    def latest(self) -> OperationWork | None:
+        """What the operation that has issued last has to do; None if it fails."""
+        if self.fault is not None:
+            return None
+        launch = self.launches[-1]
+        steps = launch.work.steps if launch.work is not None else 0
+        return OperationWork(steps, steps, launch.words + launch.lead)
 
     # Cycles
 

@@ -219,7 +219,12 @@ class Machine:
         if self.data is not None and engine is not self.grid and not warp.plan.fails:
             self.data.perform(operation, fetched, warp.parameters)
         drain = engine.issue(t, warp.index, pc, warp.plan, fetched)
-        warp.engine = engine
+        warp.engine, work = engine, None
+        if isinstance(engine, GemmModel):
+            work = warp.plan.work
+        elif isinstance(engine, CgraModel):
+            work = engine.latest
+        warp.work.append(work)
         if isinstance(engine, StorerModel | CgraModel):
             warp.done, warp.late = -1, len(engine.starts) - 1
         else:
@@ -352,6 +357,7 @@ def _predict(config: MachineConfig, job: Job, values: bool) -> Outcome:
         cycles = fault.cycle
     outcome = Outcome(events, cycles, fault.error if fault is not None else None, machine.counters())
     outcome.stored = stored
+    outcome.work = {index: warp.work for index, warp in machine.warps.items()}
     machine.close()
     return outcome
 

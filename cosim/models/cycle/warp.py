@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any
 
+from cosim.job import OperationWork
 from cosim.models.cycle import program as p
 from cosim.models.cycle.checks import NEVER
 from cosim.models.cycle.program import BINARY, LI, SIGNAL, WAIT
@@ -72,6 +73,7 @@ class Warp:
     ):
         self.index = index
         self.issues, self.completions, self.fires = Log(), Log(), Log()
+        self.work: list[OperationWork | None] = []
         self.voids: list[int] = []  # places in `issues` of those whose predicate was false
         self.imem_words, self.loop_depth = config.imem_words, config.loop_depth
         self.code = [*code, *[p.ILLEGAL_WORD] * (self.imem_words - len(code)), p.WRAP_WORD]

@@ -22,9 +22,10 @@ class OperatorRow(Bounded):
     """One operator of a run.
 
     `start` and `end` are cycles of the axis of the whole run (the runs of a report follow each other), `end`
-    excluded; operators may overlap. `macs` are multiply-accumulates on the array, `operations` those of the
-    grid. `bounds` are least cycles by resource (a key of `RESOURCES`), `moved` bytes by memory port. `nodes`
-    are the nodes of the model that it stands for, `plan` says in a sentence why it is cut as it is.
+    excluded; operators may overlap. `cycles`, `causes` and `utilization` are those of all tables.
+    `macs` are multiply-accumulates on the array, `operations` those of the CGRA. `bounds` are lower bounds of
+    cycles by resource (a key of `RESOURCES`), `moved` bytes by memory port. `nodes` are the nodes of the
+    model that it stands for, `plan` says in a sentence why it is cut as it is.
     """
 
     name: str
@@ -40,16 +41,14 @@ class OperatorRow(Bounded):
     nodes: tuple[str, ...] = ()
     plan: str = ""
     ok: bool = True
+    cycles: int = 0
+    causes: Mapping[str, int] = field(default_factory=dict)
+    utilization: float = 0.0
 
     @property
-    def cycles(self) -> int:
+    def span(self) -> int:
         """Cycles from its first to its last."""
         return max(0, self.end - self.start)
-
-    @property
-    def reached(self) -> float:
-        """Least cycles as a share of its cycles."""
-        return self.bound_cycles / self.cycles if self.cycles else 0.0
 
 
 @dataclass(frozen=True)

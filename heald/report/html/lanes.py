@@ -1,74 +1,19 @@
-"""What happened as columns of numbers: slices of warps and engines, tokens of channels, stores of the grid.
-
-The meaning is that of `cosim.trace`: an instruction of a warp lasts from when it was ready to the end of its
-issue cycle, an operation of an engine from when the one before it completed. Columns hold millions of them.
-"""
+"""The lanes of the timeline: those of `cosim.lanes` with the operands of engine operations, on one axis."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from cosim.job import Event, EventKind, Job, Outcome
+from cosim.job import EventKind, Job, Outcome
+from cosim.lanes import KINDS, Columns, LaneName, Lanes, Program, lanes_of
 from cosim.models.cycle.program import ENGINE, NOP, SIGNAL, WAIT, decode
 from cosim.models.cycle.warp import Stop, Warp
-from heald.report.html.data import OperatorRow, ProgramTimeline
+from heald.report.html.data import ProgramTimeline
 from hw import isa
-from hw.assembly import Code, disassemble_words
-from hw.assembly import decode as decode_word
-from hw.config import ENGINES, MachineConfig
-
-
-@dataclass(frozen=True)
-class Program:
-    """The instructions of a run from `first` on in the table of all; those of a warp follow each other.
-
-    `codes` holds what each word means, the last of each warp stands for every pc outside. `base` is the place
-    of each warp's pc 0, relative to `first`.
-    """
-
-    first: int
-    base: Mapping[int, int]
-    sizes: Mapping[int, int]
-    codes: tuple[Code | None, ...]
-    texts: tuple[str, ...]
-    owners: tuple[int, ...]
-
-    def places(self, warps: np.ndarray, pcs: np.ndarray) -> np.ndarray:
-        """Places relative to `first` of instructions by warp and pc (shape (n,))."""
-        most = 1 + max(*self.base, int(warps.max(initial=0)), 0, 0)
-        base, size = np.full(most, -1), np.zeros(most, np.int64)
-        for warp, at in self.base.items():
-            base[warp], size[warp] = at, self.sizes[warp]
-        inside = (pcs >= 0) & (pcs < size[warps])
-        outside = np.where(base[warps] < 0, len(self.codes) - 1, base[warps] + size[warps])
-        return np.where(inside, base[warps] + pcs, outside)
-
-
-def program_of(run: ProgramTimeline, first: int) -> Program:
-    """The table of a run's instructions."""
-    base: dict[int, int] = {}
-    codes: list[Code | None] = []
-    texts: list[str] = []
-    owners: list[int] = []
-    for warp, words in sorted(run.job.programs.items()):
-        base[warp] = len(codes)
-        codes += [decode_word(word) for word in words]
-        texts += disassemble_words(words)
-        for pc in range(len(words)):
-            owner = run.owners.get((warp, pc), run.owner)
-            owners.append(-1 if owner is None else owner)
-        codes.append(None)
-        texts.append("outside the program")
-        owners.append(-1)
-    codes.append(None)
-    texts.append("of a warp without a program")
-    owners.append(-1)
-    sizes = {warp: len(words) for warp, words in run.job.programs.items()}
-    return Program(first, base, sizes, tuple(codes), tuple(texts), tuple(owners))
+from hw.config import MachineConfig
 
 
 @dataclass
@@ -138,26 +83,6 @@ COLUMNS = {
     "channel": ("cycle", "tokens"),
     "grid": ("cycle", "address", "value"),
 }
-#: Order of kinds on the page.
-KINDS = tuple(COLUMNS)
-
-Columns = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True, order=True)
-class LaneName:
-    """Kind (by its place in `KINDS`) and number of a warp, engine, channel or PE."""
-
-    kind: int
-    number: int
-
-    def __str__(self) -> str:
-        if KINDS[self.kind] == "engine":
-            return ENGINES[self.number].replace("_a", " A").replace("_b", " B").replace("_c", " C")
-        return f"{('warp', '', 'channel', 'grid PE')[self.kind]} {self.number}"
-
-
-Lanes = dict[LaneName, Columns]
 
 
 def joined(runs: Sequence[Lanes]) -> Lanes:
@@ -171,78 +96,21 @@ def joined(runs: Sequence[Lanes]) -> Lanes:
     }
 
 
-def lanes_of(program: Program, operands: Operands, outcome: Outcome, start: int) -> Lanes:
-    """The lanes of one outcome of a run whose cycle 0 is cycle `start` of the axis."""
-    table = _table(outcome.events)
-    cycle, warp, kind, pc = table.T
-    code = program.places(warp, pc)
-    found: Lanes = {}
-    happened = (kind == EventKind.ISSUE) | (kind == EventKind.VOID)
-    cost = np.array([1 if c is None else c.spec.cycles for c in program.codes])
-    for number in program.base:
-        own = happened & (warp == number)
-        void = kind[own] == EventKind.VOID
-        found[LaneName(0, number)] = _warp(cycle[own], code[own], void, cost)
-    _engines(found, program, operands, cycle, warp, kind, code)
-    _channels(found, program, cycle, kind, code)
-    _stores(found, outcome)
-    for columns in found.values():
+def run_lanes(program: Program, operands: Operands, outcome: Outcome, start: int, first: int) -> Lanes:
+    """The lanes of one outcome whose cycle 0 is cycle `start` of the axis, with operands of operations.
+
+    `first` is where its program begins in the table of all instructions.
+    """
+    found = lanes_of(program, outcome)
+    for name, columns in found.items():
+        if KINDS[name.kind] == "engine":
+            columns |= _operands(operands, columns.pop("warp"), columns.pop("ordinal"))
         for key in ("start", "end", "cycle", "issued"):
             if key in columns:
                 columns[key] = columns[key] + start
         if "code" in columns:
-            columns["code"] = columns["code"] + 2 * program.first
+            columns["code"] = columns["code"] + 2 * first
     return found
-
-
-def _table(events: Sequence[Event]) -> np.ndarray:
-    """Events as rows of cycle, warp, kind and pc."""
-    flat = np.fromiter(itertools.chain.from_iterable(events), np.int64, 4 * len(events))
-    return flat.reshape(-1, 4)
-
-
-def _warp(cycle: np.ndarray, code: np.ndarray, void: np.ndarray, cost: np.ndarray) -> Columns:
-    """Instructions of a warp; `code` is twice the place in the table, plus 1 where the predicate is false."""
-    after = cycle + np.where(void, 1, cost[code])
-    ready = np.concatenate([np.zeros(1, np.int64), after[:-1]])[: len(cycle)]
-    return {"start": np.minimum(ready, cycle), "end": cycle + 1, "code": 2 * code + void}
-
-
-def _engines(
-    found: Lanes,
-    program: Program,
-    operands: Operands,
-    cycle: np.ndarray,
-    warp: np.ndarray,
-    kind: np.ndarray,
-    code: np.ndarray,
-) -> None:
-    """Operations by engine: the n-th to complete of a warp is the n-th that it issued."""
-    engine = np.array([_engine(c) for c in program.codes])[code]
-    issued = np.full(len(cycle), -1)
-    ordinal = np.full(len(cycle), -1)
-    for number in program.base:
-        own = (warp == number) & (engine >= 0)
-        begins = cycle[own & (kind == EventKind.ISSUE)]
-        ends = np.flatnonzero(own & (kind == EventKind.COMPLETE))[: len(begins)]
-        issued[ends] = begins[: len(ends)]
-        ordinal[ends] = np.arange(len(ends))
-    for number in range(len(ENGINES)):
-        own = np.flatnonzero((engine == number) & (issued >= 0))
-        if not len(own):
-            continue
-        end = cycle[own] + 1
-        free = np.concatenate([np.zeros(1, np.int64), end[:-1]])
-        start = np.minimum(np.maximum(issued[own] + 1, free), cycle[own])
-        columns = {"start": start, "end": end, "code": 2 * code[own], "issued": issued[own]}
-        columns |= _operands(operands, warp[own], ordinal[own])
-        found[LaneName(1, number)] = columns
-
-
-def _engine(code: object) -> int:
-    """The number of the engine that executes an instruction, or -1."""
-    engine = getattr(getattr(code, "spec", None), "engine", None)
-    return -1 if engine is None else ENGINES.index(engine)
 
 
 def _operands(operands: Operands, warp: np.ndarray, ordinal: np.ndarray) -> Columns:
@@ -254,29 +122,6 @@ def _operands(operands: Operands, warp: np.ndarray, ordinal: np.ndarray) -> Colu
         values[own] = rows[ordinal[own]]
         parameters[own] = operands.parameters[number][ordinal[own]]
     return {f"value{i}": values[:, i] for i in range(4)} | {"parameters": parameters}
-
-
-def _channels(found: Lanes, program: Program, cycle: np.ndarray, kind: np.ndarray, code: np.ndarray) -> None:
-    """Tokens in each channel from a cycle on, where the number changes; each starts with none."""
-    given = [-1 if c is None or "channel" not in c.fields else c.fields["channel"] for c in program.codes]
-    taken = np.array([c is not None and c.name == "wait" for c in program.codes])[code]
-    channel = np.array(given)[code]
-    change = np.where(kind == EventKind.SIGNAL, 1, np.where((kind == EventKind.ISSUE) & taken, -1, 0))
-    for number in np.unique(channel[(channel >= 0) & (change != 0)]).tolist():
-        own = (channel == number) & (change != 0)
-        at, place = np.unique(cycle[own] + 1, return_inverse=True)
-        total = np.cumsum(np.bincount(place, change[own]).astype(np.int64))
-        columns = {"cycle": np.concatenate([[0], at]), "tokens": np.concatenate([[0], total])}
-        found[LaneName(2, number)] = columns
-
-
-def _stores(found: Lanes, outcome: Outcome) -> None:
-    """What each PE of the grid stored."""
-    stored = outcome.stored
-    flat = np.fromiter(itertools.chain.from_iterable(stored), np.int64, 4 * len(stored)).reshape(-1, 4)
-    for pe in np.unique(flat[:, 1]).tolist():
-        own = flat[flat[:, 1] == pe]
-        found[LaneName(3, pe)] = {"cycle": own[:, 0], "address": own[:, 2], "value": own[:, 3]}
 
 
 def equal(one: Columns | None, other: Columns | None) -> bool:
@@ -299,79 +144,3 @@ def different(one: Columns | None, other: Columns | None) -> int:
 def names(sides: Iterable[Lanes]) -> list[LaneName]:
     """All lanes of model and RTL in the order of the page."""
     return sorted({name for side in sides for name in side})
-
-
-#: What a cycle can go to, in the order of the picture, and what that means.
-LOSSES = {
-    "useful": "array at its peak",
-    "partial": "array busy, not full: edges of tiles, start and end of blocks",
-    "grid": "grid busy, array idle",
-    "fill": "only loading, before the first operation of array or grid",
-    "loads": "only loading, array and grid wait",
-    "store": "only storing",
-    "idle": "no engine busy: latencies and synchronisation",
-}
-#: Engines of one class; a cycle counts for the first class that is busy in it.
-_CLASSES = (("gemm",), ("cgra",), ("load_a", "load_b", "load_c"), ("store",))
-
-
-@dataclass(frozen=True)
-class Busy:
-    """Cycles of each class (the last: of none) up to borders, between which nothing changes."""
-
-    borders: np.ndarray
-    sums: np.ndarray
-
-    def between(self, start: float, end: float) -> np.ndarray:
-        """Cycles of each class from `start` to `end`, shape (5,)."""
-        ends = [np.interp([start, end], self.borders, total) for total in self.sums]
-        found: np.ndarray = np.array([b - a for a, b in ends])
-        return found
-
-    def first(self, start: float, end: float) -> float:
-        """The first cycle from `start` on, up to `end`, in which array or grid is busy."""
-        work = self.sums[0] + self.sums[1]
-        done = float(np.interp(start, self.borders, work))
-        # The last border up to which no work was done.
-        at = int(np.searchsorted(work, done, "right")) - 1
-        return min(max(start, float(self.borders[at])), end)
-
-
-def busy(lanes: Lanes, cycles: int) -> Busy:
-    """What is busy when, on an axis of so many cycles."""
-    lists = {ENGINES[n.number]: lane for n, lane in lanes.items() if KINDS[n.kind] == "engine"}
-    edges = [lane[key] for lane in lists.values() for key in ("start", "end")]
-    borders = np.unique(np.concatenate([*edges, np.array([0, cycles])]))
-    lengths = np.diff(borders)
-    free = np.ones(len(lengths), bool)
-    sums = []
-    for engines in _CLASSES:
-        on = np.zeros(len(lengths), bool)
-        for engine in engines:
-            if engine in lists:
-                # Slices of an engine do not overlap: in one if more began than ended.
-                began = np.searchsorted(lists[engine]["start"], borders[:-1], "right")
-                ended = np.searchsorted(lists[engine]["end"], borders[:-1], "right")
-                on |= began > ended
-        sums.append(np.where(on & free, lengths, 0))
-        free &= ~on
-    sums.append(np.where(free, lengths, 0))
-    totals = [np.concatenate([[0], np.cumsum(part)]) for part in sums]
-    return Busy(borders.astype(np.float64), np.array(totals, np.float64))
-
-
-def losses(found: Busy, operator: OperatorRow, macs_per_cycle: int) -> dict[str, int]:
-    """Cycles of an operator by what they went to (keys of `LOSSES`); their sum are its cycles."""
-    array, grid, loads, store, idle = found.between(operator.start, operator.end).round().astype(int).tolist()
-    useful = min(-(-operator.macs // macs_per_cycle), array)
-    begin = found.first(operator.start, operator.end)
-    fill = min(round(float(found.between(operator.start, begin)[2])), loads)
-    return {
-        "useful": useful,
-        "partial": array - useful,
-        "grid": grid,
-        "fill": fill,
-        "loads": loads - fill,
-        "store": store,
-        "idle": idle,
-    }

@@ -69,6 +69,9 @@ def _program(result: Result, start: int) -> OperatorRow:
         bounds=result.bounds,
         moved={port: count * result.config.port_bytes(port) for port, count in words.items()},
         ok=result.verified,
+        cycles=result.cycles,
+        causes=result.causes,
+        utilization=result.utilization,
     )
 
 
@@ -139,6 +142,9 @@ def _operator(operator: OperatorResult) -> OperatorRow:
         nodes=operator.nodes,
         plan="{whole_rows} × {whole_columns} in tiles of {rows} × {columns}".format(**tile) if tile else "",
         ok=operator.same is not False,
+        cycles=operator.cycles,
+        causes=operator.causes,
+        utilization=operator.utilization,
     )
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 import heald
+from cosim.causes import CAUSES
 from cosim.session.results import RESOURCES
 from heald.files import write_text
-from heald.report.html.data import Kernel, OperatorRow, RunReport
+from heald.report.html.data import Kernel, RunReport
 from heald.report.html.environment import POLICY, as_json, file, template, text
-from heald.report.html.lanes import LOSSES, Busy, busy, losses
 from heald.report.html.memory import kinds, memory_map
 from heald.report.html.roofline import points, roofline
 from heald.report.html.timeline import timeline
@@ -34,9 +35,9 @@ def render(report: RunReport) -> str:
     """The page as text."""
     line = timeline(report)
     description, columns = line.packed
-    engines = busy(line.rtl, report.cycles)
-    rows = [_row(i, o, engines, report) for i, o in enumerate(report.operators)]
-    whole = OperatorRow("whole run", "", 0, report.cycles, macs=sum(o.macs for o in report.operators))
+    whole: Counter[str] = Counter()
+    for operator in report.operators:
+        whole.update(operator.causes)
     drawings = {"mappings": mappings(report), "tilings": tilings(report)}
     return template(_PACKAGE).render(
         report=report,
@@ -45,9 +46,8 @@ def render(report: RunReport) -> str:
         style=file(_PACKAGE, "style.css"),
         scripts=[file(_PACKAGE, name) for name in SCRIPTS],
         failed=[check for check in report.checks if not check.ok],
-        rows=rows,
-        whole=losses(engines, whole, report.config.macs_per_cycle),
-        losses=LOSSES,
+        whole=whole,
+        causes=CAUSES,
         resources=RESOURCES,
         bound_names=[name for name in RESOURCES if any(name in o.bounds for o in report.operators)],
         roofline=Markup(roofline(report)),
@@ -63,17 +63,6 @@ def render(report: RunReport) -> str:
         machine=_machine(report),
         ports=_ports(report),
     )
-
-
-def _row(number: int, operator: OperatorRow, engines: Busy, report: RunReport) -> dict[str, Any]:
-    """An operator with where its cycles went."""
-    macs = report.config.macs_per_cycle
-    return {
-        "number": number + 1,
-        "operator": operator,
-        "losses": losses(engines, operator, macs),
-        "array": operator.macs / (operator.cycles * macs) if operator.cycles else 0.0,
-    }
 
 
 def _machine(report: RunReport) -> list[tuple[str, str, str]]:

@@ -36,9 +36,9 @@ def points(report: RunReport) -> list[Point]:
     found = []
     for number, o in enumerate(report.operators, 1):
         work, moved = o.macs or o.operations, sum(o.moved.values())
-        if work and moved and o.cycles:
+        if work and moved and o.span:
             most = work / o.bound_cycles if o.bound_cycles else 0.0
-            found.append(Point(number, o, work / moved, work / o.cycles, most))
+            found.append(Point(number, o, work / moved, work / o.span, most))
     return found
 
 

@@ -8,22 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from heald.report.html.data import RunReport
+from cosim.lanes import KINDS, Columns, Lanes, Program
+from heald.report.html.data import ProgramTimeline, RunReport
 from heald.report.html.environment import differences, pack, text
-from heald.report.html.lanes import (
-    COLUMNS,
-    KINDS,
-    Columns,
-    Lanes,
-    different,
-    equal,
-    joined,
-    lanes_of,
-    names,
-    operands_of,
-    program_of,
-)
+from heald.report.html.lanes import COLUMNS, different, equal, joined, names, operands_of, run_lanes
 from hw import isa
+from hw.assembly import disassemble_words
 
 #: Columns of a lane of engines that are told as differences to the operation before of the same instruction.
 VALUES = ("value0", "value1", "value2", "value3", "parameters")
@@ -51,18 +41,12 @@ def timeline(report: RunReport) -> Timeline:
     instructions: dict[str, list[Any]] = {key: [] for key in ("text", "name", "warp", "pc", "operator")}
     table: dict[tuple[int, ...], int] = {}
     for run, start in zip(report.runs, report.starts, strict=False):
-        program = program_of(run, len(instructions["text"]))
+        program, first = Program.of(run.job), len(instructions["text"])
         operands = operands_of(report.config, run, table)
-        model.append(lanes_of(program, operands, run.predicted, start))
-        rtl.append(lanes_of(program, operands, run.observed, start))
-        instructions["text"] += program.texts
-        instructions["name"] += ["illegal" if c is None else c.name for c in program.codes]
-        instructions["operator"] += program.owners
-        for warp, size in program.sizes.items():
-            instructions["warp"] += [warp] * (size + 1)
-            instructions["pc"] += range(size + 1)
-        instructions["warp"].append(-1)
-        instructions["pc"].append(-1)
+        model.append(run_lanes(program, operands, run.predicted, start, first))
+        rtl.append(run_lanes(program, operands, run.observed, start, first))
+        for column, values in _instructions(run, program).items():
+            instructions[column] += values
     sides = joined(model), joined(rtl)
     lanes, columns = _described(*sides)
     used = {name for name in instructions["name"] if name in isa.INSTRUCTIONS}
@@ -81,6 +65,24 @@ def timeline(report: RunReport) -> Timeline:
         "lanes": lanes,
     }
     return Timeline(*sides, description, columns)
+
+
+def _instructions(run: ProgramTimeline, program: Program) -> dict[str, list[Any]]:
+    """The rows of the table of instructions, in the order of `program.codes`."""
+    rows: list[tuple[str, int, int, int | None]] = []
+    for warp, words in sorted(run.job.programs.items()):
+        texts = enumerate(disassemble_words(words))
+        rows += [(text, warp, pc, run.owners.get((warp, pc), run.owner)) for pc, text in texts]
+        rows.append(("outside the program", warp, len(words), None))
+    rows.append(("of a warp without a program", -1, -1, None))
+    text, warps, pcs, owners = (list(column) for column in zip(*rows, strict=True))
+    return {
+        "text": text,
+        "name": ["illegal" if c is None else c.name for c in program.codes],
+        "warp": warps,
+        "pc": pcs,
+        "operator": [-1 if owner is None else owner for owner in owners],
+    }
 
 
 def _divergence(report: RunReport) -> dict[str, Any] | None:
