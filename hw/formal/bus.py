@@ -8,7 +8,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.proof import Fault, Method, Proof, planted
 from hw.rtl.bits import log2
 from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
 from hw.rtl.bus.reader import ReadMaster
@@ -226,20 +226,24 @@ def _longer(channel: str) -> Sabotage:
 
 
 def _early_last(m: Module, outer: Component, inner: Component) -> None:
+    """A transfer without strobes ends its burst."""
     m.d.comb += outer.bus.w.payload.last.eq(inner.bus.w.payload.last | (inner.bus.w.payload.strb == 0))
 
 
 def _answers_twice(m: Module, outer: Component, inner: Component) -> None:
+    """Answers are given twice."""
     again = Signal()
     m.d.sync += again.eq(inner.port.response.valid & outer.port.response.ready & ~again)
     m.d.comb += outer.port.response.valid.eq(inner.port.response.valid | again)
 
 
 def _errors_lost(m: Module, outer: Component, inner: Component) -> None:
+    """Answers with an error are lost."""
     m.d.comb += inner.bus.b.valid.eq(outer.bus.b.valid & (outer.bus.b.payload.resp == Resp.OKAY))
 
 
 def _answer_blinks(m: Module, outer: Component, inner: Component) -> None:
+    """An answer that is not taken vanishes for a cycle."""
     for name in outer.signature.members:
         if name.startswith("port"):
             own, other = getattr(outer, name).response, getattr(inner, name).response
@@ -249,16 +253,19 @@ def _answer_blinks(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _transfer_lost(m: Module, outer: Component, inner: Component) -> None:
+    """Transfers with an error are lost."""
     # Transfers with an error come no further.
     m.d.comb += inner.bus.r.valid.eq(outer.bus.r.valid & (outer.bus.r.payload.resp == Resp.OKAY))
 
 
 def _lowest_lane(m: Module, outer: Component, inner: Component) -> None:
+    """The narrow port always gets the lowest bytes of the bus."""
     data = outer.bus.r.payload.data
     m.d.comb += outer.port0.response.payload.data.eq(data[: 8 * NARROW])
 
 
 def _swapped_size(m: Module, outer: Component, inner: Component) -> None:
+    """All ports ask for narrow transfers."""
     m.d.comb += outer.bus.ar.payload.size.eq(log2(NARROW))
 
 
@@ -285,13 +292,7 @@ def _faults(channel: str, side: str) -> tuple[Fault, ...]:
             _longer(channel),
             DEPTH,
         ),
-        Fault(
-            "answer-blinks",
-            "an answer that is not taken vanishes for a cycle",
-            "answer_is_stable",
-            Sabotage(_answer_blinks),
-            DEPTH,
-        ),
+        planted("answer-blinks", "answer_is_stable", _answer_blinks, DEPTH),
     )
 
 
@@ -312,27 +313,9 @@ def proofs() -> tuple[Proof, ...]:
     write_faults = (
         *_faults("aw", "write"),
         Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", _blinks("w"), DEPTH),
-        Fault(
-            "last-early",
-            "a transfer without strobes ends its burst",
-            "last_ends_bursts",
-            Sabotage(_early_last),
-            DEPTH,
-        ),
-        Fault(
-            "answered-twice",
-            "answers are given twice",
-            "answers_match_bursts",
-            Sabotage(_answers_twice),
-            DEPTH,
-        ),
-        Fault(
-            "error-lost",
-            "answers with an error are lost",
-            "answers_match_bursts",
-            Sabotage(_errors_lost),
-            DEPTH,
-        ),
+        planted("last-early", "last_ends_bursts", _early_last, DEPTH),
+        planted("answered-twice", "answers_match_bursts", _answers_twice, DEPTH),
+        planted("error-lost", "answers_match_bursts", _errors_lost, DEPTH),
     )
     writes = (_writes("narrow", NARROW, write_faults), _writes("wide", WIDTH, write_faults))
     reads = Proof(
@@ -344,27 +327,9 @@ def proofs() -> tuple[Proof, ...]:
         build_reads,
         (
             *_faults("ar", "read"),
-            Fault(
-                "size-swapped",
-                "all ports ask for narrow transfers",
-                "identity_is_a_port",
-                Sabotage(_swapped_size),
-                DEPTH,
-            ),
-            Fault(
-                "transfer-lost",
-                "transfers with an error are lost",
-                "answers_match_transfers",
-                Sabotage(_transfer_lost),
-                DEPTH,
-            ),
-            Fault(
-                "lane-fixed",
-                "the narrow port always gets the lowest bytes of the bus",
-                "answers_match_requests",
-                Sabotage(_lowest_lane),
-                DEPTH,
-            ),
+            planted("size-swapped", "identity_is_a_port", _swapped_size, DEPTH),
+            planted("transfer-lost", "answers_match_transfers", _transfer_lost, DEPTH),
+            planted("lane-fixed", "answers_match_requests", _lowest_lane, DEPTH),
         ),
     )
     return (*writes, reads)

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.proof import Fault, Method, Proof, planted
 from hw.rtl.core.channels import Channels
 
 STATEMENTS = {
@@ -76,25 +76,30 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
 
 def _no_overflow(m: Module, outer: Component, inner: Component) -> None:
+    """Overflow is never reported."""
     m.d.comb += outer.overflow.eq(0)
 
 
 def _always_tokens(m: Module, outer: Component, inner: Component) -> None:
+    """A channel always shows a token."""
     m.d.comb += outer.tokens.eq(-1)
 
 
 def _lost_fire(m: Module, outer: Component, inner: Component) -> None:
+    """Of two fires in a cycle one is lost."""
     # The last warp's fire is lost when the first one fires too, whatever the channels.
     m.d.comb += inner.fire[-1].eq(outer.fire[-1] & ~outer.fire[0])
 
 
 def _late_conflict(m: Module, outer: Component, inner: Component) -> None:
+    """A conflict of fires is reported one cycle late."""
     seen = Signal(len(outer.fire_conflict))
     m.d.sync += seen.eq(inner.fire_conflict)
     m.d.comb += outer.fire_conflict.eq(seen)
 
 
 def _one_sided(m: Module, outer: Component, inner: Component) -> None:
+    """Of two warps that take, only one is told."""
     m.d.comb += outer.take_conflict.eq(inner.take_conflict & ~1)
 
 
@@ -116,13 +121,7 @@ def proof(config: MachineConfig) -> Proof:
         2,
         lambda bench: build(bench, config),
         (
-            Fault(
-                "overflow-silent",
-                "overflow is never reported",
-                "overflow_reported",
-                Sabotage(_no_overflow),
-                deep,
-            ),
+            planted("overflow-silent", "overflow_reported", _no_overflow, deep),
             Fault(
                 "one-too-deep",
                 "a channel takes one token more than its depth",
@@ -130,30 +129,10 @@ def proof(config: MachineConfig) -> Proof:
                 Sabotage(replaced={"hw.formal.channels.Channels": _Deeper}),
                 deep,
             ),
-            Fault(
-                "token-invented",
-                "a channel always shows a token",
-                "tokens_are_fires_minus_takes",
-                Sabotage(_always_tokens),
-            ),
-            Fault(
-                "fire-lost",
-                "of two fires in a cycle one is lost",
-                "tokens_are_fires_minus_takes",
-                Sabotage(_lost_fire),
-            ),
-            Fault(
-                "conflict-late",
-                "a conflict of fires is reported one cycle late",
-                "fire_conflict_reported",
-                Sabotage(_late_conflict),
-            ),
-            Fault(
-                "conflict-one-sided",
-                "of two warps that take, only one is told",
-                "take_conflict_reported",
-                Sabotage(_one_sided),
-            ),
+            planted("token-invented", "tokens_are_fires_minus_takes", _always_tokens),
+            planted("fire-lost", "tokens_are_fires_minus_takes", _lost_fire),
+            planted("conflict-late", "fire_conflict_reported", _late_conflict),
+            planted("conflict-one-sided", "take_conflict_reported", _one_sided),
         ),
         bounded_depth=14,
     )

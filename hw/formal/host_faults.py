@@ -6,18 +6,19 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.wiring import Component
 
 from hw import csr
-from hw.formal.bench import Sabotage
-from hw.formal.proof import Fault
+from hw.formal.proof import planted
 
 ADDRESS = {r.name: r.offset for r in csr.FIXED}
 
 
 def _deaf(m: Module, outer: Component, inner: Component) -> None:
+    """An answer that waits is lost when the next request comes."""
     # Takes a request while an answer waits, as if the answer were being accepted.
     m.d.comb += inner.response.ready.eq(outer.response.ready | outer.request.valid)
 
 
 def _answers_late(m: Module, outer: Component, inner: Component) -> None:
+    """An answer comes a cycle late."""
     before = Signal()
     m.d.sync += before.eq(inner.response.valid & ~(before & outer.response.ready))
     m.d.comb += [
@@ -27,16 +28,19 @@ def _answers_late(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _loads_once(m: Module, outer: Component, inner: Component) -> None:
+    """`load` lasts one cycle."""
     loaded = Signal()
     m.d.sync += loaded.eq(inner.load)
     m.d.comb += outer.load.eq(inner.load & ~loaded)
 
 
 def _flickers(m: Module, outer: Component, inner: Component) -> None:
+    """An answer changes when the next request comes."""
     m.d.comb += outer.response.payload.eq(inner.response.payload ^ outer.request.valid)
 
 
 def _always_idle(m: Module, outer: Component, inner: Component) -> None:
+    """Writes change the enabled warps during a run."""
     # Settings show what was requested, whether they were set or not.
     written = Signal()
     m.d.sync += written.eq(outer.request.valid & outer.request.payload.write)
@@ -44,6 +48,7 @@ def _always_idle(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _writes_any_time(m: Module, outer: Component, inner: Component) -> None:
+    """Programs are written during a run."""
     wanted = (
         outer.request.valid
         & outer.request.payload.write
@@ -53,14 +58,17 @@ def _writes_any_time(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _runs_again(m: Module, outer: Component, inner: Component) -> None:
+    """A failed run starts again."""
     m.d.comb += [outer.run.eq(inner.run | (inner.done & inner.failed)), outer.stop.eq(~outer.run)]
 
 
 def _never_waits(m: Module, outer: Component, inner: Component) -> None:
+    """A clear does not wait for memory."""
     m.d.comb += inner.quiet.eq(1)
 
 
 def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
+    """Words after the check word do not undo it."""
     # Words that come after a check word go to the memory of warp 0 unseen.
     payload, seen = outer.request.payload, Signal()
     m.d.sync += seen.eq(seen | (outer.request.valid & (payload.address == ADDRESS["PROGRAM_CHECK"])))
@@ -73,6 +81,7 @@ def _check_skipped(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _weak_check(m: Module, outer: Component, inner: Component) -> None:
+    """The check leaves out the highest bit."""
     # The highest bit of the words of a program is lost on the way to the check.
     words = outer.request.payload.address == ADDRESS["PROGRAM_DATA"]
     value, taken = outer.request.payload.data, Signal(32)
@@ -85,112 +94,44 @@ def _weak_check(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _shows_success(m: Module, outer: Component, inner: Component) -> None:
+    """A refused start shows no error."""
     m.d.comb += outer.failed.eq(inner.failed & inner.cycle.any())
 
 
 def _always_progress(m: Module, outer: Component, inner: Component) -> None:
+    """Requests of the host count as progress."""
     m.d.comb += inner.progress.eq(outer.progress | outer.request.valid)
 
 
 def _no_progress(m: Module, outer: Component, inner: Component) -> None:
+    """Progress in two cycles in a row counts once."""
     waited = Signal()
     m.d.sync += waited.eq(outer.progress)
     m.d.comb += inner.progress.eq(outer.progress & ~waited)
 
 
 def _error_missed(m: Module, outer: Component, inner: Component) -> None:
+    """An error that is told when all have finished is lost."""
     m.d.comb += inner.error.eq(outer.error & ~outer.finished)
 
 
 STREAMS = (
-    Fault(
-        "answer-dropped",
-        "an answer that waits is lost when the next request comes",
-        "one_answer_each",
-        Sabotage(_deaf),
-        10,
-    ),
-    Fault(
-        "answer-late",
-        "an answer comes a cycle late",
-        "answers_in_time",
-        Sabotage(_answers_late),
-        8,
-    ),
-    Fault(
-        "answer-changes",
-        "an answer changes when the next request comes",
-        "answer_is_stable",
-        Sabotage(_flickers),
-        6,
-    ),
-    Fault(
-        "enable-live",
-        "writes change the enabled warps during a run",
-        "settings_fixed",
-        Sabotage(_always_idle),
-        10,
-    ),
-    Fault(
-        "program-live",
-        "programs are written during a run",
-        "no_writes_to_running_programs",
-        Sabotage(_writes_any_time),
-        8,
-    ),
-    Fault("load-short", "`load` lasts one cycle", "run_follows_load", Sabotage(_loads_once), 10),
-    Fault("runs-on", "a failed run starts again", "stop_is_final", Sabotage(_runs_again), 8),
-    Fault(
-        "clear-early",
-        "a clear does not wait for memory",
-        "clear_only_when_quiet",
-        Sabotage(_never_waits),
-        8,
-    ),
+    planted("answer-dropped", "one_answer_each", _deaf, 10),
+    planted("answer-late", "answers_in_time", _answers_late, 8),
+    planted("answer-changes", "answer_is_stable", _flickers, 6),
+    planted("enable-live", "settings_fixed", _always_idle, 10),
+    planted("program-live", "no_writes_to_running_programs", _writes_any_time, 8),
+    planted("load-short", "run_follows_load", _loads_once, 10),
+    planted("runs-on", "stop_is_final", _runs_again, 8),
+    planted("clear-early", "clear_only_when_quiet", _never_waits, 8),
 )
 PROGRAMS = (
-    Fault(
-        "word-after-check",
-        "words after the check word do not undo it",
-        "only_checked_programs_run",
-        Sabotage(_check_skipped),
-        15,
-    ),
-    Fault(
-        "weak-check",
-        "the check leaves out the highest bit",
-        "only_checked_programs_run",
-        Sabotage(_weak_check),
-        13,
-    ),
-    Fault(
-        "refusal-silent",
-        "a refused start shows no error",
-        "unchecked_start_fails",
-        Sabotage(_shows_success),
-        8,
-    ),
+    planted("word-after-check", "only_checked_programs_run", _check_skipped, 15),
+    planted("weak-check", "only_checked_programs_run", _weak_check, 13),
+    planted("refusal-silent", "unchecked_start_fails", _shows_success, 8),
 )
 WATCHDOG = (
-    Fault(
-        "watchdog-fed",
-        "requests of the host count as progress",
-        "watchdog_stops",
-        Sabotage(_always_progress),
-        16,
-    ),
-    Fault(
-        "watchdog-hasty",
-        "progress in two cycles in a row counts once",
-        "watchdog_waits",
-        Sabotage(_no_progress),
-        16,
-    ),
-    Fault(
-        "error-lost",
-        "an error that is told when all have finished is lost",
-        "error_stops",
-        Sabotage(_error_missed),
-        10,
-    ),
+    planted("watchdog-fed", "watchdog_stops", _always_progress, 16),
+    planted("watchdog-hasty", "watchdog_waits", _no_progress, 16),
+    planted("error-lost", "error_stops", _error_missed, 10),
 )

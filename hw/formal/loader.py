@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.proof import Fault, Method, Proof, planted
 from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
 from hw.rtl.bits import log2
 from hw.rtl.memory.loader import Loader
@@ -121,17 +121,20 @@ def _last_off_by_word(config: MachineConfig, port: str) -> Sabotage:
 
 
 def _writes_suffice(m: Module, outer: Component, inner: Component) -> None:
+    """Windows for writing serve as well."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.read.eq(own.write | own.read)
 
 
 def _unaligned(m: Module, outer: Component, inner: Component) -> None:
+    """A request names an odd address."""
     waits = Signal()
     m.d.sync += waits.eq(inner.memory.request.valid)
     m.d.comb += outer.memory.request.payload.eq(inner.memory.request.payload | waits)
 
 
 def _completes_early(m: Module, outer: Component, inner: Component) -> None:
+    """An operation completes before its answers."""
     # Every operation completes three cycles after it is taken.
     taken = Signal(3)
     m.d.sync += taken.eq(taken << 1 | (outer.control.operation.valid & inner.control.operation.ready))
@@ -139,6 +142,7 @@ def _completes_early(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _asks_again(m: Module, outer: Component, inner: Component) -> None:
+    """Requests are presented twice."""
     # A request that is accepted is presented once more.
     own, port = outer.memory.request, inner.memory.request
     again, address = Signal(), Signal(32)
@@ -156,14 +160,8 @@ def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
             _last_off_by_word(config, port),
             8,
         ),
-        Fault(
-            "permission-ignored",
-            "windows for writing serve as well",
-            "reads_stay_in_windows",
-            Sabotage(_writes_suffice),
-            8,
-        ),
-        Fault("address-odd", "a request names an odd address", "addresses_aligned", Sabotage(_unaligned), 8),
+        planted("permission-ignored", "reads_stay_in_windows", _writes_suffice, 8),
+        planted("address-odd", "addresses_aligned", _unaligned, 8),
         *REQUEST_FAULTS,
     )
 
@@ -171,20 +169,8 @@ def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
 def proofs(config: MachineConfig, port: str) -> tuple[Proof, ...]:
     """The proofs for one loader, with their faults."""
     completing = (
-        Fault(
-            "answer-not-awaited",
-            "an operation completes before its answers",
-            "completes_after_answers",
-            Sabotage(_completes_early),
-            8,
-        ),
-        Fault(
-            "asked-twice",
-            "requests are presented twice",
-            "answers_within_operations",
-            Sabotage(_asks_again),
-            8,
-        ),
+        planted("answer-not-awaited", "completes_after_answers", _completes_early, 8),
+        planted("asked-twice", "answers_within_operations", _asks_again, 8),
         *COMMON_FAULTS,
     )
     return (

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hw.formal.bench import Bench, Sabotage
+from hw.formal.bench import Alter, Bench, Sabotage
 
 
 class Method(enum.Enum):
@@ -25,6 +25,12 @@ class Fault:
     breaks: str
     sabotage: Sabotage
     depth: int = 12
+
+
+def planted(name: str, breaks: str, alter: Alter, depth: int = Fault.depth) -> Fault:
+    """A fault at the ports of a component; the docstring of `alter` says what it means."""
+    meaning = (alter.__doc__ or "").removesuffix(".")
+    return Fault(name, meaning[:1].lower() + meaning[1:], breaks, Sabotage(alter), depth)
 
 
 @dataclass(frozen=True)

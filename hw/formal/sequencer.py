@@ -10,8 +10,8 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof, planted
 from hw.isa import STORED_BITS
 from hw.rtl.core.alu import MultiplyDivide
 from hw.rtl.core.decoder import known, stored
@@ -223,50 +223,60 @@ def _is_stored(word: Value, config: MachineConfig) -> Value:
 
 
 def _tokens_everywhere(m: Module, outer: Component, inner: Component) -> None:
+    """A token of the channel below serves as well."""
     m.d.comb += inner.tokens.eq(outer.tokens | (outer.tokens << 1))
 
 
 def _take_once(m: Module, outer: Component, inner: Component) -> None:
+    """Of two waits in a row only the first takes its token."""
     taken = Signal()
     m.d.sync += taken.eq(inner.take)
     m.d.comb += outer.take.eq(inner.take & ~taken)
 
 
 def _blinks(m: Module, outer: Component, inner: Component) -> None:
+    """An offer that is not accepted vanishes for a cycle."""
     waited = Signal()
     m.d.sync += waited.eq(inner.issue.valid & ~outer.issue.ready & ~waited)
     m.d.comb += outer.issue.valid.eq(inner.issue.valid & ~waited)
 
 
 def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
+    """What was accepted is offered again."""
     accepted = Signal()
     m.d.sync += accepted.eq(outer.issue.valid & outer.issue.ready)
     m.d.comb += outer.issue.valid.eq(inner.issue.valid | accepted)
 
 
 def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
+    """An offer names a parameter that there is not."""
     # The offer of a parameter names one behind the last.
     m.d.comb += outer.issue.parameter.eq(inner.issue.parameter | 0x20)
 
 
 def _pc_beyond(m: Module, outer: Component, inner: Component) -> None:
+    """Behind the last word of the memory the pc counts on."""
     # The first word of the memory counts as the one behind its last.
     m.d.comb += outer.pc.eq(inner.pc | (inner.pc == 0) << len(inner.fetch_address))
 
 
 def _next_channel(m: Module, outer: Component, inner: Component) -> None:
+    """A signal fires the channel above its own."""
     m.d.comb += outer.fire_channel.eq(inner.fire_channel + 1)
 
 
 def _error_issues(m: Module, outer: Component, inner: Component) -> None:
+    """An instruction that is an error counts as issued."""
     m.d.comb += outer.issued.eq(inner.issued | inner.error)
 
 
 def _runs_on(m: Module, outer: Component, inner: Component) -> None:
+    """The warp runs on when the machine stops."""
     m.d.comb += inner.run.eq(1)
 
 
 def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
+    """The instruction after an error issues."""
     failed = Signal()
     m.d.sync += failed.eq(inner.error)
     m.d.comb += outer.issued.eq(inner.issued | failed)
@@ -282,76 +292,16 @@ def proof(config: MachineConfig) -> Proof:
         3,
         lambda bench: build(bench, config),
         (
-            Fault(
-                "token-of-neighbour",
-                "a token of the channel below serves as well",
-                "wait_needs_token",
-                Sabotage(_tokens_everywhere),
-                6,
-            ),
-            Fault(
-                "wait-for-free",
-                "of two waits in a row only the first takes its token",
-                "wait_takes",
-                Sabotage(_take_once),
-                6,
-            ),
-            Fault(
-                "offer-blinks",
-                "an offer that is not accepted vanishes for a cycle",
-                "offer_is_stable",
-                Sabotage(_blinks),
-                6,
-            ),
-            Fault(
-                "issued-twice",
-                "what was accepted is offered again",
-                "accepted_is_issued",
-                Sabotage(_asks_twice),
-                6,
-            ),
-            Fault(
-                "error-passed",
-                "the instruction after an error issues",
-                "nothing_after_error",
-                Sabotage(_forgets_error),
-                6,
-            ),
-            Fault(
-                "parameter-unknown",
-                "an offer names a parameter that there is not",
-                "names_exist",
-                Sabotage(_other_parameter),
-                6,
-            ),
-            Fault(
-                "pc-unwrapped",
-                "behind the last word of the memory the pc counts on",
-                "pc_in_memory",
-                Sabotage(_pc_beyond),
-                6,
-            ),
-            Fault(
-                "channel-unknown",
-                "a signal fires the channel above its own",
-                "names_exist",
-                Sabotage(_next_channel),
-                6,
-            ),
-            Fault(
-                "error-issues",
-                "an instruction that is an error counts as issued",
-                "error_does_not_issue",
-                Sabotage(_error_issues),
-                6,
-            ),
-            Fault(
-                "stop-ignored",
-                "the warp runs on when the machine stops",
-                "nothing_while_stopped",
-                Sabotage(_runs_on),
-                6,
-            ),
+            planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, 6),
+            planted("wait-for-free", "wait_takes", _take_once, 6),
+            planted("offer-blinks", "offer_is_stable", _blinks, 6),
+            planted("issued-twice", "accepted_is_issued", _asks_twice, 6),
+            planted("error-passed", "nothing_after_error", _forgets_error, 6),
+            planted("parameter-unknown", "names_exist", _other_parameter, 6),
+            planted("pc-unwrapped", "pc_in_memory", _pc_beyond, 6),
+            planted("channel-unknown", "names_exist", _next_channel, 6),
+            planted("error-issues", "error_does_not_issue", _error_issues, 6),
+            planted("stop-ignored", "nothing_while_stopped", _runs_on, 6),
         ),
         bounded_depth=10,
     )

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.proof import Fault, Method, Proof, planted
 from hw.rtl.bits import log2, range_mask
 from hw.rtl.memory.storer import Storer
 
@@ -122,31 +122,37 @@ def _strobe_shifted(first: Value, end: Value, width: int) -> Value:
 
 
 def _last_off_by_one(m: Module, outer: Component, inner: Component) -> None:
+    """A window's last byte is taken one too far."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.last.eq(own.last + (own.last != 0xFFFFFFFF))
 
 
 def _reads_suffice(m: Module, outer: Component, inner: Component) -> None:
+    """Windows for reading serve as well."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
         m.d.comb += port.write.eq(own.write | own.read)
 
 
 def _joined_windows(m: Module, outer: Component, inner: Component) -> None:
+    """A row may reach from one window into another."""
     # The first window's beginning is checked together with the second one's end.
     m.d.comb += inner.windows[0].last.eq(outer.windows[1].last)
 
 
 def _empty_first(m: Module, outer: Component, inner: Component) -> None:
+    """The lowest byte of a beat is never written."""
     own, port = outer.memory.request, inner.memory.request
     m.d.comb += own.payload.strobe.eq(port.payload.strobe & ~1)
 
 
 def _byte_address(m: Module, outer: Component, inner: Component) -> None:
+    """The address names the first byte, not the word."""
     own, port = outer.memory.request, inner.memory.request
     m.d.comb += own.payload.address.eq(port.payload.address | ~port.payload.strobe[0])
 
 
 def _drops(m: Module, outer: Component, inner: Component) -> None:
+    """A request that is not accepted vanishes for a cycle."""
     own, port = outer.memory.request, inner.memory.request
     waited = Signal()
     m.d.sync += waited.eq(port.valid & ~own.ready & ~waited)
@@ -160,16 +166,19 @@ def _late_stop(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _hasty_quiet(m: Module, outer: Component, inner: Component) -> None:
+    """Answers that are owed are forgotten."""
     m.d.comb += outer.control.quiet.eq(inner.control.quiet | ~inner.memory.request.valid)
 
 
 def _completes_twice(m: Module, outer: Component, inner: Component) -> None:
+    """A completion lasts two cycles."""
     again = Signal()
     m.d.sync += again.eq(inner.control.complete)
     m.d.comb += outer.control.complete.eq(inner.control.complete | again)
 
 
 def _completes_early(m: Module, outer: Component, inner: Component) -> None:
+    """An operation completes when its last beat is accepted."""
     # Beats count as answered in the cycle after they are accepted.
     accepted = Signal()
     m.d.sync += accepted.eq(inner.memory.request.valid & outer.memory.request.ready)
@@ -177,6 +186,7 @@ def _completes_early(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _youngest_warp(m: Module, outer: Component, inner: Component) -> None:
+    """A completion names the warp whose operation was taken last."""
     warp = Signal(4)
     with m.If(outer.control.operation.valid & inner.control.operation.ready):
         m.d.sync += warp.eq(outer.control.operation.payload.warp)
@@ -187,27 +197,13 @@ COMMON_FAULTS = (
     Fault(
         "takes-after-stop", "a stop is heard two cycles late", "no_start_after_stop", Sabotage(_late_stop), 6
     ),
-    Fault(
-        "completes-twice", "a completion lasts two cycles", "complete_once", Sabotage(_completes_twice), 11
-    ),
-    Fault(
-        "youngest-warp",
-        "a completion names the warp whose operation was taken last",
-        "completes_in_order",
-        Sabotage(_youngest_warp),
-        11,
-    ),
+    planted("completes-twice", "complete_once", _completes_twice, 11),
+    planted("youngest-warp", "completes_in_order", _youngest_warp, 11),
 )
 REQUEST_FAULTS = (
-    Fault(
-        "request-blinks",
-        "a request that is not accepted vanishes for a cycle",
-        "request_is_stable",
-        Sabotage(_drops),
-        8,
-    ),
+    planted("request-blinks", "request_is_stable", _drops, 8),
     Fault("stop-late", "a stop is heard two cycles late", "no_request_after_stop", Sabotage(_late_stop), 8),
-    Fault("quiet-hasty", "answers that are owed are forgotten", "quiet_tells", Sabotage(_hasty_quiet), 8),
+    planted("quiet-hasty", "quiet_tells", _hasty_quiet, 8),
 )
 
 
@@ -222,27 +218,9 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
             2,
             lambda bench: build_windows(bench, config),
             (
-                Fault(
-                    "window-too-long",
-                    "a window's last byte is taken one too far",
-                    "writes_stay_in_windows",
-                    Sabotage(_last_off_by_one),
-                    8,
-                ),
-                Fault(
-                    "permission-ignored",
-                    "windows for reading serve as well",
-                    "writes_stay_in_windows",
-                    Sabotage(_reads_suffice),
-                    8,
-                ),
-                Fault(
-                    "windows-joined",
-                    "a row may reach from one window into another",
-                    "writes_stay_in_windows",
-                    Sabotage(_joined_windows),
-                    8,
-                ),
+                planted("window-too-long", "writes_stay_in_windows", _last_off_by_one, 8),
+                planted("permission-ignored", "writes_stay_in_windows", _reads_suffice, 8),
+                planted("windows-joined", "writes_stay_in_windows", _joined_windows, 8),
                 Fault(
                     "strobe-off-by-one",
                     "the byte after the row is written too",
@@ -250,20 +228,8 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
                     Sabotage(replaced={"hw.rtl.memory.storer.range_mask": _strobe_shifted}),
                     8,
                 ),
-                Fault(
-                    "strobe-empty",
-                    "the lowest byte of a beat is never written",
-                    "beats_write_something",
-                    Sabotage(_empty_first),
-                    8,
-                ),
-                Fault(
-                    "byte-address",
-                    "the address names the first byte, not the word",
-                    "addresses_aligned",
-                    Sabotage(_byte_address),
-                    8,
-                ),
+                planted("strobe-empty", "beats_write_something", _empty_first, 8),
+                planted("byte-address", "addresses_aligned", _byte_address, 8),
                 *REQUEST_FAULTS,
             ),
             bounded_depth=12,
@@ -276,13 +242,7 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
             12,
             lambda bench: build_completion(bench, config),
             (
-                Fault(
-                    "answer-not-awaited",
-                    "an operation completes when its last beat is accepted",
-                    "completes_after_last_answer",
-                    Sabotage(_completes_early),
-                    10,
-                ),
+                planted("answer-not-awaited", "completes_after_last_answer", _completes_early, 10),
                 *COMMON_FAULTS,
             ),
         ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof, planted
 from hw.rtl.bus.buffer import StreamBuffer
 
 STATEMENTS = {
@@ -51,14 +51,17 @@ def build(bench: Bench) -> None:
 
 
 def _loses(m: Module, outer: Component, inner: Component) -> None:
+    """A transfer that comes while another waits is lost."""
     m.d.comb += inner.i.valid.eq(outer.i.valid & ~(inner.o.valid & ~outer.o.ready))
 
 
 def _changes(m: Module, outer: Component, inner: Component) -> None:
+    """Of a transfer that comes behind another the high bits are lost."""
     m.d.comb += inner.i.payload.eq(outer.i.payload & Mux(inner.o.valid, BITS - 1, (1 << BITS) - 1))
 
 
 def _blinks(m: Module, outer: Component, inner: Component) -> None:
+    """A transfer that is not accepted at once vanishes for a cycle."""
     waited = Signal()
     m.d.sync += waited.eq(inner.o.valid & ~outer.o.ready & ~waited)
     m.d.comb += outer.o.valid.eq(inner.o.valid & ~waited)
@@ -74,27 +77,9 @@ def proof() -> Proof:
         2,
         build,
         (
-            Fault(
-                "transfer-lost",
-                "a transfer that comes while another waits is lost",
-                "none_lost_none_doubled",
-                Sabotage(_loses),
-                6,
-            ),
-            Fault(
-                "payload-cut",
-                "of a transfer that comes behind another the high bits are lost",
-                "arrives_as_sent",
-                Sabotage(_changes),
-                6,
-            ),
-            Fault(
-                "offer-withdrawn",
-                "a transfer that is not accepted at once vanishes for a cycle",
-                "offer_is_stable",
-                Sabotage(_blinks),
-                6,
-            ),
+            planted("transfer-lost", "none_lost_none_doubled", _loses, 6),
+            planted("payload-cut", "arrives_as_sent", _changes, 6),
+            planted("offer-withdrawn", "offer_is_stable", _blinks, 6),
         ),
         bounded_depth=10,
     )
