@@ -7,7 +7,7 @@ from unittest import mock
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.formal.bench import Bench, Sabotage
+from hw.formal.bench import Alter, Bench, Sabotage
 from hw.formal.proof import Fault, Method, Proof, planted
 from hw.rtl.bits import log2
 from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
@@ -207,14 +207,15 @@ def _follow(
     return Value.cast(~(port.response.valid & watching & (given == index)) | same)
 
 
-def _blinks(channel: str) -> Sabotage:
+def _blinks(channel: str) -> Alter:
     def alter(m: Module, outer: Component, inner: Component) -> None:
+        """An address that waits vanishes for a cycle."""
         own, other = getattr(outer.bus, channel), getattr(inner.bus, channel)
         waited = Signal()
         m.d.sync += waited.eq(other.valid & ~own.ready & ~waited)
         m.d.comb += own.valid.eq(other.valid & ~waited)
 
-    return Sabotage(alter)
+    return alter
 
 
 def _longer(channel: str) -> Sabotage:
@@ -270,28 +271,12 @@ def _swapped_size(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _faults(channel: str, side: str) -> tuple[Fault, ...]:
+    claim = f"{side} bursts of two transfers claim three"
+    later = Sabotage(replaced={"hw.rtl.bus.gather.BOUNDARY": 2 * BOUNDARY})
     return (
-        Fault(
-            "address-blinks",
-            "an address that waits vanishes for a cycle",
-            "address_is_stable",
-            _blinks(channel),
-            DEPTH,
-        ),
-        Fault(
-            "page-crossed",
-            "bursts are cut at 8 KiB",
-            "burst_in_page",
-            Sabotage(replaced={"hw.rtl.bus.gather.BOUNDARY": 2 * BOUNDARY}),
-            DEPTH,
-        ),
-        Fault(
-            "burst-longer",
-            f"{side} bursts of two transfers claim three",
-            "bursts_are_requests",
-            _longer(channel),
-            DEPTH,
-        ),
+        planted("address-blinks", "address_is_stable", _blinks(channel), DEPTH),
+        Fault("page-crossed", "bursts are cut at 8 KiB", "burst_in_page", later, DEPTH),
+        Fault("burst-longer", claim, "bursts_are_requests", _longer(channel), DEPTH),
         planted("answer-blinks", "answer_is_stable", _answer_blinks, DEPTH),
     )
 
@@ -310,26 +295,20 @@ def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
 
 def proofs() -> tuple[Proof, ...]:
     """The proofs for the AXI4 masters, with their faults."""
+    blinks = Sabotage(_blinks("w"))
     write_faults = (
         *_faults("aw", "write"),
-        Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", _blinks("w"), DEPTH),
+        Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", blinks, DEPTH),
         planted("last-early", "last_ends_bursts", _early_last, DEPTH),
         planted("answered-twice", "answers_match_bursts", _answers_twice, DEPTH),
         planted("error-lost", "answers_match_bursts", _errors_lost, DEPTH),
     )
     writes = (_writes("narrow", NARROW, write_faults), _writes("wide", WIDTH, write_faults))
-    reads = Proof(
-        "axi-read",
-        "AXI4 read master",
-        READS,
-        Method.BOUNDED,
-        DEPTH,
-        build_reads,
-        (
-            *_faults("ar", "read"),
-            planted("size-swapped", "identity_is_a_port", _swapped_size, DEPTH),
-            planted("transfer-lost", "answers_match_transfers", _transfer_lost, DEPTH),
-            planted("lane-fixed", "answers_match_requests", _lowest_lane, DEPTH),
-        ),
+    faults = (
+        *_faults("ar", "read"),
+        planted("size-swapped", "identity_is_a_port", _swapped_size, DEPTH),
+        planted("transfer-lost", "answers_match_transfers", _transfer_lost, DEPTH),
+        planted("lane-fixed", "answers_match_requests", _lowest_lane, DEPTH),
     )
+    reads = Proof("axi-read", "AXI4 read master", READS, Method.BOUNDED, DEPTH, build_reads, faults)
     return (*writes, reads)

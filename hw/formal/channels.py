@@ -6,8 +6,8 @@ from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
-from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof, planted
 from hw.rtl.core.channels import Channels
 
 STATEMENTS = {
@@ -104,7 +104,7 @@ def _one_sided(m: Module, outer: Component, inner: Component) -> None:
 
 
 class _Deeper(Channels):
-    """Channels with room for one token more than the configuration says."""
+    """A channel takes one token more than its depth."""
 
     def __init__(self, config: MachineConfig):
         super().__init__(config.replace(channel_depth=config.channel_depth + 1))
@@ -113,6 +113,14 @@ class _Deeper(Channels):
 def proof(config: MachineConfig) -> Proof:
     """The proof for the channels of a machine, with its faults."""
     deep = config.channel_depth + 4
+    faults = (
+        planted("overflow-silent", "overflow_reported", _no_overflow, deep),
+        planted("one-too-deep", "never_above_depth", _Deeper, deep, "hw.formal.channels.Channels"),
+        planted("token-invented", "tokens_are_fires_minus_takes", _always_tokens),
+        planted("fire-lost", "tokens_are_fires_minus_takes", _lost_fire),
+        planted("conflict-late", "fire_conflict_reported", _late_conflict),
+        planted("conflict-one-sided", "take_conflict_reported", _one_sided),
+    )
     return Proof(
         "channels",
         "sync channels",
@@ -120,19 +128,6 @@ def proof(config: MachineConfig) -> Proof:
         Method.INDUCTION,
         2,
         lambda bench: build(bench, config),
-        (
-            planted("overflow-silent", "overflow_reported", _no_overflow, deep),
-            Fault(
-                "one-too-deep",
-                "a channel takes one token more than its depth",
-                "never_above_depth",
-                Sabotage(replaced={"hw.formal.channels.Channels": _Deeper}),
-                deep,
-            ),
-            planted("token-invented", "tokens_are_fires_minus_takes", _always_tokens),
-            planted("fire-lost", "tokens_are_fires_minus_takes", _lost_fire),
-            planted("conflict-late", "fire_conflict_reported", _late_conflict),
-            planted("conflict-one-sided", "take_conflict_reported", _one_sided),
-        ),
+        faults,
         bounded_depth=14,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from unittest import mock
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -274,35 +275,13 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
 
 def proofs(config: MachineConfig) -> tuple[Proof, ...]:
     """The proofs for the host side of a machine, with their faults."""
-    return (
+    return tuple(
         Proof(
-            "host",
-            "host: requests, settings, states",
-            STREAMS,
-            Method.INDUCTION,
-            2,
-            lambda bench: build_streams(bench, config),
-            host_faults.STREAMS,
-            bounded_depth=12,
-        ),
-        Proof(
-            "host-programs",
-            "host: programs are checked",
-            PROGRAMS,
-            Method.INDUCTION,
-            3,
-            lambda bench: build_programs(bench, config),
-            host_faults.PROGRAMS,
-            bounded_depth=12,
-        ),
-        Proof(
-            "host-watchdog",
-            "host: watchdog and errors",
-            WATCHDOG,
-            Method.INDUCTION,
-            2,
-            lambda bench: build_watchdog(bench, config),
-            host_faults.WATCHDOG,
-            bounded_depth=12,
-        ),
+            name, f"host: {title}", said, Method.INDUCTION, depth, partial(build, config=config), faults, 12
+        )
+        for name, title, said, depth, build, faults in (
+            ("host", "requests, settings, states", STREAMS, 2, build_streams, host_faults.STREAMS),
+            ("host-programs", "programs are checked", PROGRAMS, 3, build_programs, host_faults.PROGRAMS),
+            ("host-watchdog", "watchdog and errors", WATCHDOG, 2, build_watchdog, host_faults.WATCHDOG),
+        )
     )

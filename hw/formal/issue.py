@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof
+from hw.formal.proof import Fault, Method, Proof, planted
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.queue import OperationQueue
 from hw.rtl.core.sequencer import VALUE
@@ -272,7 +272,7 @@ class _LateMemory(Component):
 
 
 class LeakyQueue(OperationQueue):
-    """A queue that drops what comes while an entry is taken."""
+    """An operation is lost when another one is taken."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -287,7 +287,7 @@ class LeakyQueue(OperationQueue):
 
 
 class HastyQueue(OperationQueue):
-    """A queue that shows an entry, in the cycle in which it enters, instead of the one in front."""
+    """The younger of two operations leaves first."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -306,14 +306,14 @@ class HastyQueue(OperationQueue):
 
 
 class OvertakingQueue(OperationQueue):
-    """A queue that reads its places in another order than it fills them."""
+    """The places of the queue are read in another order than they are filled."""
 
     def _reads(self, oldest: Signal) -> Value:
         return Cat(oldest[1], oldest[0], *oldest[2:])
 
 
 class EarlyQueue(OperationQueue):
-    """A queue that offers what enters at once if nothing waits, and drops it later if it was taken so."""
+    """An operation is offered in the cycle after its issue if none waits."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -332,129 +332,68 @@ class EarlyQueue(OperationQueue):
         return m
 
 
-def _ports(engine: str) -> dict[str, Sabotage]:
+def _port_faults(engine: str) -> tuple[Fault, ...]:
+    """The faults at the ports, whatever the queue."""
+
     def highest(m: Module, outer: Component, inner: Component) -> None:
+        """Warp 0 waits for warp 1."""
         # Nobody is told to wait for warp 0.
         m.d.comb += outer.warps[0].ready.eq(inner.warps[0].ready & ~outer.warps[1].valid)
 
     def gives_up(m: Module, outer: Component, inner: Component) -> None:
+        """An operation that is not taken at once vanishes for a cycle."""
         port, own = getattr(inner, engine), getattr(outer, engine)
         waited = Signal()
         m.d.sync += waited.eq(port.valid & ~own.ready & ~waited)
         m.d.comb += own.valid.eq(port.valid & ~waited)
 
     def other_warp(m: Module, outer: Component, inner: Component) -> None:
+        """Operations of warp 2 are marked as warp 1's."""
         port, own = getattr(inner, engine), getattr(outer, engine)
         m.d.comb += own.payload.warp.eq(Mux(port.payload.warp == 2, 1, port.payload.warp))
 
     def late(m: Module, outer: Component, inner: Component) -> None:
+        """An operation is offered a cycle late if none was offered before it."""
         # Nothing else is wrong: an operation that was shown stays so until it is taken.
         port, own, shown = getattr(inner, engine), getattr(outer, engine), Signal()
         m.d.sync += shown.eq(port.valid)
         m.d.comb += [own.valid.eq(port.valid & shown), port.ready.eq(own.ready & shown)]
 
     def misplaced(m: Module, outer: Component, inner: Component) -> None:
+        """While warp 1 asks, warp 0 sets the parameter beside."""
         asks = outer.warps[1].valid
         m.d.comb += inner.warps[0].parameter.eq(outer.warps[0].parameter ^ asks)
 
     def uncleared(m: Module, outer: Component, inner: Component) -> None:
+        """The parameters of warp 0 keep what they were when those of the others are cleared."""
         m.d.comb += inner.clear_index.eq(outer.clear_index | 1)
 
-    return {
-        "misplaced": Sabotage(misplaced),
-        "uncleared": Sabotage(uncleared),
-        "highest": Sabotage(highest),
-        "gives_up": Sabotage(gives_up),
-        "other_warp": Sabotage(other_warp),
-        "late": Sabotage(late),
-    }
-
-
-def _queue(instead: type[OperationQueue]) -> Sabotage:
-    return Sabotage(replaced={"hw.rtl.core.issue.OperationQueue": instead})
+    return (
+        planted("parameter-misplaced", "parameters_as_set", misplaced, 6),
+        planted("parameter-stays", "parameters_as_set", uncleared, 8),
+        planted("starved", "lowest_warp_first", highest, 6),
+        planted("late", "none_lost_none_doubled", late, 6),
+        planted("wrong-warp", "arrives_as_issued", other_warp, 6),
+        planted("offer-withdrawn", "offer_is_stable", gives_up, 6),
+    )
 
 
 def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
     """The faults of a queue of this depth: some want a second place, or a third."""
-    at = _ports(engine)
-    lost = Fault(
-        "dropped",
-        "an operation is lost when another one is taken",
-        "none_lost_none_doubled",
-        _queue(LeakyQueue),
-        6,
-    )
-    replaced = Fault(
-        "overtaken",
-        "the younger of two operations leaves first",
-        "arrives_as_issued",
-        _queue(HastyQueue),
-        6,
-    )
-    overtaken = Fault(
-        "misread",
-        "the places of the queue are read in another order than they are filled",
-        "arrives_as_issued",
-        _queue(OvertakingQueue),
-        6,
-    )
-    of_parameters = (
-        Fault(
-            "parameter-misplaced",
-            "while warp 1 asks, warp 0 sets the parameter beside",
-            "parameters_as_set",
-            at["misplaced"],
-            6,
-        ),
-        Fault(
-            "parameter-late",
-            "an operation right behind a parameter finds the old value",
-            "parameters_as_set",
-            Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)}),
-            6,
-        ),
-        Fault(
-            "parameter-stays",
-            "the parameters of warp 0 keep what they were when those of the others are cleared",
-            "parameters_as_set",
-            at["uncleared"],
-            8,
-        ),
-    )
-    return (
-        *of_parameters,
-        Fault("starved", "warp 0 waits for warp 1", "lowest_warp_first", at["highest"], 6),
-        *((lost, replaced) if depth > 1 else ()),
-        *((overtaken,) if depth > 2 else ()),
-        Fault(
-            "early",
-            "an operation is offered in the cycle after its issue if none waits",
-            "none_lost_none_doubled",
-            _queue(EarlyQueue),
-            6,
-        ),
-        Fault(
-            "late",
-            "an operation is offered a cycle late if none was offered before it",
-            "none_lost_none_doubled",
-            at["late"],
-            6,
-        ),
-        Fault(
-            "wrong-warp",
-            "operations of warp 2 are marked as warp 1's",
-            "arrives_as_issued",
-            at["other_warp"],
-            6,
-        ),
-        Fault(
-            "offer-withdrawn",
-            "an operation that is not taken at once vanishes for a cycle",
-            "offer_is_stable",
-            at["gives_up"],
-            6,
-        ),
-    )
+    queue = "hw.rtl.core.issue.OperationQueue"
+    meaning = "an operation right behind a parameter finds the old value"
+    late = Sabotage(replaced={"hw.rtl.core.issue.memory": SimpleNamespace(Memory=_LateMemory)})
+    found = [
+        *_port_faults(engine),
+        Fault("parameter-late", meaning, "parameters_as_set", late, 6),
+        planted("early", "none_lost_none_doubled", EarlyQueue, 6, queue),
+    ]
+    if depth > 1:
+        found.append(planted("dropped", "none_lost_none_doubled", LeakyQueue, 6, queue))
+        found.append(planted("overtaken", "arrives_as_issued", HastyQueue, 6, queue))
+    if depth > 2:
+        found.append(planted("misread", "arrives_as_issued", OvertakingQueue, 6, queue))
+    return tuple(found)
 
 
 def proof(config: MachineConfig, engine: str, *, depth: int | None = None) -> Proof:

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal import engines, rows
-from hw.formal.bench import Bench, Sabotage
+from hw.formal.bench import Bench
 from hw.formal.proof import Fault, Method, Proof, planted
 from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
 from hw.rtl.bits import log2
@@ -111,15 +111,6 @@ def _only(bench: Bench, control: Component, port: str, patches: bool) -> None:
         bench.assume(~operation.valid | (is_patches if patches else ~is_patches))
 
 
-def _last_off_by_word(config: MachineConfig, port: str) -> Sabotage:
-    def alter(m: Module, outer: Component, inner: Component) -> None:
-        width = config.port_bytes(port)
-        for own, other in zip(outer.windows, inner.windows, strict=True):
-            m.d.comb += other.last.eq(Mux(own.last < 0xFFFFFFFF - width, own.last + width, own.last))
-
-    return Sabotage(alter)
-
-
 def _writes_suffice(m: Module, outer: Component, inner: Component) -> None:
     """Windows for writing serve as well."""
     for own, port in zip(outer.windows, inner.windows, strict=True):
@@ -152,14 +143,14 @@ def _asks_again(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
+    def last_off_by_word(m: Module, outer: Component, inner: Component) -> None:
+        """A window's last byte is taken one word too far."""
+        width = config.port_bytes(port)
+        for own, other in zip(outer.windows, inner.windows, strict=True):
+            m.d.comb += other.last.eq(Mux(own.last < 0xFFFFFFFF - width, own.last + width, own.last))
+
     return (
-        Fault(
-            "window-too-long",
-            "a window's last byte is taken one word too far",
-            "reads_stay_in_windows",
-            _last_off_by_word(config, port),
-            8,
-        ),
+        planted("window-too-long", "reads_stay_in_windows", last_off_by_word, 8),
         planted("permission-ignored", "reads_stay_in_windows", _writes_suffice, 8),
         planted("address-odd", "addresses_aligned", _unaligned, 8),
         *REQUEST_FAULTS,

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hw.formal.bench import Alter, Bench, Sabotage
+from hw.formal.bench import Bench, Sabotage
 
 
 class Method(enum.Enum):
@@ -27,10 +27,13 @@ class Fault:
     depth: int = 12
 
 
-def planted(name: str, breaks: str, alter: Alter, depth: int = Fault.depth) -> Fault:
-    """A fault at the ports of a component; the docstring of `alter` says what it means."""
+def planted(
+    name: str, breaks: str, alter: Callable[..., object], depth: int = Fault.depth, replaces: str = ""
+) -> Fault:
+    """A fault at the ports of a component, or in place of what `replaces` names; its docstring says what."""
     meaning = (alter.__doc__ or "").removesuffix(".")
-    return Fault(name, meaning[:1].lower() + meaning[1:], breaks, Sabotage(alter), depth)
+    sabotage = Sabotage(replaced={replaces: alter}) if replaces else Sabotage(alter)  # type: ignore[arg-type]
+    return Fault(name, meaning[:1].lower() + meaning[1:], breaks, sabotage, depth)
 
 
 @dataclass(frozen=True)

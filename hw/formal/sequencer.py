@@ -284,6 +284,18 @@ def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
 
 def proof(config: MachineConfig) -> Proof:
     """The proof for the sequencer of a warp, with its faults."""
+    faults = (
+        planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, 6),
+        planted("wait-for-free", "wait_takes", _take_once, 6),
+        planted("offer-blinks", "offer_is_stable", _blinks, 6),
+        planted("issued-twice", "accepted_is_issued", _asks_twice, 6),
+        planted("error-passed", "nothing_after_error", _forgets_error, 6),
+        planted("parameter-unknown", "names_exist", _other_parameter, 6),
+        planted("pc-unwrapped", "pc_in_memory", _pc_beyond, 6),
+        planted("channel-unknown", "names_exist", _next_channel, 6),
+        planted("error-issues", "error_does_not_issue", _error_issues, 6),
+        planted("stop-ignored", "nothing_while_stopped", _runs_on, 6),
+    )
     return Proof(
         "sequencer",
         "sequencer of a warp",
@@ -291,17 +303,6 @@ def proof(config: MachineConfig) -> Proof:
         Method.INDUCTION,
         3,
         lambda bench: build(bench, config),
-        (
-            planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, 6),
-            planted("wait-for-free", "wait_takes", _take_once, 6),
-            planted("offer-blinks", "offer_is_stable", _blinks, 6),
-            planted("issued-twice", "accepted_is_issued", _asks_twice, 6),
-            planted("error-passed", "nothing_after_error", _forgets_error, 6),
-            planted("parameter-unknown", "names_exist", _other_parameter, 6),
-            planted("pc-unwrapped", "pc_in_memory", _pc_beyond, 6),
-            planted("channel-unknown", "names_exist", _next_channel, 6),
-            planted("error-issues", "error_does_not_issue", _error_issues, 6),
-            planted("stop-ignored", "nothing_while_stopped", _runs_on, 6),
-        ),
+        faults,
         bounded_depth=10,
     )

@@ -8,8 +8,8 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import MachineConfig
-from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof, planted
 from hw.rtl.core.signals import CHANNEL_BITS, COUNT_BITS, PendingSignals
 from hw.rtl.interfaces import PC_BITS
 
@@ -100,8 +100,12 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.invariant("queue", tied)
 
 
+#: What the signals of a warp wait in.
+QUEUE = "hw.rtl.core.signals.fifo.SyncFIFO"
+
+
 class LastInFirstOut(SyncFIFO):
-    """A queue that swaps its entries: what comes second leaves first when two are inside."""
+    """Of two waiting signals the younger fires first."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -143,6 +147,14 @@ def _fires_twice(m: Module, outer: Component, inner: Component) -> None:
 
 def proof(config: MachineConfig) -> Proof:
     """The proof for the pending signals of a warp, with its faults."""
+    faults = (
+        planted("completion-doubled", "fires_in_its_cycle", _counts_twice),
+        planted("fires-twice", "fires_are_signals", _fires_twice),
+        planted(
+            "order-swapped", "fires_itself", LastInFirstOut, replaces="hw.rtl.core.signals.fifo.SyncFIFO"
+        ),
+        planted("issue-uncounted", "counts_shown", _issue_uncounted),
+    )
     return Proof(
         "signals",
         "pending signals of a warp",
@@ -150,16 +162,6 @@ def proof(config: MachineConfig) -> Proof:
         Method.INDUCTION,
         1,
         lambda bench: build(bench, config),
-        (
-            planted("completion-doubled", "fires_in_its_cycle", _counts_twice),
-            planted("fires-twice", "fires_are_signals", _fires_twice),
-            Fault(
-                "order-swapped",
-                "of two waiting signals the younger fires first",
-                "fires_itself",
-                Sabotage(replaced={"hw.rtl.core.signals.fifo.SyncFIFO": LastInFirstOut}),
-            ),
-            planted("issue-uncounted", "counts_shown", _issue_uncounted),
-        ),
+        faults,
         bounded_depth=14,
     )

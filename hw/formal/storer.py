@@ -7,8 +7,8 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal import engines, rows
-from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.bench import Bench
+from hw.formal.proof import Method, Proof, planted
 from hw.rtl.bits import log2, range_mask
 from hw.rtl.memory.storer import Storer
 
@@ -117,7 +117,12 @@ def build_completion(bench: Bench, config: MachineConfig) -> None:
     bench.require("completes_after_last_answer", ~known.turn | (answers == target))
 
 
+#: What the storer makes strobes with.
+MASK = "hw.rtl.memory.storer.range_mask"
+
+
 def _strobe_shifted(first: Value, end: Value, width: int) -> Value:
+    """The byte after the row is written too."""
     return range_mask(first, end + 1, width)
 
 
@@ -160,6 +165,7 @@ def _drops(m: Module, outer: Component, inner: Component) -> None:
 
 
 def _late_stop(m: Module, outer: Component, inner: Component) -> None:
+    """A stop is heard two cycles late."""
     stopped = Signal(2)
     m.d.sync += stopped.eq(stopped << 1 | outer.control.stop)
     m.d.comb += inner.control.stop.eq(stopped[1])
@@ -194,21 +200,32 @@ def _youngest_warp(m: Module, outer: Component, inner: Component) -> None:
 
 
 COMMON_FAULTS = (
-    Fault(
-        "takes-after-stop", "a stop is heard two cycles late", "no_start_after_stop", Sabotage(_late_stop), 6
-    ),
+    planted("takes-after-stop", "no_start_after_stop", _late_stop, 6),
     planted("completes-twice", "complete_once", _completes_twice, 11),
     planted("youngest-warp", "completes_in_order", _youngest_warp, 11),
 )
 REQUEST_FAULTS = (
     planted("request-blinks", "request_is_stable", _drops, 8),
-    Fault("stop-late", "a stop is heard two cycles late", "no_request_after_stop", Sabotage(_late_stop), 8),
+    planted("stop-late", "no_request_after_stop", _late_stop, 8),
     planted("quiet-hasty", "quiet_tells", _hasty_quiet, 8),
 )
 
 
 def proofs(config: MachineConfig) -> tuple[Proof, ...]:
     """The proofs for the storer, with their faults."""
+    windows = (
+        planted("window-too-long", "writes_stay_in_windows", _last_off_by_one, 8),
+        planted("permission-ignored", "writes_stay_in_windows", _reads_suffice, 8),
+        planted("windows-joined", "writes_stay_in_windows", _joined_windows, 8),
+        planted("strobe-off-by-one", "writes_stay_in_windows", _strobe_shifted, 8, MASK),
+        planted("strobe-empty", "beats_write_something", _empty_first, 8),
+        planted("byte-address", "addresses_aligned", _byte_address, 8),
+        *REQUEST_FAULTS,
+    )
+    completion = (
+        planted("answer-not-awaited", "completes_after_last_answer", _completes_early, 10),
+        *COMMON_FAULTS,
+    )
     return (
         Proof(
             "storer",
@@ -217,21 +234,7 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
             Method.INDUCTION,
             2,
             lambda bench: build_windows(bench, config),
-            (
-                planted("window-too-long", "writes_stay_in_windows", _last_off_by_one, 8),
-                planted("permission-ignored", "writes_stay_in_windows", _reads_suffice, 8),
-                planted("windows-joined", "writes_stay_in_windows", _joined_windows, 8),
-                Fault(
-                    "strobe-off-by-one",
-                    "the byte after the row is written too",
-                    "writes_stay_in_windows",
-                    Sabotage(replaced={"hw.rtl.memory.storer.range_mask": _strobe_shifted}),
-                    8,
-                ),
-                planted("strobe-empty", "beats_write_something", _empty_first, 8),
-                planted("byte-address", "addresses_aligned", _byte_address, 8),
-                *REQUEST_FAULTS,
-            ),
+            windows,
             bounded_depth=12,
         ),
         Proof(
@@ -241,9 +244,6 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
             Method.BOUNDED,
             12,
             lambda bench: build_completion(bench, config),
-            (
-                planted("answer-not-awaited", "completes_after_last_answer", _completes_early, 10),
-                *COMMON_FAULTS,
-            ),
+            completion,
         ),
     )

@@ -69,17 +69,11 @@ def _blinks(m: Module, outer: Component, inner: Component) -> None:
 
 def proof() -> Proof:
     """The proof for the stream buffer, with its faults."""
+    faults = (
+        planted("transfer-lost", "none_lost_none_doubled", _loses, 6),
+        planted("payload-cut", "arrives_as_sent", _changes, 6),
+        planted("offer-withdrawn", "offer_is_stable", _blinks, 6),
+    )
     return Proof(
-        "stream-buffer",
-        "stream buffer",
-        STATEMENTS,
-        Method.INDUCTION,
-        2,
-        build,
-        (
-            planted("transfer-lost", "none_lost_none_doubled", _loses, 6),
-            planted("payload-cut", "arrives_as_sent", _changes, 6),
-            planted("offer-withdrawn", "offer_is_stable", _blinks, 6),
-        ),
-        bounded_depth=10,
+        "stream-buffer", "stream buffer", STATEMENTS, Method.INDUCTION, 2, build, faults, bounded_depth=10
     )
