@@ -109,10 +109,10 @@ def check_target(directory: Path) -> None:
         raise InputError(f"{directory}: directory {directory.absolute().parent} does not exist")
 
 
-def write(contents: Mapping[str, bytes], directory: Path) -> None:
+def write(contents: Mapping[str, bytes], directory: Path) -> dict[str, int]:
     """Write the files: beside the directory first, which then takes its name.
 
-    Raises `InputError` where something else is there, and for what cannot be written.
+    Returns their sizes. Raises `InputError` where something else is there, and for what cannot be written.
     """
     check_target(directory)
     target = directory.absolute()
@@ -127,6 +127,7 @@ def write(contents: Mapping[str, bytes], directory: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise InputError(f"{directory}: cannot be written: {error.strerror or error}") from None
+    return {name: len(data) for name, data in contents.items()}
 
 
 def _fill(folder: Path, contents: Mapping[str, bytes]) -> None:

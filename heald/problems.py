@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -76,6 +78,16 @@ class Problem:
         if self.epilogue is None:
             return made
         return with_epilogue(made, self.epilogue.function, self.out, self.constants)
+
+    def read(
+        self, inputs: Mapping[str, np.ndarray] | None, seed: int
+    ) -> tuple[Problem, Network, Mapping[str, np.ndarray]]:
+        """The graph; the compiler need not know any input."""
+        return self, self.network(), {}
+
+    def named(self) -> AbstractContextManager[None]:
+        """Errors say what is wrong with the problem, which has no name."""
+        return contextlib.nullcontext()
 
     def files(self) -> dict[str, bytes]:
         """The problem as files of a compiled directory."""

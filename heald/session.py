@@ -6,9 +6,10 @@ Whatever it is, `compile` gives a `Model`, and a model gives predictions and run
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import numpy as np
 
 from cosim.backends import BACKENDS, simulator
 from cosim.job import Simulator
+from cosim.refine import refined_blockings
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.session.operators import Prediction
-from cosim.session.tile_program import prepare
+from cosim.session.tile_program import prepare, split_inputs
 from cosim.settings import MemorySettings
 from heald import bundle
+from heald.files import atomic
 from heald.hardware import Machine
 from heald.hardware import machine as machine_of
 from heald.model_run import run_model, run_on_device
@@ -29,12 +32,16 @@ from heald.run import Run, run_program
 from heald.sources import GraphSource, read_source
 from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
+from sw.compiler import Observer
 from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
 
 #: Shape and type of an array.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
+Arrays = Mapping[str, np.ndarray]
+#: How addresses of boards begin.
+BOARDS = ("uart:", "mmio:")
 
 
 def memories(
@@ -48,7 +55,7 @@ def memories(
         if given is not None and not isinstance(given, Mapping):
             raise InputError(f"{name} must be numbers by port, not {given!r}")
         for port, number in (given or {}).items():
-            whole_number(f"{name} of {port}", number, 1)
+            whole_number(f"{name} of {port}", number)
     if stall is not None:
         whole_number("stall", stall)
     ports = dict(latency or {}), dict(bandwidth or {})
@@ -57,9 +64,9 @@ def memories(
 
 @dataclass(frozen=True)
 class _Simulation:
-    """What a run was asked for; inputs that are None are drawn from the seed."""
+    """What a run was asked for."""
 
-    inputs: dict[str, np.ndarray] | None
+    inputs: Arrays
     settings: MemorySettings
     build: Callable[[], Simulator]
     sim: str
@@ -68,14 +75,10 @@ class _Simulation:
 
 
 class Model(ABC):
-    """A source that was compiled for a machine."""
+    """A source that was compiled for a machine; `title` is what it is called in results."""
 
     machine: Machine
-
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What it is called in results."""
+    title: str
 
     @property
     @abstractmethod
@@ -86,6 +89,18 @@ class Model(ABC):
     @abstractmethod
     def outputs(self) -> dict[str, Typed]:
         """Shape and NumPy type of everything that a run gives, by name."""
+
+    @property
+    @abstractmethod
+    def programs(self) -> int:
+        """How many programs of the machine it is."""
+
+    @abstractmethod
+    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+        """Inputs as a run takes them: by name, checked. Raises `InputError` for what does not fit.
+
+        Without inputs they are drawn from the seed; those of a tile program are drawn when it runs.
+        """
 
     def predict(
         self,
@@ -102,7 +117,7 @@ class Model(ABC):
         """
         whole_number("seed", seed, 0)
         settings = memories(self.machine.config, latency, bandwidth, stall)
-        return self._predicted(self._named(inputs), settings, seed)
+        return self._predicted(self.given(inputs, seed), settings, seed)
 
     def run(
         self,
@@ -122,44 +137,44 @@ class Model(ABC):
         random, drawn from `seed`. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
         board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
         cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls. `waves` is a
-        file for waves, .vcd or .fst. A difference never raises, it is in the result; `InputError` is raised
-        for inputs that do not fit and tools that are missing.
+        file for waves, .vcd or .fst, of a model that is one program. A difference never raises, it is in the
+        result; `InputError` is raised for inputs that do not fit and tools that are missing.
         """
         whole_number("seed", seed, 0)
-        given = self._named(inputs)
+        arrays = self.given(inputs, seed)
         settings = memories(self.machine.config, latency, bandwidth, stall)
+        if waves is not None and self.programs != 1:
+            raise InputError(f"waves must be given for one program, this model is {self.programs}")
+        file = Path(waves) if waves is not None else None
         with shown(progress) as say:
             if on not in BACKENDS:
-                return self._on_device(given, str(on), seed, say)
-            name = str(waves) if waves is not None else None
+                return self._on_device(arrays, str(on), say)
+            with _wave_file(file) as name:
 
-            def build() -> Simulator:
-                return simulator(self.machine.config, on, name)
+                def build() -> Simulator:
+                    return simulator(self.machine.config, on, name)
 
-            run = self._simulated(_Simulation(given, settings, build, on, seed, say))
-        return replace(run, waves=Path(waves) if waves is not None else None)
-
-    @abstractmethod
-    def save(self, directory: str | Path) -> None:
-        """Write the directory that `heald compile -o` writes; `load` reads it. Raises `InputError`."""
+                run = self._simulated(_Simulation(arrays, settings, build, on, seed, say))
+        return replace(run, waves=file)
 
     @abstractmethod
-    def _predicted(
-        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
-    ) -> Prediction: ...
+    def save(self, directory: str | Path) -> dict[str, int]:
+        """Write the directory that `heald compile -o` writes; `load` reads it. Raises `InputError`.
+
+        Returns the sizes of its files in bytes, by path.
+        """
+
+    @abstractmethod
+    def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction: ...
 
     @abstractmethod
     def _simulated(self, asked: _Simulation) -> Run: ...
 
-    def _on_device(
-        self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
-    ) -> Run:
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
-    def _named(self, inputs: Any) -> dict[str, np.ndarray] | None:
+    def _named(self, inputs: Any) -> dict[str, np.ndarray]:
         """Inputs by name, in the types of the model where that loses nothing."""
-        if inputs is None:
-            return None
         if not isinstance(inputs, Mapping):
             given = inputs if isinstance(inputs, tuple) else (inputs,)
             names = list(self.inputs)
@@ -185,18 +200,31 @@ def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
     return made
 
 
+@contextlib.contextmanager
+def _wave_file(path: Path | None) -> Iterator[str | None]:
+    """Where a simulator writes waves, a file that takes its name at the end."""
+    if path is None:
+        yield None
+        return
+    with atomic(path.absolute()) as part:
+        try:
+            yield str(part)
+        except InputError as error:
+            raise InputError(str(error).replace(str(part), str(path))) from None
+
+
 @dataclass(frozen=True)
 class GraphModel(Model):
-    """A graph of operators as programs of the machine and steps of the host."""
+    """A graph of operators as programs of the machine and steps of the host.
+
+    `bound` are inputs that became constants when it was compiled.
+    """
 
     machine: Machine
+    title: str
     source: GraphSource
     compiled: CompiledModel
-
-    @property
-    def title(self) -> str:
-        """That of the source."""
-        return self.source.title
+    bound: Arrays = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, Typed]:
@@ -208,28 +236,59 @@ class GraphModel(Model):
         """Shape and NumPy type of the outputs."""
         return _types(self.compiled.network, self.compiled.network.outputs)
 
-    def _predicted(
-        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
-    ) -> Prediction:
-        given = draw_inputs(self.compiled.network, seed, inputs)
-        return predict_model(self.compiled, given, settings)
+    @property
+    def programs(self) -> int:
+        """How many programs of the machine it is."""
+        return len(self.compiled.programs)
 
-    def save(self, directory: str | Path) -> None:
+    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+        """The inputs, checked; without them they are drawn from the seed."""
+        if inputs is None:
+            return draw_inputs(self.compiled.network, seed)
+        named = self._named(inputs)
+        for name in named.keys() & self.bound.keys():
+            if not np.array_equal(named.pop(name), self.bound[name]):
+                raise InputError(
+                    f"input {name!r} became a constant with another value: compile with this one"
+                )
+        return draw_inputs(self.compiled.network, seed, named)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What was compiled, as `heald compile --json` prints it."""
+        made = self.compiled
+        return {
+            "operators": [o.name for p in made.programs for o in p.operators],
+            "programs": [{str(w): len(words) for w, words in p.programs.items()} for p in made.programs],
+            "ii": [k.as_dict() for p in made.programs for k in p.kernels],
+            "checked": [v.as_dict() for v in made.verdicts],
+            "compile_seconds": dict(made.seconds),
+            "hw": self.machine.config.hash,
+        }
+
+    @property
+    def failures(self) -> list[str]:
+        """Warps that the checker does not accept, and configurations that do not mean their loops."""
+        rejected = [v.reason for v in self.compiled.verdicts if not v.ok]
+        kernels = [k.name for p in self.compiled.programs for k in p.kernels if not k.verified]
+        return [f"the checker does not accept the warps: {reason}" for reason in rejected] + [
+            f"configuration {name} does not mean its loop" for name in kernels
+        ]
+
+    def save(self, directory: str | Path) -> dict[str, int]:
         """Programs, bitstreams, memory map and constants as files."""
-        bundle.write(bundle.files(self.compiled, self.source), Path(directory))
+        return bundle.write(bundle.files(self.compiled, self.source), Path(directory))
+
+    def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
+        return predict_model(self.compiled, inputs, settings)
 
     def _simulated(self, asked: _Simulation) -> Run:
-        given = draw_inputs(self.compiled.network, asked.seed, asked.inputs)
-        what = (self.compiled, given, asked.settings, asked.build)
+        what = (self.compiled, asked.inputs, asked.settings, asked.build)
         return run_model(*what, title=self.title, sim=asked.sim, progress=asked.progress)
 
-    def _on_device(
-        self, inputs: dict[str, np.ndarray] | None, address: str, seed: int, progress: Progress
-    ) -> Run:
-        if not address.startswith(("uart:", "mmio:")):
-            return super()._on_device(inputs, address, seed, progress)
-        given = draw_inputs(self.compiled.network, seed, inputs)
-        return run_on_device(self.compiled, given, address, title=self.title, progress=progress)
+    def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
+        if not address.startswith(BOARDS):
+            return super()._on_device(inputs, address, progress)
+        return run_on_device(self.compiled, inputs, address, title=self.title, progress=progress)
 
 
 def _types(network: Network, names: tuple[str, ...]) -> dict[str, Typed]:
@@ -238,15 +297,15 @@ def _types(network: Network, names: tuple[str, ...]) -> dict[str, Typed]:
 
 @dataclass(frozen=True)
 class ProgramModel(Model):
-    """A tile program; it is bound to the values of its parameters when it runs."""
+    """A tile program; it is bound to the values of its parameters, and compiled, when it runs.
+
+    `after` gets what each stage of the compiler makes.
+    """
 
     machine: Machine
+    title: str
     program: Program
-
-    @property
-    def title(self) -> str:
-        """The name of the program."""
-        return self.program.name
+    after: Observer | None = None
 
     @property
     def inputs(self) -> dict[str, Typed]:
@@ -266,19 +325,29 @@ class ProgramModel(Model):
             if b.space == "memory"
         }
 
-    def _predicted(
-        self, inputs: dict[str, np.ndarray] | None, settings: MemorySettings, seed: int
-    ) -> Prediction:
+    @property
+    def programs(self) -> int:
+        """It is one program."""
+        return 1
+
+    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+        """Those inputs that are given, checked."""
+        named = {} if inputs is None else self._named(inputs)
+        split_inputs(self.program, named)
+        return named
+
+    def save(self, directory: str | Path) -> dict[str, int]:
+        """The text of the program and the machine: it is compiled again when it is loaded."""
+        return bundle.write(bundle.program_files(self.program, self.machine.config), Path(directory))
+
+    def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
         made = prepare(self.program, self.machine.config, settings, inputs, seed=seed)
         return Prediction(settings.behind(self.machine.config), (), (made.prediction,))
 
-    def save(self, directory: str | Path) -> None:
-        """The text of the program and the machine: it is compiled again when it is loaded."""
-        bundle.write(bundle.program_files(self.program, self.machine.config), Path(directory))
-
     def _simulated(self, asked: _Simulation) -> Run:
-        made = prepare(self.program, self.machine.config, asked.settings, asked.inputs, seed=asked.seed)
-        return run_program(made, asked.build, sim=asked.sim, progress=asked.progress)
+        config = self.machine.config
+        made = prepare(self.program, config, asked.settings, asked.inputs, seed=asked.seed, after=self.after)
+        return run_program(made, asked.build, title=self.title, sim=asked.sim, progress=asked.progress)
 
 
 def compile(
@@ -287,32 +356,50 @@ def compile(
     *,
     allow_host: bool = False,
     bandwidth: Mapping[str, int] | None = None,
+    latency: Mapping[str, int] | None = None,
+    stall: int | None = None,
+    refine: int = 0,
+    inputs: Arrays | None = None,
+    seed: int = 0,
+    after: Observer | None = None,
     progress: Progress | None = None,
 ) -> Model:
     """Compile a source for a machine.
 
     `source` is a path (MODEL.onnx, PROGRAM.py), bytes, an `onnx.ModelProto`, a problem, a tile program, or a
     compiled model, whose source is compiled again. `allow_host` leaves operators that the machine cannot
-    execute to the host. `bandwidth` is that of ports slower than their width, for which tiles are chosen.
-    Raises `InputError` for what cannot be read, and for what the machine cannot do.
+    execute to the host. `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for;
+    `refine` puts so many plans of every product through the cycle model and takes the quickest. `inputs`
+    hold values of scales, zero points and shapes that are inputs of a model, which the compiler must know; if
+    it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it made. Raises
+    `InputError` for what cannot be read, and for what the machine cannot do.
     """
     hardware = machine_of(machine)
+    settings = memories(hardware.config, latency, bandwidth, stall)
     if isinstance(source, GraphModel | ProgramModel):
         source = source.source if isinstance(source, GraphModel) else source.program
     found = read_source(source, allow_host=allow_host)
     if isinstance(found, Program):
-        return ProgramModel(hardware, found)
-    with shown(progress) as say:
-        made = compile_model(found.network(), hardware.config, progress=say, bandwidth=bandwidth)
-    return GraphModel(hardware, found, made)
+        title = str(source) if isinstance(source, str | Path) else found.name
+        return ProgramModel(hardware, title, found, after)
+    found, network, bound = found.read(inputs, seed)
+    with shown(progress) as say, found.named():
+        config = settings.behind(hardware.config)
+        options: dict[str, Any] = {"bandwidth": settings.bandwidth}
+        if whole_number("refine", refine, 0):
+            options["blockings"] = refined_blockings(network, config, settings, refine)
+            if not options["blockings"]:
+                raise InputError("refine goes with products whose sums are results, there is none")
+        made = compile_model(network, config, after, say, **options)
+    return GraphModel(hardware, found.title, found, made, bound)
 
 
 def load(directory: str | Path) -> Model:
     """A model that `Model.save` or `heald compile` wrote; raises `InputError` for files that changed."""
     path = Path(directory)
-    config = bundle.machine(path)
+    machine = Machine(bundle.machine(path))
     program = bundle.program(path)
     if program is not None:
-        return ProgramModel(Machine(config), program)
+        return ProgramModel(machine, str(path), program)
     compiled, source = bundle.load(path)
-    return GraphModel(Machine(config), source, compiled)
+    return GraphModel(machine, str(path), source, compiled)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from heald import problems
 from heald.problems import Problem
@@ -17,6 +21,7 @@ from sw.ir.program import Program
 
 #: The files of a source in a compiled directory.
 MODEL, PROGRAM = "model.onnx", "program.py"
+Arrays = Mapping[str, np.ndarray]
 
 
 class GraphSource(Protocol):
@@ -29,6 +34,17 @@ class GraphSource(Protocol):
 
     def network(self) -> Network:
         """The graph; raises `InputError` for what cannot be read or is not supported."""
+        ...
+
+    def read(self, inputs: Arrays | None, seed: int) -> tuple[GraphSource, Network, Arrays]:
+        """The graph, and where it needs values of inputs, its source with these constants, and the values.
+
+        Raises `InputError` as `network` does.
+        """
+        ...
+
+    def named(self) -> AbstractContextManager[None]:
+        """Puts the name of the source in front of an `InputError`."""
         ...
 
     def files(self) -> dict[str, bytes]:
@@ -59,8 +75,29 @@ class OnnxSource:
         """The graph; raises `InputError` with the name of the model and the node."""
         from sw.frontend.network import import_model
 
-        try:
+        with self.named():
             return import_model(self.proto, allow_host=self.allow_host, place=self.title)
+
+    def read(self, inputs: Arrays | None, seed: int) -> tuple[GraphSource, Network, Arrays]:
+        """The graph, with constants for those of the inputs that the compiler must know."""
+        from sw.frontend.bindings import bound
+
+        try:
+            return self, self.network(), {}
+        except InputError:
+            found = None
+            with contextlib.suppress(InputError):  # the first message names the reason
+                found = None if inputs is None else bound(self.proto, inputs, seed)
+            if found is None:
+                raise
+            source = replace(self, proto=found[0])
+            return source, source.network(), found[1]
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Puts the name of the model in front of an `InputError`."""
+        try:
+            yield
         except InputError as error:
             text = str(error)
             raise InputError(text if text.startswith(self.title) else f"{self.title}: {text}") from None

@@ -19,7 +19,6 @@ from heald.cli.options import (
     printing,
 )
 from heald.progress import shown
-from hw.errors import InputError
 
 
 @click.command("compile")
@@ -44,48 +43,23 @@ def command(
     It holds the tiles of each operator, the sequential and the synchronised tile program, the programs of the
     warps, the configurations of the grid, the memory map and all constants (docs/compile.md).
     """
-    # The mapper takes time to import.
-    from cosim.session.network import compile_model
-    from heald import bundle
+    # The compiler behind it takes time to import.
+    from heald import bundle, session
     from heald.sources import OnnxSource
     from sw.frontend.model import read_file
 
-    config = machine(hw, settings)
     bundle.check_target(output)
-    try:
-        source = OnnxSource(str(model), read_file(model), allow_host)
-        with shown(note) as say:
-            made = compile_model(source.network(), config, printer(print_after, print_after_all), say)
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(str(model)) else f"{model}: {text}") from None
-    files = bundle.files(made, source)
-    bundle.write(files, output)
-    rejected = [v for v in made.verdicts if not v.ok]
-    unverified = [k.name for p in made.programs for k in p.kernels if not k.verified]
+    after = printer(print_after, print_after_all)
+    source = OnnxSource(str(model), read_file(model), allow_host)
+    with shown(note) as say:
+        made = session.compile(source, machine(hw, settings), after=after, progress=say)
+    assert isinstance(made, session.GraphModel)
+    files = made.save(output)
     if json_:
-        print_json(
-            {
-                "directory": str(output),
-                "files": {name: len(data) for name, data in files.items()},
-                "operators": [o.name for p in made.programs for o in p.operators],
-                "programs": [{str(w): len(words) for w, words in p.programs.items()} for p in made.programs],
-                "ii": [k.as_dict() for p in made.programs for k in p.kernels],
-                "checked": [v.as_dict() for v in made.verdicts],
-                "compile_seconds": dict(made.seconds),
-                "hw": config.hash,
-            }
-        )
+        print_json({"directory": str(output), "files": files} | made.as_dict())
     else:
-        _print(output, files)
-    for verdict in rejected:
-        note(f"the checker does not accept the warps: {verdict.reason}")
-    for name in unverified:
-        note(f"configuration {name} does not mean its loop")
-    return 1 if rejected or unverified else 0
-
-
-def _print(output: Path, files: dict[str, bytes]) -> None:
-    """The files with their sizes."""
-    for name in sorted(files):
-        click.echo(f"{len(files[name]):>12,}  {output / name}")
+        for name in sorted(files):
+            click.echo(f"{files[name]:>12,}  {output / name}")
+    for failure in made.failures:
+        note(failure)
+    return 1 if made.failures else 0

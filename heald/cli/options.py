@@ -83,10 +83,18 @@ def memories(function: F) -> F:
     )(function)
 
 
+def port_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """`--latency`, `--bandwidth` and, where a command has it, `--stall`, as the session takes them."""
+    ports = {name: _by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth")}
+    return {**ports, "stall": options.get("stall")}
+
+
 def memory_settings(config: MachineConfig, options: Mapping[str, Any]) -> MemorySettings:
-    """The memories behind the ports, by `--latency`, `--bandwidth` and, where a command has it, `--stall`."""
-    latency, bandwidth = (_by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth"))
-    return MemorySettings.of(config, latency=latency, bandwidth=bandwidth, stall_seed=options.get("stall"))
+    """The memories behind the ports that the options of `port_options` describe."""
+    given = port_options(options)
+    return MemorySettings.of(
+        config, latency=given["latency"], bandwidth=given["bandwidth"], stall_seed=given["stall"]
+    )
 
 
 def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from cosim.backends import simulator
-from cosim.job import Simulator
-from cosim.session.tile_program import prepare
-from cosim.settings import MemorySettings
 from heald.cli.options import (
     PATH,
     as_json,
@@ -26,34 +21,41 @@ from heald.cli.options import (
     host,
     machine,
     memories,
-    memory_settings,
     note,
+    port_options,
     print_json,
     printer,
     printing,
     refinement,
     sizes,
 )
-from heald.cli.run_files import Files, read_inputs, wave_file, write, write_outputs
+from heald.cli.run_files import Files, read_inputs, write
 from heald.progress import Progress, shown
 from heald.report.console import stdout
-from heald.report.table import print_report
-from heald.run import Run, run_program
-from hw.config import MachineConfig
 from hw.errors import InputError
-from sw.ir.load import load_program
 from sw.problem import TYPES, Product
 
 if TYPE_CHECKING:
-    from cosim.session.network import CompiledModel
-    from heald.model_run import ModelRun
-    from sw.compiler import Observer
-    from sw.graph.network import Network
+    from heald.run import Run
+    from heald.session import Model
 
 #: How a message starts that names a file already.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means.
 _SHAPE_OPTIONS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b", "batch")
+#: Options that a kind of source refuses, with what they go with.
+_REFUSED = {
+    "--matmul": {"allow_host": "a model"},
+    "a model": {},
+    "a tile program": {"refine": "products and convolutions", "allow_host": "a model"},
+    "a directory": {
+        "allow_host": "a model",
+        "print_after": "what is compiled",
+        "print_after_all": "what is compiled",
+        "refine": "products and convolutions",
+    },
+    "--device": dict.fromkeys(("stall", "latency", "bandwidth", "waves", "trace", "report"), "a simulation"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,6 @@ class _Run:
     """What was asked: `source` is the model, program or directory, None with `--matmul`."""
 
     source: Path | None
-    config: MachineConfig
-    memory: MemorySettings
     files: Files
     options: dict[str, Any]
 
@@ -80,19 +80,29 @@ class _Run:
             return "a directory"
         return "a tile program" if self.source.suffix == ".py" else "a model"
 
-    @property
-    def after(self) -> Observer | None:
-        """Prints what stages make."""
-        return printer(self.options["print_after"], self.options["print_after_all"])
+    def check(self, context: click.Context) -> None:
+        """Raise `InputError` for options that contradict each other, and files that cannot be written."""
+        if self.kind == "a directory":
+            for name, option in (("hw", "--hw"), ("settings", "--set")):
+                if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+                    own = f"{self.source} was compiled for a machine of its own"
+                    raise InputError(f"{option} goes with a model: {own}")
+        self.files.check()
+        if self.source is not None:
+            for name in _SHAPE_OPTIONS:
+                if self.options[name] not in ("int8", 0, None):
+                    raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
+        device = self.options["device"] is not None
+        if device and self.kind in ("--matmul", "a tile program"):
+            raise InputError(f"--device goes with a model or a compiled one, not with {self.title}")
+        for kind in (self.kind, "--device") if device else (self.kind,):
+            for name, belongs in _REFUSED[kind].items():
+                if self.options[name]:
+                    raise InputError(f"--{name.replace('_', '-')} goes with {belongs}, not with {kind}")
 
     def inputs(self) -> dict[str, np.ndarray] | None:
         """The arrays that the user gave."""
         return None if self.files.inputs is None else read_inputs(self.files.inputs)
-
-    def refuse(self, option: str, belongs: str, found: str) -> None:
-        """Raise `InputError` where an option was used that does not go with what runs."""
-        if self.options[option]:
-            raise InputError(f"--{option.replace('_', '-')} goes with {belongs}, not with {found}")
 
 
 @click.command("run")
@@ -134,159 +144,78 @@ def command(context: click.Context, /, model: Path | None, json_: bool, **option
     """
     if (model is None) == (options["matmul"] is None):
         raise InputError("run must be given either a model file or --matmul MxKxN")
-    asked = _asked(context, model, options)
-    if options["device"] is not None:
-        return _on_device(asked, options["device"], json_)
-    with wave_file(asked.files.waves) as waves, shown(note) as say:
-
-        def simulate() -> Simulator:
-            return simulator(asked.config, options["sim"], waves)
-
-        report = _ran(asked, simulate, say)
-    write(report, asked.files)
-    if json_:
-        print_json(report.as_dict())
-        first = report.first_divergence
-        if first is not None:
-            note(f"{first[0].name}: {first[1]}")
-    else:
-        print_report(report, stdout(140))
-    return 0 if report.verified else 1
-
-
-def _asked(context: click.Context, model: Path | None, options: dict[str, Any]) -> _Run:
-    """The options as they are used; raises `InputError` for those that contradict each other."""
     files = Files(*(options[name] for name in ("inputs", "outputs", "waves", "trace", "report")))
-    if model is not None and model.is_dir():
-        for name, option in (("hw", "--hw"), ("settings", "--set")):
-            if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-                raise InputError(f"{option} goes with a model: {model} was compiled for a machine of its own")
-        from heald import bundle
-
-        config = bundle.machine(model)
-    else:
-        config = machine(options["hw"], options["settings"])
-    asked = _Run(model, config, memory_settings(config, options), files, options)
-    files.check()
-    if model is not None:
-        for name in _SHAPE_OPTIONS:
-            if options[name] not in ("int8", 0, None):
-                raise InputError(f"--{name.replace('_', '-')} goes with --matmul, not with a model")
-    return asked
-
-
-def _ran(asked: _Run, simulate: Callable[[], Simulator], say: Progress) -> Run:
-    """What became of a tile program or model."""
-    if asked.kind != "a tile program":
-        model, inputs = _compiled(asked, say)
-        if asked.files.waves is not None and len(model.programs) != 1:
-            raise InputError(f"--waves must be given for one program, this model is {len(model.programs)}")
-        from heald.model_run import run_model
-
-        what = (model, inputs, asked.memory, simulate)
-        return run_model(*what, title=asked.title, sim=asked.options["sim"], progress=say)
-    asked.refuse("refine", "products and convolutions", "a tile program")
-    asked.refuse("allow_host", "a model", "a tile program")
-    program = load_program(str(asked.source))
-    options = {"seed": asked.options["seed"], "after": asked.after}
-    prepared = prepare(program, asked.config, asked.memory, asked.inputs(), **options)
-    return run_program(prepared, simulate, title=asked.title, sim=asked.options["sim"], progress=say)
-
-
-def _on_device(asked: _Run, address: str, json_: bool) -> int:
-    """A model on a board."""
-    if asked.kind in ("--matmul", "a tile program"):
-        raise InputError(f"--device goes with a model or a compiled one, not with {asked.title}")
-    for option in ("stall", "latency", "bandwidth", "waves", "trace", "report"):
-        asked.refuse(option, "a simulation", "--device")
-    from heald.model_run import run_on_device
-
+    asked = _Run(model, files, options)
+    asked.check(context)
     with shown(note) as say:
-        run = run_on_device(*_compiled(asked, say), address, progress=say)
-    if asked.files.outputs is not None:
-        write_outputs(asked.files.outputs, run.outputs)
+        run = _ran(asked, say)
+    write(run, files)
+    device = options["device"] is not None
     if json_:
         print_json(run.as_dict())
-    else:
+        if run.first_divergence is not None:
+            note(f"{run.first_divergence[0].name}: {run.first_divergence[1]}")
+    elif device:
         _show(run)
+    else:
+        from heald.report.table import print_report
+
+        print_report(run, stdout(140))
     return 0 if run.verified else 1
 
 
-def _compiled(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray]]:
-    """A product or model, compiled now or into a directory before, and its inputs."""
-    from cosim.session.network import draw_inputs
+def _ran(asked: _Run, say: Progress) -> Run:
+    """What became of it; errors name the file that they are about, and options."""
+    ports, seed = port_options(asked.options), asked.options["seed"]
+    on = asked.options["device"] or asked.options["sim"]
+    with _about(None):
+        arrays = asked.inputs()
+        made = _compiled(asked, arrays, ports, say)
+        with _about(asked.files.inputs or asked.source):
+            given = made.given(arrays, seed)
+        run = made.run(given, on=on, seed=seed, waves=asked.files.waves, progress=say, **ports)
+    return replace(run, title=asked.title)
 
+
+def _compiled(
+    asked: _Run, arrays: dict[str, np.ndarray] | None, ports: dict[str, Any], say: Progress
+) -> Model:
+    """What runs, compiled now or into a directory before."""
+    # The compiler behind it takes time to import.
+    from heald import session
+    from heald.problems import Problem
+
+    options = asked.options
     if asked.kind == "a directory":
-        model, arrays = _loaded(asked), asked.inputs()
-    else:
-        model, arrays = _compile(asked, say)
-    try:
-        return model, draw_inputs(model.network, asked.options["seed"], arrays)
-    except InputError as error:
-        raise _at(asked.files.inputs or asked.source or Path(), error) from None
-
-
-def _loaded(asked: _Run) -> CompiledModel:
-    """A model that was compiled into a directory."""
-    from heald import bundle
-
-    assert asked.source is not None
-    asked.refuse("allow_host", "a model", "a compiled one")
-    for option in ("print_after", "print_after_all"):
-        asked.refuse(option, "what is compiled", "a directory")
-    asked.refuse("refine", "products and convolutions", "a compiled model")
-    return bundle.load(asked.source)[0]
-
-
-def _compile(asked: _Run, say: Progress) -> tuple[CompiledModel, dict[str, np.ndarray] | None]:
-    """A product or model, compiled, and the inputs that were given."""
-    from cosim.refine import refined_blockings
-    from cosim.session.network import compile_model
-    from sw.graph.problems import network_of
-
-    options: dict[str, Any] = {"bandwidth": asked.memory.bandwidth}
-    if asked.source is None:
-        asked.refuse("allow_host", "a model", "--matmul")
-        arrays, problem = asked.inputs(), _problem(asked.options)
-        network = network_of(problem)
+        return session.load(str(asked.source))
+    config, source = machine(options["hw"], options["settings"]), asked.source
+    if source is None:
+        problem = _problem(options)
         if arrays is not None:
             _check_operands(problem, arrays, asked.files.inputs)
-    else:
-        network, arrays = _imported(asked.source, asked)
-        options["progress"] = say
-    config, after = asked.memory.behind(asked.config), asked.after
+    return session.compile(
+        Problem(problem) if source is None else source,
+        config,
+        allow_host=options["allow_host"],
+        refine=options["refine"],
+        inputs=arrays or {},
+        seed=options["seed"],
+        after=printer(options["print_after"], options["print_after_all"]),
+        # One operator is compiled in no time.
+        progress=say if source is not None else lambda text: None,
+        **ports,
+    )
+
+
+@contextlib.contextmanager
+def _about(path: Path | None) -> Iterator[None]:
+    """Errors with the file that they are about, unless they name one, and options as they are called here."""
     try:
-        if asked.options["refine"]:
-            chosen = refined_blockings(network, config, asked.memory, asked.options["refine"])
-            if not chosen:
-                raise InputError("--refine goes with products whose sums are results, there is none")
-            options["blockings"] = chosen
-        return compile_model(network, config, after, **options), arrays
+        yield
     except InputError as error:
-        raise _at(asked.source, error) if asked.source is not None else error from None
-
-
-def _imported(source: Path, asked: _Run) -> tuple[Network, dict[str, np.ndarray] | None]:
-    """The graph of a model, and the inputs that are left where some had to become constants."""
-    from sw.frontend.bindings import import_bound
-    from sw.frontend.network import import_model
-
-    arrays = asked.inputs()
-    try:
-        return import_model(source, allow_host=asked.options["allow_host"]), arrays
-    except InputError as error:
-        found = None
-        with contextlib.suppress(InputError):  # the first message names the reason
-            found = import_bound(source, arrays, asked.options["seed"])
-        if found is None:
-            raise _at(source, error) from None
-        return found
-
-
-def _at(path: Path, error: InputError) -> InputError:
-    """The error with the file that it is about, unless it names one."""
-    text = str(error)
-    return error if _FILE.match(text) or text.startswith(str(path)) else InputError(f"{path}: {text}")
+        text = re.sub(r"\b(waves|refine) (must|goes)", r"--\1 \2", str(error))
+        named = path is None or _FILE.match(text) or text.startswith(str(path)) or text.startswith("--")
+        raise InputError(text if named else f"{path}: {text}") from None
 
 
 def _problem(options: dict[str, Any]) -> Product:
@@ -301,20 +230,22 @@ def _check_operands(problem: Product, arrays: dict[str, np.ndarray], file: Path 
     """Raise `InputError` unless a file holds A and B as the product takes them."""
     if sorted(arrays) != ["A", "B"]:
         raise InputError(f"{file}: must hold A and B, not {', '.join(sorted(arrays)) or 'nothing'}")
-    try:
+    with _about(file):
         problem.check(arrays["A"], arrays["B"])
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
 
 
-def _show(run: ModelRun) -> None:
-    """Cycles and results for people."""
+def _show(run: Run) -> None:
+    """Cycles and results of a board for people."""
     table = Table("program", "cycles", "seconds", "stopped by", box=None)
     for result in run.results:
-        error = result.observed.error.text if result.observed.error is not None else ""
-        table.add_row(result.name, f"{result.observed.cycles:,}", f"{result.observed.seconds:.2f}", error)
-    Console().print(table)
-    if run.first_wrong is None:
-        click.echo("\N{CHECK MARK} every result equals the reference's, bit for bit")
-    else:
-        click.echo(f"\N{BALLOT X} {run.first_wrong[0]}: {run.first_wrong[1]}")
+        o = result.observed
+        table.add_row(
+            result.name, f"{o.cycles:,}", f"{o.seconds:.2f}", o.error.text if o.error is not None else ""
+        )
+    console = stdout()
+    console.print(table)
+    for check in run.checks:
+        if check.ok:
+            console.print("\N{CHECK MARK} every result equals the reference's, bit for bit")
+        else:
+            console.print(f"\N{BALLOT X} {check.detail}", markup=False, highlight=False)

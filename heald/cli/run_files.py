@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from heald.files import atomic, check_writable
-from heald.run import Run
 from hw.errors import InputError
+
+if TYPE_CHECKING:
+    from heald.run import Run
 
 #: How files of waves end.
 WAVES = (".vcd", ".fst")
@@ -63,19 +65,6 @@ def read_inputs(path: Path) -> dict[str, np.ndarray]:
         why = f"array {name!r} must hold numbers" if "pickle" in str(error) else str(error)
         raise InputError(f"{path}: not a readable .npz file: {why}") from None
     return found
-
-
-@contextlib.contextmanager
-def wave_file(path: Path | None) -> Iterator[str | None]:
-    """Where a simulator writes waves, a file that takes its name at the end."""
-    if path is None:
-        yield None
-    else:
-        with atomic(path.absolute()) as part:
-            try:
-                yield str(part)
-            except InputError as error:
-                raise InputError(str(error).replace(str(part), str(path))) from None
 
 
 def write_outputs(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -70,12 +70,9 @@ class Evaluation:
 
 def load_model(source: GraphSource, workload: Workload) -> LoadedModel:
     """Read a model; raises `InputError` that names it."""
-    try:
+    with source.named():
         network = source.network()
         inputs = draw_inputs(network, workload.seed)
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if text.startswith(source.title) else f"{source.title}: {text}") from None
     return LoadedModel(source.title, network, inputs, reference.run(network, inputs, everything=True))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hw.errors import InputError
-from sw.frontend.model import load, read_file
+from sw.frontend.model import load
 from sw.frontend.network import import_model
-from sw.graph.network import Network
 
 
 def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any, dict[str, np.ndarray]]]:
@@ -37,23 +36,20 @@ def bindings(proto: Any, inputs: Mapping[str, np.ndarray]) -> Iterator[tuple[Any
         yield bound, {n: a for n, a in inputs.items() if n not in chosen}
 
 
-def import_bound(
-    path: Path, given: dict[str, np.ndarray] | None, seed: int
-) -> tuple[Network, dict[str, np.ndarray]] | None:
-    """The graph of a model with some of its inputs as constants, and the inputs that are left.
+def bound(proto: Any, given: Mapping[str, np.ndarray], seed: int) -> tuple[Any, dict[str, np.ndarray]] | None:
+    """A model with those inputs made constants that the compiler must know, and their values.
 
-    Inputs that are not given are drawn from the seed. None where that does not help.
+    If none is given, all are drawn from the seed. None where that does not help.
     """
-    if given is None:
+    if not given:
         rng, given = np.random.default_rng(seed), {}
-        for name, (dtype, shape) in load(path).inputs.items():
+        for name, (dtype, shape) in load(proto).inputs.items():
             if dtype.kind not in "iu":
                 return None
             limits = np.iinfo(dtype)
             given[name] = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    for bound, left in bindings(read_file(path), given):
-        try:
-            return import_model(bound), left
-        except InputError:
-            continue
+    for made, left in bindings(proto, given):
+        with contextlib.suppress(InputError):
+            import_model(made)
+            return made, {name: array for name, array in given.items() if name not in left}
     return None

@@ -83,7 +83,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Outcome], Outc
     """Makes `heald run` and `cgra run` use the quick simulator; call it to spoil outcomes."""
 
     def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
-        monkeypatch.setattr("heald.cli.run.simulator", lambda config, name, waves: Quick(config, spoil=spoil))
+        monkeypatch.setattr("heald.session.simulator", lambda config, name, waves: Quick(config, spoil=spoil))
         monkeypatch.setattr("heald.cli.cgra.simulator", lambda config, name: Quick(config, spoil=spoil))
 
     install()
