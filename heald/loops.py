@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,15 @@ import numpy as np
 
 from cosim.backends import simulator
 from cosim.job import Simulator
-from cosim.session.arguments import arguments
-from cosim.session.kernel import KernelResult, PreparedKernel, base_machine, machine, prepare_kernel
+from cosim.session.arguments import arguments, function_of
+from cosim.session.kernel import (
+    KernelResult,
+    PreparedKernel,
+    base_machine,
+    chosen_fabric,
+    machine,
+    prepare_kernel,
+)
 from cosim.session.mapped_loop import MappedLoop, graphs_of, loops_of
 from heald.files import write_text
 from heald.hardware import Machine
@@ -25,10 +33,11 @@ from hw.errors import InputError, whole_number
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
 from sw.cgra.draw import to_svg
-from sw.cgra.search import SearchResult, map_graph
+from sw.cgra.search import SearchEvent, SearchResult, map_graph
+from sw.compiler import Observer
 from sw.dfg.graph import Graph
 from sw.dfg.kernel import Kernel
-from sw.dfg.python import kernel_of
+from sw.dfg.python import from_function, kernel_of
 from sw.dfg.text import FunctionText
 
 #: Seconds after which the search for one loop ends.
@@ -45,6 +54,11 @@ class KernelRun(Run):
     def result(self) -> KernelResult:
         """What became of the function."""
         return self.results[0]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Arguments by name: shape, type, and whether it was given or drawn; of scalars the value too."""
+        return self.result.kernel.given.as_dict()
 
     @property
     def configurations(self) -> Mapping[str, Sequence[str]]:
@@ -88,6 +102,7 @@ class KernelRun(Run):
             "program": str(kernel.program.program),
             "programs": {str(w): text for w, text in result.compiled.texts.items()},
             "checked": result.checked.as_dict(),
+            "inputs": self.inputs,
         }
 
 
@@ -172,35 +187,106 @@ class MappedKernel:
         on: str = "verilator",
         hw: Any = None,
         stall: int | None = None,
-        bandwidth: dict[str, int] | None = None,
-        latency: dict[str, int] | None = None,
+        bandwidth: Mapping[str, int] | None = None,
+        latency: Mapping[str, int] | None = None,
         progress: Progress | None = None,
         **values: Any,
     ) -> KernelRun:
         """Run the function on the RTL and compare values and cycles with what it means and the model.
 
         `values` are arrays and scalars by the names of the function's parameters; what is missing is random,
-        drawn from the seed. Raises `InputError` for names that are no parameters, and for what the machine
-        cannot do.
+        drawn from the seed. The rest is as for `run_loop`.
         """
         if self.kernel is None:
             raise InputError(f"{self.main.name}: a graph cannot be run, only a function can")
-        given = arguments(self.kernel, {n: np.asarray(v) for n, v in values.items()}, None, self.seed)
-        around = hw.config if isinstance(hw, Machine) else hw
-        make = machine(base_machine(around), self.fabric)
-        prepared = prepare_kernel(
+        return run_loop(
             self.kernel,
-            given,
-            make,
-            lambda config: memories(config, latency, bandwidth, stall),
-            times=self.unroll,
+            values,
+            fabric=self.fabric,
+            hw=hw,
+            unroll=self.unroll,
             seed=self.seed,
+            on=on,
+            stall=stall,
+            bandwidth=bandwidth,
+            latency=latency,
+            progress=progress,
         )
-        with shown(progress) as say:
-            return run_kernel(prepared, lambda: simulator(prepared.config, on), sim=on, progress=say)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that `heald map --json` prints: the main loop, and all of them where there are several."""
+        main = self.main.as_dict()
+        if len(self.loops) == 1:
+            return main
+        return main | {"launches": [loop.as_dict() for loop in self.loops]}
 
     def _repr_html_(self) -> str:
         return self.failure or self.svg()
+
+
+def run_loop(
+    loop: Callable[..., Any] | str | Kernel,
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    fabric: str | Fabric | None = None,
+    size: tuple[int, int] | None = None,
+    hw: Any = None,
+    iterations: int | None = None,
+    unroll: int = 1,
+    seed: int = 0,
+    timeout: float | None = None,
+    on: str = "verilator",
+    stall: int | None = None,
+    bandwidth: Mapping[str, int] | None = None,
+    latency: Mapping[str, int] | None = None,
+    after: Observer | None = None,
+    progress: Progress | None = None,
+) -> KernelRun:
+    """Map the loops of a function, run it on the RTL, and compare values and cycles.
+
+    `inputs` are arrays and scalars by the names of the function's parameters; what is missing is random,
+    drawn from `seed`. `iterations` are those of the outermost loop. `hw` is the machine around the CGRA,
+    `fabric` the CGRA itself, in the given `size`; without it the machine's own is taken. Raises `InputError`
+    for names that are no parameters, and for what the machine cannot do.
+    """
+    kernel = loop if isinstance(loop, Kernel) else _kernel(loop)
+    given = arguments(kernel, {n: np.asarray(v) for n, v in (inputs or {}).items()}, iterations, seed)
+    around = base_machine(hw.config if isinstance(hw, Machine) else hw)
+    target = fabric if isinstance(fabric, Fabric) else chosen_fabric(around, fabric, size)
+    with shown(progress) as say:
+        if given.drawn:
+            say(f"drawn from seed {seed}: {given.drawn_text}")
+        prepared = prepare_kernel(
+            kernel,
+            given,
+            machine(around, target),
+            lambda config: memories(config, latency, bandwidth, stall),
+            times=unroll,
+            seed=seed,
+            timeout=timeout,
+            report=_telling(say),
+            after=after,
+        )
+        return run_kernel(prepared, lambda: simulator(prepared.config, on), sim=on, progress=say)
+
+
+def _kernel(loop: Callable[..., Any] | str) -> Kernel:
+    if callable(loop):
+        return kernel_of(FunctionText.from_function(loop))
+    return from_function(*function_of(loop, "a kernel must be FILE.py:FUNCTION"))
+
+
+def _telling(say: Progress) -> Callable[[Graph, SearchEvent], None]:
+    """Says which graph is being mapped, once for each II that is tried."""
+    last: tuple[str, int] | None = None
+
+    def report(graph: Graph, event: SearchEvent) -> None:
+        nonlocal last
+        if last != (graph.name, event.ii):
+            last = graph.name, event.ii
+            say(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")
+
+    return report
 
 
 def map_loop(
@@ -211,14 +297,15 @@ def map_loop(
     unroll: int = 1,
     seed: int = 0,
     timeout: float = TIMEOUT,
+    flat: bool = False,
     progress: Progress | None = None,
 ) -> MappedKernel:
     """Map the loops of a function to a fabric with the least initiation interval (docs/map.md).
 
     `loop` is a Python function, which is read and never called, or as text `FILE.py:FUNCTION` or
-    `GRAPH.json`. `fabric` is a preset, a TOML file or a `Fabric`, `size` its rows and columns. Raises
-    `InputError` with file, line and column for what cannot be a loop; where there is no mapping, `ii` is None
-    and `failure` says why.
+    `GRAPH.json`. `fabric` is a preset, a TOML file or a `Fabric`, `size` its rows and columns. `flat` places
+    without groups of PEs. Raises `InputError` with file, line and column for what cannot be a loop; where
+    there is no mapping, `ii` is None and `failure` says why.
     """
     target = fabric if isinstance(fabric, Fabric) else load_fabric(fabric, size)
     kernel: Kernel | None = None
@@ -226,17 +313,23 @@ def map_loop(
         raise InputError(f"a loop must be a function, FILE.py:FUNCTION or GRAPH.json, not {loop!r}")
     whole_number("unroll", unroll, 1)
     whole_number("seed", seed, 0)
-    if callable(loop):
-        kernel = kernel_of(FunctionText.from_function(loop))
-    elif not loop.endswith(".json"):
-        file, _, name = loop.rpartition(":")
-        kernel = kernel_of(FunctionText.from_file(file, name)) if file else None
+    if callable(loop) or not loop.endswith(".json"):
+        kernel = _kernel(loop)
     graphs = loops_of(str(loop), unroll) if kernel is None else graphs_of(kernel, unroll)
     with shown(progress) as say:
-        found = tuple(_mapped(graph, target, seed, timeout, say) for graph in graphs)
+        report = _telling(say)
+        found = tuple(
+            MappedLoop(
+                map_graph(
+                    graph,
+                    target,
+                    seed=seed,
+                    timeout=timeout,
+                    flat=flat,
+                    report=functools.partial(report, graph),
+                ),
+                target,
+            )
+            for graph in graphs
+        )
     return MappedKernel(found, target, kernel, unroll, seed)
-
-
-def _mapped(graph: Graph, fabric: Fabric, seed: int, timeout: float, say: Progress) -> MappedLoop:
-    say(f"mapping {graph.name}: {len(graph.nodes)} operations")
-    return MappedLoop(map_graph(graph, fabric, seed=seed, timeout=timeout), fabric)

@@ -371,8 +371,8 @@ def compile(
     execute to the host. `bandwidth`, `latency` and `stall` are those of the run that tiles are chosen for;
     `refine` puts so many plans of every product through the cycle model and takes the quickest. `inputs`
     hold values of scales, zero points and shapes that are inputs of a model, which the compiler must know; if
-    it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it made. Raises
-    `InputError` for what cannot be read, and for what the machine cannot do.
+    it is empty they are drawn from `seed`. `after` is called with the name of a stage and what it made.
+    Raises `InputError` for what cannot be read, and for what the machine cannot do.
     """
     hardware = machine_of(machine)
     settings = memories(hardware.config, latency, bandwidth, stall)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,29 @@ LARGEST = 1 << 18
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arrays of int32, int8 or uint8, scalars, and how many iterations."""
+    """Arrays of int32, int8 or uint8, scalars, and how many iterations; `drawn` names what is random."""
 
     arrays: Mapping[str, np.ndarray]
     scalars: Mapping[str, int]
+    drawn: frozenset[str] = frozenset()
+
+    @property
+    def drawn_text(self) -> str:
+        """What is random, for people: values of scalars, lengths and types of arrays."""
+        scalars = [f"{name} = {value}" for name, value in self.scalars.items() if name in self.drawn]
+        arrays = [f"{n}[{len(array)}] {array.dtype}" for n, array in self.arrays.items() if n in self.drawn]
+        return ", ".join(scalars + arrays)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Each argument by name: shape, type, and whether it was given or drawn; of scalars the value too."""
+        found: dict[str, Any] = {
+            name: {"shape": list(array.shape), "type": str(array.dtype)}
+            for name, array in self.arrays.items()
+        }
+        found |= {
+            name: {"shape": [], "type": "int32", "value": value} for name, value in self.scalars.items()
+        }
+        return {n: told | {"from": "drawn" if n in self.drawn else "given"} for n, told in found.items()}
 
 
 def function_of(text: str, needed: str) -> tuple[str, str]:
@@ -61,6 +80,7 @@ def arguments(
             found = f"{scalars[kernel.iterations]} and {iterations}"
             raise InputError(f"{place}: iterations ({kernel.iterations}) must be one number, not {found}")
         scalars[kernel.iterations] = iterations
+    drawn = frozenset([*names, *wanted]) - arrays.keys() - scalars.keys()
     rng = np.random.default_rng(seed)
     scalars = {name: int(rng.integers(1, SCALAR_RANGE + 1)) for name in wanted} | scalars
     if kernel.iterations is not None and not 0 <= scalars[kernel.iterations] <= MOST_ITERATIONS:
@@ -75,14 +95,7 @@ def arguments(
             which = f"random arrays ({', '.join(missing)}, at most {LARGEST:,} elements each)"
             raise InputError(f"{place}: with {which}: {error}") from None
         arrays |= {name: array.initial() for name, array in missing.items()}
-    return Arguments({name: arrays[name] for name in names}, scalars)
-
-
-def drawn(given: Arguments, names: Collection[str | None]) -> str:
-    """What `arguments` has drawn, for people: scalars and lengths of arrays that are not among `names`."""
-    scalars = [f"{name} = {value}" for name, value in given.scalars.items() if name not in names]
-    arrays = [f"{name}[{len(array)}]" for name, array in given.arrays.items() if name not in names]
-    return ", ".join(scalars + arrays)
+    return Arguments({name: arrays[name] for name in names}, scalars, drawn)
 
 
 def _array(place: str, value: np.ndarray) -> np.ndarray:

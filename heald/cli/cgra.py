@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import click
 import numpy as np
 
-from cosim.backends import simulator
-from cosim.session.arguments import arguments, drawn, function_of
+from cosim.session.arguments import function_of
 from heald.cli.options import (
     PATH,
     as_json,
@@ -17,20 +17,16 @@ from heald.cli.options import (
     grid_option,
     grid_size,
     memories,
-    memory_settings,
     note,
+    port_options,
     print_after,
     print_json,
 )
 from heald.cli.run_files import read_inputs, write_outputs
 from heald.files import check_writable
+from heald.progress import shown
 from heald.report.console import stdout
 from hw.config import parse_setting
-from sw.dfg.graph import Graph
-from sw.dfg.python import from_function
-
-if TYPE_CHECKING:
-    from sw.cgra.search import SearchEvent
 
 
 @click.group("cgra", invoke_without_command=True)
@@ -88,35 +84,31 @@ def run(
     of the grid among them, with the cycle model's. What --inputs does not give is random.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from cosim.session.kernel import base_machine, chosen_fabric, machine, prepare_kernel
-    from heald.loops import run_kernel
+    from cosim.session.kernel import base_machine
+    from heald.loops import run_loop
     from heald.report.table import print_kernel
 
-    file, name = function_of(kernel, "a kernel must be FILE.py:FUNCTION")
+    _, name = function_of(kernel, "a kernel must be FILE.py:FUNCTION")
     for path in (rest["outputs"], rest["trace"]):
         if path is not None:
             check_writable(path)
-    parsed = from_function(file, name)
     given = {} if rest["inputs"] is None else read_inputs(rest["inputs"])
-    values = arguments(parsed, given, rest["iterations"], seed)
-    named = {*given, *([] if rest["iterations"] is None else [parsed.iterations])}
-    if random := drawn(values, named):
-        note(f"drawn from seed {seed}: {random}")
-    base = base_machine(hw, dict(parse_setting(text) for text in settings))
-    make = machine(base, chosen_fabric(base, fabric, grid_size(grid)))
-
-    prepared = prepare_kernel(
-        parsed,
-        values,
-        make,
-        lambda config: memory_settings(config, rest),
-        times=rest["unroll"],
-        seed=seed,
-        timeout=rest["timeout"],
-        report=_progress(),
-        after=print_after if rest["print_after_all"] else None,
-    )
-    ran = run_kernel(prepared, lambda: simulator(prepared.config, sim), title=kernel, sim=sim, progress=note)
+    with shown(note) as say:
+        ran = run_loop(
+            kernel,
+            given,
+            fabric=fabric,
+            size=grid_size(grid),
+            hw=base_machine(hw, dict(parse_setting(text) for text in settings)),
+            iterations=rest["iterations"],
+            unroll=rest["unroll"],
+            seed=seed,
+            timeout=rest["timeout"],
+            on=sim,
+            after=print_after if rest["print_after_all"] else None,
+            progress=say,
+            **port_options(rest),
+        )
     if rest["outputs"] is not None:
         returned = np.array(ran.result.returned, np.int32)
         write_outputs(rest["outputs"], dict(ran.result.arrays) | {"returned": returned})
@@ -128,17 +120,5 @@ def run(
             if text is not None:
                 note(f"{name}: {text}")
     else:
-        print_kernel(ran, stdout(140))
+        print_kernel(replace(ran, title=kernel), stdout(140))
     return 0 if ran.verified else 1
-
-
-def _progress() -> Any:
-    """Says which graph is being mapped, once for each II that is tried."""
-    last: list[tuple[str, int]] = []
-
-    def report(graph: Graph, event: SearchEvent) -> None:
-        if not last or last[-1] != (graph.name, event.ii):
-            last.append((graph.name, event.ii))
-            note(f"mapping {graph.name}: {len(graph.nodes)} operations, II {event.ii}")
-
-    return report

@@ -20,7 +20,6 @@ from hw.fabric.bitstream import to_bytes
 if TYPE_CHECKING:
     from cosim.session.mapped_loop import MappedLoop
     from sw.cgra.mapping import Mapping
-    from sw.cgra.search import SearchEvent
 
 #: Columns and contexts up to which placements are printed.
 _WIDEST, _MOST = 8, 16
@@ -62,35 +61,27 @@ def command(
     mapped; files then get the number of the loop before their ending. Exit code 1: no mapping was found.
     """
     # The mapper is compiled by Numba, which takes time to import.
-    from cosim.session.mapped_loop import MappedLoop, loops_of
-    from sw.cgra.search import map_graph
+    from cosim.session.mapped_loop import loops_of
+    from heald.loops import map_loop
 
     target = load(fabric, grid_size(grid))
-    graphs = loops_of(source, unroll)
-    files = [_numbered(path, i, len(graphs)) for path in (output, svg) for i in range(len(graphs)) if path]
+    count = len(loops_of(source, unroll))
+    files = [_numbered(path, i, count) for path in (output, svg) for i in range(count) if path]
     for path in files:
         check_writable(path)
-    loops = []
-    with Console(stderr=True).status("") as status:
-        for graph in graphs:
-
-            def tell(event: SearchEvent, name: str = graph.name) -> None:
-                status.update(Text(f"{name}: II {event.ii}, {event.stage}, attempt {event.attempt + 1}"))
-
-            outcome = map_graph(graph, target, seed=seed, timeout=timeout, flat=flat, report=tell)
-            loops.append(MappedLoop(outcome, target))
+    mapped = map_loop(source, target, unroll=unroll, seed=seed, timeout=timeout, flat=flat)
+    loops = mapped.loops
     for i, loop in enumerate(loops):
-        _write(loop, output and _numbered(output, i, len(loops)), svg and _numbered(svg, i, len(loops)))
+        _write(loop, output and _numbered(output, i, count), svg and _numbered(svg, i, count))
     if json_:
-        main = max(loops, key=lambda loop: loop.operators).as_dict()
-        print_json(main if len(loops) == 1 else main | {"launches": [loop.as_dict() for loop in loops]})
+        print_json(mapped.as_dict())
     else:
         _render(loops)
     for loop in loops:
         for line in (loop.failure, *loop.outcome.differences):
             if line:
                 note(f"heald: {line}")
-    return 0 if all(loop.ok for loop in loops) else 1
+    return 0 if mapped.verified else 1
 
 
 def _numbered(path: Path, number: int, count: int) -> Path:

@@ -84,7 +84,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Outcome], Outc
 
     def install(spoil: Callable[[Outcome], Outcome] = lambda outcome: outcome) -> None:
         monkeypatch.setattr("heald.session.simulator", lambda config, name, waves: Quick(config, spoil=spoil))
-        monkeypatch.setattr("heald.cli.cgra.simulator", lambda config, name: Quick(config, spoil=spoil))
+        monkeypatch.setattr("heald.loops.simulator", lambda config, name: Quick(config, spoil=spoil))
 
     install()
     return install

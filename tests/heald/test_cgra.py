@@ -54,6 +54,7 @@ KEYS = {
     "program",
     "programs",
     "checked",
+    "inputs",
 }
 MESH = load_fabric("mesh4x4")
 SMALL = load_fabric("mesh4x4", (2, 2))
@@ -131,9 +132,15 @@ def test_what_is_drawn_is_told(heald: Any, quick: Any, tmp_path: Path) -> None:
     given = ("--iterations", 5, "--seed", 3, "--inputs", tmp_path / "in.npz", "--json")
     ended = heald("cgra", "run", f"{KERNELS}:saxpy", *given)
     assert ended.code == 0, ended.err
-    told = re.search(r"^drawn from seed 3: alpha = (\d+), y\[5\]$", ended.err, re.MULTILINE)
+    told = re.search(r"^drawn from seed 3: alpha = (\d+), y\[5\] int32$", ended.err, re.MULTILINE)
     assert told, ended.err
     assert 1 <= int(told[1]) <= 16
+    assert json.loads(ended.out)["inputs"] == {
+        "x": {"shape": [6], "type": "int32", "from": "given"},
+        "y": {"shape": [5], "type": "int32", "from": "drawn"},
+        "alpha": {"shape": [], "type": "int32", "value": int(told[1]), "from": "drawn"},
+        "n": {"shape": [], "type": "int32", "value": 5, "from": "given"},
+    }
     np.savez(tmp_path / "in.npz", x=np.ones(6, np.int64), y=np.ones(6, np.int64), alpha=2)
     assert "drawn" not in heald("cgra", "run", f"{KERNELS}:saxpy", *given).err
 
