@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,10 @@ class MemorySettings:
     def bandwidth(self) -> dict[str, int]:
         """Bytes per cycle by port."""
         return {name: port.bandwidth for name, port in self.ports.items()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a machine does not say of its memories: bandwidth by port, stalls."""
+        return {"bandwidth": self.bandwidth, "stall_seed": self.stall_seed, "stall_rate": self.stall_rate}
 
     def behind(self, config: MachineConfig) -> MachineConfig:
         """The machine with these latencies as its own, for what is planned and estimated."""

@@ -24,7 +24,7 @@ _HOMES = {
     "heald.loops": ("map_loop",),
     "heald.operands": ("Column", "Row", "Scalar", "Tile"),
     "heald.problems": ("Problem", "conv", "epilogue", "matmul"),
-    "heald.session": ("Model", "compile", "load"),
+    "heald.session": ("Model", "compare", "compile", "load"),
     "heald.studies": ("explore",),
 }
 __all__ = [name for names in _HOMES.values() for name in names]

@@ -18,6 +18,7 @@ from cosim.session.driver import Prepared, Progress, drive
 from cosim.session.results import Check, Result, check, results_check, runs_checks, utilization
 from cosim.session.tile_program import PreparedProgram
 from cosim.settings import MemorySettings
+from heald.comparison import Comparison, Side
 from heald.files import write_text
 from heald.report.html.data import RunReport
 from heald.report.html.pages import of_programs
@@ -173,6 +174,10 @@ class Run:
         ]
         write_text(Path(file), json.dumps(trace.documents(parts)))
 
+    def compare(self, other: Any) -> Comparison:
+        """Another run, or a prediction, beside this one; raises `InputError` for anything else."""
+        return Comparison(Side.of_run(self), Side.of_run(other))
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON that `heald run --json` prints."""
         first = self.first_divergence
@@ -194,6 +199,8 @@ class Run:
             "sync_operations": sum(r.sync_operations for r in self.results),
             "checked": {"ok": self.rejected is None},
             "hw": self.config.hash,
+            "machine": self.config.as_dict(),
+            "memories": self.memories.as_dict(),
             "operators": [r.as_dict() for r in self.results],
             "host_operators": [],
             "ii": [],

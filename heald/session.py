@@ -23,6 +23,7 @@ from cosim.session.operators import Prediction
 from cosim.session.tile_program import prepare, split_inputs
 from cosim.settings import MemorySettings
 from heald import bundle
+from heald.comparison import Comparison, Side
 from heald.files import atomic
 from heald.hardware import Machine
 from heald.hardware import machine as machine_of
@@ -342,7 +343,7 @@ class ProgramModel(Model):
 
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
         made = prepare(self.program, self.machine.config, settings, inputs, seed=seed)
-        return Prediction(settings.behind(self.machine.config), (), (made.prediction,))
+        return Prediction(settings.behind(self.machine.config), settings, (), (made.prediction,))
 
     def _simulated(self, asked: _Simulation) -> Run:
         config = self.machine.config
@@ -403,3 +404,24 @@ def load(directory: str | Path) -> Model:
         return ProgramModel(machine, str(path), program)
     compiled, source = bundle.load(path)
     return GraphModel(machine, str(path), source, compiled)
+
+
+def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:
+    """Two runs or predictions side by side.
+
+    Each is a `Run`, a prediction, a file of `heald run --json`, or a directory of `heald compile`, which the
+    cycle model predicts. Raises `InputError` for what is none of them.
+    """
+    with shown(progress) as say:
+        return Comparison(*(_side(given, say) for given in (a, b)))
+
+
+def _side(given: Any, say: Progress) -> Side:
+    """One of two that are compared."""
+    if not isinstance(given, str | Path):
+        return Side.of_run(given)
+    path = Path(given)
+    if not path.is_dir():
+        return Side.of(bundle.read_json(path), str(path))
+    say(f"{path}: the cycle model predicts it")
+    return Side.of(load(path).predict().as_dict(), f"{path} (predicted)")

@@ -140,7 +140,7 @@ def predict_model(
         job = job_of(program, tensors, settings, model.network.name or "model")
         predicted = predict(model.config, job, values=False)
         made.append(ModelProgramPrediction.of(program, job, predicted, verdict))
-    return Prediction(settings.behind(model.config), model.steps, tuple(made))
+    return Prediction(settings.behind(model.config), settings, model.steps, tuple(made))
 
 
 @dataclass(frozen=True)

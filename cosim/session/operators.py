@@ -15,6 +15,7 @@ from cosim.compare import compare
 from cosim.job import Event, EventKind, Job, Outcome
 from cosim.session.results import Bounded, ProgramPrediction, Result, utilization
 from cosim.session.tiling import MachinePlan, plan_of
+from cosim.settings import MemorySettings
 from hw.config import MachineConfig
 from sw.check import Verdict
 from sw.compile.program import holds_sums
@@ -264,6 +265,7 @@ class Prediction:
     """
 
     config: MachineConfig
+    memories: MemorySettings
     steps: Sequence[MachineProgram | HostOperator]
     programs: Sequence[ProgramPrediction]
 
@@ -290,6 +292,8 @@ class Prediction:
             "events": len(self.events),
             "operators": [o.as_dict() for o in self.operators],
             "hw": self.config.hash,
+            "machine": self.config.as_dict(),
+            "memories": self.memories.as_dict(),
         }
 
 

@@ -24,7 +24,7 @@ OK, FAILED, BAD_INPUT, INTERNAL, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 14
 
 #: In the order of the help; each is a module with a `command`.
 COMMANDS = (
-    *("run", "compile", "explore", "tile", "opt", "check", "config", "isa", "csr"),
+    *("run", "compare", "compile", "explore", "tile", "opt", "check", "config", "isa", "csr"),
     *("disasm", "verilog", "deps", "warps", "map", "cgra", "fabric", "fpga"),
 )
 try:

@@ -35,8 +35,8 @@ def as_json(value: Any) -> Markup:
 
 
 @functools.cache
-def template(package: str) -> jinja2.Template:
-    """`template.html` of a package; everything that is filled in is escaped unless it is `Markup`."""
+def template(package: str, name: str = "template.html") -> jinja2.Template:
+    """A template of a package; everything that is filled in is escaped unless it is `Markup`."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters |= {
         "items": lambda value, unit: f"{value:,} {unit.removesuffix('s') if value == 1 else unit}",
@@ -45,7 +45,7 @@ def template(package: str) -> jinja2.Template:
         "bytes": bytes_text,
         "address": lambda value: f"{value:#010x}",
     }
-    return environment.from_string(file(package, "template.html"))
+    return environment.from_string(file(package, name))
 
 
 _LEVEL = 9

@@ -1,0 +1,33 @@
+"""`heald compare`: two runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from heald.cli.options import PATH, as_json, note, print_json
+from heald.files import check_writable
+from heald.report.console import stdout
+from heald.session import compare
+
+
+@click.command("compare")
+@click.argument("a", type=PATH, metavar="A")
+@click.argument("b", type=PATH, metavar="B")
+@click.option("--report", type=PATH, metavar="FILE.html", help="Write the comparison as one HTML page.")
+@as_json
+def command(a: Path, b: Path, report: Path | None, json_: bool) -> None:
+    """Compare two runs: configuration, cycles and bottleneck of every operator.
+
+    A and B are files of `heald run --json`, or directories of `heald compile`, whose cycles are predicted.
+    """
+    if report is not None:
+        check_writable(report)
+    found = compare(a, b, progress=note)
+    if report is not None:
+        found.report(report)
+    if json_:
+        print_json(found.as_dict())
+    else:
+        found.print(stdout(180))
