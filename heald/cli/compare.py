@@ -9,7 +9,6 @@ import click
 from heald.cli.options import PATH, as_json, note, print_json
 from heald.files import check_writable
 from heald.report.console import stdout
-from heald.session import compare
 
 
 @click.command("compare")
@@ -22,6 +21,9 @@ def command(a: Path, b: Path, report: Path | None, json_: bool) -> None:
 
     A and B are files of `heald run --json`, or directories of `heald compile`, whose cycles are predicted.
     """
+    # The compiler behind it takes time to import.
+    from heald.session import compare
+
     if report is not None:
         check_writable(report)
     found = compare(a, b, progress=note)
