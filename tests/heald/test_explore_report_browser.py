@@ -127,7 +127,7 @@ def test_a_click_selects_and_shows_timeline_and_roofline(opened: Any, found: Exp
     )
     for o, tip in zip(operators, tips, strict=True):
         assert f"{o.name} ({o.op}, " in tip
-        assert f"cycles {o.start:,} to {o.end:,}: {o.end - o.start:,}, of these its own {o.cycles:,}" in tip
+        assert f"{o.cycles:,} cycles; a span of {o.end - o.start:,}, from {o.start:,} to {o.end:,}" in tip
     marks = opened.execute_script("return document.querySelectorAll('#roofline circle.mark').length")
     assert marks == sum(bool(o.macs and o.moved) for o in operators)
     peak = point.hw["rows"] * point.hw["cols"]

@@ -33,6 +33,8 @@ KEYS = {
     "sync_operations",
     "checked",
     "hw",
+    "machine",
+    "memories",
     "operators",
     "host_operators",
     "ii",

@@ -5,7 +5,7 @@ const Operators = (() => {
   const byId = id => document.getElementById(id), n = Numbers.plain;
   const sum = values => values.reduce((a, b) => a + b, 0);
   const HEADS = [["#", "number"], ["Operator"], ["Kind"], ["Runs on"], ["From cycle", "number"], ["To", "number"],
-    ["Own cycles", "number"], ["At least", "number"], ["Bound by"], ["MACs", "number"], ["Bytes moved", "number"]];
+    ["Cycles", "number"], ["Lower bound", "number"], ["Bound by"], ["MACs", "number"], ["Bytes moved", "number"]];
 
   // The columns of a model as one object per operator.
   function listed(points, model) {
@@ -15,7 +15,7 @@ const Operators = (() => {
       const [bound, least] = bounds.reduce((best, each) => each[1] > best[1] ? each : best, ["", 0]);
       const macs = model.macs[i], start = model.start[i], end = model.end[i];
       return { number: i + 1, name, op, where: where === "machine" ? (macs ? "array" : "grid") : where, macs, start, end,
-        own: model.own[i], cycles: end - start, moved: sum(Object.values(model.moved).map(values => values[i])),
+        cycles: model.own[i], span: end - start, moved: sum(Object.values(model.moved).map(values => values[i])),
         bound: resources[bound] || bound, least };
     });
   }
@@ -35,7 +35,7 @@ const Operators = (() => {
     row(HEADS.map(([text]) => text), "th", place.createTHead());
     const body = place.createTBody();
     for (const o of list) {
-      row([o.number, o.name, o.op, o.where, n(o.start), n(o.end), n(o.own), o.least ? n(o.least) : "–", o.bound || "–",
+      row([o.number, o.name, o.op, o.where, n(o.start), n(o.end), n(o.cycles), o.least ? n(o.least) : "–", o.bound || "–",
         n(o.macs), n(o.moved)], "td", body);
     }
   }

@@ -11,8 +11,8 @@ const Pictures = (() => {
 
   function told(o) {
     const lines = [`${o.number} ${o.name} (${o.op}, ${o.where})`,
-      `cycles ${n(o.start)} to ${n(o.end)}: ${n(o.cycles)}, of these its own ${n(o.own)}`];
-    if (o.least) lines.push(`at least ${n(o.least)} by ${o.bound}`);
+      `${n(o.cycles)} cycles; a span of ${n(o.span)}, from ${n(o.start)} to ${n(o.end)}`];
+    if (o.least) lines.push(`lower bound ${n(o.least)} by ${o.bound}`);
     if (o.macs) lines.push(`${n(o.macs)} MACs`);
     if (o.moved) lines.push(`${Numbers.prefixed(o.moved, "B")} moved`);
     return lines.join("\n");
@@ -29,7 +29,7 @@ const Pictures = (() => {
     }
     list.forEach((o, i) => {
       const y = top + i * row, group = element(svg, "g", { class: `operator ${o.where}` }, undefined, told(o));
-      const name = `${o.number} ${o.name}`, own = Math.max(o.start, o.end - o.own);
+      const name = `${o.number} ${o.name}`, own = Math.max(o.start, o.end - o.cycles);
       const short = name.length > 29 ? `${name.slice(0, 12)}…${name.slice(-16)}` : name;
       const bar = (style, from, least) => element(group, "rect", { class: style, x: at(from), y: y + 3,
         width: Math.max(at(o.end) - at(from), least), height: row - 6 });
@@ -61,8 +61,8 @@ const Pictures = (() => {
 
   // Draws what it can, and returns how many operators these are.
   function roofline(place, list, machine) {
-    const found = list.filter(o => o.macs && o.moved && o.cycles > 0)
-      .map(o => ({ ...o, x: o.macs / o.moved, y: o.macs / o.cycles, most: o.least ? o.macs / o.least : 0 }));
+    const found = list.filter(o => o.macs && o.moved && o.span > 0)
+      .map(o => ({ ...o, x: o.macs / o.moved, y: o.macs / o.span, most: o.least ? o.macs / o.least : 0 }));
     const width = 720, height = 430, frame = { left: 60, right: width - 16, top: 24, bottom: height - 44 };
     const { peak, rate } = machine, ridge = peak / rate, room = 1.6;
     const across = [...found.map(o => o.x), ridge / 4, ridge * 4], up = [...found.map(o => o.y), peak, peak / 16];
