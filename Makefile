@@ -5,6 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# $(call working,WHAT,COMMAND) runs COMMAND and says WHAT at once, then every five seconds with the time.
+define working
+@echo "make: $(1)" >&2; \
+	(seconds=0; while sleep 5 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
+		seconds=$$((seconds + 5)); echo "make: $(1) ($$seconds s)" >&2; done) & ticker=$$!; \
+	$(2); code=$$?; kill $$ticker; exit $$code
+endef
+# $(call install,WHAT) installs this folder; WHAT is `.` or `.[EXTRA]`.
+install = $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)'
+
 .PHONY: help demo test slow formal docs clean
 
 help: ## what there is to make
@@ -32,20 +42,20 @@ clean: ## remove what was made here (not the cache of builds in the user's cache
 	rm -rf $(VENV) build
 
 build/bert_encoder.onnx: examples/09_bert_encoder/make_model.py $(VENV)/models
-	mkdir -p build
-	$(BIN)/python $< --output $@
+	@mkdir -p build
+	$(call working,making and quantising the model of a BERT encoder layer,$(BIN)/python $< --output $@)
 
 $(VENV)/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: PYTHON must be Python 3.11 or newer, not $$($(PYTHON) --version)"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	touch $@
+	$(call working,making $(VENV) for $(PYTHON),$(PYTHON) -m venv $(VENV))
+	$(call working,installing Heald and what it needs (one or two minutes),$(call install,.))
+	@touch $@
 
 $(VENV)/models: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models]'
-	touch $@
+	$(call working,installing onnxruntime for the example models,$(call install,.[models]))
+	@touch $@
 
 $(VENV)/dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	$(call working,installing the tools of the tests,$(call install,.[dev]))
+	@touch $@
