@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from heald.progress import Progress, shown
 from hw.area import Estimate, estimate
 from hw.config import FIELDS, MachineConfig, load
 from hw.errors import InputError
+from hw.html import table
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Machine:
         """The machine with other values of fields; raises `InputError` for what cannot be built."""
         return machine(self, **fields)
 
-    def verilog(self, top: str = "core") -> str:
+    def verilog(self, top: str = "core", *, progress: Progress | None = None) -> str:
         """Verilog text of the machine (`core`), behind AXI buses (`axi`), or with memory and UART (`uart`).
 
         Raises `InputError` for another top.
@@ -37,7 +40,9 @@ class Machine:
         names = [name for name in TOPS if name != "board"]
         if top not in names:
             raise InputError(f"top must be one of {', '.join(names)}, not {top!r}")
-        return design(self.config, TOPS[top]).verilog
+        with shown(progress) as say:
+            say(f"generating the Verilog of {self.config.name!r} ({top})")
+            return design(self.config, TOPS[top]).verilog
 
     def estimate(self, family: str = "ecp5") -> Estimate:
         """LUTs, registers, block RAMs, multipliers and clock without synthesis (docs/area.md).
@@ -47,12 +52,10 @@ class Machine:
         return estimate(self.config, family)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(str(_shown(getattr(self.config, name))))}</td>"
-            f"<td>{escape(field.metadata.get('meaning', ''))}</td></tr>"
-            for name, field in FIELDS.items()
-        )
-        return f"<table><tr><th>field</th><th>value</th><th>meaning</th></tr>{rows}</table>"
+        rows = [
+            (n, _shown(getattr(self.config, n)), f.metadata.get("meaning", "")) for n, f in FIELDS.items()
+        ]
+        return table(("field", "value", "meaning"), rows)
 
 
 def machine(source: str | Path | MachineConfig | Machine = "default", **fields: Any) -> Machine:
@@ -61,8 +64,9 @@ def machine(source: str | Path | MachineConfig | Machine = "default", **fields: 
     `cgra` is the name or file of a fabric, or None. Raises `InputError` for what cannot be read or built.
     """
     given = source.config if isinstance(source, Machine) else source
+    plain = {n: int(v) if isinstance(v, np.integer) else v for n, v in fields.items()}
     try:
-        return Machine(load(given if isinstance(given, MachineConfig) else str(given), fields))
+        return Machine(load(given if isinstance(given, MachineConfig) else str(given), plain))
     except InputError as error:
         raise InputError(str(error).replace("--hw must", "a machine must")) from None
 

@@ -17,7 +17,7 @@ from hw.errors import InputError, whole_number
 from sw.convolution import Convolution
 from sw.dfg.text import FunctionText
 from sw.frontend.epilogue import EpilogueFunction, read_epilogue, with_epilogue
-from sw.graph.network import Network
+from sw.graph.network import ELEMENTS, Network
 from sw.graph.problems import network_of
 from sw.patches import Axis
 from sw.problem import Product
@@ -137,10 +137,10 @@ def matmul(
     n: int,
     *,
     epilogue: EpilogueSource | Callable[..., Any] | None = None,
-    out: str = "int8",
+    out: npt.DTypeLike = "int8",
     batch: Sequence[int] = (),
-    type_a: str = "int8",
-    type_b: str = "int8",
+    type_a: npt.DTypeLike = "int8",
+    type_b: npt.DTypeLike = "int8",
     zero_a: int = 0,
     zero_b: int = 0,
     transposed_a: bool = False,
@@ -158,7 +158,9 @@ def matmul(
     axes = tuple(whole_number("batch", size, 1) for size in batch)
     m, k, n = (whole_number(name, size, 1) for name, size in (("m", m), ("k", k), ("n", n)))
     zeros = whole_number("zero_a", zero_a), whole_number("zero_b", zero_b)
-    shape = Product(m, k, n, type_a, type_b, *zeros, transposed_a, transposed_b, axes, axes)
+    shape = Product(
+        m, k, n, _element(type_a), _element(type_b), *zeros, transposed_a, transposed_b, axes, axes
+    )
     return _problem(shape, epilogue, out, constants)
 
 
@@ -172,13 +174,13 @@ def conv(
     kernel_cols: int,
     *,
     epilogue: EpilogueSource | Callable[..., Any] | None = None,
-    out: str = "int8",
+    out: npt.DTypeLike = "int8",
     stride: int | tuple[int, int] = 1,
     pad: int | tuple[int, int] | tuple[int, int, int, int] = 0,
     dilation: int | tuple[int, int] = 1,
     groups: int = 1,
-    type_a: str = "int8",
-    type_b: str = "int8",
+    type_a: npt.DTypeLike = "int8",
+    type_b: npt.DTypeLike = "int8",
     zero_a: int = 0,
     zero_b: int = 0,
     **constants: npt.ArrayLike,
@@ -201,7 +203,7 @@ def conv(
         Axis(sizes[i], kernels[i], strides[i], pads[i], pads[i + 2], dilations[i]) for i in range(2)
     )
     zero_a, zero_b = _whole("a zero point", zero_a, zero_b)
-    kinds = (type_a, type_b, zero_a, zero_b)
+    kinds = (_element(type_a), _element(type_b), zero_a, zero_b)
     shape = Convolution(images, channels, down, across, out_channels, *kinds, groups)
     return _problem(shape, epilogue, out, constants)
 
@@ -213,6 +215,14 @@ def _pair(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
     return _whole(name, *found)
 
 
+def _element(value: npt.DTypeLike) -> str:
+    """The name of a type of elements, which may be given as NumPy takes it."""
+    try:
+        return np.dtype(value).name
+    except TypeError:
+        return str(value)
+
+
 def _whole(name: str, *values: object) -> tuple[int, ...]:
     return tuple(whole_number(name, value) for value in values)
 
@@ -220,12 +230,15 @@ def _whole(name: str, *values: object) -> tuple[int, ...]:
 def _problem(
     shape: Product | Convolution,
     source: EpilogueSource | Callable[..., Any] | None,
-    out: str,
+    out: npt.DTypeLike,
     constants: Mapping[str, npt.ArrayLike],
 ) -> Problem:
+    element = _element(out)
+    if element not in ELEMENTS:
+        raise InputError(f"out must be one of {', '.join(ELEMENTS)}, not {out!r}")
     if source is None:
         if constants:
             raise InputError(f"{min(constants)!r} is an operand of an epilogue, which is not given")
         return Problem(shape)
     read = source if isinstance(source, EpilogueSource) else epilogue(source)
-    return Problem(shape, read, out, {name: np.asarray(array) for name, array in constants.items()})
+    return Problem(shape, read, element, {name: np.asarray(array) for name, array in constants.items()})

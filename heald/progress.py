@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 #: Takes a text, from this thread or another.
 Progress = Callable[[str], None]
@@ -21,18 +23,27 @@ def shown(progress: Progress | None = None) -> Iterator[Progress]:
 
     While the work says nothing new, its last text is repeated every `SILENCE` seconds, with the time.
     """
-    if progress is not None:
-        with _repeating(progress) as say:
-            yield say
-        return
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
+    if progress is None and not (console.is_terminal or console.is_jupyter):
         yield lambda text: None
         return
-    with console.status("") as status, _repeating(status.update) as say:
-        yield say
+    with contextlib.ExitStack() as stack:
+        if progress is None and console.is_jupyter:
+            progress = stack.enter_context(_notebook_line())
+        elif progress is None:
+            progress = stack.enter_context(console.status("")).update
+        yield stack.enter_context(_repeating(progress))
+
+
+@contextlib.contextmanager
+def _notebook_line() -> Iterator[Progress]:
+    """A line below a cell, which is empty at the end (rich's needs widgets)."""
+    display: Any = importlib.import_module("IPython.display").display
+    line = display({"text/plain": ""}, raw=True, display_id=True)
+    yield lambda text: line.update({"text/plain": text}, raw=True)
+    line.update({"text/plain": ""}, raw=True)
 
 
 def stages(progress: Progress, pause: float = 0.0) -> Progress | None:

@@ -24,6 +24,7 @@ from heald.report.html.data import RunReport
 from heald.report.html.pages import of_programs
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.html import table
 from sw.check import Verdict
 
 
@@ -212,18 +213,13 @@ class Run:
             f"{'' if c.ok else ': ' + escape(c.detail)}</li>"
             for c in self.checks
         )
-        rows = "".join(
-            f"<tr><td>{escape(o.name)}</td><td>{escape(o.op)}</td><td>{o.cycles:,}</td>"
-            f"<td>{o.bound_cycles:,}</td><td>{o.bottleneck or ''}</td>"
-            f"<td>{100 * o.utilization:.1f} %</td></tr>"
+        rows = [
+            (o.name, o.op, o.cycles, o.bound_cycles, o.bottleneck or "", f"{100 * o.utilization:.1f} %")
             for o in self.operators
-        )
-        names = ("operator", "kind", "cycles", "lower bound", "bottleneck", "array busy")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        return (
-            f"<p><b>{escape(self.title)}</b>: {self.cycles:,} cycles</p>"
-            f"<table><tr>{head}</tr>{rows}</table><ul>{checks}</ul>"
-        )
+        ]
+        head = ("operator", "kind", "cycles", "lower bound", "bottleneck", "array busy")
+        about = f"<p><b>{escape(self.title)}</b>: {self.cycles:,} cycles</p>"
+        return f"{about}{table(head, rows)}<ul>{checks}</ul>"
 
 
 RunT = TypeVar("RunT", bound=Run)

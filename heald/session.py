@@ -10,6 +10,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from heald.run import Run, run_program
 from heald.sources import GraphSource, read_source
 from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
+from hw.html import table
 from sw.compiler import Observer
 from sw.graph.network import Network
 from sw.ir.expression import Const
@@ -134,8 +136,9 @@ class Model(ABC):
     ) -> Run:
         """Run on the RTL and compare results, cycles, warps and configurations.
 
-        `inputs` is one array, a tuple in the order of `self.inputs`, or a dictionary; without them they are
-        random, drawn from `seed`. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
+        `inputs` is one array, a tuple or list in the order of `self.inputs`, or a dictionary; without them
+        they are random, drawn from `seed`. An array of another type is taken where its values fit, floats
+        are rounded. `on` is a simulator (`verilator`, `cpp`, `amaranth`) or the address of a
         board (`uart:PORT@BAUD`, `mmio:...`), on which only results are compared. `bandwidth` (bytes per
         cycle) and `latency` (cycles) are by port, `stall` is the seed of a pattern of stalls. `waves` is a
         file for waves, .vcd or .fst, of a model that is one program. A difference never raises, it is in the
@@ -158,6 +161,12 @@ class Model(ABC):
                 run = self._simulated(_Simulation(arrays, settings, build, on, seed, say))
         return replace(run, waves=file)
 
+    def _repr_html_(self) -> str:
+        both = (("input", self.inputs), ("output", self.outputs))
+        rows = [(w, n, d, " x ".join(map(str, s))) for w, a in both for n, (s, d) in a.items()]
+        about = f"<p><b>{escape(self.title)}</b> for machine {escape(self.machine.config.name)}</p>"
+        return about + table(("", "name", "type", "shape"), rows)
+
     @abstractmethod
     def save(self, directory: str | Path) -> dict[str, int]:
         """Write the directory that `heald compile -o` writes; `load` reads it. Raises `InputError`.
@@ -177,8 +186,9 @@ class Model(ABC):
     def _named(self, inputs: Any) -> dict[str, np.ndarray]:
         """Inputs by name, in the types of the model where that loses nothing."""
         if not isinstance(inputs, Mapping):
-            given = inputs if isinstance(inputs, tuple) else (inputs,)
             names = list(self.inputs)
+            several = isinstance(inputs, tuple) or (isinstance(inputs, list) and len(names) > 1)
+            given = tuple(inputs) if several else (inputs,)
             if len(given) != len(names):
                 raise InputError(f"inputs must be {len(names)} arrays ({', '.join(names)}), not {len(given)}")
             inputs = dict(zip(names, given, strict=True))
@@ -186,17 +196,18 @@ class Model(ABC):
 
 
 def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
-    """An array; Python numbers and lists take the type that is wanted where their values fit it."""
+    """An array of the type that is wanted where its values fit it; floats are rounded to it."""
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"input {name!r} must be an array: {error}") from None
     if array.dtype.kind not in "biuf":
         raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
-    if wanted is None or array.dtype == wanted[1] or isinstance(value, np.ndarray | np.generic):
+    if wanted is None or array.dtype == wanted[1]:
         return array
-    made = array.astype(wanted[1])
-    if not np.array_equal(made, array):
+    with np.errstate(all="ignore"):
+        made = array.astype(wanted[1])
+    if {array.dtype.kind, made.dtype.kind} != {"f"} and not np.array_equal(made, array):
         raise InputError(f"input {name!r} must be {wanted[1]}; its values do not fit")
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from heald.hardware import machine
 from heald.progress import Progress, shown
 from heald.session import GraphModel
 from hw.errors import InputError, whole_number
+from hw.html import table
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         names, front = front_table(self.found)
-        head, *rows = (f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in (names, *front))
-        return (
-            f"<p>{output.summary(self.found)}</p><table>{head.replace('td>', 'th>')}{''.join(rows)}</table>"
-        )
+        return f"<p>{output.summary(self.found)}</p>{table(names, front)}"
 
 
 def _row(point: Point) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def _row(point: Point) -> dict[str, Any]:
 
 def explore(
     space: Mapping[str, Any] | str | Path,
-    models: Sequence[Any],
+    models: Any,
     *,
     base: Any = None,
     storage: str | None = None,
@@ -72,11 +70,12 @@ def explore(
     """Explore machines for models: cycles, resources, clock and energy of each (docs/explore.md).
 
     `space` is the path of a SPACE.toml, its contents, or only the parameters with their values. `base` is the
-    machine whose other fields all points have. `models` are whatever `compile` takes, but tile programs.
-    `storage` keeps the study, so that the same call goes on where an earlier one ended; without it nothing is
-    kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`, `synthesis`, `seed`, `energy`,
-    `allow_host` and `sim`, as of the command. Points are evaluated by other processes, so a script must call
-    this under `if __name__ == "__main__":`. Raises `InputError` for what does not make sense.
+    machine whose other fields all points have. `models` is a list of what `compile` takes (but no tile
+    programs), or one of them. `storage` keeps the study, so that the same call goes on where an earlier one
+    ended; without it nothing is kept. `options` are `sampler`, `trials`, `executor`, `confirm`, `family`,
+    `synthesis`, `seed`, `energy`, `allow_host` and `sim`, as of the command. Points are evaluated by other
+    processes, so a script must call this under `if __name__ == "__main__":`. Raises `InputError` for what
+    does not make sense.
     """
     unknown = sorted(options.keys() - command.Request.__dataclass_fields__.keys())
     if unknown:
@@ -85,9 +84,10 @@ def explore(
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, not {options['sampler']!r}")
     if options.get("trials") is not None:
         whole_number("trials", options["trials"], 1)
-    if not models:
+    several = list(models) if isinstance(models, list | tuple) else [models]
+    if not several:
         raise InputError("an exploration needs at least one model")
-    given = [m.source if isinstance(m, GraphModel) else m for m in models]
+    given = [m.source if isinstance(m, GraphModel) else m for m in several]
     paths = tuple(Path(m) if isinstance(m, str) else m for m in given)
     with tempfile.TemporaryDirectory(prefix="heald-") as folder, shown(progress) as say:
         where = storage or f"sqlite:///{folder}/study.db"

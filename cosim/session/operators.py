@@ -17,6 +17,7 @@ from cosim.session.results import Bounded, ProgramPrediction, Result, utilizatio
 from cosim.session.tiling import MachinePlan, plan_of
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
+from hw.html import table
 from sw.check import Verdict
 from sw.compile.program import holds_sums
 from sw.graph.host import HostOperator
@@ -283,7 +284,12 @@ class Prediction:
     def operators(self) -> Sequence[OperatorResult | ProgramPrediction]:
         """All operators in the order of execution; of a tile program, the program."""
         found = [p for p in self.programs if isinstance(p, ModelProgramPrediction)]
-        return operators_of(self.steps, found) if self.steps else self.programs
+        return operators_of(self.steps, found) if self.steps else list(self.programs)
+
+    def _repr_html_(self) -> str:
+        rows = [(o.name, o.op, o.cycles, o.bound_cycles, o.bound) for o in self.operators]
+        head = ("operator", "kind", "cycles", "lower bound", "bound by")
+        return f"<p><b>{self.cycles:,} cycles</b> by the cycle model</p>{table(head, rows)}"
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON of a prediction."""

@@ -13,6 +13,7 @@ from hw.area.parts import parts
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
 from hw.fabric import Unit
+from hw.html import table
 
 FAMILIES = ("ecp5", "xilinx")
 #: What is counted, in the order of reports.
@@ -95,6 +96,12 @@ class Estimate:
     dsps: int
     fmax_mhz: float | None
     luts_by_part: dict[str, int]
+
+    def _repr_html_(self) -> str:
+        clock = [] if self.fmax_mhz is None else [("clock (MHz)", self.fmax_mhz)]
+        kinds = ("LUTs", self.luts), ("registers", self.ffs), ("block RAMs", self.brams)
+        rows = [*kinds, ("multipliers", self.dsps), *clock]
+        return table(("resource", "estimate"), rows) + table(("part", "LUTs"), self.luts_by_part.items())
 
 
 def estimate(config: MachineConfig, family: str = "ecp5") -> Estimate:
