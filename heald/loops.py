@@ -44,7 +44,7 @@ from sw.dfg.text import FunctionText
 TIMEOUT = 120.0
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class KernelRun(Run):
     """The run of a function's loops; `result` is the one of its program."""
 
@@ -129,7 +129,7 @@ def run_kernel(prepared: PreparedKernel, simulator: Callable[[], Simulator], **o
     return run_prepared(prepared, simulator, KernelRun, **fields, **options)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MappedKernel:
     """The loops of a function on a fabric; `loops` has one entry for each, in the order of the text.
 
@@ -219,6 +219,9 @@ class MappedKernel:
         if len(self.loops) == 1:
             return main
         return main | {"launches": [loop.as_dict() for loop in self.loops]}
+
+    def __repr__(self) -> str:
+        return f"<{self.main.name} on {self.fabric.name}: {self.failure or f'II {self.ii}, MII {self.mii}'}>"
 
     def _repr_html_(self) -> str:
         return self.failure or self.svg()

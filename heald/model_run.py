@@ -29,7 +29,7 @@ from sw.graph.network import Network
 Arrays = Mapping[str, np.ndarray]
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class ModelRun(Run):
     """The run of a model; `results` are its programs, in which its operators are.
 

@@ -28,7 +28,7 @@ from hw.html import table
 from sw.check import Verdict
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Run:
     """What became of a model, problem, tile program or loop on the RTL.
 
@@ -206,6 +206,10 @@ class Run:
             "host_operators": [],
             "ii": [],
         }
+
+    def __repr__(self) -> str:
+        wrong = next((f"{c.name} wrong" for c in self.checks if not c.ok), "verified")
+        return f"<{self.title}: {self.cycles:,} cycles, {wrong}>"
 
     def _repr_html_(self) -> str:
         checks = "".join(

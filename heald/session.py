@@ -161,6 +161,9 @@ class Model(ABC):
                 run = self._simulated(_Simulation(arrays, settings, build, on, seed, say))
         return replace(run, waves=file)
 
+    def __repr__(self) -> str:
+        return f"<{self.title} for machine {self.machine.config.name}>"
+
     def _repr_html_(self) -> str:
         both = (("input", self.inputs), ("output", self.outputs))
         rows = [(w, n, d, " x ".join(map(str, s))) for w, a in both for n, (s, d) in a.items()]
@@ -225,7 +228,7 @@ def _wave_file(path: Path | None) -> Iterator[str | None]:
             raise InputError(str(error).replace(str(part), str(path))) from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GraphModel(Model):
     """A graph of operators as programs of the machine and steps of the host.
 
@@ -307,7 +310,7 @@ def _types(network: Network, names: tuple[str, ...]) -> dict[str, Typed]:
     return {n: (network.tensors[n].shape, np.dtype(network.tensors[n].element)) for n in names}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProgramModel(Model):
     """A tile program; it is bound to the values of its parameters, and compiled, when it runs.
 

@@ -19,7 +19,7 @@ from hw.errors import InputError, whole_number
 from hw.html import table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Study:
     """What an exploration found; `found` has everything, the properties are lists for a table."""
 
@@ -47,6 +47,9 @@ class Study:
     def report(self, file: str | Path) -> None:
         """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
         output.report(Path(file), self.found, self.space)
+
+    def __repr__(self) -> str:
+        return f"<{output.summary(self.found)}>"
 
     def _repr_html_(self) -> str:
         names, front = front_table(self.found)

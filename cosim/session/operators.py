@@ -13,7 +13,7 @@ import numpy as np
 from cosim.causes import CriticalPath
 from cosim.compare import compare
 from cosim.job import Event, EventKind, Job, Outcome
-from cosim.session.results import Bounded, ProgramPrediction, Result, utilization
+from cosim.session.results import RESOURCES, Bounded, ProgramPrediction, Result, utilization
 from cosim.session.tiling import MachinePlan, plan_of
 from cosim.settings import MemorySettings
 from hw.config import MachineConfig
@@ -258,7 +258,7 @@ def _times(program: MachineProgram, outcome: Outcome) -> tuple[dict[int, int], d
     return first, last
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """What the cycle model says of a model; nothing of it was observed.
 
@@ -286,8 +286,13 @@ class Prediction:
         found = [p for p in self.programs if isinstance(p, ModelProgramPrediction)]
         return operators_of(self.steps, found) if self.steps else list(self.programs)
 
+    def __repr__(self) -> str:
+        return f"<{self.cycles:,} cycles by the cycle model>"
+
     def _repr_html_(self) -> str:
-        rows = [(o.name, o.op, o.cycles, o.bound_cycles, o.bound) for o in self.operators]
+        rows = [
+            (o.name, o.op, o.cycles, o.bound_cycles, RESOURCES.get(o.bound, o.bound)) for o in self.operators
+        ]
         head = ("operator", "kind", "cycles", "lower bound", "bound by")
         return f"<p><b>{self.cycles:,} cycles</b> by the cycle model</p>{table(head, rows)}"
 

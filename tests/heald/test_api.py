@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import linecache
 import re
 import subprocess
 import sys
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import heald as hd
+from cosim.job import Outcome
 from hw.config import load
+from tests.heald.conftest import Quick
 from tests.heald.network_models import perceptron, save
 
 TABLE = tuple(int(np.rint(x / 2 * (1 + np.tanh(x / 40)))) for x in range(-128, 128))
@@ -91,6 +97,166 @@ def test_a_machine(hw: hd.Machine, tmp_path: Path) -> None:
         hw.verilog("pcie")
     with pytest.raises(AttributeError):
         _ = hw.nothing
+
+
+@pytest.fixture(scope="module")
+def small() -> hd.Machine:
+    """A machine that Amaranth's own simulator makes and runs in seconds."""
+    sizes = {f"{name}_bytes": 256 for name in ("buffer_a", "buffer_b", "acc")}
+    return hd.machine("test", rows=np.int64(2), cols=2, cgra=None, warps=4, imem_words=256, **sizes)
+
+
+def test_every_top_is_verilog_of_its_module(small: hd.Machine) -> None:
+    told: list[str] = []
+    for top, name in (("core", "heald"), ("axi", "heald_axi"), ("uart", "heald_uart")):
+        assert f"module {name}(" in small.verilog(top=top, progress=told.append)
+    assert any("(uart)" in text for text in told)
+
+
+def test_simulators_agree(hw: hd.Machine, small: hd.Machine) -> None:
+    a, b = np.arange(12).reshape(3, 4), -np.arange(20).reshape(4, 5)
+    for machine, names in ((hw, ("verilator", "cpp")), (small, ("amaranth",))):
+        model = hd.compile(hd.matmul(3, 4, 5), machine)
+        for name in names:
+            run = model.run((a, b), on=name)
+            assert run.verified, name
+            assert run.cycles == model.predict().cycles, name
+            assert np.array_equal(run.outputs["C"], a @ b), name
+
+
+@pytest.fixture
+def no_rtl(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs without a simulator; call it to spoil what the machine does."""
+
+    def install(spoil: Any = lambda outcome: outcome) -> None:
+        monkeypatch.setattr("heald.session.simulator", lambda config, *rest: Quick(config, spoil=spoil))
+
+    install()
+    return install
+
+
+def test_a_divergence_says_where(hw: hd.Machine, no_rtl: Any) -> None:
+    def late(outcome: Outcome) -> Outcome:
+        *events, last = outcome.events
+        return replace(outcome, events=[*events, last._replace(cycle=last.cycle + 2)])
+
+    no_rtl(late)
+    run = hd.compile(hd.matmul(3, 4, 5), hw).run()
+    found = run.divergence
+    assert found is not None
+    assert found.expected == found.cycle
+    assert found.got == found.cycle + 2
+    assert {"cycle", "warp", "pc", "expected", "got"} <= found.as_dict().keys()
+    assert f"cycle {found.cycle}, warp {found.warp}, pc {found.pc}" in str(found)
+    assert run.correct
+    assert not run.verified
+    assert repr(run) == f"<3x4x5: {run.cycles:,} cycles, cycles wrong>"
+
+
+def test_inputs_in_every_form(hw: hd.Machine, no_rtl: Any) -> None:
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(-128, 128, (4, 3)), rng.integers(-128, 128, (3, 5))
+    model = hd.compile(hd.matmul(4, 3, 5), hw)
+    small = np.asfortranarray(a.astype(np.int8)), b.astype(np.int8)[::-1][::-1]
+    for given in ((a, b), [a, b], {"B": b, "A": a}, small, (a.tolist(), b.astype(float))):
+        assert np.array_equal(model.run(given).outputs["C"], a @ b)
+    assert model.run().correct
+    floats = hd.compile(perceptron(), hw)
+    ((name, (shape, kind)),) = floats.inputs.items()
+    x = rng.normal(size=shape)
+    wanted = floats.run(x.astype(kind)).outputs["y"]
+    for given in (x, x.tolist(), (x,), {name: x}):
+        assert np.array_equal(floats.run(given).outputs["y"], wanted)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        hd.matmul(6, 10, 14, transposed_a=True, transposed_b=True),
+        hd.matmul(4, 5, 6, batch=(2, 3), type_a=np.uint8, zero_a=7, zero_b=-128),
+        hd.matmul(1, 1, 1, type_a="uint8", type_b=np.dtype("uint8"), zero_a=255),
+        hd.conv(2, 4, 9, 8, 4, 3, 1, stride=(2, 1), pad=(1, 0), groups=2),
+        hd.conv(1, 3, 9, 8, 4, 3, 3, pad=(0, 1, 2, 0), dilation=2, type_b=np.uint8, zero_b=12),
+    ],
+    ids=str,
+)
+def test_problems_of_every_kind(hw: hd.Machine, no_rtl: Any, problem: hd.Problem) -> None:
+    run = hd.compile(problem, hw).run(seed=3)
+    assert run.verified
+    assert run.outputs["C"].dtype == np.int32
+
+
+@hd.epilogue
+def halved(acc):  # type: ignore[no-untyped-def]
+    """Half of the sum."""
+    return acc >> 1
+
+
+@pytest.mark.parametrize("out", ["int8", np.uint8, np.dtype("int32")])
+def test_results_are_wrapped_as_numpy_casts(hw: hd.Machine, no_rtl: Any, out: Any) -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-128, 128, (8, 30)), rng.integers(-128, 128, (30, 9))
+    run = hd.compile(hd.matmul(8, 30, 9, epilogue=halved, out=out), hw).run((a, b))
+    assert run.outputs["C"].dtype == out
+    assert np.array_equal(run.outputs["C"], (a @ b >> 1).astype(out))
+
+
+@hd.epilogue
+def all_operands(acc, row: hd.Row, column, tile: hd.Tile[np.uint8], factor: hd.Scalar):  # type: ignore[no-untyped-def]
+    """Every kind of operand."""
+    return acc * factor + row + column + tile
+
+
+def test_operands_follow_rows_columns_and_tiles(hw: hd.Machine, no_rtl: Any) -> None:
+    rng = np.random.default_rng(6)
+    problem = hd.matmul(5, 8, 7, epilogue=all_operands, out="int32", factor=3)
+    model = hd.compile(problem, hw)
+    shapes = {name: shape for name, (shape, _) in model.inputs.items()}
+    assert shapes == {"A": (5, 8), "B": (8, 7), "row": (5,), "column": (7,), "tile": (5, 7)}
+    given = {name: rng.integers(0, 100, shape) for name, shape in shapes.items()}
+    wanted = given["A"] @ given["B"] * 3 + given["row"][:, None] + given["column"] + given["tile"]
+    assert np.array_equal(model.run(given).outputs["C"], wanted)
+
+
+def test_functions_of_a_notebook_are_read(hw: hd.Machine, no_rtl: Any) -> None:
+    """A cell has a text without a file; `from heald.lang import` makes names known to editors."""
+    text = """
+        from heald.lang import Buffer, gemm, int8, int32, load, memory, mul_shift_round_even, program, store
+
+        @hd.epilogue
+        def scaled(acc, bias):
+            return mul_shift_round_even(acc + bias, FACTOR, 4)
+
+        def doubled(n, x, y):
+            for i in range(n):
+                y[i] = FACTOR * x[i]
+
+        @program
+        def nothing():
+            A: Buffer[4, 4, int8, memory]
+        """
+    lines = textwrap.dedent(text).splitlines(keepends=True)
+    linecache.cache["<cell 1>"] = (len(text), None, lines, "<cell 1>")
+    cell: dict[str, Any] = {"hd": hd, "FACTOR": 2, "__name__": "__main__"}
+    exec(compile("".join(lines), "<cell 1>", "exec"), cell)
+    run = hd.compile(hd.matmul(2, 2, 2, epilogue=cell["scaled"], out="int32"), hw).run(
+        ([[8, 0], [0, 8]], [[4, 8], [12, 16]], [0, 8])
+    )
+    assert run.outputs["C"].tolist() == [[4, 9], [12, 17]]
+    assert hd.map_loop(cell["doubled"]).ii == 1
+    assert list(hd.compile(cell["nothing"], hw).inputs) == ["A"]
+
+
+def test_results_show_themselves_in_a_notebook(hw: hd.Machine, no_rtl: Any) -> None:
+    model = hd.compile(hd.matmul(3, 4, 5), hw)
+    prediction, run = model.predict(), model.run()
+    loop = hd.map_loop(fir)
+    shown = (hw, hw.estimate(), model, prediction, run)
+    assert all(thing._repr_html_().count("<table>") >= 1 for thing in shown)
+    assert loop._repr_html_().startswith("<svg")
+    assert repr(model) == "<3x4x5 for machine test>"
+    assert repr(prediction) == f"<{prediction.cycles:,} cycles by the cycle model>"
+    assert repr(loop) == "<fir.1 on mesh4x4: II 1, MII 1>"
 
 
 def test_a_product_with_an_epilogue(hw: hd.Machine, tmp_path: Path) -> None:
@@ -197,6 +363,8 @@ def test_an_exploration(hw: hd.Machine, tmp_path: Path) -> None:
     study.report(tmp_path / "e.html")
     assert "points" in study._repr_html_()
     assert told
+    assert repr(study).startswith("<4 of 4 points")
+    assert len(pandas.DataFrame(study.points)) == 4
     with pytest.raises(hd.InputError, match="unknown option 'trails'"):
         hd.explore(space, [path], trails=3)
 
