@@ -225,6 +225,7 @@ class Run:
         about = f"<p><b>{escape(self.title)}</b>: {self.cycles:,} cycles</p>"
         return f"{about}{table(head, rows)}<ul>{checks}</ul>"
 
+
 RunT = TypeVar("RunT", bound=Run)
 
 
