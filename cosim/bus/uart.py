@@ -15,6 +15,7 @@ from cosim.build import Build, Main, generated
 from cosim.bus import build
 from cosim.device.uart import UartBus
 from hw.config import MachineConfig
+from hw.rtl.bus.protocol import Serial
 
 #: Clock cycles of a bit unless told otherwise: short, so that simulations are.
 CYCLES = 8
@@ -155,10 +156,8 @@ def program(config: MachineConfig, cycles: int, memory_bytes: int) -> Build:
     """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
     from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
-    made, took = generated(
-        config,
-        f"uart, {cycles}, {memory_bytes}",
-        lambda: emit.uart_verilog(config, memory_bytes, cycles * BAUD, BAUD, timeout_bits=TIMEOUT_BITS),
-    )
+    serial = Serial(memory_bytes, cycles * BAUD, BAUD, TIMEOUT_BITS)
+    key = f"uart, {cycles}, {memory_bytes}"
+    made, took = generated(config, key, lambda: emit.uart_verilog(config, serial))
     main = Main(build.HARNESS / "uart.cpp", vpi=False)
     return build.program(made, build.HARNESS / "uart", main=main, seconds=took)

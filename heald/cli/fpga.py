@@ -19,7 +19,6 @@ from heald.fpga.flow import (
     NAMES,
     TOPS,
     Build,
-    Serial,
     Target,
     Top,
     build,
@@ -29,6 +28,7 @@ from heald.fpga.result import as_json as result
 from heald.fpga.result import clock_name, path
 from heald.progress import shown, stages
 from hw.errors import InputError
+from hw.rtl.bus.protocol import Serial
 from hw.synthesis import DEVICES, FAMILIES, find_device
 from hw.synthesis.resources import DEFAULT
 from hw.synthesis.tools import find

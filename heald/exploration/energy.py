@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib import resources
 from pathlib import Path
 
 from cosim.session.machine_program import MachineProgram, executed
@@ -16,20 +17,7 @@ from hw.fabric import Unit
 from sw.dfg.graph import Graph
 
 #: The table that is used unless another one is given.
-DEFAULT = """\
-# Energy in pJ. 45 nm, 0.9 V: M. Horowitz, "Computing's energy problem", ISSCC 2014.
-source = "Horowitz, ISSCC 2014, 45 nm"
-memory_byte = 162.5     # external memory: 1.3 nJ for 64 bits
-sram_byte = 1.25        # a memory of `sram_bytes`: 10 pJ for 64 bits
-sram_bytes = 8192
-sram_exponent = 0.5     # energy grows with the size to this power: 8 KiB 10 pJ, 32 KiB 20 pJ, 1 MiB 100 pJ
-mac = 0.3               # 8-bit multiplication 0.2, 32-bit addition 0.1
-grid_alu = 0.1          # 32-bit addition
-grid_multiply = 3.1     # 32-bit multiplication
-grid_table = 1.8        # 4 bytes of 1 KiB
-instruction = 31.0      # 25 for the instruction memory, 6 for the registers
-cycle = 0.0             # clock tree and leakage, for a cycle of the whole machine: not in the source
-"""
+DEFAULT = (resources.files("heald.exploration") / "energy.toml").read_text(encoding="utf-8")
 
 #: Greatest number of a table, and the least and the greatest memory of a machine.
 MOST = 1e12

@@ -259,7 +259,7 @@ class Search:
             try:
                 config = self.kept.space.machine(parameters)
             except InputError as error:
-                self.progress.done.append(self.kept.refuse(number, str(error), None))
+                self.progress.done.append(self.kept.keep(number, None, Answer(refused=str(error))))
                 self.lanes.insert(0, lane)
                 continue
             self._submit(_Flight(number, config, lane))
@@ -283,16 +283,7 @@ class Search:
                 self._submit(flight)
                 return
             times = "its workers" if flight.lost == 1 else f"its worker {flight.lost} times"
-            self._keep(self.kept.fail(flight.number, f"killed {times}: {translated}", flight.config))
-            return
+            answer = Answer(failed=f"killed {times}: {translated}")
         if answer.hindered is not None:
             raise InputError(f"{answer.hindered}; the same command goes on from here")
-        if answer.evaluation is not None:
-            self._keep(self.kept.complete(flight.number, flight.config, answer.evaluation))
-        elif answer.refused is not None:
-            self._keep(self.kept.refuse(flight.number, answer.refused, flight.config))
-        else:
-            self._keep(self.kept.fail(flight.number, answer.failed or "no reason", flight.config))
-
-    def _keep(self, point: Point) -> None:
-        self.progress.done.append(point)
+        self.progress.done.append(self.kept.keep(flight.number, flight.config, answer))

@@ -30,10 +30,10 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from heald.exploration.evaluate import Evaluation
 from heald.exploration.expression import Formula
 from heald.exploration.results import Confirmation, Point, State, model_from
 from heald.exploration.space import Space, beyond
+from heald.exploration.worker import Answer
 from hw.config import NO_GRID, MachineConfig
 from hw.errors import InputError
 
@@ -136,47 +136,27 @@ class Kept:
             trial = self.study.ask(distributions(self.space))
             return trial.number, dict(trial.params)
 
-    def complete(self, number: int, config: MachineConfig, found: Evaluation) -> Point:
-        """Keep an evaluation."""
-        over, reason = judged(self.space.limits, found.metrics)
-        held = {
-            "metrics": dict(found.metrics),
-            "models": [dataclasses.asdict(m) for m in found.models],
-            "seconds": found.seconds,
-        }
+    def keep(self, number: int, config: MachineConfig | None, answer: Answer) -> Point:
+        """Keep what came of a point: its evaluation, or why it is refused or failed."""
+        held: dict[str, Any] = {} if config is None else {"hw": fields_of(config)}
+        found, values, reason = answer.evaluation, None, answer.refused or answer.failed
+        over: dict[str, float] = {}
+        state = TrialState.FAIL if answer.refused is None else TrialState.PRUNED
+        if found is not None:
+            over, reason = judged(self.space.limits, found.metrics)
+            values, state = [found.metrics[name] for name in self.space.objectives], TrialState.COMPLETE
+            models = [dataclasses.asdict(m) for m in found.models]
+            held |= {"metrics": dict(found.metrics), "models": models, "seconds": found.seconds}
         with storage_errors(self.where):
             trial_id = self._id(number)
-            for name, value in found.metrics.items():
+            for name, value in found.metrics.items() if found is not None else ():
                 self.storage.set_trial_user_attr(trial_id, name, value)
             # As `Trial.set_constraint`, which warns where an interrupted exploration came so far before.
             for text, value in over.items():
                 self.storage.set_trial_system_attr(trial_id, f"constraints:{text}", value)
-        values = [found.metrics[name] for name in self.space.objectives]
-        return self._end(number, reason, config, held, TrialState.COMPLETE, values)
-
-    def refuse(self, number: int, reason: str, config: MachineConfig | None) -> Point:
-        """Keep that the configuration or the compiler refuses a point."""
-        return self._end(number, reason, config, {}, TrialState.PRUNED)
-
-    def fail(self, number: int, reason: str, config: MachineConfig) -> Point:
-        """Keep that a point could not be evaluated."""
-        return self._end(number, reason, config, {}, TrialState.FAIL)
-
-    def _end(
-        self,
-        number: int,
-        reason: str | None,
-        config: MachineConfig | None,
-        held: dict[str, Any],
-        state: TrialState,
-        values: Sequence[float] | None = None,
-    ) -> Point:
-        fields = {} if config is None else {"hw": fields_of(config)}
-        with storage_errors(self.where):
-            trial_id = self._id(number)
             if reason is not None:
                 self.storage.set_trial_user_attr(trial_id, "reason", reason)
-            self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(fields | held))
+            self.storage.set_trial_system_attr(trial_id, _KEY, json.dumps(held))
             self.study.tell(number, values, state=state)
             return self._point(self.storage.get_trial(trial_id))
 

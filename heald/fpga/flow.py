@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hw.config import MachineConfig
 from hw.errors import InputError
+from hw.rtl.bus.protocol import Serial
 from hw.synthesis import Device, Placement, Resources, Synthesis, place_and_route, synthesise
 from hw.synthesis.tools import Progress, ToolError
 
@@ -38,15 +39,6 @@ TOPS = {
         Top("board", "heald_ecp5", "clk", "the same with a board's clock and pins"),
     )
 }
-
-
-@dataclass(frozen=True)
-class Serial:
-    """What the tops with a UART need: bytes of memory, clock in Hz, bits per second."""
-
-    memory_bytes: int
-    clock_hz: int
-    baud: int
 
 
 @dataclass(frozen=True)
@@ -86,12 +78,11 @@ def design(
         return Design(top, emit.axi_verilog(config))
     serial = serial or Serial(MEMORY_BYTES, round(FREQUENCY * 1e6), BAUD)
     if top.name == "uart":
-        return Design(top, emit.uart_verilog(config, serial.memory_bytes, serial.clock_hz, serial.baud))
+        return Design(top, emit.uart_verilog(config, serial))
     from hw.rtl.bus.board import constraints
 
     assert board is not None
-    text = emit.board_verilog(config, board, serial.memory_bytes, serial.clock_hz, serial.baud)
-    return Design(top, text, constraints(board), board.name)
+    return Design(top, emit.board_verilog(config, board, serial), constraints(board), board.name)
 
 
 #: What the fields of `Resources` are to a reader.

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from heald.files import check_directory
-from heald.fpga.flow import TOPS, Build, Design, Serial, Top, design
+from heald.fpga.flow import TOPS, Build, Design, Top, design
 from heald.fpga.result import clock_name, signal
 from heald.report.package import csr_page
 from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from hw.rtl.bus.board import Board, constraints, load_board
+from hw.rtl.bus.protocol import Serial
 from hw.synthesis.resources import DEVICES, Resources
 from tests.hw.synthesis.designs import SMALL, many
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
 from dataclasses import dataclass, field
 from importlib import resources
@@ -18,8 +17,7 @@ from hw import toml_text
 from hw.config import MachineConfig
 from hw.errors import InputError
 from hw.rtl.bus import pll
-from hw.rtl.bus.machine import BEATS
-from hw.rtl.bus.protocol import TIMEOUT_BITS
+from hw.rtl.bus.protocol import Serial
 from hw.rtl.bus.uart_machine import LEDS, UartMachine
 
 
@@ -142,26 +140,14 @@ def constraints(board: Board) -> str:
 class Ecp5Board(Component):
     """The top `heald_ecp5`: `UartMachine` behind a PLL, with ports for the pins of a board.
 
-    The machine's clock is the highest not above `clock_hz` (`hw.rtl.bus.pll.solve`). Reset lasts until
+    The machine's clock is the highest not above `serial.clock_hz` (`hw.rtl.bus.pll.solve`). Reset lasts until
     the PLL has locked, and while the board's reset button is pressed.
     """
 
-    def __init__(
-        self,
-        config: MachineConfig,
-        board: Board,
-        memory_bytes: int,
-        clock_hz: int,
-        baud: int,
-        *,
-        timeout_bits: int = TIMEOUT_BITS,
-        beats: int = BEATS,
-    ):
-        self._board, self._pll = board, pll.solve(board.clock_hz, clock_hz)
+    def __init__(self, config: MachineConfig, board: Board, serial: Serial):
+        self._board, self._pll = board, pll.solve(board.clock_hz, serial.clock_hz)
         hz = round(self._pll.hz(board.clock_hz))
-        self._machine = functools.partial(
-            UartMachine, config, memory_bytes, hz, baud, timeout_bits=timeout_bits, beats=beats
-        )
+        self._config, self._serial = config, dataclasses.replace(serial, clock_hz=hz)
         ports = {"clk": In(1), "uart_rx": In(1), "uart_tx": Out(1), "led": Out(len(LEDS))}
         if board.reset_pin is not None:
             ports["reset"] = In(1)
@@ -217,7 +203,7 @@ class Ecp5Board(Component):
             button = ~self.reset if board.reset_active_low else self.reset
         m.d.comb += reset.eq(~locked | button)
         m.submodules.synchroniser = ResetSynchronizer(reset)
-        m.submodules.machine = machine = self._machine()
+        m.submodules.machine = machine = UartMachine(self._config, self._serial)
         m.d.comb += [
             machine.uart_rx.eq(self.uart_rx),
             self.uart_tx.eq(machine.uart_tx),

@@ -7,7 +7,7 @@ from hw.config import MachineConfig
 from hw.rtl.bus import pll
 from hw.rtl.bus.board import Board, Ecp5Board
 from hw.rtl.bus.machine import BEATS, AxiMachine, check_beats
-from hw.rtl.bus.protocol import TIMEOUT_BITS
+from hw.rtl.bus.protocol import Serial
 from hw.rtl.bus.ram import check_size
 from hw.rtl.bus.uart import divisor
 from hw.rtl.bus.uart_machine import UartMachine
@@ -27,43 +27,22 @@ def axi_verilog(config: MachineConfig, beats: int = BEATS, *, separate: bool = F
     return emit.of_machine(AxiMachine(config, beats, separate=separate), AXI_TOP, config)
 
 
-def uart_verilog(
-    config: MachineConfig,
-    memory_bytes: int,
-    clock_hz: int,
-    baud: int,
-    *,
-    timeout_bits: int = TIMEOUT_BITS,
-    beats: int = BEATS,
-) -> str:
+def uart_verilog(config: MachineConfig, serial: Serial) -> str:
     """Verilog text of a `UartMachine`, top module `heald_uart`.
 
-    Raises `InputError` for a memory that has no whole pages of 4,096 bytes, a baud rate that the clock cannot
-    give, or a number of transfers of a burst that is not 1 to 256.
+    Raises `InputError` for a memory that has no whole pages of 4,096 bytes, and a baud rate that the clock
+    cannot give.
     """
-    check_beats(beats)
-    check_size(memory_bytes)
-    divisor(clock_hz, baud)
-    top = UartMachine(config, memory_bytes, clock_hz, baud, timeout_bits=timeout_bits, beats=beats)
-    return emit.of_machine(top, UART_TOP, config)
+    check_size(serial.memory_bytes)
+    divisor(serial.clock_hz, serial.baud)
+    return emit.of_machine(UartMachine(config, serial), UART_TOP, config)
 
 
-def board_verilog(
-    config: MachineConfig,
-    board: Board,
-    memory_bytes: int,
-    clock_hz: int,
-    baud: int,
-    *,
-    timeout_bits: int = TIMEOUT_BITS,
-    beats: int = BEATS,
-) -> str:
-    """Verilog text of an `Ecp5Board`, top module `heald_ecp5`; `clock_hz` is that of the machine.
+def board_verilog(config: MachineConfig, board: Board, serial: Serial) -> str:
+    """Verilog text of an `Ecp5Board`, top module `heald_ecp5`; the clock of `serial` is the machine's.
 
     Raises `InputError` as `uart_verilog` does, and for a clock that the PLL cannot make.
     """
-    check_beats(beats)
-    check_size(memory_bytes)
-    divisor(round(pll.solve(board.clock_hz, clock_hz).hz(board.clock_hz)), baud)
-    top = Ecp5Board(config, board, memory_bytes, clock_hz, baud, timeout_bits=timeout_bits, beats=beats)
-    return emit.of_machine(top, BOARD_TOP, config)
+    check_size(serial.memory_bytes)
+    divisor(round(pll.solve(board.clock_hz, serial.clock_hz).hz(board.clock_hz)), serial.baud)
+    return emit.of_machine(Ecp5Board(config, board, serial), BOARD_TOP, config)

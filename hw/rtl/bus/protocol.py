@@ -38,6 +38,19 @@ _CRC = struct.Struct("<I")
 MAX_REQUEST_BYTES = _REQUEST.size + 4 * MAX_WORDS + _CRC.size
 
 
+@dataclass(frozen=True)
+class Serial:
+    """What a top with a UART needs: bytes of memory, clock in Hz, bits per second.
+
+    The device gives up a request that is not whole after `timeout_bits` bit times.
+    """
+
+    memory_bytes: int
+    clock_hz: int
+    baud: int
+    timeout_bits: int = TIMEOUT_BITS
+
+
 class Operation(enum.IntEnum):
     """What a request asks for; bit 0: the request carries `count` words.
 

@@ -9,7 +9,7 @@ from hw.config import MachineConfig
 from hw.rtl.bus.arbiter import Arbiter
 from hw.rtl.bus.bridge import UartBridge
 from hw.rtl.bus.machine import BEATS, ID_BITS, AxiCore, bus_bytes
-from hw.rtl.bus.protocol import PROTOCOL, RECEIVE_BYTES, TIMEOUT_BITS, Identity
+from hw.rtl.bus.protocol import PROTOCOL, RECEIVE_BYTES, Identity, Serial
 from hw.rtl.bus.ram import AxiRam
 from hw.rtl.bus.uart import divisor
 
@@ -20,28 +20,20 @@ LEDS = ("running", "done", "error", "lost")
 class UartMachine(Component):
     """The top `heald_uart`: ports `clk`, `rst` (synchronous), `uart_rx`, `uart_tx`, `led` (`LEDS`).
 
-    Memory has `memory_bytes` from address 0 on (`hw.rtl.bus.ram.check_size`); the clock must be able to give
-    the baud rate (`hw.rtl.bus.uart.divisor`).
+    Memory has `serial.memory_bytes` from address 0 on (`hw.rtl.bus.ram.check_size`); the clock must be able
+    to give the baud rate (`hw.rtl.bus.uart.divisor`).
     """
 
-    def __init__(
-        self,
-        config: MachineConfig,
-        memory_bytes: int,
-        clock_hz: int,
-        baud: int,
-        *,
-        timeout_bits: int = TIMEOUT_BITS,
-        beats: int = BEATS,
-    ):
-        self.identity = Identity(PROTOCOL, memory_bytes, clock_hz, baud, timeout_bits, RECEIVE_BYTES)
-        self._config, self._cycles, self._beats = config, divisor(clock_hz, baud), beats
+    def __init__(self, config: MachineConfig, serial: Serial):
+        sizes = (serial.memory_bytes, serial.clock_hz, serial.baud, serial.timeout_bits)
+        self.identity = Identity(PROTOCOL, *sizes, RECEIVE_BYTES)
+        self._config, self._cycles = config, divisor(serial.clock_hz, serial.baud)
         super().__init__({"uart_rx": In(1, init=1), "uart_tx": Out(1), "led": Out(len(LEDS))})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         width = bus_bytes(self._config)
-        core = AxiCore(self._config, self._beats)
+        core = AxiCore(self._config, BEATS)
         ram = AxiRam(self.identity.memory_bytes, width, ID_BITS + 1)
         arbiter = Arbiter(width, ID_BITS)
         m.submodules.bridge = bridge = UartBridge(width, ID_BITS, self._cycles, self.identity)

@@ -14,6 +14,7 @@ from hw.config import load
 from hw.errors import InputError
 from hw.rtl.bus import emit
 from hw.rtl.bus.board import load_board
+from hw.rtl.bus.protocol import Serial
 from tests.hw.latches import latches
 
 #: A machine with little in it: the tops around it are the point here. One port is narrower than the bus.
@@ -56,7 +57,7 @@ def text(top: str, separate: bool = False) -> str:
     board = load_board("ulx3s")
     return {
         "heald_axi": lambda: emit.axi_verilog(SMALL, separate=separate),
-        "heald_ecp5": lambda: emit.board_verilog(SMALL, board, 16384, 60_000_000, 1_000_000),
+        "heald_ecp5": lambda: emit.board_verilog(SMALL, board, Serial(16384, 60_000_000, 1_000_000)),
     }[top]()
 
 
@@ -128,8 +129,8 @@ def test_what_cannot_be_built_is_refused() -> None:
     with pytest.raises(InputError, match="transfers of a burst must be 1 to 256, not 0"):
         emit.axi_verilog(SMALL, 0)
     with pytest.raises(InputError, match="multiple of 4096 bytes"):
-        emit.uart_verilog(SMALL, 1000, 60_000_000, 1_000_000)
+        emit.uart_verilog(SMALL, Serial(1000, 60_000_000, 1_000_000))
     with pytest.raises(InputError, match="baud rate must be at most"):
-        emit.uart_verilog(SMALL, 4096, 60_000_000, 20_000_000)
+        emit.uart_verilog(SMALL, Serial(4096, 60_000_000, 20_000_000))
     with pytest.raises(InputError, match="machine's clock must be"):
-        emit.board_verilog(SMALL, load_board("ulx3s"), 4096, 900_000_000, 1_000_000)
+        emit.board_verilog(SMALL, load_board("ulx3s"), Serial(4096, 900_000_000, 1_000_000))
