@@ -17,16 +17,15 @@ from heald.testing.problems import compile_problem, problem_job
 from hw.config import MachineConfig, load
 from sw.problem import Product
 from tests.cosim.models.cycle.grids import (
-    MIXED,
     GridJob,
     fill,
     launch_job,
-    machine_of,
     operation,
     random_configuration,
     random_fabric,
 )
 from tests.cosim.models.cycle.jobs import RandomJob, job_of, ring_job
+from tests.machines import MIXED, UNLIKE, machine_of
 
 CONFIG = load("test").replace(cgra=None)
 
@@ -41,7 +40,7 @@ def causes(config: MachineConfig, job: Job, predicted: Outcome | None = None) ->
     return found
 
 
-def product(shape: tuple[int, int, int], **memory: Any) -> dict[str, int]:
+def product(shape: tuple[int, ...], **memory: Any) -> dict[str, int]:
     problem = Product(*shape)
     kernel = compile_problem(problem, CONFIG, name="p")
     operands = problem.random(np.random.default_rng(0))
@@ -65,6 +64,19 @@ def test_a_slow_port_is_the_bottleneck(port: str, shape: tuple[int, int, int]) -
 
 def test_a_slow_store_is_the_bottleneck() -> None:
     assert main(product((32, 8, 32), bandwidth={"store": 1})) == "store"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_quicker_port_gains_no_more_than_what_it_is_charged(seed: int) -> None:
+    r = random.Random(seed)
+    shape = tuple(r.choice([4, 8, 16, 32, 64, 100]) for _ in range(3))
+    ports = ("load_a", "load_b", "store")
+    rates = {p: r.choice([1, 2, 4, 8]) for p in ports}
+    waits = {p: r.choice([1, 10, 40, 200]) for p in ports}
+    found = product(shape, bandwidth=rates, latency=waits)
+    for port in ports:
+        quicker = product(shape, bandwidth=rates | {port: 8}, latency=waits | {port: 1})
+        assert sum(found.values()) - sum(quicker.values()) <= found.get(port, 0)
 
 
 def test_an_array_that_always_multiplies_is_the_bottleneck() -> None:
@@ -96,8 +108,8 @@ def test_a_warp_that_computes_is_waited_for() -> None:
 
 @pytest.mark.parametrize(("iterations", "cause"), [(250, "cgra"), (0, "setup")])
 def test_long_loops_and_launches_without_one(iterations: int, cause: str) -> None:
-    config = machine_of(MIXED)
-    job = launch_job(config, fill(MIXED, 256), iterations, addresses=(0,) * 9)
+    config = MIXED
+    job = launch_job(config, fill(UNLIKE, 256), iterations, addresses=(0,) * 9)
     found = causes(config, job)
     assert found.get("cgra", 0) == 9 * 2 * iterations
     assert "conflicts" not in found
