@@ -21,10 +21,10 @@ import numpy as np
 
 from bench.official_onnx import cases
 from cosim.backends import BACKENDS, simulator
-from cosim.session.network import CompiledModel, compile_model
 from cosim.settings import MemorySettings
-from heald.backend import imported, named, outputs
+from heald.backend import compiled, named, outputs
 from heald.model_run import run_model
+from heald.session import GraphModel
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 
@@ -35,7 +35,7 @@ class Ready:
 
     name: str
     case: Any
-    model: CompiledModel
+    model: GraphModel
     inputs: dict[str, np.ndarray]
     wanted: Sequence[Any]
 
@@ -46,9 +46,9 @@ def prepared(case: Any, config: MachineConfig) -> list[Ready]:
     for number, (inputs, wanted) in enumerate(case.data_sets):
         if not all(isinstance(x, np.ndarray | np.generic) for x in (*inputs, *wanted)):
             raise InputError("inputs and outputs must be tensors")
-        network, left = imported(case.model, named(case.model, list(inputs)))
-        model = compile_model(network, config)
-        found.append(Ready(f"{case.name} data set {number}", case, model, left, wanted))
+        arrays = named(case.model, list(inputs))
+        model = compiled(case.model, arrays, config)
+        found.append(Ready(f"{case.name} data set {number}", case, model, model.given(arrays), wanted))
     return found
 
 
@@ -85,7 +85,7 @@ def failures(ready: Sequence[Ready], config: MachineConfig, sim: str) -> dict[st
     found = {}
     for r in ready:
         try:
-            report = run_model(r.model, r.inputs, settings, lambda: machine, sim=sim)
+            report = run_model(r.model.compiled, r.inputs, settings, lambda: machine, sim=sim)
             wrong = difference(r, outputs(r.case.model, report))
         except RuntimeError as error:
             wrong = str(error)

@@ -19,23 +19,15 @@ import onnx
 from onnx import helper
 from onnx.backend import base
 
-from cosim.backends import simulator
-from cosim.session.network import CompiledModel, compile_model
-from cosim.settings import MemorySettings
-from heald import model_run
-from heald.model_run import ModelRun
+from heald.run import Run
+from heald.session import Arrays, GraphModel, compile
+from heald.sources import OnnxSource
 from hw.config import MachineConfig, load
 from hw.errors import InputError
-from sw.frontend.bindings import bindings
 from sw.frontend.model import load as load_model
-from sw.frontend.network import import_model
-from sw.graph.host import HostOperator
-from sw.graph.network import Network
 
 #: The environment variable that names the machine, and the preset if it is not set.
 VARIABLE, PRESET = "HEALD_HW", "test"
-
-Arrays = Mapping[str, np.ndarray]
 
 
 class UnsupportedError(InputError, unittest.SkipTest):
@@ -47,31 +39,19 @@ def machine() -> MachineConfig:
     return load(os.environ.get(VARIABLE) or PRESET)
 
 
-def imported(proto: onnx.ModelProto, inputs: Arrays) -> tuple[Network, dict[str, np.ndarray]]:
-    """The network of a model for inputs, and those that it still takes; the host only serves the edges.
+def compiled(proto: onnx.ModelProto, inputs: Arrays, config: MachineConfig) -> GraphModel:
+    """The model compiled for inputs, some of which may become constants; the host only serves the edges.
 
     Raises `UnsupportedError` for what the machine cannot execute, and where it would execute nothing.
     """
-    first: InputError | None = None
-    for bound, left in bindings(proto, inputs):
-        try:
-            network = import_model(bound)
-        except InputError as error:
-            first = first or error
-            continue
-        if all(isinstance(operator, HostOperator) for operator in network.operators):
-            raise UnsupportedError("the machine executes nothing of it, all is quantisation at its edges")
-        return network, left
-    assert first is not None
-    raise UnsupportedError(str(first))
-
-
-def compiled(network: Network, config: MachineConfig) -> CompiledModel:
-    """The network compiled for a machine; raises `UnsupportedError` where that is not possible."""
     try:
-        return compile_model(network, config)
+        model = compile(OnnxSource("model", proto), config, inputs=inputs, progress=lambda text: None)
     except InputError as error:
         raise UnsupportedError(str(error)) from None
+    assert isinstance(model, GraphModel)
+    if not model.compiled.programs:
+        raise UnsupportedError("the machine executes nothing of it, all is quantisation at its edges")
+    return model
 
 
 def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
@@ -86,14 +66,11 @@ def named(proto: onnx.ModelProto, inputs: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in zip(names, arrays, strict=True)}
 
 
-def outputs(proto: onnx.ModelProto, report: ModelRun) -> tuple[np.ndarray, ...]:
+def outputs(proto: onnx.ModelProto, run: Run) -> tuple[np.ndarray, ...]:
     """The outputs in the model's order; raises `RuntimeError` where a check of the run does not hold."""
-    if not report.verified:
-        first, wrong = report.first_divergence, report.first_wrong
-        said = first[1] if first is not None else wrong or report.rejected or report.unverified
-        raise RuntimeError(f"the run is not proven: {said}")
-    found = report.outputs
-    return tuple(found[value.name] for value in proto.graph.output)
+    if not run.verified:
+        raise RuntimeError(f"the run is not proven: {run.failure}")
+    return tuple(run.outputs[value.name] for value in proto.graph.output)
 
 
 class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
@@ -101,7 +78,7 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
 
     def __init__(self, proto: onnx.ModelProto, config: MachineConfig):
         self.proto, self.config = proto, config
-        self._compiled: dict[bytes, CompiledModel] = {}
+        self._compiled: list[GraphModel] = []
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs for inputs in the model's order, or by name.
@@ -109,15 +86,14 @@ class Rep(base.BackendRep):  # type: ignore[misc]  # the package has no types
         Raises `UnsupportedError` for what cannot be compiled, `InputError` for inputs that do not fit, and
         `RuntimeError` where a check of the run does not hold.
         """
-        network, left = imported(self.proto, named(self.proto, inputs))
-        held = (t.constant for t in network.tensors.values() if t.constant is not None)
-        key = b"".join(array.tobytes() for array in held)
-        if key not in self._compiled:
-            self._compiled[key] = compiled(network, self.config)
-        settings = MemorySettings.of(self.config)
-        model = self._compiled[key]
-        report = model_run.run_model(model, left, settings, lambda: simulator(self.config, "cpp"))
-        return outputs(self.proto, report)
+        arrays = named(self.proto, inputs)
+        for model in self._compiled:
+            if all(n in arrays and np.array_equal(arrays[n], a) for n, a in model.bound.items()):
+                break
+        else:
+            model = compiled(self.proto, arrays, self.config)
+            self._compiled.append(model)
+        return outputs(self.proto, model.run(arrays, on="cpp"))
 
 
 class Backend(base.Backend):  # type: ignore[misc]  # as above
@@ -127,8 +103,7 @@ class Backend(base.Backend):  # type: ignore[misc]  # as above
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether the machine can execute the model; parameters that are inputs count as ones."""
         try:
-            network, _ = imported(model, _ones(model))
-            compiled(network, machine())
+            compiled(model, _ones(model), machine())
         except InputError:
             return False
         return cls.supports_device(device)

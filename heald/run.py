@@ -58,6 +58,11 @@ class Run:
         return all(c.ok for c in self.checks)
 
     @property
+    def failure(self) -> str:
+        """What does not hold of the first check that fails; empty where all hold."""
+        return next((c.detail for c in self.checks if not c.ok), "")
+
+    @property
     def cycles(self) -> int:
         """Cycles that were observed on the RTL."""
         return sum(r.observed.cycles for r in self.results)

@@ -36,7 +36,6 @@ from hw.config import MachineConfig
 from hw.errors import InputError, whole_number
 from hw.html import table
 from sw.compiler import Observer
-from sw.graph.network import Network
 from sw.ir.expression import Const
 from sw.ir.program import Program
 
@@ -73,30 +72,22 @@ class _Simulation:
     settings: MemorySettings
     build: Callable[[], Simulator]
     sim: str
+    waves: bool
     seed: int
     progress: Progress
 
 
+@dataclass(frozen=True, repr=False)
 class Model(ABC):
-    """A source that was compiled for a machine; `title` is what it is called in results."""
+    """A source that was compiled for a machine; `title` is what it is called in results.
+
+    `inputs` and `outputs` hold shape and NumPy type of everything that a run takes and gives, by name.
+    """
 
     machine: Machine
     title: str
-
-    @property
-    @abstractmethod
-    def inputs(self) -> dict[str, Typed]:
-        """Shape and NumPy type of everything that a run takes, by name."""
-
-    @property
-    @abstractmethod
-    def outputs(self) -> dict[str, Typed]:
-        """Shape and NumPy type of everything that a run gives, by name."""
-
-    @property
-    @abstractmethod
-    def programs(self) -> int:
-        """How many programs of the machine it is."""
+    inputs: Mapping[str, Typed]
+    outputs: Mapping[str, Typed]
 
     @abstractmethod
     def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
@@ -147,8 +138,6 @@ class Model(ABC):
         whole_number("seed", seed, 0)
         arrays = self.given(inputs, seed)
         settings = memories(self.machine.config, latency, bandwidth, stall)
-        if waves is not None and self.programs != 1:
-            raise InputError(f"waves must be given for one program, this model is {self.programs}")
         file = Path(waves) if waves is not None else None
         with shown(progress) as say:
             if on not in BACKENDS:
@@ -158,7 +147,7 @@ class Model(ABC):
                 def build() -> Simulator:
                     return simulator(self.machine.config, on, name)
 
-                run = self._simulated(_Simulation(arrays, settings, build, on, seed, say))
+                run = self._simulated(_Simulation(arrays, settings, build, on, file is not None, seed, say))
         return replace(run, waves=file)
 
     def __repr__(self) -> str:
@@ -235,26 +224,21 @@ class GraphModel(Model):
     `bound` are inputs that became constants when it was compiled.
     """
 
-    machine: Machine
-    title: str
     source: GraphSource
     compiled: CompiledModel
     bound: Arrays = field(default_factory=dict)
 
-    @property
-    def inputs(self) -> dict[str, Typed]:
-        """Shape and NumPy type of the inputs."""
-        return _types(self.compiled.network, self.compiled.network.inputs)
-
-    @property
-    def outputs(self) -> dict[str, Typed]:
-        """Shape and NumPy type of the outputs."""
-        return _types(self.compiled.network, self.compiled.network.outputs)
-
-    @property
-    def programs(self) -> int:
-        """How many programs of the machine it is."""
-        return len(self.compiled.programs)
+    @classmethod
+    def of(
+        cls, machine: Machine, title: str, source: GraphSource, compiled: CompiledModel, bound: Arrays
+    ) -> GraphModel:
+        """A model that was compiled."""
+        network = compiled.network
+        inputs, outputs = (
+            {n: (network.tensors[n].shape, np.dtype(network.tensors[n].element)) for n in names}
+            for names in (network.inputs, network.outputs)
+        )
+        return cls(machine, title, inputs, outputs, source, compiled, bound)
 
     def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
         """The inputs, checked; without them they are drawn from the seed."""
@@ -280,15 +264,6 @@ class GraphModel(Model):
             "hw": self.machine.config.hash,
         }
 
-    @property
-    def failures(self) -> list[str]:
-        """Warps that the checker does not accept, and configurations that do not mean their loops."""
-        rejected = [v.reason for v in self.compiled.verdicts if not v.ok]
-        kernels = [k.name for p in self.compiled.programs for k in p.kernels if not k.verified]
-        return [f"the checker does not accept the warps: {reason}" for reason in rejected] + [
-            f"configuration {name} does not mean its loop" for name in kernels
-        ]
-
     def save(self, directory: str | Path) -> dict[str, int]:
         """Programs, bitstreams, memory map and constants as files."""
         return bundle.write(bundle.files(self.compiled, self.source), Path(directory))
@@ -297,6 +272,9 @@ class GraphModel(Model):
         return predict_model(self.compiled, inputs, settings)
 
     def _simulated(self, asked: _Simulation) -> Run:
+        count = len(self.compiled.programs)
+        if asked.waves and count != 1:
+            raise InputError(f"waves must be given for one program, this model is {count}")
         what = (self.compiled, asked.inputs, asked.settings, asked.build)
         return run_model(*what, title=self.title, sim=asked.sim, progress=asked.progress)
 
@@ -306,44 +284,32 @@ class GraphModel(Model):
         return run_on_device(self.compiled, inputs, address, title=self.title, progress=progress)
 
 
-def _types(network: Network, names: tuple[str, ...]) -> dict[str, Typed]:
-    return {n: (network.tensors[n].shape, np.dtype(network.tensors[n].element)) for n in names}
-
-
 @dataclass(frozen=True, repr=False)
 class ProgramModel(Model):
     """A tile program; it is bound to the values of its parameters, and compiled, when it runs.
 
-    `after` gets what each stage of the compiler makes.
+    Inputs are parameters, which are numbers, and buffers in memory; a size that a parameter decides is its
+    text. `after` gets what each stage of the compiler makes.
     """
 
-    machine: Machine
-    title: str
     program: Program
     after: Observer | None = None
 
-    @property
-    def inputs(self) -> dict[str, Typed]:
-        """Parameters, which are numbers, and buffers in memory."""
-        found: dict[str, Typed] = {p.name: ((), np.dtype(np.int32)) for p in self.program.parameters}
-        return found | self.outputs
-
-    @property
-    def outputs(self) -> dict[str, Typed]:
-        """Buffers in memory; a size that a parameter decides is its text."""
-        return {
+    @classmethod
+    def of(
+        cls, machine: Machine, title: str, program: Program, after: Observer | None = None
+    ) -> ProgramModel:
+        """A program for a machine."""
+        parameters: dict[str, Typed] = {p.name: ((), np.dtype(np.int32)) for p in program.parameters}
+        buffers: dict[str, Typed] = {
             b.name: (
                 tuple(s.value if isinstance(s, Const) else str(s) for s in b.shape),
                 np.dtype(b.element),
             )
-            for b in self.program.buffers
+            for b in program.buffers
             if b.space == "memory"
         }
-
-    @property
-    def programs(self) -> int:
-        """It is one program."""
-        return 1
+        return cls(machine, title, parameters | buffers, buffers, program, after)
 
     def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
         """Those inputs that are given, checked."""
@@ -396,7 +362,7 @@ def compile(
     found = read_source(source, allow_host=allow_host)
     if isinstance(found, Program):
         title = str(source) if isinstance(source, str | Path) else found.name
-        return ProgramModel(hardware, title, found, after)
+        return ProgramModel.of(hardware, title, found, after)
     found, network, bound = found.read(inputs, seed)
     with shown(progress) as say, found.named():
         config = settings.behind(hardware.config)
@@ -406,7 +372,7 @@ def compile(
             if not options["blockings"]:
                 raise InputError("refine goes with products whose sums are results, there is none")
         made = compile_model(network, config, after, say, **options)
-    return GraphModel(hardware, found.title, found, made, bound)
+    return GraphModel.of(hardware, found.title, found, made, bound)
 
 
 def load(directory: str | Path) -> Model:
@@ -415,9 +381,9 @@ def load(directory: str | Path) -> Model:
     machine = Machine(bundle.machine(path))
     program = bundle.program(path)
     if program is not None:
-        return ProgramModel(machine, str(path), program)
+        return ProgramModel.of(machine, str(path), program)
     compiled, source = bundle.load(path)
-    return GraphModel(machine, str(path), source, compiled)
+    return GraphModel.of(machine, str(path), source, compiled, {})
 
 
 def compare(a: Any, b: Any, progress: Progress | None = None) -> Comparison:

@@ -48,6 +48,13 @@ class CompiledModel:
         """Its programs of the machine."""
         return tuple(s for s in self.steps if isinstance(s, MachineProgram))
 
+    @property
+    def failures(self) -> list[str]:
+        """Warps that the checker does not accept, and configurations that do not mean their loops."""
+        rejected = [f"the checker does not accept the warps: {v.reason}" for v in self.verdicts if not v.ok]
+        kernels = [k.name for p in self.programs for k in p.kernels if not k.verified]
+        return rejected + [f"configuration {name} does not mean its loop" for name in kernels]
+
 
 def compile_model(
     network: Network,

@@ -60,6 +60,6 @@ def command(
     else:
         for name in sorted(files):
             click.echo(f"{files[name]:>12,}  {output / name}")
-    for failure in made.failures:
+    for failure in made.compiled.failures:
         note(failure)
-    return 1 if made.failures else 0
+    return 1 if made.compiled.failures else 0

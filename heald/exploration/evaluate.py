@@ -15,12 +15,12 @@ import numpy as np
 
 from cosim import toolchain
 from cosim.backends import simulator
-from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
+from cosim.session.network import compile_model, draw_inputs, predict_model
 from cosim.session.operators import ModelProgramPrediction, OperatorResult, Prediction
 from cosim.settings import MemorySettings
 from heald.exploration.energy import Table, counted, energy
 from heald.exploration.results import Confirmation, ModelMetrics, OperatorMetrics, Point
-from heald.model_run import ModelRun, run_network
+from heald.model_run import run_network
 from heald.sources import GraphSource
 from hw.config import PORTS, MachineConfig
 from hw.errors import InputError
@@ -107,23 +107,13 @@ def _model(model: LoadedModel, config: MachineConfig, table: Table) -> ModelMetr
         compiled = compile_model(model.network, config)
     except InputError as error:
         raise InputError(f"{model.name}: {error}").with_traceback(error.__traceback__) from error.__cause__
-    _check(compiled)
+    for failure in compiled.failures:
+        raise CheckError(failure)
     made = predict_model(compiled, model.inputs, MemorySettings.of(config), model.tensors)
     for program in made.programs:
         if program.predicted.error is not None:
             raise CheckError(f"{model.name}: the cycle model stops: {program.predicted.error}")
     return _metrics(model.name, made, table)
-
-
-def _check(compiled: CompiledModel) -> None:
-    """Raise `CheckError` for warps or configurations that are not what they must be."""
-    for verdict in compiled.verdicts:
-        if not verdict.ok:
-            raise CheckError(f"the checker does not accept the warps: {verdict.reason}")
-    for program in compiled.programs:
-        for kernel in program.kernels:
-            if not kernel.verified:
-                raise CheckError(f"configuration {kernel.name} does not mean its loop")
 
 
 def _metrics(name: str, made: Prediction, table: Table) -> ModelMetrics:
@@ -241,26 +231,12 @@ def confirm(
             continue
         events += report.events
         cycles += report.cycles
-        found = _difference(report)
-        if found is None and report.cycles != known.cycles:
+        found = report.failure
+        if not found and report.cycles != known.cycles:
             found = f"{report.cycles} cycles, not the {known.cycles} that were explored"
-        if found is not None:
+        if found:
             differences.append(f"{model.name}: {found}")
     return Confirmation(point.number, not differences, events, cycles, "; ".join(differences) or None)
-
-
-def _difference(report: ModelRun) -> str | None:
-    """The first thing that does not hold; None where the run is proven."""
-    if report.verified:
-        return None
-    if report.first_wrong is not None:
-        operator, how = report.first_wrong
-        return f"{operator}: {how}"
-    if report.first_divergence is not None:
-        return str(report.first_divergence[1])
-    if report.rejected is not None:
-        return f"the checker does not accept the warps: {report.rejected[1].reason}"
-    return f"configuration {report.unverified[0].name} does not mean its loop"
 
 
 def chosen(ranks: Sequence[Sequence[Point]], count: int) -> list[Point]:

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+from onnx import helper
 
 import heald as hd
 from cosim.job import Outcome
 from hw.config import load
 from tests.heald.conftest import Quick
 from tests.heald.network_models import perceptron, save
+from tests.sw.models import model as model_of
+from tests.sw.models import value
 
 TABLE = tuple(int(np.rint(x / 2 * (1 + np.tanh(x / 40)))) for x in range(-128, 128))
 PROGRAM = "examples/07_tile_program_on_rtl/product.py"
@@ -257,6 +260,36 @@ def test_results_show_themselves_in_a_notebook(hw: hd.Machine, no_rtl: Any) -> N
     assert repr(model) == "<3x4x5 for machine test>"
     assert repr(prediction) == f"<{prediction.cycles:,} cycles by the cycle model>"
     assert repr(loop) == "<fir.1 on mesh4x4: II 1, MII 1>"
+
+
+def test_inputs_that_the_compiler_must_know_become_constants(hw: hd.Machine) -> None:
+    names = ("a", "sa", "za", "b", "sb", "zb", "sy", "zy")
+    kinds = ("uint8", "float32", "uint8", "int8", "float32", "int8", "float32", "int8")
+    shapes = {"a": (3, 4), "b": (4, 5)}
+    types = [helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for kind in kinds]
+    inputs = [
+        helper.make_tensor_value_info(n, t, shapes.get(n, ())) for n, t in zip(names, types, strict=True)
+    ]
+    node = helper.make_node("QLinearMatMul", names, ["y"])
+    proto = model_of([node], inputs, [value("y", "int8", (3, 5))], {})
+    rng = np.random.default_rng(1)
+    given: dict[str, np.ndarray] = {
+        "a": rng.integers(0, 256, (3, 4)).astype(np.uint8),
+        "b": rng.integers(-128, 128, (4, 5)).astype(np.int8),
+        "za": np.array(7, np.uint8),
+        **{n: np.array(-3, np.int8) for n in ("zb", "zy")},
+        **{n: np.array(x, np.float32) for n, x in (("sa", 0.5), ("sb", 0.25), ("sy", 64))},
+    }
+    given = {name: given[name] for name in names}
+    with pytest.raises(hd.InputError, match="a_scale must be a constant, not 'sa'"):
+        hd.compile(proto, hw)
+    made = hd.compile(proto, hw, inputs=given)
+    assert list(made.inputs) == ["a", "b"]
+    total = (given["a"].astype(int) - 7) @ (given["b"].astype(int) + 3)
+    expected = np.clip(np.rint(total / 512) - 3, -128, 127).astype(np.int8)
+    assert np.array_equal(made.run(given, on="cpp").outputs["y"], expected)
+    with pytest.raises(hd.InputError, match="input 'za' became a constant with another value"):
+        made.run(given | {"za": np.array(8, np.uint8)})
 
 
 def test_a_product_with_an_epilogue(hw: hd.Machine, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 from onnx import helper
 
 from bench.onnx_backend import failures, select
-from heald.backend import Backend, UnsupportedError, bindings, imported
+from heald.backend import Backend, UnsupportedError, compiled
 from hw.config import load
 from hw.errors import InputError
+from sw.frontend.bindings import bindings
 from tests.heald.network_models import hosted, integers, perceptron
 
 TEST = load("test")
@@ -65,8 +66,8 @@ def test_parameters_that_are_inputs_become_constants() -> None:
     inputs = {"a": np.ones((3, 5), np.int32), "b": np.ones(5, np.int32)}
     kept = [sorted(left) for _, left in bindings(integers("Add"), inputs)]
     assert kept == [["a", "b"], ["a"]]
-    _, left = imported(integers("Add"), {name: np.ones((3, 5), np.int32) for name in "ab"})
-    assert sorted(left) == ["a", "b"]
+    model = compiled(integers("Add"), {name: np.ones((3, 5), np.int32) for name in "ab"}, TEST)
+    assert (sorted(model.inputs), model.bound) == (["a", "b"], {})
 
 
 def test_the_machine_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def of_backend(proto: onnx.ModelProto, config: MachineConfig, monkeypatch: pytes
         cycles.append(outcome.cycles)
         return outcome
 
-    monkeypatch.setattr(backend, "simulator", lambda machine, name: Quick(machine, spoil=seen))
+    monkeypatch.setattr("heald.session.simulator", lambda machine, name, waves: Quick(machine, spoil=seen))
     backend.Rep(proto, config).run(draw_inputs(import_model(proto), 0))
     return sum(cycles)
 
