@@ -11,6 +11,7 @@ from heald.problems import conv as conv
 from heald.problems import epilogue as epilogue
 from heald.problems import matmul as matmul
 from heald.session import Model as Model
+from heald.session import compare as compare
 from heald.session import compile as compile
 from heald.session import load as load
 from heald.studies import explore as explore
