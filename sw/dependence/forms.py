@@ -163,20 +163,20 @@ def whole(value: Value, facts: Facts = NO_FACTS) -> Bounds:
     if isinstance(value, int):
         return value, value
     low = high = value.constant
-    for symbol, f in value.terms:
+    terms = value.terms
+    for symbol, f in terms:
         a, b = symbol_bounds(symbol, facts) if facts else (symbol.low, symbol.high)
         if f > 0:
             low, high = low + f * a, high + f * b
         else:
             low, high = low + f * b, high + f * a
-    if facts and len(value.terms) > 1:
-        known = facts.get(value.terms)
+    if facts and len(terms) > 1:
+        # Facts begin with a factor above 0.
+        negated = terms[0][1] < 0
+        known = facts.get(tuple([(s, -f) for s, f in terms]) if negated else terms)
         if known is not None:
-            low, high = max(low, known[0] + value.constant), min(high, known[1] + value.constant)
-        negated = tuple((s, -f) for s, f in value.terms)
-        known = facts.get(negated)
-        if known is not None:
-            low, high = max(low, value.constant - known[1]), min(high, value.constant - known[0])
+            a, b = (-known[1], -known[0]) if negated else known
+            low, high = max(low, a + value.constant), min(high, b + value.constant)
     return low, high
 
 

@@ -450,10 +450,10 @@ class BackwardWalk:
         best: tuple[int, Value, int, int] | None = None
         for low, high in sides:
             f = -factor_of(low, other)
-            exact = all(
-                whole(form, facts)[0] > -UNIQUE and whole(form, facts)[1] < UNIQUE for form in (low, high)
-            )
-            if not f or factor_of(high, other) != f or not exact:
+            if not f or factor_of(high, other) != f:
+                continue
+            ends = *whole(low, facts), *whole(high, facts)
+            if min(ends) <= -UNIQUE or max(ends) >= UNIQUE:
                 continue
             base = substitute(low, other, 0)
             part = uneven(base, f, known)
@@ -467,7 +467,7 @@ class BackwardWalk:
                 return cases
             slack = whole(add(base, anchor, -f), known)[1]
             room = whole(add(substitute(high, other, 0), anchor, f), known)[1]
-            ends = (-(slack // f), room // f) if f > 0 else (-(room // -f), slack // -f)
-            if best is None or ends[1] - ends[0] < best[0]:
-                best = ends[1] - ends[0], anchor, *ends
+            first, last = (-(slack // f), room // f) if f > 0 else (-(room // -f), slack // -f)
+            if best is None or last - first < best[0]:
+                best = last - first, anchor, first, last
         return None if best is None else best[1:]

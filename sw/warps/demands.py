@@ -104,6 +104,8 @@ class _Finder:
         `moved` says by common loop whether a source stands for one before or behind what is left out.
         """
         found = np.zeros(sources.size, bool)
+        if not moved.any():
+            return self._touch(edge, sources, sinks, (0,) * len(moved))
         kinds, kind = np.unique(moved, axis=1, return_inverse=True)
         for n, column in enumerate(kinds.T):
             here = np.flatnonzero(kind.reshape(-1) == n)

@@ -42,17 +42,19 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
     if world.instances > _MOST:
         return list(syncs)
     left = [replace(s, signals=_single(s.signals), waits=_single(s.waits)) for s in syncs]
-    changed = True
+    # What the tokens of a pair are needed for stays so when those of others become fewer.
+    changed = set(range(len(left)))
     while changed:
-        changed = False
-        for n in range(len(left)):
+        for n in sorted(changed):
+            changed.discard(n)
             for signal, wait in _candidates(world, left[n]):
                 smaller = _without(world, left[n], signal, wait)
                 if smaller is None:
                     continue
                 tried = [*left[:n], smaller, *left[n + 1 :]]
                 if ordered(world, tried, [*demands, *(room_of(world, s) for s in tried)], smaller.warps):
-                    left, changed = tried, True
+                    left = tried
+                    changed.add(n)
     return [replace(s, signals=_counted(s.signals), waits=_counted(s.waits)) for s in left if s.waits]
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Demand:
     pairs: Array
     data: bool
 
-    @property
+    @functools.cached_property
     def warps(self) -> Pair:
         """Who signals, who waits."""
         return warp_of(self.source.instruction), warp_of(self.sink.instruction)
@@ -168,6 +169,7 @@ class World:
         self.of_warp = {warp: np.sort(np.concatenate(found)) for warp, found in parts.items()}
         self.instances = sum(times.size for times in self.of_warp.values())
         self.told = functools.lru_cache(maxsize=128)(self._told)
+        self.tokens = functools.lru_cache(maxsize=128)(self._tokens)
 
     def add(self, sites: Iterable[SyncSite]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
@@ -206,13 +208,18 @@ class World:
             return self.passes[sites[0]]
         found = self.cache.get(sites)
         if found is None:
-            parts = [np.repeat(self.passes[dataclasses.replace(s, count=1)], s.count) for s in sites]
+            parts = [
+                self.passes[s]
+                if s.count == 1
+                else np.repeat(self.passes[dataclasses.replace(s, count=1)], s.count)
+                for s in sites
+            ]
             found = self.cache[sites] = np.sort(np.concatenate([_NONE, *parts]))
         return found
 
     def number(self, events: Array, times: Array) -> Array:
         """How many of some events came up to and including these times, each counted in its own run."""
-        return np.searchsorted(events, times, side="right") - self._before(events)[self._run(times)]
+        return events.searchsorted(times, side="right") - self._earlier(events, times)
 
     def count(self, events: Array, times: Array) -> Array:
         """How many of some events there are in the runs that these times are of."""
@@ -221,20 +228,20 @@ class World:
 
     def pick(self, events: Array, times: Array, number: Array) -> Array:
         """When the events of these numbers, from 1, come in the runs that these times are of."""
-        found: Array = events[self._before(events)[self._run(times)] + number - 1]
+        found: Array = events[self._earlier(events, times) + number - 1]
         return found
 
     def each(self, events: Array) -> list[int]:
         """How many events are in each run."""
-        found: list[int] = np.diff(np.append(self._before(events), events.size)).tolist()
-        return found
+        ends = [*events.searchsorted(self.starts).tolist(), events.size]
+        return [end - start for start, end in pairwise(ends)]
 
-    def _before(self, events: Array) -> Array:
-        """How many events are in earlier runs, by run."""
-        return np.searchsorted(events, self.starts)
+    def _earlier(self, events: Array, times: Array) -> Array | int:
+        """How many events are in runs before those that these times are of."""
+        return events.searchsorted(self.starts)[self._run(times)] if self.starts.size > 1 else 0
 
     def _run(self, times: Array) -> Array:
-        return np.searchsorted(self.starts, times, side="right") - 1
+        return self.starts.searchsorted(times, side="right") - 1
 
     def lead(
         self, signals: tuple[SyncSite, ...], waits: tuple[SyncSite, ...], demands: Iterable[Wanted]
@@ -283,8 +290,10 @@ class World:
         The syncs are between the same two warps. A time of -1 stands for nothing known.
         """
         waits, told = self.told(syncs)
-        found = told[np.searchsorted(waits, times, side="right")]
-        return np.where(found >= self.starts[self._run(times)], found, -1)
+        found: Array = told[waits.searchsorted(times, side="right")]
+        if self.starts.size > 1:
+            found[found < self.starts[self._run(times)]] = -1
+        return found
 
     def _told(self, syncs: tuple[Sync, ...]) -> tuple[Array, Array]:
         """The waits of syncs in order, and the latest token that was taken before each and at the end."""
@@ -293,11 +302,11 @@ class World:
         tokens = np.concatenate([self.tokens(s) for s in syncs])[order]
         return waits[order], np.maximum.accumulate(np.append(-1, tokens))
 
-    def tokens(self, sync: Sync) -> Array:
+    def _tokens(self, sync: Sync) -> Array:
         """By wait: when the token that it takes is given; -1 for one in advance."""
         given, taken = self.times(sync.signals), self.times(sync.waits)
         found = np.full(taken.size, -1, np.int64)
-        number = np.arange(taken.size) - self._before(taken)[self._run(taken)] + 1 - sync.lead
+        number = np.arange(1, taken.size + 1) - self._earlier(taken, taken) - sync.lead
         some = np.flatnonzero(number > 0)
         found[some] = self.pick(given, taken[some], number[some])
         return found
@@ -346,8 +355,11 @@ def unmet(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted]) -> Ite
 
 def ordered(world: World, syncs: Sequence[Sync], demands: Iterable[Wanted], first: Pair) -> bool:
     """Whether syncs meet all demands; those of the pair of warps `first` are looked at first."""
-    inorder = sorted(demands, key=lambda d: d.warps != first)
-    return next(unmet(world, syncs, inorder), None) is None
+    own: list[Wanted] = []
+    others: list[Wanted] = []
+    for demand in demands:
+        (own if demand.warps == first else others).append(demand)
+    return not any(True for wanted in (own, others) for _ in unmet(world, syncs, wanted))
 
 
 def room_of(world: World, sync: Sync) -> Room:
