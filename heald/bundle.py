@@ -6,7 +6,6 @@ the SHA-256 of every other file.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import shutil
@@ -15,24 +14,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import heald
-from cosim.session.machine_program import KernelFacts, MachineProgram, OperatorFacts, decoded
 from cosim.session.network import CompiledModel, Step, checked_model
+from cosim.session.program_files import read_json, read_program, write_program
 from heald.report.text import filled
 from heald.sources import PROGRAM, GraphSource, from_files
-from hw.assembly import assemble, listing
 from hw.config import MachineConfig, to_toml
 from hw.config import load as load_machine
 from hw.errors import InputError
-from hw.fabric.bitstream import ArrayEntry
-from sw.cgra.bounds import MII
-from sw.cgra.draw import to_svg
-from sw.compile.memory import Allocation, Kind
-from sw.dfg.json import format_graph, parse_graph
 from sw.graph.host import HostOperator
-from sw.graph.network import Network, Tensor, View
+from sw.graph.network import Network
 from sw.graph.text import text
 from sw.ir.load import load_program
 from sw.ir.program import Program
@@ -56,7 +47,9 @@ def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
             steps.append({"host": step.name, "op": step.op, "operator": number, "where": where})
         else:
             folder = f"program{sum('program' in s for s in steps)}"
-            found |= {f"{folder}/{name}": data for name, data in write_program(step).items()}
+            texts = {name: filled(name, program=step).encode() for name in ("memory.txt", "plan.txt")}
+            made = write_program(step) | texts
+            found |= {f"{folder}/{name}": data for name, data in made.items()}
             steps.append({"program": folder})
     return _sealed(
         found,
@@ -217,193 +210,3 @@ def _steps(
         if not isinstance(operator, HostOperator):
             raise InputError(f"{directory / MANIFEST}: step {step['host']!r} must be an operator of the host")
         yield operator
-
-
-SOURCE, SYNCHRONISED = "sequential.py", "synchronised.py"
-MEMORY, PLAN, CONSTANTS = "memory.json", "plan.json", "constants.bin"
-
-
-def write_program(program: MachineProgram) -> dict[str, bytes]:
-    """The files of a program that the compiler made, by name."""
-    compiled = program.compiled
-    assert compiled is not None
-    images = [np.ascontiguousarray(data, np.uint8).tobytes() for _, data in program.constants]
-    found = {
-        SOURCE: str(program.source),
-        SYNCHRONISED: str(compiled.synchronised),
-        MEMORY: _json(_memory(program)),
-        "memory.txt": filled("memory.txt", program=program),
-        PLAN: _json(_plan(program)),
-        "plan.txt": filled("plan.txt", program=program),
-    }
-    files = {name: text.encode() for name, text in found.items()} | {CONSTANTS: b"".join(images)}
-    for warp, words in sorted(program.programs.items()):
-        files[f"warp{warp}.s"] = listing(words).encode()
-        files[f"warp{warp}.bin"] = np.array(words, "<u4").tobytes()
-    for kernel in program.kernels:
-        files[f"{kernel.name}.py"] = (kernel.text.rstrip() + "\n").encode()
-        files[f"{kernel.name}.bin"] = np.array(kernel.words, "<u4").tobytes()
-        files[f"{kernel.name}.json"] = (format_graph(kernel.graph).rstrip() + "\n").encode()
-        if kernel.configured is not None:
-            files[f"{kernel.name}.svg"] = to_svg(kernel.configured.mapping).encode()
-    return files
-
-
-def read_program(folder: Path, listed: set[str], config: MachineConfig) -> MachineProgram:
-    """A program from its files, of which those in `listed` have the hashes of the manifest.
-
-    Configurations are decoded again. Raises `InputError` for files that do not fit each other.
-    """
-    memory, plan = (read_json(folder / name) for name in (MEMORY, PLAN))
-    try:
-        return _program(folder, memory, plan, listed, config)
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        # Whoever changes a file and its hash may leave out anything.
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(
-            f"{folder / PLAN} and {MEMORY}: must hold what was compiled, not this ({what})"
-        ) from None
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; raises `InputError`."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{path}: must be JSON: {error}") from None
-
-
-def _program(folder: Path, memory: Any, plan: Any, listed: set[str], config: MachineConfig) -> MachineProgram:
-    """The program of what two files say."""
-    programs = {int(w): _words(folder / f"warp{w}.bin", listed) for w in plan["warps"]}
-    for warp, words in programs.items():
-        place = folder / f"warp{warp}.s"
-        if assemble(place.read_text(encoding="utf-8"), str(place)) != words:
-            raise InputError(f"{place}: must be the text of warp{warp}.bin")
-    kernels = tuple(_kernel(folder, entry, listed, config) for entry in plan["kernels"])
-    data = np.frombuffer((folder / CONSTANTS).read_bytes(), np.uint8)
-    constants, at = [], 0
-    for address, size in memory["constants"]:
-        constants.append((address, data[at : at + size]))
-        at += size
-    if at != len(data):
-        raise InputError(f"{folder / CONSTANTS}: must hold {at} bytes, not {len(data)}")
-    lying = {address: image.tobytes() for address, image in constants}
-    for kernel, entry in zip(kernels, plan["kernels"], strict=True):
-        image = np.array(kernel.words, "<u4").tobytes()
-        addresses = entry["addresses"]
-        if not addresses or any(lying.get(address) != image for address in addresses):
-            raise InputError(
-                f"{folder / CONSTANTS}: must hold {kernel.name}.bin where its launches load it from"
-            )
-    return MachineProgram(
-        config,
-        tuple(_operator(entry) for entry in plan["operators"]),
-        kernels,
-        {entry["name"]: _home(entry) for entry in memory["tensors"]},
-        tuple(tuple(w) for w in memory["windows"]),
-        tuple(constants),
-        programs,
-        {(warp, pc): number for warp, pc, number in plan["operator_of"]},
-        load_program(folder / SOURCE),
-    )
-
-
-def _words(path: Path, listed: set[str]) -> list[int]:
-    if path.name not in listed:
-        raise InputError(f"{path}: must be in the manifest")
-    return [int(word) for word in np.frombuffer(path.read_bytes(), "<u4")]
-
-
-# Memory
-
-
-def _memory(program: MachineProgram) -> dict[str, Any]:
-    return {
-        "windows": [list(w) for w in program.windows],
-        "constants": [[address, len(data)] for address, data in program.constants],
-        "tensors": [
-            {
-                "name": name,
-                "kind": home.kind.value,
-                "element": home.tensor.element,
-                "shape": list(home.tensor.shape),
-                **{key: getattr(home, key) for key in ("address", "row", "pitch", "size", "first", "last")},
-            }
-            for name, home in program.homes.items()
-        ],
-    }
-
-
-def _home(entry: Mapping[str, Any]) -> Allocation:
-    tensor = Tensor(entry["name"], tuple(entry["shape"]), entry["element"])
-    place = (entry["address"], entry["pitch"], entry["first"], entry["last"], entry["row"])
-    return Allocation.of(tensor, Kind(entry["kind"]), *place)
-
-
-# Plan
-
-
-def _plan(program: MachineProgram) -> dict[str, Any]:
-    owners = sorted(program.operator_of.items())
-    return {
-        "operators": [_operator_entry(o) for o in program.operators],
-        "kernels": [_kernel_entry(k, program) for k in program.kernels],
-        "warps": sorted(program.programs),
-        "operator_of": [[warp, pc, number] for (warp, pc), number in owners],
-    }
-
-
-def _operator_entry(o: OperatorFacts) -> dict[str, Any]:
-    view = o.output
-    return dataclasses.asdict(o) | {"output": [view.tensor, view.shape, view.strides, view.offset]}
-
-
-def _operator(entry: Mapping[str, Any]) -> OperatorFacts:
-    tensor, shape, strides, offset = entry["output"]
-    sequences = {key: tuple(entry[key]) for key in ("nodes", "kernels")}
-    loops = tuple((name, count) for name, count in entry["loops"])
-    output = View(tensor, tuple(shape), tuple(strides), offset)
-    return OperatorFacts(**{**entry, **sequences, "loops": loops, "output": output})
-
-
-# Configurations
-
-
-def _kernel_entry(kernel: KernelFacts, program: MachineProgram) -> dict[str, Any]:
-    image = np.array(kernel.words, "<u4").view(np.uint8)
-    return kernel.as_dict() | {
-        "addresses": [a for a, data in program.constants if np.array_equal(data, image)],
-        "arrays": {n: [a.space, a.element, a.base, a.length] for n, a in kernel.arrays.items()},
-        "scalars": kernel.scalars,
-        "places": kernel.places,
-    }
-
-
-def _kernel(folder: Path, entry: Mapping[str, Any], listed: set[str], config: MachineConfig) -> KernelFacts:
-    name = entry["name"]
-    words = _words(folder / f"{name}.bin", listed)
-    place = folder / f"{name}.json"
-    graph = parse_graph(place.read_text(encoding="utf-8"), str(place))
-    arrays = {n: ArrayEntry(*numbers) for n, numbers in entry["arrays"].items()}
-    scalars = tuple(entry["scalars"])
-    return KernelFacts(
-        name,
-        (folder / f"{name}.py").read_text(encoding="utf-8"),
-        tuple(words),
-        graph,
-        arrays,
-        scalars,
-        entry["ii"],
-        MII(entry["res_mii"], entry["rec_mii"], entry["why"]),
-        entry["depth"],
-        entry["proved_minimal"],
-        decoded(graph, words, arrays, scalars, entry["places"], config),
-        tuple((pe, step) for pe, step in entry["places"]),
-    )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"

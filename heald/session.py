@@ -21,6 +21,7 @@ from cosim.job import Simulator
 from cosim.refine import refined_blockings
 from cosim.session.network import CompiledModel, compile_model, draw_inputs, predict_model
 from cosim.session.operators import Prediction
+from cosim.session.program_files import read_json
 from cosim.session.tile_program import prepare, split_inputs
 from cosim.settings import MemorySettings
 from heald import bundle
@@ -402,6 +403,6 @@ def _side(given: Any, say: Progress) -> Side:
         return Side.of_run(given)
     path = Path(given)
     if not path.is_dir():
-        return Side.of(bundle.read_json(path), str(path))
+        return Side.of(read_json(path), str(path))
     say(f"{path}: the cycle model predicts it")
     return Side.of(load(path).predict().as_dict(), f"{path} (predicted)")
