@@ -19,11 +19,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from heald.fpga.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
-from heald.fpga.result import TOP, path
 from hw.config import load, preset_names
 from hw.errors import InputError
 from hw.synthesis import DEVICES, FAMILIES, Device, Resources, find_device
+from hw.synthesis.flow import FREQUENCY, NAMES, TOPS, Build, Target, build, design
+from hw.synthesis.report import TOP, path
 from hw.synthesis.resources import grouped
 
 #: Presets that are placed and routed.

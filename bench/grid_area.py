@@ -15,11 +15,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from heald.fpga.flow import NAMES
 from hw.config import load
 from hw.emit import converted
 from hw.fabric import load as load_fabric
 from hw.synthesis import synthesise
+from hw.synthesis.flow import NAMES
 from hw.synthesis.tools import ToolError, find, run
 
 TOP = "grid"

@@ -17,11 +17,11 @@ from typing import Any
 import heald
 from cosim.session.network import CompiledModel, Step, checked_model
 from cosim.session.program_files import read_json, read_program, write_program
-from heald.report.text import filled
 from heald.sources import PROGRAM, GraphSource, from_files
 from hw.config import MachineConfig, to_toml
 from hw.config import load as load_machine
 from hw.errors import InputError
+from hw.package.text import filled
 from sw.graph.host import HostOperator
 from sw.graph.network import Network
 from sw.graph.text import text
@@ -47,7 +47,9 @@ def files(model: CompiledModel, source: GraphSource) -> dict[str, bytes]:
             steps.append({"host": step.name, "op": step.op, "operator": number, "where": where})
         else:
             folder = f"program{sum('program' in s for s in steps)}"
-            texts = {name: filled(name, program=step).encode() for name in ("memory.txt", "plan.txt")}
+            texts = {
+                name: filled(name, "heald", program=step).encode() for name in ("memory.txt", "plan.txt")
+            }
             made = write_program(step) | texts
             found |= {f"{folder}/{name}": data for name, data in made.items()}
             steps.append({"program": folder})

@@ -35,7 +35,7 @@ class Machine:
 
         Raises `InputError` for another top.
         """
-        from heald.fpga.flow import TOPS, design
+        from hw.synthesis.flow import TOPS, design
 
         names = [name for name in TOPS if name != "board"]
         if top not in names:

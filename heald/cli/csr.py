@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from heald.cli.options import hardware, machine
-from heald.report.package import csr_page
+from hw.package import csr_page
 
 
 @click.command("csr")

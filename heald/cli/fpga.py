@@ -11,8 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
-from heald.fpga.files import check_target, write
-from heald.fpga.flow import (
+from heald.fpga import check_target, write
+from heald.progress import shown, stages
+from hw.errors import InputError
+from hw.rtl.bus.protocol import Serial
+from hw.synthesis import DEVICES, FAMILIES, find_device
+from hw.synthesis.flow import (
     BAUD,
     FREQUENCY,
     MEMORY_BYTES,
@@ -24,12 +28,8 @@ from heald.fpga.flow import (
     build,
     design,
 )
-from heald.fpga.result import as_json as result
-from heald.fpga.result import clock_name, path
-from heald.progress import shown, stages
-from hw.errors import InputError
-from hw.rtl.bus.protocol import Serial
-from hw.synthesis import DEVICES, FAMILIES, find_device
+from hw.synthesis.report import as_json as result
+from hw.synthesis.report import clock_name, path
 from hw.synthesis.resources import DEFAULT
 from hw.synthesis.tools import find
 

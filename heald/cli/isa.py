@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from heald.cli.options import as_json, print_json
-from heald.report.package import isa_dict, isa_page
+from hw.package import isa_dict, isa_page
 
 
 @click.command("isa")

@@ -9,7 +9,7 @@ import click
 
 from heald.cli.options import as_json, directory, hardware, machine, note, print_json
 from heald.files import check_directory, write_directory
-from heald.report.package import csr_page, description, header
+from hw.package import csr_page, description, header
 
 
 @click.command("verilog")

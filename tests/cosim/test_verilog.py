@@ -10,11 +10,11 @@ import pytest
 
 from cosim.build import verilog
 from cosim.toolchain import find
-from heald.report.package import ports
 from hw.config import load
 from hw.emit import LINT_OFF, TOP
 from hw.fabric import Fabric
 from hw.fabric import load as load_fabric
+from hw.package import ports
 from tests.budget import sweep
 from tests.hw.latches import latches
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heald.report.package import csr_page, description, header, isa_page, ports
 from heald.testing.problems import compile_problem
 from hw import csr, isa
 from hw.assembly import disassemble_words
 from hw.config import load, preset_names
+from hw.package import csr_page, description, header, isa_page, ports
 from sw.problem import Product
 
 ROOT = Path(__file__).resolve().parents[2]

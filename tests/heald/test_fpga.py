@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from heald.files import check_directory
-from heald.fpga.flow import TOPS, Build, Design, Top, design
-from heald.fpga.result import clock_name, signal
-from heald.report.package import csr_page
 from hw.cache import VARIABLE
 from hw.config import MachineConfig, load
 from hw.errors import InputError
+from hw.package import csr_page
 from hw.rtl.bus.board import Board, constraints, load_board
 from hw.rtl.bus.protocol import Serial
+from hw.synthesis.flow import TOPS, Build, Design, Top, design
+from hw.synthesis.report import clock_name, signal
 from hw.synthesis.resources import DEVICES, Resources
 from tests.hw.synthesis.designs import SMALL, many
 
@@ -183,7 +183,7 @@ def test_files_are_made_inside_of_a_directory_that_exists(
         assert len(list(folder.iterdir())) == 1
         return ""
 
-    monkeypatch.setattr("heald.fpga.files.report", look)
+    monkeypatch.setattr("heald.fpga.report", look)
     assert heald("fpga", "--hw", "tiny", "--synth-only", "-o", folder).code == 0
     assert seen == [[folder]]
 
@@ -334,7 +334,7 @@ def test_an_interrupt_leaves_the_directory_as_it_was(
     def interrupt(*_arguments: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("heald.fpga.files.report", interrupt)
+    monkeypatch.setattr("heald.fpga.report", interrupt)
     ended = heald("fpga", "--device", "12k", "-o", tmp_path)
     assert ended.code == 130
     assert [p.name for p in tmp_path.iterdir()] == ["report.md"]

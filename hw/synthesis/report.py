@@ -8,9 +8,9 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from heald.fpga.flow import NAMES, Build
-from heald.report.text import filled
+from hw.package.text import filled
 from hw.synthesis import Placement, Resources
+from hw.synthesis.flow import NAMES, Build
 from hw.synthesis.resources import grouped
 
 #: What cells and instances of the top itself are called.

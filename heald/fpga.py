@@ -7,13 +7,13 @@ import shutil
 from pathlib import Path
 
 from heald.files import check_directory, write_directory
-from heald.fpga.flow import TOPS, Build
-from heald.fpga.result import report
-from heald.report.package import csr_page, header
-from heald.report.text import filled
 from hw import csr
 from hw.emit import LINT_OFF
 from hw.errors import InputError
+from hw.package import csr_page, header
+from hw.package.text import filled
+from hw.synthesis.flow import TOPS, Build
+from hw.synthesis.report import report
 from hw.synthesis.tools import find, run
 
 #: A part of the 7 series for a description to be whole.

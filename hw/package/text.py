@@ -10,9 +10,9 @@ import jinja2
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader("heald.report", "templates"),
+        loader=jinja2.PackageLoader(package),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -28,6 +28,6 @@ def _environment() -> jinja2.Environment:
     return found
 
 
-def filled(template: str, **values: Any) -> str:
-    """A template of `templates/` with the values that it names."""
-    return _environment().get_template(template).render(**values)
+def filled(template: str, package: str = "hw.package", **values: Any) -> str:
+    """A template of a package's folder `templates` with the values that it names."""
+    return _environment(package).get_template(template).render(**values)

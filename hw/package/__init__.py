@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from heald.report.text import filled
 from hw import csr, isa
 from hw.config import PORTS, MachineConfig
+from hw.package.text import filled
 
 TOP = "heald"
 
