@@ -291,9 +291,10 @@ class Prediction:
 
     def _repr_html_(self) -> str:
         rows = [
-            (o.name, o.op, o.cycles, o.bound_cycles, RESOURCES.get(o.bound, o.bound)) for o in self.operators
+            (o.name, o.op, o.cycles, o.bound_cycles, RESOURCES.get(o.bound, o.bound), o.bottleneck or "")
+            for o in self.operators
         ]
-        head = ("operator", "kind", "cycles", "lower bound", "bound by")
+        head = ("operator", "kind", "cycles", "lower bound", "bound by", "bottleneck")
         return f"<p><b>{self.cycles:,} cycles</b> by the cycle model</p>{table(head, rows)}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def print_report(report: Run, console: Console) -> None:
         # Rather lines that the terminal wraps than numbers that lack digits.
         table.width = _least_width(table)
     console.print(table, crop=False)
-    console.print(_CAPTION, style="dim", highlight=False)
+    if isinstance(report, ModelRun):
+        console.print(_CAPTION, style="dim", highlight=False)
     console.print()
     for line in _verdict(report):
         console.print(line, highlight=False)

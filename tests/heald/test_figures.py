@@ -77,10 +77,10 @@ def in_page(report: ModelRun) -> Figures:
 
 
 def in_notebook(report: ModelRun) -> Figures:
-    rows = re.findall("<tr>(<td>.*?)</tr>", report._repr_html_())
-    cells = [re.findall("<td>(.*?)</td>", row) for row in rows]
+    rows = re.findall("<tr>(.*?)</tr>", report._repr_html_())
+    cells = [re.findall("<td.*?>(.*?)</td>", row) for row in rows]
     wanted = {o.name for o in report.operators if o.where == "machine"}
-    return {row[0]: tuple(row[2:]) for row in cells if row[0] in wanted}
+    return {row[0]: tuple(row[2:]) for row in cells if row and row[0] in wanted}
 
 
 def test_terminal_page_and_json_tell_the_same_figures(report: ModelRun) -> None:
