@@ -147,3 +147,34 @@ def test_the_official_onnx_cases_pass_on_the_rtl() -> None:
         found = bench.cases(operator)
         assert found
         assert sum(bench.run_case(case, "test", "verilator") for case in found) == 0
+
+
+NOTEBOOKS = sorted(EXAMPLES.glob("*/*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_to_its_end(path: Path) -> None:
+    """By nbmake, with the packages of this folder; a cell that hangs ends it."""
+    command = [sys.executable, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "--nbmake"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        [*command, "--nbmake-timeout=3000", path],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_stored_without_results(path: Path) -> None:
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    assert cells
+    assert not any(c["outputs"] or c["execution_count"] for c in cells)
+
+
+def test_the_index_names_every_example() -> None:
+    found = set(re.findall(r"\]\(([^)]*)\)", (EXAMPLES / "README.md").read_text()))
+    pages = {*EXAMPLES.glob("*/README.md"), *NOTEBOOKS}
+    assert found == {str(page.relative_to(EXAMPLES)) for page in pages}
