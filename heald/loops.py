@@ -293,8 +293,8 @@ def _telling(say: Progress) -> Callable[[Graph, SearchEvent], None]:
 
 
 def map_loop(
-    loop: Callable[..., Any] | str,
-    fabric: str | Fabric = "mesh4x4",
+    loop: Callable[..., Any] | str | Path,
+    fabric: str | Path | Fabric = "mesh4x4",
     *,
     size: tuple[int, int] | None = None,
     unroll: int = 1,
@@ -310,10 +310,17 @@ def map_loop(
     without groups of PEs. Raises `InputError` with file, line and column for what cannot be a loop; where
     there is no mapping, `ii` is None and `failure` says why.
     """
-    target = fabric if isinstance(fabric, Fabric) else load_fabric(fabric, size)
     kernel: Kernel | None = None
+    loop = str(loop) if isinstance(loop, Path) else loop
     if not callable(loop) and not isinstance(loop, str):
         raise InputError(f"a loop must be a function, FILE.py:FUNCTION or GRAPH.json, not {loop!r}")
+    if not isinstance(fabric, str | Path | Fabric):
+        raise InputError(f"fabric must be a preset, a TOML file or a Fabric, not {fabric!r}")
+    if size is not None and (not isinstance(size, tuple | list) or len(size) != 2):
+        raise InputError(f"size must be rows and columns, not {size!r}")
+    if not isinstance(timeout, int | float) or isinstance(timeout, bool):
+        raise InputError(f"timeout must be seconds, not {timeout!r}")
+    target = fabric if isinstance(fabric, Fabric) else load_fabric(str(fabric), size)
     whole_number("unroll", unroll, 1)
     whole_number("seed", seed, 0)
     if callable(loop) or not loop.endswith(".json"):

@@ -125,8 +125,8 @@ def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Progr
         if path.suffix == ".py":
             return load_program(path)
         return OnnxSource(str(path), read_file(path), allow_host)
-    if isinstance(source, bytes):
-        return OnnxSource.parse("model", source, allow_host)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return OnnxSource.parse("model", bytes(source), allow_host)
     if hasattr(source, "SerializeToString") and hasattr(source, "graph"):
         return OnnxSource(source.graph.name or "model", source, allow_host)
     kinds = "a path, bytes, an onnx.ModelProto, a problem or a tile program"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from heald.exploration import command, output
 from heald.exploration.results import Exploration, Point, front_table
 from heald.exploration.samplers import SAMPLERS
@@ -104,11 +106,22 @@ def explore(
 
 
 def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:
+    if not isinstance(space, Mapping | str | Path):
+        raise InputError(f"a space must be parameters with their values or a TOML file, not {space!r}")
     if not isinstance(space, Mapping):
         if base is not None:
             raise InputError(f"{space}: names its own base")
         return read(Path(space))
-    values: dict[str, Any] = dict(space) if "parameters" in space else {"parameters": dict(space)}
+    values: dict[str, Any] = dict(space)
+    if "parameters" not in space:
+        values = {"parameters": {name: _values(given) for name, given in space.items()}}
     if base is not None:
         values["base"] = machine(base).config
     return from_values(values)
+
+
+def _values(given: Any) -> Any:
+    """The values of a parameter as a list, which may be any sequence or array of one dimension."""
+    if not isinstance(given, list | tuple | range | np.ndarray):
+        return given
+    return [value.item() if isinstance(value, np.generic) else value for value in given]

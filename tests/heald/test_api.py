@@ -335,7 +335,8 @@ def test_saved_models_are_the_same(hw: hd.Machine, tmp_path: Path) -> None:
 def test_sources_of_every_kind(hw: hd.Machine, tmp_path: Path) -> None:
     proto = perceptron()
     path = save(tmp_path, proto)
-    sources = (path, str(path), path.read_bytes(), proto, hd.compile(proto, hw))
+    data = path.read_bytes()
+    sources = (path, str(path), data, bytearray(data), proto, hd.compile(proto, hw))
     cycles = {hd.compile(source, hw).predict().cycles for source in sources}
     assert len(cycles) == 1
     with pytest.raises(hd.InputError, match=r"must be a path, bytes, an onnx\.ModelProto"):
@@ -378,13 +379,13 @@ def test_a_loop_on_the_cgra(hw: hd.Machine, tmp_path: Path, monkeypatch: pytest.
     assert np.array_equal(run.outputs["y"], 3 * x[:17] + 5 * x[1:18] - x[2:19])
     with pytest.raises(hd.InputError, match="'z' must be a parameter"):
         mapped.run(n=17, z=x)
-    assert hd.map_loop("tests/data/dfg/mac.json").mii == 1
+    assert hd.map_loop(Path("tests/data/dfg/mac.json"), Path("hw/fabric/presets/mesh4x4.toml")).mii == 1
 
 
 def test_an_exploration(hw: hd.Machine, tmp_path: Path) -> None:
     path = save(tmp_path, perceptron())
     told: list[str] = []
-    space = {"rows": [4, 8], "cols": [4, 8]}
+    space = {"rows": np.array([4, 8]), "cols": (4, np.int64(8))}
     study = hd.explore(space, [path, hd.matmul(8, 8, 8)], base=hw, progress=told.append)
     assert len(study.points) == 4
     assert {"rows", "cols", "cycles", "luts", "state", "number"} <= study.points[0].keys()
@@ -444,11 +445,16 @@ def test_inputs_that_do_not_fit(hw: hd.Machine, given: Any, message: str) -> Non
         (lambda m: m.save("/nowhere/x/y"), "directory /nowhere/x does not exist"),
         (lambda m: hd.load("/nowhere"), "must be a directory of heald compile"),
         (lambda m: hd.map_loop(3), "a loop must be a function"),
+        (lambda m: hd.map_loop(fir, fabric=4), "fabric must be a preset, a TOML file or a Fabric, not 4"),
+        (lambda m: hd.map_loop(fir, size=4), "size must be rows and columns, not 4"),
+        (lambda m: hd.map_loop(fir, timeout="1 s"), "timeout must be seconds, not '1 s'"),
+        (lambda m: hd.matmul(2, 2, 2, out="int16"), "out must be one of int8, uint8, int32, not 'int16'"),
         (lambda m: hd.explore({"rows": [4, 8]}, [m], sampler="foo"), "sampler must be one of grid"),
         (
             lambda m: hd.explore({"rows": [4, 8]}, [m], trials="x"),
             "trials must be a whole number of at least 1",
         ),
+        (lambda m: hd.explore(3, [m]), "a space must be parameters with their values or a TOML file, not 3"),
         (lambda m: hd.explore({"rows": [4, 8]}, []), "an exploration needs at least one model"),
     ],
 )

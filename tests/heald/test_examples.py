@@ -169,12 +169,12 @@ def test_a_notebook_runs_to_its_end(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_are_stored_without_results(path: Path) -> None:
-    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    cells = [c for c in json.loads(path.read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
     assert cells
     assert not any(c["outputs"] or c["execution_count"] for c in cells)
 
 
 def test_the_index_names_every_example() -> None:
-    found = set(re.findall(r"\]\(([^)]*)\)", (EXAMPLES / "README.md").read_text()))
+    found = set(re.findall(r"\]\(([^)]*)\)", (EXAMPLES / "README.md").read_text(encoding="utf-8")))
     pages = {*EXAMPLES.glob("*/README.md"), *NOTEBOOKS}
     assert found == {str(page.relative_to(EXAMPLES)) for page in pages}
