@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from heald.exploration import command, output
-from heald.exploration.results import Exploration, Point, front_table
+from heald.exploration import command, output, search
+from heald.exploration.results import Exploration, Point, State, front_table
 from heald.exploration.samplers import SAMPLERS
 from heald.exploration.space import Space, from_values, read
+from heald.exploration.study import without_password
 from heald.hardware import machine
 from heald.progress import Progress, shown
 from heald.session import GraphModel
@@ -23,10 +26,14 @@ from hw.html import table
 
 @dataclass(frozen=True, repr=False)
 class Study:
-    """What an exploration found; `found` has everything, the properties are lists for a table."""
+    """What an exploration found; `found` has everything, the properties are lists for a table.
+
+    `storage` is the database in which it was kept.
+    """
 
     found: Exploration
     space: Space
+    storage: str
 
     @property
     def points(self) -> list[dict[str, Any]]:
@@ -49,6 +56,18 @@ class Study:
     def report(self, file: str | Path) -> None:
         """Write the page of the exploration (HTML); raises `InputError` for a file that cannot be written."""
         output.report(Path(file), self.found, self.space)
+
+    def csv(self, file: str | Path) -> None:
+        """Write all points as a table; raises `InputError` for a file that cannot be written."""
+        output.write_csv(Path(file), self.found)
+
+    def export(self, directory: str | Path) -> None:
+        """Write the machines of the front as TOML files; raises `InputError` where that is not possible."""
+        output.export(Path(directory), self.found, self.space)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON that `heald explore --json` prints."""
+        return output.as_dict(self.found, self.storage)
 
     def __repr__(self) -> str:
         return f"<{output.summary(self.found)}>"
@@ -97,12 +116,33 @@ def explore(
     with tempfile.TemporaryDirectory(prefix="heald-") as folder, shown(progress) as say:
         where = storage or f"sqlite:///{folder}/study.db"
         request = command.Request(_space(space, base), paths, storage=where, **options)
-        prepared = command.prepare(request)
+        return study_of(request, say, say)
 
-        def told(state: Any) -> None:
-            say(f"{state.known + len(state.done)} of {state.target} points")
 
-        return Study(command.explore(prepared, told, say), prepared.space)
+def study_of(request: command.Request, say: Progress, tell: Progress) -> Study:
+    """Explore as a request asks; `tell` hears of every point that is done, `say` of the rest.
+
+    After an interrupt it says what there is, and how to go on. Raises `InputError` for what makes no sense.
+    """
+    prepared = command.prepare(request)
+    storage = without_password(prepared.storage)
+    say(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
+    try:
+        found = command.explore(prepared, lambda state: tell(_told(state)), say)
+    except KeyboardInterrupt:
+        with contextlib.suppress(InputError):
+            say(output.summary(command.kept_so_far(prepared)))
+        say(f"all of it is in {storage}: the same command goes on from here")
+        raise
+    return Study(found, prepared.space, storage)
+
+
+def _told(state: search.Progress) -> str:
+    refused = sum(p.state is State.REFUSED for p in state.done)
+    done = state.known + len(state.done)
+    text = f"{done} of {state.target} points, {state.rate:.2f} points/s"
+    text += f", {refused} refused" if refused else ""
+    return text if state.left is None else f"{text}, about {timedelta(seconds=round(state.left))} left"
 
 
 def _space(space: Mapping[str, Any] | str | Path, base: Any) -> Space:

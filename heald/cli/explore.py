@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,11 +11,6 @@ from heald.cli.options import PATH, as_json, backend, host, note, print_json
 from heald.files import check_directory, check_writable
 from heald.progress import shown, stages
 from heald.report.console import stdout
-from hw.errors import InputError
-
-if TYPE_CHECKING:
-    from heald.exploration.command import Prepared
-    from heald.exploration.search import Progress
 
 #: Seconds between two lines of progress where there is no terminal.
 _PAUSE = 4.0
@@ -74,8 +66,8 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     """
     # The mapper and optuna take time to import.
     from heald.exploration import output
-    from heald.exploration.command import Request, explore, prepare
-    from heald.exploration.study import without_password
+    from heald.exploration.command import Request
+    from heald.studies import study_of
 
     for name in ("report", "csv"):
         if options[name] is not None:
@@ -83,50 +75,16 @@ def command(space: Path, models: tuple[Path, ...], json_: bool, **options: Any) 
     if options["export"] is not None:
         check_directory(options["export"])
     asked = {name: value for name, value in options.items() if name not in ("report", "csv", "export")}
-    request = Request(space, models, **asked)
-    prepared = prepare(request)
-    storage = without_password(prepared.storage)
-    note(f"{prepared.space.feasible.size:,} points satisfy the constraints; study {storage}")
-    with _resumable(prepared), shown(stages(note, _PAUSE)) as tell:
-        found = explore(prepared, lambda progress: tell(_told(progress)), note)
-    if options["csv"] is not None:
-        output.write_csv(options["csv"], found)
-    if options["export"] is not None:
-        output.export(options["export"], found, prepared.space)
-    if options["report"] is not None:
-        output.report(options["report"], found, prepared.space)
+    with shown(stages(note, _PAUSE)) as tell:
+        study = study_of(Request(space, models, **asked), note, tell)
+    for name, write in (("csv", study.csv), ("export", study.export), ("report", study.report)):
+        if options[name] is not None:
+            write(options[name])
     if json_:
-        print_json(output.as_dict(found, storage))
+        print_json(study.as_dict())
     else:
-        output.show(found, stdout())
-    wrong = [c for c in found.confirmations if not c.confirmed]
+        output.show(study.found, stdout())
+    wrong = [c for c in study.found.confirmations if not c.confirmed]
     for c in wrong:
         note(f"point {c.point} differs on the RTL: {c.difference}")
     return 1 if wrong else 0
-
-
-@contextlib.contextmanager
-def _resumable(prepared: Prepared) -> Iterator[None]:
-    """After an interrupt, tell what there is and how to go on."""
-    from heald.exploration.command import kept_so_far
-    from heald.exploration.output import summary
-    from heald.exploration.study import without_password
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        with contextlib.suppress(InputError):
-            note(summary(kept_so_far(prepared)))
-        storage = without_password(prepared.storage)
-        note(f"all of it is in {storage}: the same command goes on from here")
-        raise
-
-
-def _told(progress: Progress) -> str:
-    from heald.exploration.results import State
-
-    refused = sum(p.state is State.REFUSED for p in progress.done)
-    done = progress.known + len(progress.done)
-    text = f"{done} of {progress.target} points, {progress.rate:.2f} points/s"
-    text += f", {refused} refused" if refused else ""
-    return text if progress.left is None else f"{text}, about {timedelta(seconds=round(progress.left))} left"
