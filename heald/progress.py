@@ -47,9 +47,10 @@ def _notebook_line() -> Iterator[Progress]:
 
 
 def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
-    """Tells `progress` of each stage once, the text before a comma; with `pause`, of one in so many seconds.
+    """Tells `progress` of each stage, the text before a comma, again every `SILENCE` seconds while it lasts.
 
-    None on a terminal, where `shown` has a line of its own.
+    With `pause` it tells whole texts, with so many seconds between. None on a terminal, where `shown` has a
+    line of its own.
     """
     if sys.stderr.isatty():
         return None
@@ -57,9 +58,9 @@ def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
 
     def say(text: str) -> None:
         nonlocal last, then
-        stage, now = text if pause else text.partition(",")[0], time.monotonic()
-        if stage != last and now - then >= pause:
-            progress(stage)
+        stage, now = text.partition(",")[0], time.monotonic()
+        if now - then >= (max(pause, SILENCE) if stage == last else pause):
+            progress(text if pause or stage == last else stage)
             last, then = stage, now
 
     return say

@@ -240,25 +240,12 @@ def load(source: str | MachineConfig, settings: Mapping[str, Any] | None = None)
 def _found(source: str) -> dict[str, Any]:
     """The values of a preset or file, its name among them."""
     known = toml_text.presets("hw")
-    if source in known:
-        return {"name": source} | _read(known[source].read_text("utf-8"), f"preset {source}")
+    text, place = toml_text.found(source, known, f"--hw must be a preset ({', '.join(known)}) or a TOML file")
     path = Path(source)
-    try:
-        if not path.is_file():
-            if _is_path(source) and not path.is_dir():
-                raise InputError(f"{source}: no such file; --hw must be a preset or a TOML file")
-            raise InputError(f"--hw must be a preset ({', '.join(known)}) or a TOML file, not {source!r}")
-        values = {"name": path.stem} | _read(path.read_text(encoding="utf-8"), source)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{source}: cannot be read: {error}") from None
-    if isinstance(values.get("cgra"), str) and _is_path(values["cgra"]):
-        values["cgra"] = str(path.parent / values["cgra"])
+    values = {"name": source if source in known else path.stem} | _read(text, place)
+    if source not in known and isinstance(grid := values.get("cgra"), str) and toml_text.path_like(grid):
+        values["cgra"] = str(path.parent / grid)
     return values
-
-
-def _is_path(fabric: str) -> bool:
-    """Whether this names a file and no preset."""
-    return "/" in fabric or fabric.endswith(".toml")
 
 
 def _read(text: str, place: str) -> dict[str, Any]:

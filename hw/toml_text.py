@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -33,6 +33,31 @@ def read(path: Path, needed: str) -> str:
         raise InputError(f"{path}: no such file; {needed}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+
+
+def found(source: str, known: Mapping[str, Traversable], needed: str) -> tuple[str, str]:
+    """The text of a preset by name, or of a file by path, and what errors call it.
+
+    Raises `InputError`, with what is `needed`, where it is neither.
+    """
+    if source in known:
+        return known[source].read_text("utf-8"), f"preset {source}"
+    path = Path(source)
+    try:
+        if path.is_file():
+            return path.read_text(encoding="utf-8"), source
+        if path_like(source) and not path.is_dir():
+            raise InputError(f"{source}: no such file; {needed}")
+        raise InputError(f"{needed}, not {source!r}")
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source}: cannot be read: {error}") from None
+
+
+def path_like(source: str) -> bool:
+    """Whether this names a file and no preset."""
+    return "/" in source or source.endswith(".toml")
 
 
 def parsed(text: str, place: str) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class AxiSimulation:
         self._process.call("behave", environment)
 
     def plant(self, number: int) -> None:
-        """Break a rule on the way to the pins from now on (`cosim.bus.rules.PLANTS`); 0: none."""
+        """Break a rule on the way to the pins from now on (harness/axi/harness.sv); 0: none."""
         self._process.call("plant", number)
 
     def reset(self) -> None:

@@ -102,7 +102,7 @@ class Bench:
             await First(RisingEdge(self._dut.irq), ClockCycles(self._dut.aclk, cycles))
 
     async def plant(self, number: int) -> None:
-        """Break a rule from now on (`cosim.bus.rules.PLANTS`); 0: none."""
+        """Break a rule from now on (harness/axi/harness.sv); 0: none."""
         self._dut.plant.value = number
 
     async def state(self) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,11 +36,3 @@ class Environment:
 
 #: Nothing holds anything back.
 CALM = Environment()
-
-
-def rough(seed: int, faults: tuple[Fault, ...] = ()) -> Environment:
-    """A random environment: channels from always ready to mostly not, latencies from none to 200 cycles."""
-    r = random.Random(f"environment {seed}")
-    pauses = r.choice([(0.0, 0.1), (0.0, 0.2, 0.5), (0.3, 0.6), (0.0, 0.5, 0.85)])
-    low = r.choice([0, 0, 3, 20])
-    return Environment(seed, pauses, (low, low + r.choice([0, 5, 40, 180])), r.random() < 0.7, faults)

@@ -41,16 +41,3 @@ def broken(axi: int, lite: int) -> list[str]:
         for bit, text in enumerate(names)
         if bits >> bit & 1
     ]
-
-
-#: Faults that the harness plants between the machine and the pins, by number, and the rule that each breaks.
-PLANTS = {
-    1: f"m_axi: {AXI[0]}",
-    2: f"m_axi: {AXI[3]}",
-    3: f"m_axi: {AXI[6]}",
-    4: f"m_axi: {AXI[19]}",
-    5: f"m_axi: {AXI[17]}",
-    6: f"m_axi: {AXI[18]}",
-    7: f"s_axil: {LITE[2]}",
-    8: f"s_axil: {LITE[9]}",
-}

@@ -58,7 +58,6 @@ class SpaceSampler(BaseSampler):
         self.vectors = {name: _vectors(values) for name, values in space.items()}
         self.seen: set[Key] = set()
         self._all: tuple[list[Parameters], np.ndarray] | None = None
-        self._new: np.ndarray | None = None
         self._order: Iterable[int] | None = None
 
     # What the search asks

@@ -27,7 +27,7 @@ _STYLE = """<style>
 text { font: 12px system-ui, sans-serif; fill: #1f2937; }
 path { stroke: #1f2937; fill: none; }
 .title { font-size: 18px; font-weight: bold; } .heading { font-size: 13px; font-weight: bold; }
-.dim { fill: #6b7280; } .middle { text-anchor: middle; } .end { text-anchor: end; }
+.small { fill: #6b7280; } .middle { text-anchor: middle; } .end { text-anchor: end; }
 .mono { font-family: ui-monospace, monospace; white-space: pre; }
 .paper { fill: #ffffff; } .A { fill: #dbeafe; } .B { fill: #d1fae5; } .C { fill: #fef3c7; }
 .piece { fill: #6b7280; fill-opacity: 0.3; } .stays { fill: url(#hatch); }
@@ -266,14 +266,7 @@ def _roofline(
     ridge = peak / rate
     x = LogAxis.around([*(at for _, at, _ in points), ridge / 4, ridge * 4], _RIGHT + 56, _WIDTH - _MARGIN)
     y = LogAxis.around([*(at for _, _, at in points), peak, peak / 16], top + 300, top + 14)
-    for value, text in x.ticks:
-        d.line([(x.at(value), y.start), (x.at(value), y.end)], "pale")
-        d.text(x.at(value), y.start + 16, text, "middle dim")
-    for value, text in y.ticks:
-        d.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
-        d.text(x.start - 6, y.at(value) + 4, text, "end dim")
-    d.text((x.start + x.end) / 2, y.start + 34, "MACs per byte loaded", "middle")
-    d.text(_RIGHT + 6, (y.start + y.end) / 2, "MACs per cycle", "middle", -90)
+    d.axes(x, y, "MACs per byte loaded", "MACs per cycle")
     low = max(x.low, y.low / rate)
     d.line([(x.at(low), y.at(low * rate)), (x.at(ridge), y.at(peak)), (x.end, y.at(peak))], "roof")
     d.text(x.end, y.at(peak) - 6, f"array's peak {number_text(peak)} MACs/cycle", "end")

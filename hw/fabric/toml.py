@@ -73,28 +73,14 @@ def load(source: str, grid: tuple[int, int] | None = None) -> Fabric:
     A preset exists in every size: `mesh8x8` is `mesh4x4` with 8 rows and 8 columns. Raises `InputError` for
     an unknown name, an unreadable file, and what does not describe a fabric.
     """
-    path = Path(source)
-    if "/" not in source and not source.endswith(".toml"):
-        found = _preset(source)
-        if found is not None:
-            values, size = found
-            return from_values(values, f"preset {source}", grid or size)
-    try:
-        if source.endswith(".toml") and not path.exists():
-            raise InputError(f"{source}: no such file; a fabric must be a preset or a TOML file")
-        if not path.is_file():
-            known = ", ".join(preset_names())
-            needed = f"a preset ({known}; any size, as mesh8x8) or a TOML file"
-            raise InputError(f"a fabric must be {needed}, not {source!r}")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        needed = "a fabric must be a preset or a TOML file"
-        raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{source}: cannot be read: {error}") from None
-    values = toml_text.parsed(text, source)
-    values.setdefault("name", path.stem)
-    return from_values(values, source, grid)
+    if not toml_text.path_like(source) and (found := _preset(source)) is not None:
+        values, size = found
+        return from_values(values, f"preset {source}", grid or size)
+    known = ", ".join(preset_names())
+    text, place = toml_text.found(
+        source, {}, f"a fabric must be a preset ({known}; any size, as mesh8x8) or a TOML file"
+    )
+    return from_values({"name": Path(source).stem} | toml_text.parsed(text, place), source, grid)
 
 
 def _preset(name: str) -> tuple[dict[str, Any], tuple[int, int] | None] | None:

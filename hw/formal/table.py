@@ -116,45 +116,33 @@ def as_data(results: list[Report], tools: Tools) -> dict[str, object]:
 
 
 def _report_data(report: Report) -> dict[str, object]:
-    outcome, meaning = report.outcome, {f.name: f for f in report.proof.faults}
+    named = {fault.name: fault for fault in report.proof.faults}
     data: dict[str, object] = {
         "proof": report.proof.name,
         "component": report.proof.title,
-        "how": outcome.method,
-        "depth": outcome.depth,
-        "seconds": outcome.seconds,
-        "processor_seconds": outcome.processor_seconds,
-        "holds": outcome.holds,
-        "failed": outcome.failed,
-        "reason": outcome.reason,
-        "trace": outcome.trace,
+        "how": report.outcome.method,
+        **_shared(
+            report.outcome, "depth", "seconds", "processor_seconds", "holds", "failed", "reason", "trace"
+        ),
         "properties": [
-            {"property": name, "statement": statement}
-            | (
-                {}
-                if report.faults is None
-                else {"faults_planted": report.planted(name), "faults_found": report.found(name)}
-            )
-            for name, statement in report.proof.statements.items()
+            {"property": name, "statement": statement} for name, statement in report.proof.statements.items()
         ],
     }
     if report.faults is not None:
+        for entry in data["properties"]:  # type: ignore[attr-defined]
+            name = entry["property"]
+            entry |= {"faults_planted": report.planted(name), "faults_found": report.found(name)}
         data["faults"] = [
-            {
-                "fault": o.fault,
-                "meaning": meaning[o.fault].meaning,
-                "breaks": meaning[o.fault].breaks,
-                "depth": o.depth,
-                "seconds": o.seconds,
-                "processor_seconds": o.processor_seconds,
-                "found": o.holds,
-                "reason": o.reason,
-                "trace": o.trace,
-            }
+            {"fault": o.fault, "meaning": named[o.fault].meaning, "breaks": named[o.fault].breaks}
+            | {"found": o.holds, **_shared(o, "depth", "seconds", "processor_seconds", "reason", "trace")}
             for o in report.faults
             if o.fault is not None
         ]
     return data
+
+
+def _shared(outcome: Outcome, *names: str) -> dict[str, object]:
+    return {name: getattr(outcome, name) for name in names}
 
 
 def page(proofs: Mapping[str, Proof]) -> str:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cosim.bus import rules
 from cosim.bus.axi import AxiSimulation
-from cosim.bus.environment import CALM, DECERR, SLVERR, Environment, Fault, rough
+from cosim.bus.environment import CALM, DECERR, SLVERR, Environment, Fault
 from cosim.device import BusError, Device
 from cosim.host import script
 from cosim.models.cycle import predict
@@ -17,6 +16,7 @@ from hw import csr
 from hw.assembly import decode
 from hw.isa import Cause
 from tests.cosim.bus_machines import UNEVEN, UNEVEN_BEATS, cases
+from tests.cosim.bus_worlds import PLANTS, rough
 
 CASES = cases(UNEVEN)
 
@@ -135,11 +135,11 @@ def test_a_reset_in_the_middle_of_a_run_leaves_a_machine_that_works() -> None:
         assert bus.violations() == []
 
 
-@pytest.mark.parametrize("number", list(rules.PLANTS))
+@pytest.mark.parametrize("number", list(PLANTS))
 def test_planted_violations_are_noticed(number: int) -> None:
     bus, device = fresh()
     with bus:
         bus.behave(Environment(3, (0.5,)))
         bus.plant(number)
         device.run(CASES[0].job)
-        assert rules.PLANTS[number] in bus.violations()
+        assert PLANTS[number] in bus.violations()

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from cosim.bus.axi import MEMORY_BYTES, AxiSimulation
-from cosim.bus.environment import rough
 from cosim.device import Device
 from cosim.device.device import DeviceSimulator
 from cosim.job import Job, Outcome
@@ -44,6 +43,7 @@ from sw.dfg.python import from_function
 from sw.frontend.network import import_model
 from sw.graph import reference
 from tests.cosim.bus_machines import SMALL, UNEVEN, UNEVEN_BEATS
+from tests.cosim.bus_worlds import rough
 from tests.sw.dfg.reference import CASES, KERNELS
 
 #: Counters that do not depend on when memory answers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 
@@ -37,3 +38,17 @@ def test_nothing_is_said_after_the_end_or_without_a_terminal(capsys: pytest.Capt
     captured = capsys.readouterr()
     assert captured.out == "one\n"
     assert captured.err == ""
+
+
+@pytest.mark.parametrize(("silence", "again"), [(1e9, []), (0.0, ["routing, round 2"])])
+def test_stages_are_told_once_and_again_when_they_last(
+    monkeypatch: pytest.MonkeyPatch, silence: float, again: list[str]
+) -> None:
+    monkeypatch.setattr(progress, "SILENCE", silence)
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    said: list[str] = []
+    say = progress.stages(said.append)
+    assert say is not None
+    for text in ("routing, round 1", "routing, round 2", "packing"):
+        say(text)
+    assert said == ["routing", *again, "packing"]

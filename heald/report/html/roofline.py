@@ -56,14 +56,7 @@ def roofline(report: RunReport) -> str:
     y = LogAxis.around(up, _HEIGHT - _BOTTOM, _TOP)
     label = f"Roofline: array's peak {peaks['array']:g} per cycle, {len(found)} operators"
     d = Drawing(_WIDTH, _HEIGHT, label)
-    for value, text in x.ticks:
-        d.line([(x.at(value), y.start), (x.at(value), y.end)], "pale")
-        d.text(x.at(value), y.start + 16, text, "middle small")
-    for value, text in y.ticks:
-        d.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
-        d.text(x.start - 6, y.at(value) + 4, text, "end small")
-    d.text((x.start + x.end) / 2, _HEIGHT - 8, "operations per byte moved", "middle")
-    d.text(14, (y.start + y.end) / 2, "operations per cycle", "middle", -90)
+    d.axes(x, y, "operations per byte moved", "operations per cycle")
     _peaks(d, x, y, peaks)
     _slopes(d, x, y, report, max(peaks.values()))
     for p in found:

@@ -44,6 +44,17 @@ class Drawing:
             path = f"M{x:.1f} {y - 7:.1f}l7 7l-7 7l-7-7z"
             self.parts.append(f'<path d="{path}" class="mark grid">{inner}</path>')
 
+    def axes(self, x: LogAxis, y: LogAxis, across: str, up: str) -> None:
+        """Lines and numbers at the ticks of two axes, and what the axes are."""
+        for value, text in x.ticks:
+            self.line([(x.at(value), y.start), (x.at(value), y.end)], "pale")
+            self.text(x.at(value), y.start + 16, text, "middle small")
+        for value, text in y.ticks:
+            self.line([(x.start, y.at(value)), (x.end, y.at(value))], "pale")
+            self.text(x.start - 6, y.at(value) + 4, text, "end small")
+        self.text((x.start + x.end) / 2, y.start + 36, across, "middle")
+        self.text(x.start - 46, (y.start + y.end) / 2, up, "middle", -90)
+
     def __str__(self) -> str:
         size = f'viewBox="0 0 {self.width:g} {self.height:.0f}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '

@@ -6,6 +6,7 @@ import dataclasses
 import re
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +48,21 @@ class Board:
 
 def board_names() -> list[str]:
     """Names of the boards that come with Heald."""
+    return list(_known())
+
+
+def _known() -> dict[str, Traversable]:
     folder = resources.files("hw") / "rtl" / "bus" / "boards"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    found = {p.name.removesuffix(".toml"): p for p in folder.iterdir() if p.name.endswith(".toml")}
+    return dict(sorted(found.items()))
 
 
 def load_board(source: str) -> Board:
     """A board by name or by the path of its TOML file; raises `InputError` for what is wrong with it."""
-    if source in board_names():
-        text = (resources.files("hw") / "rtl" / "bus" / "boards" / f"{source}.toml").read_text(
-            encoding="utf-8"
-        )
-    else:
-        needed = f"the board must be one of {', '.join(board_names())}, or a TOML file"
-        try:
-            if not Path(source).is_file():
-                raise InputError(f"{needed}, not {source!r}")
-            text = Path(source).read_text(encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{source}: cannot be read: {error.strerror or error}; {needed}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{source}: cannot be read: {error}") from None
-    values = toml_text.parsed(text, source)
-    return _board(source, values)
+    known = _known()
+    needed = f"the board must be one of {', '.join(known)}, or a TOML file"
+    text, _ = toml_text.found(source, known, needed)
+    return _board(source, toml_text.parsed(text, source))
 
 
 def _board(source: str, values: dict[str, Any]) -> Board:

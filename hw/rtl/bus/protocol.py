@@ -157,18 +157,6 @@ def decode_replies(received: bytes) -> tuple[list[Reply], bytes]:
     return replies, b""
 
 
-def decode_request(frame: bytes) -> Request | None:
-    """The request that these bytes are; None if they are not one whole request with the right CRC."""
-    if len(frame) < _REQUEST.size + _CRC.size or frame[0] != SYNC_REQUEST:
-        return None
-    _, operation, tag, count, address = _REQUEST.unpack_from(frame)
-    end = _REQUEST.size + (4 * count if operation & 1 else 0)
-    if len(frame) != end + _CRC.size or _CRC.unpack_from(frame, end)[0] != zlib.crc32(frame[:end]):
-        return None
-    words = struct.unpack_from(f"<{count}I", frame, _REQUEST.size) if operation & 1 else ()
-    return Request(operation, tag, address, words, count)
-
-
 def _words(words: Iterable[int]) -> bytes:
     return b"".join(_CRC.pack(word) for word in words)
 

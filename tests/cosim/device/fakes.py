@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 
 from cosim.device.bus import check_range
 from hw import csr
 from hw.config import MachineConfig
 from hw.rtl.bus import protocol
-from hw.rtl.bus.protocol import Identity, Operation, Reply, Status
+from hw.rtl.bus.protocol import Identity, Operation, Reply, Request, Status
+
+
+def decode_request(frame: bytes) -> Request | None:
+    """The request that these bytes are; None if they are not one whole request with the right CRC."""
+    head, check = protocol._REQUEST, protocol._CRC
+    if len(frame) < head.size + check.size or frame[0] != protocol.SYNC_REQUEST:
+        return None
+    _, operation, tag, count, address = head.unpack_from(frame)
+    end = head.size + (4 * count if operation & 1 else 0)
+    if len(frame) != end + check.size or check.unpack_from(frame, end)[0] != zlib.crc32(frame[:end]):
+        return None
+    words = struct.unpack_from(f"<{count}I", frame, head.size) if operation & 1 else ()
+    return Request(operation, tag, address, words, count)
 
 
 class FakeBus:
@@ -120,7 +135,7 @@ class FakeLine:
         if len(self._received) < size:
             return None
         frame, self._received = self._received[:size], self._received[size:]
-        request = protocol.decode_request(frame)
+        request = decode_request(frame)
         if request is None:
             return Reply(Status.BAD_CRC, frame[2])
         self.requests.append(request)

@@ -22,10 +22,10 @@ from hw.rtl.bus.protocol import (
     Request,
     Status,
     decode_replies,
-    decode_request,
     encode_reply,
     encode_request,
 )
+from tests.cosim.device.fakes import decode_request
 from tests.hw.rtl.bus.bench import Pauses, plain, put, sink
 
 IDENTITY = Identity(PROTOCOL, 1 << 16, 50_000_000, 1_000_000, 200, 64)
