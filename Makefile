@@ -23,13 +23,16 @@ help: ## what there is to make
 demo: build/bert_encoder.onnx ## run a quantised BERT encoder layer on the RTL, with a report to open
 	$(BIN)/heald run $< --hw default --report build/report.html
 
-test: $(VENV)/dev ## style, types, tests
+# Types are checked beside the tests: one process would leave the other core without work.
+test: $(VENV)/dev ## style, types, tests (docs/tests.md says what each tier proves)
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5
+	@$(BIN)/mypy & types=$$!; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --durations 30 --durations-min 5; \
+	tests=$$?; wait $$types && exit $$tests
 
-slow: $(VENV)/dev ## the tests that `make test` leaves out, and all cases of what it draws in part
+slow: $(VENV)/dev ## other machines, tools and long sweeps, all cases of what `make test` draws in part, planted faults
 	HEALD_CASES=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "slow or drawn"
+	$(BIN)/python -m tests.mutations
 
 formal: $(VENV)/dev ## prove properties of the hardware, and find planted faults
 	$(BIN)/python -m hw.formal --faults

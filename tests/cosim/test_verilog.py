@@ -42,7 +42,10 @@ def test_the_linter_still_sees_what_matters(tmp_path: Path) -> None:
         "\nmodule planted(input e, d, output reg q, output u);\nwire n;\nassign u = n;\n"
         "always @* if (e) q = d;\nendmodule\n"
     )
-    body = text.replace("\nendmodule", "\n  planted p(.e(clk), .d(rst), .q(), .u());\nendmodule", 1)
+    # What turns rules off stands before the first module.
+    body = text[: text.index("\nmodule ")] + (
+        f"\nmodule {TOP}(input clk, rst);\n  planted p(.e(clk), .d(rst), .q(), .u());\nendmodule\n"
+    )
     said = lint(body + planted, tmp_path)
     assert "LATCH" in said
     assert "UNDRIVEN" in said

@@ -133,6 +133,7 @@ def test_a_frequency_that_is_missed_is_a_failure_with_all_files(
     assert "900 MHz is not reached" in ended.err
 
 
+@pytest.mark.slow
 def test_the_best_of_several_seeds_is_kept(heald: Any, verilog: object) -> None:
     found = json.loads(heald("fpga", "--device", "12k", "--seeds", "3", "--json").out)
     assert [s["seed"] for s in found["seeds"]] == [1, 2, 3]
@@ -141,6 +142,7 @@ def test_the_best_of_several_seeds_is_kept(heald: Any, verilog: object) -> None:
     assert found["files"] == []
 
 
+@pytest.mark.slow
 def test_xilinx_is_synthesised_only(heald: Any, verilog: object, tmp_path: Path) -> None:
     tmp_path.joinpath("heald.lpf").write_text("of an earlier build")
     tmp_path.joinpath("mine.txt").write_text("not ours")
@@ -156,6 +158,7 @@ def test_xilinx_is_synthesised_only(heald: Any, verilog: object, tmp_path: Path)
     assert "no place and route for xilinx" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_files_of_another_top_are_removed(
     heald: Any, verilog: Callable[[str], None], tmp_path: Path
 ) -> None:
@@ -170,6 +173,7 @@ def test_the_files_of_another_top_are_removed(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_files_are_made_inside_of_a_directory_that_exists(
     heald: Any, verilog: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -188,6 +192,7 @@ def test_files_are_made_inside_of_a_directory_that_exists(
     assert seen == [[folder]]
 
 
+@pytest.mark.slow
 def test_a_link_to_another_file_system_is_a_directory(heald: Any, verilog: object, tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
@@ -385,6 +390,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 def test_a_board_gives_a_bitstream_with_its_pins(
     heald: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -217,7 +217,7 @@ def test_mutated_programs_are_taken_or_refused(heald: Any, tmp_path: Path) -> No
         ["--emit", "mlir"],
         *(["-p", name] for name in PASSES),
     ]
-    count = cases(200, 500)
+    count = cases(60, 500)
     for seed in range(count):
         rng = random.Random(seed)
         text = mutated(rng, str(random_program(rng, instructions=rng.choice((2, 5)))))

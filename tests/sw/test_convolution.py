@@ -114,7 +114,7 @@ def test_any_convolution_on_any_machine(
 
 
 @pytest.mark.drawn
-@settings(max_examples=cases(25, 120), deadline=None)
+@settings(max_examples=cases(10, 120), deadline=None)
 @given(axes(), axes(), st.integers(1, 2), st.integers(1, 4), st.integers(1, 12), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_convolution(
     rows: Axis, cols: Axis, images: int, channels: int, out: int, seed: int

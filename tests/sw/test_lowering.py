@@ -95,7 +95,7 @@ def test_any_product_on_any_machine(problem: Product, config: MachineConfig, see
 
 
 @pytest.mark.drawn
-@settings(max_examples=cases(15, 80), deadline=None)
+@settings(max_examples=cases(6, 80), deadline=None)
 @given(products(), machines(), st.integers(0, 1 << 30))
 def test_any_blocking_of_any_product(problem: Product, config: MachineConfig, seed: int) -> None:
     config = config.replace(channel_depth=8)

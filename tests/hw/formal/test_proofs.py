@@ -49,6 +49,7 @@ def test_small_components_are_proved_and_their_faults_found(tmp_path: Path) -> N
             assert "$var" in Path(fault["trace"]).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_components_of_the_control_are_proved_by_induction(tmp_path: Path) -> None:
     # One for each form of the queues: nothing, a register or a memory behind the front.
     names = ["sequencer", "host", "issue-store-1", "issue-store", "issue-store-4"]
@@ -82,6 +83,7 @@ def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path)
     assert outcome.trace is not None
 
 
+@pytest.mark.slow
 def test_an_induction_that_does_not_close_is_no_proof(found: tools.Tools, tmp_path: Path) -> None:
     def build(bench: Bench) -> None:
         count = Signal(4)
@@ -111,6 +113,7 @@ def test_results_of_an_earlier_run_do_not_count(found: tools.Tools, tmp_path: Pa
     assert (outcome.holds, outcome.open, outcome.reason) == (False, False, "ERROR: no status")
 
 
+@pytest.mark.slow
 def test_registers_without_reset_begin_with_anything(found: tools.Tools, tmp_path: Path) -> None:
     class Keeper(Component):
         def __init__(self, reset_less: bool) -> None:
@@ -218,6 +221,7 @@ def test_a_missing_solver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         tools.find("z3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", tools.SOLVERS)
 def test_every_solver_proves_and_finds_faults(solver: str, tmp_path: Path) -> None:
     code, answer = _invoke("stream-buffer", "--faults", "--solver", solver, "--folder", str(tmp_path))

@@ -116,6 +116,7 @@ def test_one_large_instance_is_told_by_its_own() -> None:
     assert {name.removeprefix("top."): site for name, site in found.items()} == plan(chain(30), DIE, 1)
 
 
+@pytest.mark.slow
 def test_all_sites_exist_and_there_are_no_others(tmp_path: Path) -> None:
     """Cells without pins at all of them: nextpnr knows every one."""
     cells = {
@@ -139,6 +140,7 @@ def test_all_sites_exist_and_there_are_no_others(tmp_path: Path) -> None:
         assert re.search(rf"{kind}: *{held}/ *{held} ", said), kind
 
 
+@pytest.mark.slow
 def test_a_large_design_is_placed_with_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "_LARGE", 0.0)
     small, device = synthesise(SMALL, "small"), find_device("85k")

@@ -55,12 +55,13 @@ def test_a_placement_is_found_again_without_running_the_tool(
         place_and_route(small, find_device("12k"), 50, seed=2)
 
 
-@pytest.mark.parametrize("name", sweep(["12k", "45k", "85k"], kept=("12k", "85k")))
+@pytest.mark.parametrize("name", sweep(["12k", "45k", "85k"], kept=()))
 def test_the_table_of_devices_is_nextpnrs(small: Synthesis, name: str) -> None:
     device = find_device(name)
     assert place_and_route(small, device, 50).available == device.holds
 
 
+@pytest.mark.slow
 def test_pins_give_a_configuration(small: Synthesis) -> None:
     device, options = find_device("85k"), ("--lpf-allow-unconstrained",)
     with pytest.raises(ToolError, match="'NOPE', which does not exist for package 'CABGA381'"):
@@ -71,6 +72,7 @@ def test_pins_give_a_configuration(small: Synthesis) -> None:
     assert placed.utilisation["TRELLIS_IO"][0] == 1 + 8 + 8, "clk, d, q"
 
 
+@pytest.mark.slow
 def test_without_constraints_only_clock_and_reset_have_pins(small: Synthesis) -> None:
     assert place_and_route(small, find_device("12k"), 50).utilisation["TRELLIS_IO"][0] == 1, "clk"
     placed = place_and_route(synthesise(RESET, "reset"), find_device("12k"), 50)
@@ -79,6 +81,7 @@ def test_without_constraints_only_clock_and_reset_have_pins(small: Synthesis) ->
     assert list(placed.clocks) == ["$glbnet$clk$TRELLIS_IO_IN"]
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_told_with_both_numbers() -> None:
     synthesis = synthesise(many(29), "many")
     assert synthesis.resources.dsps == 29
@@ -86,6 +89,7 @@ def test_what_is_too_large_is_told_with_both_numbers() -> None:
         place_and_route(synthesis, find_device("12k"), 50)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_nothing(small: Synthesis, empty_cache: Path) -> None:
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt

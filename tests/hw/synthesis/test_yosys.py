@@ -41,6 +41,7 @@ def test_what_was_made_before_is_found_without_running_the_tool(monkeypatch: pyt
         synthesise(SMALL + "\n", "small")
 
 
+@pytest.mark.slow
 def test_the_netlist_is_made_when_it_is_first_asked_for(empty_cache: Path) -> None:
     without = synthesise(SMALL, "small", netlist=False)
     assert without.netlist is None
@@ -60,6 +61,7 @@ endmodule
 """
 
 
+@pytest.mark.slow
 def test_address_bits_that_nothing_uses_take_another_bits_value() -> None:
     found = synthesise(SHALLOW, "shallow")
     assert found.cells["TRELLIS_DPR16X4"] == 1
@@ -72,6 +74,7 @@ def test_address_bits_that_nothing_uses_take_another_bits_value() -> None:
         assert all(isinstance(bit, int) for bit in bits), "none is constant"
 
 
+@pytest.mark.slow
 def test_xilinx_takes_one_multiplier_and_one_block_ram() -> None:
     found = synthesise(SMALL, "small", "xilinx", netlist=False)
     assert (found.resources.dsps, found.resources.brams, found.resources.latches) == (1, 1, 0)
@@ -96,6 +99,7 @@ def test_what_yosys_refuses_is_told_in_its_words(
     assert not results(empty_cache), "nothing is left"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_tool_and_leaves_nothing(empty_cache: Path) -> None:
     def interrupt(text: str) -> None:
         if "2/7" in text:

@@ -27,6 +27,7 @@ def test_rule_holds_at_8_bits(rule: Rule) -> None:
     assert prove(rule, 8) is Verdict.PROVED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", EVERY, ids=lambda r: r.name)
 def test_rule_holds_at_32_bits_or_over_the_integers(rule: Rule) -> None:
     parts = [*rule.left.walk(), *rule.right.walk()]

@@ -21,7 +21,10 @@ from tests.sw.cgra.right import right
 DFG = Path(__file__).parents[2] / "data" / "dfg"
 
 
-@pytest.mark.parametrize(("name", "ii"), [("sum", 1), ("mac", 1), ("conv2", 1), ("sum", 2)])
+@pytest.mark.parametrize(
+    ("name", "ii"),
+    [("mac", 1), ("conv2", 1), *(pytest.param("sum", ii, marks=pytest.mark.slow) for ii in (1, 2))],
+)
 def test_its_mappings_are_right(name: str, ii: int) -> None:
     found = decide(problem(load_graph(DFG / f"{name}.json"), load("mesh4x4"), ii))
     assert isinstance(found, Mapping)

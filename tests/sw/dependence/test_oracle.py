@@ -26,7 +26,7 @@ KNOBS = {
 @pytest.mark.drawn
 @pytest.mark.parametrize("name", list(KNOBS))
 def test_nothing_is_missing(name: str) -> None:
-    for seed in range(cases(15, 60)):
+    for seed in range(cases(5, 60)):
         rng = random.Random(f"{name} {seed}")
         program = random_program(rng, KNOBS[name])
         assert compare(program, rng, runs=2, steps=500).missing == [], f"seed {seed}\n{program}"
@@ -36,7 +36,7 @@ def test_nothing_is_missing(name: str) -> None:
 @pytest.mark.parametrize("least", [0, 4, 20, 100])
 def test_nothing_is_missing_where_walks_end_early(least: int) -> None:
     names = list(KNOBS)
-    for seed in range(cases(40, 100)):
+    for seed in range(cases(12, 100)):
         rng = random.Random(f"symbolic {least} {seed}")
         program = random_program(rng, KNOBS[names[seed % len(names)]])
         found = compare(program, rng, runs=2, steps=500, budget=WalkBudget(least, least))

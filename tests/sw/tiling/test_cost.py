@@ -44,6 +44,7 @@ def test_times_are_exact_fractions_of_a_cycle() -> None:
         (10, 20, 60, "m", (1, 10)),
         (50, 40, 30, "m", (2, 2)),
         (50, 40, 30, "n", (2, 2)),
+        (50, 30, 30, "m", (3, 2)),  # the last piece of B is smaller
         (30, 40, 30, "m", (1, 4)),  # the piece of A stays
         (30, 40, 30, "n", (2, 4)),
         (50, 20, 30, "n", (4, 1)),  # the piece of B stays

@@ -14,11 +14,14 @@ from sw.warps.convert import convert
 from sw.warps.listing import bounded_runs
 from sw.warps.prune import reduced
 from sw.warps.tokens import Demand, Sync, World, room_of, unmet
+from tests.budget import cases
 from tests.sw.warps.random_programs import drawn
 from tests.sw.warps.samples import values_of
 
 CONFIG = load("default")
-CASES = [(kind, seed) for kind in ("nests", "control", "everything", "pipelines") for seed in range(6)]
+CASES = [
+    (kind, seed) for kind in ("nests", "control", "everything", "pipelines") for seed in range(cases(3, 8))
+]
 
 
 def prepared(program: Program) -> tuple[World, list[Demand], list[Sync]]:
@@ -27,6 +30,7 @@ def prepared(program: Program) -> tuple[World, list[Demand], list[Sync]]:
     return world, demands, choose(world, demands)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_no_sync_that_is_left_can_go_and_those_that_went_were_needless(kind: str, seed: int) -> None:
     world, demands, syncs = prepared(drawn(kind, seed))
@@ -37,6 +41,7 @@ def test_no_sync_that_is_left_can_go_and_those_that_went_were_needless(kind: str
         assert len(list(unmet(world, [s for s in left if s is not sync], demands))) > len(missing)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_all_is_ordered_and_no_channel_overflows_after_pruning(kind: str, seed: int) -> None:
     world, demands, syncs = prepared(drawn(kind, seed))

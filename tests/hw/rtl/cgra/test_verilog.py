@@ -14,7 +14,7 @@ from tests.hw.latches import latches
 from tests.hw.rtl.cgra.cases import FABRICS, machine
 
 
-@pytest.mark.parametrize("name", sweep(["mesh2x2", "torus3x2", "compact3x3"], kept=("mesh2x2", "compact3x3")))
+@pytest.mark.parametrize("name", sweep(["mesh2x2", "torus3x2", "compact3x3"], kept=("mesh2x2",)))
 def test_no_loop_and_no_latch(name: str, tmp_path: Path) -> None:
     text = grid_verilog(name)
     assert latches(text) == []
@@ -28,6 +28,7 @@ def test_a_loop_would_be_found(tmp_path: Path) -> None:
     assert "selection is not empty" in loops_and_latches(tmp_path, text).lower()
 
 
+@pytest.mark.slow
 def test_a_machine_with_a_grid_passes_lint(tmp_path: Path) -> None:
     """PEs of several kinds, buffers of several word banks."""
     fabric, banks = FABRICS[0]

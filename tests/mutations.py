@@ -1,0 +1,284 @@
+"""Planted faults: each a small change of the source that a test of `make test` must notice.
+
+    python -m tests.mutations [NAME ...] [--json]
+
+applies one after the other to a copy of the tree and runs the test that is named beside it; exit code 1 if a
+test passes all the same, or an original tree fails it. `docs/tests.md` has the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("hw", "sw", "cosim", "heald", "tests", "bench", "examples", "docs")
+#: Seconds for a test: a fault may keep it from ending.
+LIMIT = 1800
+FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault: in `file` the text `old`, which stands there once, becomes `new`; `test` must fail."""
+
+    name: str
+    what: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+    def apply(self, root: Path) -> None:
+        """Plant it in a tree; raises `ValueError` where the text does not stand exactly once."""
+        path = root / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise ValueError(
+                f"{self.name}: {self.file} must have {self.old!r} once, not {text.count(self.old)} times"
+            )
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+_RANDOM = "tests/cosim/test_random_programs.py::test_random_programs_do_what_the_model_predicts[wide-causes1]"
+
+MUTATIONS = (
+    # RTL
+    Mutation(
+        "channel-relieved",
+        "a token that comes as one is taken from a full channel is an overflow",
+        "hw/rtl/core/channels.py",
+        "full.bit_select(fired[w], 1) & ~relieved",
+        "full.bit_select(fired[w], 1)",
+        "tests/hw/formal/test_proofs.py::test_small_components_are_proved_and_their_faults_found",
+    ),
+    Mutation(
+        "signal-early",
+        "a signal fires although two operations before it are outstanding",
+        "hw/rtl/core/signals.py",
+        "none_if_one.eq(self.outstanding == 1)",
+        "none_if_one.eq(self.outstanding <= 2)",
+        _RANDOM,
+    ),
+    Mutation(
+        "loop-turns",
+        "a hardware loop makes a turn too few",
+        "hw/rtl/core/loops.py",
+        "last.eq(turns.data == 1)",
+        "last.eq(turns.data <= 2)",
+        _RANDOM,
+    ),
+    Mutation(
+        "row-alignment",
+        "rows of a load behind the first begin at the alignment of the first",
+        "hw/rtl/memory/row_walker.py",
+        "Mux(self.more_rows, align + d.step, 0)",
+        "Mux(self.more_rows, align, 0)",
+        _RANDOM,
+    ),
+    Mutation(
+        "array-sign",
+        "the array reads all zero points as unsigned",
+        "hw/rtl/gemm.py",
+        "zero9 = Cat(zero, zero[7] & is_signed).as_signed()",
+        "zero9 = Cat(zero, 0).as_signed()",
+        "tests/test_property.py::test_random_products_are_bit_exact_and_cycle_exact[wide]",
+    ),
+    Mutation(
+        "pe-greater",
+        "`gt` of a processing element holds for equal operands",
+        "hw/rtl/cgra/units.py",
+        '"on_equal": among("le", "gt", "eq", "ne")',
+        '"on_equal": among("le", "eq", "ne")',
+        "tests/hw/rtl/cgra/test_units.py",
+    ),
+    # Cycle model
+    Mutation(
+        "beats-of-a-row",
+        "beats of a row are counted without its alignment",
+        "cosim/models/cycle/rows.py",
+        "-(-((address + i * stride) % width + size) // width)",
+        "-(-size // width)",
+        "tests/cosim/models/cycle/test_stepping.py",
+    ),
+    Mutation(
+        "last-block",
+        "the array takes as long for the last, lower row of blocks as for whole ones",
+        "cosim/models/cycle/gemm.py",
+        "max(k, rest), max(k, full)",
+        "max(k, full), max(k, full)",
+        "tests/cosim/models/cycle/test_parts.py",
+    ),
+    Mutation(
+        "load-outside",
+        "a load that leaves its buffer is stopped at the beginning of the row",
+        "cosim/models/cycle/checks.py",
+        "return block * lanes, max(0, columns - target - block * pitch)",
+        "return block * lanes, 0",
+        "tests/cosim/models/cycle/test_parts.py",
+    ),
+    Mutation(
+        "stalled-port",
+        "a stalled port grants a request in the cycle before",
+        "cosim/models/cycle/memory_port.py",
+        "at = bisect_left(page, cycle) + n - 1",
+        "at = max(bisect_left(page, cycle) + n - 2, 0)",
+        "tests/cosim/models/cycle/test_stepping.py",
+    ),
+    Mutation(
+        "store-window",
+        "a store that leaves its window is stopped a row late",
+        "cosim/models/cycle/storer.py",
+        "limit, cause = plan.beats.start(outside), Cause.WINDOW",
+        "limit, cause = plan.beats.start(outside + 1), Cause.WINDOW",
+        "tests/cosim/test_random_programs.py::test_errors_come_in_their_cycle",
+    ),
+    # Compiler
+    Mutation(
+        "tiling-loads",
+        "the planner counts loads of A without the last, smaller piece",
+        "sw/tiling/cost.py",
+        "else -(-p.n // partition_n)",
+        "else max(1, p.n // partition_n)",
+        "tests/sw/tiling/test_cost.py",
+    ),
+    Mutation(
+        "canonical-rule",
+        "a rewrite rule loses the case of equal operands",
+        "sw/canonical/rules.txt",
+        "not less: not (x < y) -> y <= x",
+        "not less: not (x < y) -> y < x",
+        "tests/sw/canonical/test_rules.py::test_rule_holds_at_8_bits",
+    ),
+    Mutation(
+        "write-after-read",
+        "a write need not wait for what reads the old value",
+        "sw/dependence/edges.py",
+        "(accesses if sink.write else writers)",
+        "writers",
+        "tests/sw/dependence/test_edges.py",
+    ),
+    Mutation(
+        "channel-room",
+        "waits that keep a channel from overflowing are taken for needless",
+        "sw/warps/prune.py",
+        "[*demands, *(room_of(world, s) for s in tried)]",
+        "demands",
+        "tests/sw/warps/test_prune.py",
+    ),
+    Mutation(
+        "dead-store",
+        "of several stores that a read may see only one stays",
+        "sw/dependence/passes.py",
+        "pending += found.get(label, ())",
+        "pending += list(found.get(label, ()))[:1]",
+        "tests/sw/dependence/test_passes.py",
+    ),
+    Mutation(
+        "induction-rewind",
+        "an induction variable of nested loops is not taken back behind the inner one",
+        "sw/canonical/induction.py",
+        "found.insert(0, sorted_sum(minus(step, whole)))",
+        "found.insert(0, step)",
+        "tests/sw/canonical/test_induction.py",
+    ),
+    Mutation(
+        "register-loop",
+        "a register that only the next turn of a loop reads is free",
+        "sw/codegen/allocate.py",
+        "exits[o.link].append(i + 1)",
+        "exits[o.link] += []",
+        "tests/sw/codegen/test_generate.py",
+    ),
+    Mutation(
+        "configuration-verified",
+        "a decoded configuration may do something else than its loop with the same operand",
+        "sw/cgra/verify.py",
+        "elif asked[what] != done[what]:",
+        "elif False:",
+        "tests/sw/cgra/test_verify.py",
+    ),
+    Mutation(
+        "requantise-scale",
+        "mantissas of scales lose their last bit",
+        "sw/graph/requantise.py",
+        "mantissa = np.rint(np.ldexp(fractions, 24))",
+        "mantissa = (np.rint(np.ldexp(fractions, 23)) * 2)",
+        "tests/sw/graph/test_requantise.py",
+    ),
+)
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for name in FOLDERS:
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__", "*.log"))
+        for name in FILES:
+            shutil.copy(ROOT / name, root / name)
+        yield root
+
+
+def passes(root: Path, test: str) -> bool:
+    """Whether a test of `make test` ends and passes; raises `RuntimeError` where pytest runs none."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", test]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            command, cwd=root, capture_output=True, text=True, check=False, env=environment, timeout=LIMIT
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"pytest {test} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr}")
+    return done.returncode == 0
+
+
+def found(mutation: Mutation, root: Path) -> bool:
+    """Whether the test notices a fault that is planted in a tree, which is whole again afterwards."""
+    path = root / mutation.file
+    before = path.read_text(encoding="utf-8")
+    mutation.apply(root)
+    try:
+        return not passes(root, mutation.test)
+    finally:
+        path.write_text(before, encoding="utf-8")
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice([m.name for m in MUTATIONS]))
+@click.option("--json", "as_json", is_flag=True, help="Print one object.")
+def main(names: tuple[str, ...], as_json: bool) -> None:
+    """Plant faults one after the other, and say whether their tests find them."""
+    wanted = [m for m in MUTATIONS if not names or m.name in names]
+    results = []
+    with copied() as root:
+        for mutation in wanted:
+            begin = time.perf_counter()
+            noticed = found(mutation, root)
+            seconds = time.perf_counter() - begin
+            results.append({"name": mutation.name, "found": noticed, "seconds": round(seconds, 1)})
+            click.echo(f"{mutation.name}: {'found' if noticed else 'NOT FOUND'}, {seconds:.0f} s", err=True)
+    missed = [r["name"] for r in results if not r["found"]]
+    if as_json:
+        click.echo(json.dumps({"mutations": results, "missed": missed}))
+    else:
+        click.echo(f"{len(results) - len(missed)} of {len(results)} found")
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()
