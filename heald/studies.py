@@ -106,6 +106,7 @@ def explore(
         raise InputError(f"unknown option {unknown[0]!r} of an exploration")
     if options.get("sampler", "grid") not in SAMPLERS:
         raise InputError(f"sampler must be one of {', '.join(SAMPLERS)}, not {options['sampler']!r}")
+    whole_number("seed", options.get("seed", 0), 0)
     if options.get("trials") is not None:
         whole_number("trials", options["trials"], 1)
     several = list(models) if isinstance(models, list | tuple) else [models]

@@ -6,13 +6,12 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from cosim.session.tiling import MachinePlan, plan_for_machine
 from heald.cli.options import (
     PATH,
     as_json,
@@ -33,6 +32,9 @@ from sw.convolution import Convolution
 from sw.problem import Product
 from sw.tiling.plan import TilingPlan, plan
 from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
+
+if TYPE_CHECKING:
+    from cosim.session.tiling import MachinePlan
 
 _STDIN = "-"
 #: Digits of a whole number; Python itself stops at 4300.
@@ -103,6 +105,9 @@ def command(
     else:
         assert problem is not None
         shape = shape_of(problem)
+    # The mapper behind it takes time to import.
+    from cosim.session.tiling import plan_for_machine
+
     made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
     if plot is not None:
         title, reached = f"{shape} on {config.name}", (made.cycles, made.utilization)

@@ -14,7 +14,6 @@ from typing import Any
 
 from hw import cache
 from hw.errors import InputError
-from hw.synthesis import floorplan
 from hw.synthesis.resources import CLOCK_PINS, SCOPE, Device, Resources, component
 from hw.synthesis.tools import Progress, ToolError, find, run
 from hw.synthesis.yosys import Synthesis
@@ -119,6 +118,8 @@ def place_and_route(
         raise InputError("placement needs a netlist for ecp5")
     if not frequency > 0:
         raise InputError(f"the frequency must be above 0 MHz, not {frequency:g}")
+    from hw.synthesis import floorplan  # numba takes time to import
+
     package, speed = package or device.package, speed or device.speed()
     device.check(package, speed)
     tool = find("nextpnr-ecp5")
@@ -156,6 +157,8 @@ def place_and_route(
 
 def _prepare(synthesis: Synthesis, device: Device, seed: int, no_pins: bool, target: Path) -> list[str]:
     """Write the netlist with a floorplan, and few ports if there are `no_pins`; paths of its instances."""
+    from hw.synthesis import floorplan
+
     assert synthesis.netlist is not None
     design = json.loads(synthesis.netlist.read_text(encoding="utf-8"))
     module = design["modules"][synthesis.top]

@@ -454,6 +454,7 @@ def test_inputs_that_do_not_fit(hw: hd.Machine, given: Any, message: str) -> Non
             lambda m: hd.explore({"rows": [4, 8]}, [m], trials="x"),
             "trials must be a whole number of at least 1",
         ),
+        (lambda m: hd.explore({"rows": [4]}, [m], seed="a"), "seed must be a whole number of at least 0"),
         (lambda m: hd.explore(3, [m]), "a space must be parameters with their values or a TOML file, not 3"),
         (lambda m: hd.explore({"rows": [4, 8]}, []), "an exploration needs at least one model"),
     ],
