@@ -91,7 +91,7 @@ class ProgramPrediction(Bounded):
         """Its cycles."""
         return self.outcome.cycles
 
-    @property
+    @cached_property
     def path(self) -> CriticalPath:
         """Its critical path, of what was observed if it ran."""
         return CriticalPath(self.config, self.job, self.outcome, self.predicted)
