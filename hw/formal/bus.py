@@ -8,7 +8,7 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.formal.bench import Alter, Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.proof import Fault, Proof, planted
 from hw.rtl.bits import log2
 from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
 from hw.rtl.bus.reader import ReadMaster
@@ -286,10 +286,9 @@ def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
         f"axi-write-{name}",
         f"AXI4 write master, {name} port",
         WRITES,
-        Method.BOUNDED,
-        DEPTH,
         lambda bench: build_writes(bench, port),
         faults,
+        bounded=DEPTH,
     )
 
 
@@ -310,5 +309,5 @@ def proofs() -> tuple[Proof, ...]:
         planted("transfer-lost", "answers_match_transfers", _transfer_lost, DEPTH),
         planted("lane-fixed", "answers_match_requests", _lowest_lane, DEPTH),
     )
-    reads = Proof("axi-read", "AXI4 read master", READS, Method.BOUNDED, DEPTH, build_reads, faults)
+    reads = Proof("axi-read", "AXI4 read master", READS, build_reads, faults, bounded=DEPTH)
     return (*writes, reads)

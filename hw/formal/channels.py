@@ -7,7 +7,7 @@ from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof, planted
+from hw.formal.proof import Proof, planted
 from hw.rtl.core.channels import Channels
 
 STATEMENTS = {
@@ -121,13 +121,4 @@ def proof(config: MachineConfig) -> Proof:
         planted("conflict-late", "fire_conflict_reported", _late_conflict),
         planted("conflict-one-sided", "take_conflict_reported", _one_sided),
     )
-    return Proof(
-        "channels",
-        "sync channels",
-        STATEMENTS,
-        Method.INDUCTION,
-        2,
-        lambda bench: build(bench, config),
-        faults,
-        bounded_depth=14,
-    )
+    return Proof("channels", "sync channels", STATEMENTS, lambda bench: build(bench, config), faults, 2, 14)

@@ -7,7 +7,7 @@ import dataclasses
 from hw.config import MachineConfig
 from hw.formal import engines
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof
+from hw.formal.proof import Proof
 from hw.formal.storer import COMMON_FAULTS
 from hw.rtl.gemm import Gemm
 
@@ -25,8 +25,7 @@ def proof(config: MachineConfig) -> Proof:
         "gemm",
         "array: operations",
         engines.COMMON,
-        Method.BOUNDED,
-        24,
         lambda bench: build(bench, config),
         tuple(dataclasses.replace(fault, depth=18) for fault in COMMON_FAULTS),
+        bounded=24,
     )

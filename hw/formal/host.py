@@ -14,7 +14,7 @@ from hw.config import MachineConfig
 from hw.formal import host_faults
 from hw.formal.bench import Bench
 from hw.formal.host_faults import ADDRESS
-from hw.formal.proof import Method, Proof
+from hw.formal.proof import Proof
 from hw.rtl.bits import log2
 from hw.rtl.core.host import Host, State
 from hw.rtl.interfaces import HostRequest
@@ -276,9 +276,7 @@ def build_watchdog(bench: Bench, config: MachineConfig) -> None:
 def proofs(config: MachineConfig) -> tuple[Proof, ...]:
     """The proofs for the host side of a machine, with their faults."""
     return tuple(
-        Proof(
-            name, f"host: {title}", said, Method.INDUCTION, depth, partial(build, config=config), faults, 12
-        )
+        Proof(name, f"host: {title}", said, partial(build, config=config), faults, depth, 12)
         for name, title, said, depth, build, faults in (
             ("host", "requests, settings, states", STREAMS, 2, build_streams, host_faults.STREAMS),
             ("host-programs", "programs are checked", PROGRAMS, 3, build_programs, host_faults.PROGRAMS),

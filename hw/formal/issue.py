@@ -13,7 +13,7 @@ from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.formal.bench import Bench, Sabotage
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.proof import Fault, Proof, planted
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.queue import OperationQueue
 from hw.rtl.core.sequencer import VALUE
@@ -406,9 +406,8 @@ def proof(config: MachineConfig, engine: str, *, depth: int | None = None) -> Pr
         name,
         title,
         STATEMENTS,
-        Method.INDUCTION,
-        2,
         lambda bench: build(bench, config, engine),
         _faults(engine, config.queue_depth),
-        bounded_depth=10,
+        2,
+        10,
     )

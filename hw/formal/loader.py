@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench
-from hw.formal.proof import Fault, Method, Proof, planted
+from hw.formal.proof import Fault, Proof, planted
 from hw.formal.storer import COMMON_FAULTS, REQUEST_FAULTS
 from hw.rtl.bits import log2
 from hw.rtl.memory.loader import Loader
@@ -169,20 +169,18 @@ def proofs(config: MachineConfig, port: str) -> tuple[Proof, ...]:
             port.replace("_", "-"),
             f"{port}: windows and requests",
             REQUESTS,
-            Method.INDUCTION,
-            2,
             lambda bench: build_requests(bench, config, port),
             _asking_faults(config, port),
-            bounded_depth=12,
+            2,
+            12,
         ),
         Proof(
             f"{port.replace('_', '-')}-completion",
             f"{port}: operations",
             COMPLETION,
-            Method.BOUNDED,
-            10,
             lambda bench: build_completion(bench, config, port),
             completing,
+            bounded=10,
         ),
     )
 
@@ -193,8 +191,7 @@ def patches_proof(config: MachineConfig) -> Proof:
         "load-b-conv",
         "load_b_conv: windows and requests, one window",
         REQUESTS,
-        Method.BOUNDED,
-        17,
         lambda bench: build_requests(bench, config, "load_b", patches=True),
         tuple(dataclasses.replace(fault, depth=17) for fault in _asking_faults(config, "load_b")),
+        bounded=17,
     )

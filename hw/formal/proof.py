@@ -40,19 +40,28 @@ def planted(
 class Proof:
     """Statements about one component, proved together.
 
-    `statements` says what each name that `build` requires means. `depth` is the number of cycles from reset
-    of a bounded proof, and the length of the induction otherwise. Where `bounded_depth` is not 0 and the
-    induction fails, a search of that depth tells whether statements are wrong or only the invariants.
+    `statements` says what each name that `build` requires means. `induction` is the length of an induction.
+    Where it is 0, every run of `bounded` cycles from reset is searched instead. Where an induction fails,
+    such a search (if `bounded` is not 0) tells whether statements are wrong or only the invariants.
     """
 
     name: str
     title: str
     statements: dict[str, str]
-    method: Method
-    depth: int
     build: Callable[[Bench], None]
     faults: tuple[Fault, ...] = ()
-    bounded_depth: int = 0
+    induction: int = 0
+    bounded: int = 0
+
+    @property
+    def method(self) -> Method:
+        """How far it reaches."""
+        return Method.INDUCTION if self.induction else Method.BOUNDED
+
+    @property
+    def depth(self) -> int:
+        """Length of the induction, or cycles from reset."""
+        return self.induction or self.bounded
 
     def bench(self, fault: Fault | None = None, *, bounded: bool = False) -> Bench:
         """The module to be proved; with a fault, only the statement that must notice it."""

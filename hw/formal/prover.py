@@ -56,10 +56,10 @@ def run(proof: Proof, fault: Fault | None, tools: Tools, folder: Path) -> Outcom
         return _run(proof, fault, Method.BOUNDED, fault.depth, tools, folder)
     outcome = _run(proof, None, proof.method, proof.depth, tools, folder)
     broken = any(not name.startswith("invariant_") for name in outcome.failed) and not outcome.open
-    if outcome.holds or broken or not proof.bounded_depth:
+    if outcome.holds or broken or not (proof.induction and proof.bounded):
         return outcome
-    bounded = _run(proof, None, Method.BOUNDED, proof.bounded_depth, tools, folder)
-    reason = bounded.reason or f"{outcome.reason}; no run of {proof.bounded_depth} cycles breaks a statement"
+    bounded = _run(proof, None, Method.BOUNDED, proof.bounded, tools, folder)
+    reason = bounded.reason or f"{outcome.reason}; no run of {proof.bounded} cycles breaks a statement"
     return dataclasses.replace(
         bounded,
         holds=False,

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Component
 from hw import isa
 from hw.config import ENGINES, MachineConfig
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof, planted
+from hw.formal.proof import Proof, planted
 from hw.isa import STORED_BITS
 from hw.rtl.core.alu import MultiplyDivide
 from hw.rtl.core.decoder import known, stored
@@ -297,12 +297,5 @@ def proof(config: MachineConfig) -> Proof:
         planted("stop-ignored", "nothing_while_stopped", _runs_on, 6),
     )
     return Proof(
-        "sequencer",
-        "sequencer of a warp",
-        STATEMENTS,
-        Method.INDUCTION,
-        3,
-        lambda bench: build(bench, config),
-        faults,
-        bounded_depth=10,
+        "sequencer", "sequencer of a warp", STATEMENTS, lambda bench: build(bench, config), faults, 3, 10
     )

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component
 from hw import isa
 from hw.config import MachineConfig
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof, planted
+from hw.formal.proof import Proof, planted
 from hw.rtl.core.signals import CHANNEL_BITS, COUNT_BITS, PendingSignals
 from hw.rtl.interfaces import PC_BITS
 
@@ -156,12 +156,5 @@ def proof(config: MachineConfig) -> Proof:
         planted("issue-uncounted", "counts_shown", _issue_uncounted),
     )
     return Proof(
-        "signals",
-        "pending signals of a warp",
-        STATEMENTS,
-        Method.INDUCTION,
-        1,
-        lambda bench: build(bench, config),
-        faults,
-        bounded_depth=14,
+        "signals", "pending signals of a warp", STATEMENTS, lambda bench: build(bench, config), faults, 1, 14
     )

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import Component
 from hw.config import MachineConfig
 from hw.formal import engines, rows
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof, planted
+from hw.formal.proof import Proof, planted
 from hw.rtl.bits import log2, range_mask
 from hw.rtl.memory.storer import Storer
 
@@ -231,19 +231,17 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
             "storer",
             "storer: windows and requests",
             WINDOWS,
-            Method.INDUCTION,
-            2,
             lambda bench: build_windows(bench, config),
             windows,
-            bounded_depth=12,
+            2,
+            12,
         ),
         Proof(
             "storer-completion",
             "storer: operations",
             COMPLETION,
-            Method.BOUNDED,
-            12,
             lambda bench: build_completion(bench, config),
             completion,
+            bounded=12,
         ),
     )

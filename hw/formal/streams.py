@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.formal.bench import Bench
-from hw.formal.proof import Method, Proof, planted
+from hw.formal.proof import Proof, planted
 from hw.rtl.bus.buffer import StreamBuffer
 
 STATEMENTS = {
@@ -74,6 +74,4 @@ def proof() -> Proof:
         planted("payload-cut", "arrives_as_sent", _changes, 6),
         planted("offer-withdrawn", "offer_is_stable", _blinks, 6),
     )
-    return Proof(
-        "stream-buffer", "stream buffer", STATEMENTS, Method.INDUCTION, 2, build, faults, bounded_depth=10
-    )
+    return Proof("stream-buffer", "stream buffer", STATEMENTS, build, faults, 2, 10)

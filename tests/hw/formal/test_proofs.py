@@ -67,8 +67,8 @@ def _counter(bench: Bench) -> None:
     bench.require("small", count < 8)
 
 
-def _proof(build: Callable[[Bench], None], method: Method, depth: int, **more: Any) -> Proof:
-    return Proof("counter", "a counter", {"small": "stays small"}, method, depth, build, **more)
+def _proof(build: Callable[[Bench], None], **more: Any) -> Proof:
+    return Proof("counter", "a counter", {"small": "stays small"}, build, **more)
 
 
 def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path)
         bench.m.d.sync += count.eq(count + 1)
         bench.require("small", count < 3)
 
-    outcome = run(_proof(build, Method.BOUNDED, 8), None, found, tmp_path)
+    outcome = run(_proof(build, bounded=8), None, found, tmp_path)
     assert not outcome.holds
     assert outcome.reason == "first to fail: small"
     assert outcome.trace is not None
@@ -91,9 +91,9 @@ def test_an_induction_that_does_not_close_is_no_proof(found: tools.Tools, tmp_pa
             bench.m.d.sync += count.eq(count + 1)
         bench.require("small", count != 9)
 
-    outcome = run(_proof(build, Method.INDUCTION, 2), None, found, tmp_path)
+    outcome = run(_proof(build, induction=2), None, found, tmp_path)
     assert (outcome.holds, outcome.open) == (False, True)
-    outcome = run(_proof(build, Method.INDUCTION, 2, bounded_depth=12), None, found, tmp_path)
+    outcome = run(_proof(build, induction=2, bounded=12), None, found, tmp_path)
     assert (outcome.holds, outcome.open, outcome.method, outcome.depth) == (False, True, "bounded", 12)
     assert "does not close" in outcome.reason
     assert "no run of 12 cycles breaks a statement" in outcome.reason
@@ -101,12 +101,12 @@ def test_an_induction_that_does_not_close_is_no_proof(found: tools.Tools, tmp_pa
 
 def test_a_fault_that_changes_nothing_is_not_found(found: tools.Tools, tmp_path: Path) -> None:
     fault = Fault("harmless", "nothing is changed", "small", Sabotage(), 4)
-    outcome = run(_proof(_counter, Method.BOUNDED, 4, faults=(fault,)), fault, found, tmp_path)
+    outcome = run(_proof(_counter, bounded=4, faults=(fault,)), fault, found, tmp_path)
     assert (outcome.holds, outcome.reason) == (False, "not noticed (PASS) within 4 cycles")
 
 
 def test_results_of_an_earlier_run_do_not_count(found: tools.Tools, tmp_path: Path) -> None:
-    proof = _proof(_counter, Method.INDUCTION, 1)
+    proof = _proof(_counter, induction=1)
     assert run(proof, None, found, tmp_path).holds
     broken = dataclasses.replace(found, sby=Path("false"))
     outcome = run(proof, None, broken, tmp_path)
@@ -131,7 +131,7 @@ def test_registers_without_reset_begin_with_anything(found: tools.Tools, tmp_pat
         def build(bench: Bench) -> None:
             bench.require("small", cast("Any", bench.add(Keeper(reset_less), "dut")).value == 0)
 
-        return run(_proof(build, Method.BOUNDED, 2), None, found, tmp_path).holds
+        return run(_proof(build, bounded=2), None, found, tmp_path).holds
 
     assert keeps(reset_less=False)
     assert not keeps(reset_less=True)
