@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import click
 
 from cosim.backends import BACKENDS
-from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig, load, parse_setting
 from hw.errors import InputError
 from sw.ir.program import Program
@@ -74,7 +73,7 @@ def machine(hw: str, settings: tuple[str, ...]) -> MachineConfig:
 
 
 def memories(function: F) -> F:
-    """`--latency` and `--bandwidth`; the command gets texts, and `memory_settings` reads them."""
+    """`--latency` and `--bandwidth`; the command gets texts, and `port_options` reads them."""
     function = click.option(
         "--bandwidth", multiple=True, metavar="PORT=N", help="Bytes per cycle of a port; repeatable."
     )(function)
@@ -87,14 +86,6 @@ def port_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """`--latency`, `--bandwidth` and, where a command has it, `--stall`, as the session takes them."""
     ports = {name: _by_port(f"--{name}", options[name]) for name in ("latency", "bandwidth")}
     return {**ports, "stall": options.get("stall")}
-
-
-def memory_settings(config: MachineConfig, options: Mapping[str, Any]) -> MemorySettings:
-    """The memories behind the ports that the options of `port_options` describe."""
-    given = port_options(options)
-    return MemorySettings.of(
-        config, latency=given["latency"], bandwidth=given["bandwidth"], stall_seed=given["stall"]
-    )
 
 
 def _by_port(option: str, texts: tuple[str, ...]) -> dict[str, int]:

@@ -18,8 +18,8 @@ from heald.cli.options import (
     changes,
     machine,
     memories,
-    memory_settings,
     note,
+    port_options,
     print_json,
     refinement,
     sizes,
@@ -95,8 +95,12 @@ def command(
         return
     if matmul is None and (rest["transpose_a"] or rest["transpose_b"]):
         raise InputError("--transpose-a and --transpose-b go with --matmul, not with a file")
+    # The compiler behind it takes time to import.
+    from cosim.session.tiling import plan_for_machine
+    from heald.session import memories as memories_of
+
     config = machine(hw or "default", settings)
-    memory = memory_settings(config, rest)
+    memory = memories_of(config, **port_options(rest))
     if matmul is not None:
         m, k, n = sizes("--matmul", matmul, 3)
         shape: Product | Convolution = Product(
