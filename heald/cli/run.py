@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 #: How a message starts that names a file already.
 _FILE = re.compile(r"[^\s:]+\.(npz|onnx|json|txt|toml|py): ")
 #: Options that only say what `--matmul` means.
-_SHAPE_OPTIONS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b", "batch")
+_OPERANDS = ("type_a", "type_b", "zero_a", "zero_b", "transpose_a", "transpose_b")
+_SHAPE_OPTIONS = (*_OPERANDS, "batch", "epilogue", "out")
 #: Options that a kind of source refuses, with what they go with.
 _REFUSED = {
     "--matmul": {"allow_host": "a model"},
@@ -115,6 +116,8 @@ class _Run:
 @click.option("--transpose-a", is_flag=True, help="A is stored [K, M] (with --matmul).")
 @click.option("--transpose-b", is_flag=True, help="B is stored [N, K] (with --matmul).")
 @click.option("--batch", metavar="N[xN...]", help="As many products, one after the other (with --matmul).")
+@click.option("--epilogue", metavar="FILE.py:FUNCTION", help="What finishes every sum (with --matmul).")
+@click.option("--out", type=click.Choice([*TYPES, "int32"]), default="int8", help="Type that it stores.")
 @hardware
 @host
 @backend
@@ -182,19 +185,27 @@ def _compiled(
 ) -> Model:
     """What runs, compiled now or into a directory before."""
     # The compiler behind it takes time to import.
+    from cosim.session.arguments import function_of
     from heald import session
-    from heald.problems import Problem
+    from heald.problems import EpilogueSource, Problem
+    from sw.dfg.text import FunctionText
 
     options = asked.options
     if asked.kind == "a directory":
         return session.load(str(asked.source))
     config, source = machine(options["hw"], options["settings"]), asked.source
     if source is None:
-        problem = _problem(options)
-        if arrays is not None:
-            _check_operands(problem, arrays, asked.files.inputs)
+        shape = _product(options)
+        if options["epilogue"] is not None:
+            file, name = function_of(options["epilogue"], "an epilogue must be FILE.py:FUNCTION")
+            finish = EpilogueSource.read(FunctionText.from_file(file, name))
+            problem = Problem(shape, finish, options["out"])
+        else:
+            problem = Problem(shape)
+            if arrays is not None:
+                _check_operands(shape, arrays, asked.files.inputs)
     return session.compile(
-        Problem(problem) if source is None else source,
+        problem if source is None else source,
         config,
         allow_host=options["allow_host"],
         refine=options["refine"],
@@ -218,11 +229,11 @@ def _about(path: Path | None) -> Iterator[None]:
         raise InputError(text if named else f"{path}: {text}") from None
 
 
-def _problem(options: dict[str, Any]) -> Product:
+def _product(options: dict[str, Any]) -> Product:
     """The product that `--matmul` and the options beside it describe."""
     m, k, n = sizes("--matmul", options["matmul"], 3)
     batch = sizes("--batch", options["batch"], None) if options["batch"] is not None else ()
-    operands = [options[name] for name in _SHAPE_OPTIONS[:-1]]
+    operands = [options[name] for name in _OPERANDS]
     return Product(*(m, k, n, *operands, batch, batch))
 
 

@@ -109,9 +109,6 @@ def command(
     else:
         assert problem is not None
         shape = shape_of(problem)
-    # The mapper behind it takes time to import.
-    from cosim.session.tiling import plan_for_machine
-
     made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
     if plot is not None:
         title, reached = f"{shape} on {config.name}", (made.cycles, made.utilization)

@@ -219,6 +219,31 @@ def test_bad_input_is_exit_code_2_and_one_line(
     assert ended.err.count("\n") == 1
 
 
+EPILOGUE = """
+def finish(acc, bias, scale: Scalar):
+    return min(max(mul_shift_round_even(acc + bias, scale, 16), 0), 127)
+"""
+
+
+def test_an_epilogue_finishes_sums(heald: Any, quick: Any, tmp_path: Path) -> None:
+    path, given, out = tmp_path / "e.py", tmp_path / "in.npz", tmp_path / "out.npz"
+    path.write_text(EPILOGUE)
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((5, 9), (9, 7)))
+    bias = rng.integers(-999, 999, 7).astype(np.int32)
+    np.savez(given, A=a, B=b, bias=bias, scale=np.int32(300))
+    shape = ("run", "--matmul", "5x9x7", "--hw", "test", "--epilogue", f"{path}:finish")
+    ended = heald(*shape, "--inputs", given, "--outputs", out, "--json")
+    assert ended.code == 0, ended.err
+    wanted = np.clip(np.rint((a.astype(int) @ b + bias) * 300 / 2**16), 0, 127).astype(np.int8)
+    with np.load(out) as found:
+        assert np.array_equal(found["C"], wanted)
+    ended = heald(*shape[:-1], f"{path}:missing")
+    assert (ended.code, "no function 'missing'" in ended.err) == (2, True)
+    ended = heald("run", save(tmp_path, matmul_integer((4, 5), (5, 6))), "--epilogue", "e.py:finish")
+    assert "--epilogue goes with --matmul" in ended.err
+
+
 def test_shape_options_do_not_go_with_a_model(heald: Any, quick: Any, tmp_path: Path) -> None:
     model = save(tmp_path, matmul_integer((4, 5), (5, 6)))
     ended = heald("run", model, "--zero-a", "3", "--json")
