@@ -241,4 +241,14 @@ def _problem(
             raise InputError(f"{min(constants)!r} is an operand of an epilogue, which is not given")
         return Problem(shape)
     read = source if isinstance(source, EpilogueSource) else epilogue(source)
-    return Problem(shape, read, element, {name: np.asarray(array) for name, array in constants.items()})
+    return Problem(shape, read, element, {name: _whole_values(array) for name, array in constants.items()})
+
+
+def _whole_values(given: npt.ArrayLike) -> np.ndarray:
+    """An array; floats that are whole numbers, as NumPy rounds to, become integers."""
+    array = np.asarray(given)
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(invalid="ignore"):
+        made = array.astype(np.int64)
+    return made if np.array_equal(made, array) else array

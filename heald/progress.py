@@ -21,10 +21,14 @@ SILENCE = 5.0
 def shown(progress: Progress | None = None) -> Iterator[Progress]:
     """What work says goes to `progress`, or to a line of the terminal or notebook, if there is one.
 
-    While the work says nothing new, its last text is repeated every `SILENCE` seconds, with the time.
+    While the work says nothing new, its last text is repeated every `SILENCE` seconds, with the time. What
+    this gave may be given to it again, by work for the work inside.
     """
     from rich.console import Console
 
+    if isinstance(progress, _Repeating):
+        yield progress
+        return
     console = Console(stderr=True)
     if progress is None and not (console.is_terminal or console.is_jupyter):
         yield lambda text: None
@@ -34,7 +38,7 @@ def shown(progress: Progress | None = None) -> Iterator[Progress]:
             progress = stack.enter_context(_notebook_line())
         elif progress is None:
             progress = stack.enter_context(console.status("")).update
-        yield stack.enter_context(_repeating(progress))
+        yield stack.enter_context(_Repeating(progress))
 
 
 @contextlib.contextmanager
@@ -66,28 +70,29 @@ def stages(progress: Progress, pause: float = 0.0) -> Progress | None:
     return say
 
 
-@contextlib.contextmanager
-def _repeating(progress: Progress) -> Iterator[Progress]:
-    """What gives texts to `progress`, and the last one again with the seconds since it was new."""
-    text, since, spoken, over = "working", time.monotonic(), time.monotonic(), threading.Event()
+class _Repeating:
+    """Gives texts to `progress`, and the last one again with the seconds since it was new."""
 
-    def say(new: str) -> None:
-        nonlocal text, since, spoken
-        text, since, spoken = new, time.monotonic(), time.monotonic()
-        progress(new)
+    def __init__(self, progress: Progress):
+        self.progress, self.over = progress, threading.Event()
+        self.text, self.since, self.spoken = "working", time.monotonic(), time.monotonic()
+        self.thread = threading.Thread(target=self._repeat, daemon=True)
 
-    def repeat() -> None:
-        nonlocal spoken
-        while not over.wait(SILENCE / 10):
+    def __call__(self, text: str) -> None:
+        self.text, self.since, self.spoken = text, time.monotonic(), time.monotonic()
+        self.progress(text)
+
+    def __enter__(self) -> _Repeating:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+    def _repeat(self) -> None:
+        while not self.over.wait(SILENCE / 10):
             now = time.monotonic()
-            if now - spoken >= SILENCE:
-                spoken = now
-                progress(f"{text} ({now - since:.0f} s)")
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield say
-    finally:
-        over.set()
-        thread.join()
+            if now - self.spoken >= SILENCE:
+                self.spoken = now
+                self.progress(f"{self.text} ({now - self.since:.0f} s)")

@@ -54,15 +54,13 @@ def memories(
     stall: int | None = None,
 ) -> MemorySettings:
     """The memories behind the ports; raises `InputError` for unknown ports and numbers out of range."""
+    ports: dict[str, dict[str, int]] = {}
     for name, given in (("latency", latency), ("bandwidth", bandwidth)):
         if given is not None and not isinstance(given, Mapping):
             raise InputError(f"{name} must be numbers by port, not {given!r}")
-        for port, number in (given or {}).items():
-            whole_number(f"{name} of {port}", number)
-    if stall is not None:
-        whole_number("stall", stall)
-    ports = dict(latency or {}), dict(bandwidth or {})
-    return MemorySettings.of(config, latency=ports[0], bandwidth=ports[1], stall_seed=stall)
+        ports[name] = {p: whole_number(f"{name} of {p}", number) for p, number in (given or {}).items()}
+    seed = None if stall is None else whole_number("stall", stall)
+    return MemorySettings.of(config, latency=ports["latency"], bandwidth=ports["bandwidth"], stall_seed=seed)
 
 
 @dataclass(frozen=True)

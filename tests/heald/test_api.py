@@ -184,7 +184,7 @@ def test_inputs_in_every_form(hw: hd.Machine, no_rtl: Any) -> None:
     ids=str,
 )
 def test_problems_of_every_kind(hw: hd.Machine, no_rtl: Any, problem: hd.Problem) -> None:
-    run = hd.compile(problem, hw).run(seed=3)
+    run = hd.compile(problem, hw).run(seed=3, latency={"store": np.int64(9)}, stall=np.int64(1))
     assert run.verified
     assert run.outputs["C"].dtype == np.int32
 
@@ -212,7 +212,7 @@ def all_operands(acc, row: hd.Row, column, tile: hd.Tile[np.uint8], factor: hd.S
 
 def test_operands_follow_rows_columns_and_tiles(hw: hd.Machine, no_rtl: Any) -> None:
     rng = np.random.default_rng(6)
-    problem = hd.matmul(5, 8, 7, epilogue=all_operands, out="int32", factor=3)
+    problem = hd.matmul(5, 8, 7, epilogue=all_operands, out="int32", factor=np.rint(3.2))
     model = hd.compile(problem, hw)
     shapes = {name: shape for name, (shape, _) in model.inputs.items()}
     assert shapes == {"A": (5, 8), "B": (8, 7), "row": (5,), "column": (7,), "tile": (5, 7)}

@@ -21,8 +21,8 @@ def test_silent_work_repeats_its_last_text(monkeypatch: pytest.MonkeyPatch) -> N
         if len(said) == 3:
             enough.set()
 
-    with progress.shown(hear) as say:
-        say("building")
+    with progress.shown(hear) as say, progress.shown(say) as inner:
+        inner("building")
         enough.wait()
     assert said[0] == "building"
     assert all(re.fullmatch(r"building \(\d+ s\)", text) for text in said[1:])
