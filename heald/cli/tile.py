@@ -74,10 +74,7 @@ def command(
     """
     if (problem is None) == (matmul is None):
         raise InputError("tile must be given either a problem file or --matmul MxKxN")
-    if plot is not None:
-        if plot.suffix != ".svg":
-            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
-        check_writable(plot)
+    _check_plot(plot)
     console = stdout(120)
     if matmul is None and hw is None:
         assert problem is not None
@@ -119,6 +116,13 @@ def command(
     else:
         render(made.tiling, made.plan, console)
         _render_machine(made, console)
+
+
+def _check_plot(plot: Path | None) -> None:
+    if plot is not None:
+        if plot.suffix != ".svg":
+            raise InputError(f"--plot must name an .svg file, not {str(plot)!r}")
+        check_writable(plot)
 
 
 def _progress(done: int, of: int) -> None:
