@@ -210,11 +210,11 @@ MUTATIONS = (
         "tests/sw/cgra/test_verify.py",
     ),
     Mutation(
-        "requantise-scale",
-        "mantissas of scales lose their last bit",
+        "requantise-ties",
+        "a scaled sum that lies between two numbers is rounded up, not to the even one",
         "sw/graph/requantise.py",
-        "mantissa = np.rint(np.ldexp(fractions, 24))",
-        "mantissa = (np.rint(np.ldexp(fractions, 23)) * 2)",
+        'product = Apply("mul_shift_round_even", (total',
+        'product = Apply("mul_shift_round", (total',
         "tests/sw/graph/test_requantise.py",
     ),
 )

@@ -139,7 +139,7 @@ def test_the_interface_names_every_port_once() -> None:
 
 
 def test_verilog_writes_what_its_description_says(heald: Any, tmp_path: Path) -> None:
-    ended = heald("verilog", "--hw", "test", "-o", tmp_path / "out", "--json")
+    ended = heald("verilog", "--hw", "test", "--set", "cgra=none", "-o", tmp_path / "out", "--json")
     assert ended.code == 0, ended.err
     about = json.loads(ended.out)
     files = {p.name for p in (tmp_path / "out").iterdir()}

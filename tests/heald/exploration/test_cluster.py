@@ -36,6 +36,7 @@ def cluster(folder: Path) -> Iterator[Any]:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
     cluster: Any, heald: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
