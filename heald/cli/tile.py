@@ -98,14 +98,7 @@ def command(
 
     config = machine(hw or "default", settings)
     memory = memories_of(config, **port_options(rest))
-    if matmul is not None:
-        m, k, n = sizes("--matmul", matmul, 3)
-        shape: Product | Convolution = Product(
-            m, k, n, transposed_a=rest["transpose_a"], transposed_b=rest["transpose_b"]
-        )
-    else:
-        assert problem is not None
-        shape = shape_of(problem)
+    shape = _shape(problem, matmul, rest)
     made = plan_for_machine(shape, config, memory, rest["refine"], _progress)
     if plot is not None:
         title, reached = f"{shape} on {config.name}", (made.cycles, made.utilization)
@@ -127,6 +120,14 @@ def _check_plot(plot: Path | None) -> None:
 
 def _progress(done: int, of: int) -> None:
     note(f"cycle model: candidate {done + 1} of {of}")
+
+
+def _shape(problem: str | None, matmul: str | None, options: dict[str, Any]) -> Product | Convolution:
+    if matmul is None:
+        assert problem is not None
+        return shape_of(problem)
+    m, k, n = sizes("--matmul", matmul, 3)
+    return Product(m, k, n, transposed_a=options["transpose_a"], transposed_b=options["transpose_b"])
 
 
 def shape_of(name: str) -> Product | Convolution:
