@@ -68,22 +68,27 @@ def drive(
 ) -> Simulated[R]:
     """Run programs one after the other; each may depend on what those before it left.
 
+    `sim` is the name of the simulator, or the address of a board, for people.
     `programs` gets the list of results, which grows, and prepares one program after the other. `simulator` is
     called when the first of them is predicted, and not at all where there is none. Every program is a
     simulation of its own: the padding of tiles is computed from what buffers held before, which the cycle
     model takes to be 0.
     """
     made: Simulated[R] = Simulated()
+    board = ":" in sim
+    where = f"board {sim}" if board else f"simulator {sim}"
     machine: Simulator | None = None
     for prepared in programs(made.results):
         name, cycles = prepared.prediction.name, prepared.prediction.predicted.cycles
         made.model_seconds += prepared.model_seconds
         progress(f"model: {name}: {cycles:,} cycles predicted in {made.model_seconds:.2f} s")
         if machine is None:
-            what = f"building the machine {prepared.prediction.config.name!r}, or taking it from the cache"
-            progress(f"simulator {sim}: {what}")
+            if not board:
+                name = prepared.prediction.config.name
+                progress(f"{where}: building the machine {name!r}, or taking it from the cache")
             machine = simulator()
             made.build_seconds = machine.build_seconds
-        progress(f"simulator {sim}: ready after {machine.build_seconds:.1f} s, running {cycles:,} cycles")
+        ready = "" if board else f"ready after {machine.build_seconds:.1f} s, "
+        progress(f"{where}: {ready}running {cycles:,} cycles")
         made.results += simulate([prepared], machine)
     return made

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,3 +88,31 @@ def test_a_device_that_is_not_there(model: CompiledModel, inputs: dict[str, np.n
         run_on_device(model, inputs, "uart:/dev/nowhere")
     with pytest.raises(InputError, match=r"a device must be uart:PORT\[@BAUD\] or mmio:"):
         run_on_device(model, inputs, "board")
+
+
+def test_the_command_tells_what_the_device_gave(
+    heald: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bus(FakeBus):
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr("cosim.device.open_bus", lambda address: Bus(CONFIG))
+    monkeypatch.setattr("cosim.device.Device", Board)
+    path, outputs = tmp_path / "model.onnx", tmp_path / "out.npz"
+    path.write_bytes(matmul_integer((5, 9), (9, 7)).SerializeToString())
+    run = ("run", path, "--hw", "test", "--device", "uart:/dev/x")
+    ended = heald(*run, "--outputs", outputs, "--json")
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert list(told) == ["device", "correct", "cycles", "seconds", "first_wrong", "outputs", "programs"]
+    assert (told["device"], told["correct"]) == ("uart:/dev/x", True)
+    with np.load(outputs) as found:
+        assert found["y0"].shape == (5, 7)
+    assert "every result equals the reference's, bit for bit" in heald(*run).out
+    monkeypatch.setattr(Board, "spoil", True)
+    ended = heald(*run)
+    assert ended.code == 1
+    assert "product0: 35 of 35 elements differ" in ended.out
+    assert "--trace goes with a simulation, not with --device" in heald(*run, "--trace", "t.json").err
+    assert "--device must be uart:... or mmio:..." in heald(*run[:-1], "board").err
