@@ -124,6 +124,7 @@ def test_an_interrupted_and_a_killed_exploration_go_on(heald: Any, folder: Path)
     the_rest(heald, folder, second)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_command_and_it_goes_on(heald: Any, folder: Path) -> None:
     ended = heald(*COMMAND, "--trials", "1")
     assert ended.code == 0, ended.err

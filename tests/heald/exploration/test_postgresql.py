@@ -53,6 +53,7 @@ def server() -> Iterator[str]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_study_on_a_real_server(
     server: str, heald: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

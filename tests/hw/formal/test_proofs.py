@@ -71,6 +71,7 @@ def _proof(build: Callable[[Bench], None], **more: Any) -> Proof:
     return Proof("counter", "a counter", {"small": "stays small"}, build, **more)
 
 
+@pytest.mark.slow
 def test_a_failing_proof_names_the_statement(found: tools.Tools, tmp_path: Path) -> None:
     def build(bench: Bench) -> None:
         count = Signal(4)
@@ -99,6 +100,7 @@ def test_an_induction_that_does_not_close_is_no_proof(found: tools.Tools, tmp_pa
     assert "no run of 12 cycles breaks a statement" in outcome.reason
 
 
+@pytest.mark.slow
 def test_a_fault_that_changes_nothing_is_not_found(found: tools.Tools, tmp_path: Path) -> None:
     fault = Fault("harmless", "nothing is changed", "small", Sabotage(), 4)
     outcome = run(_proof(_counter, bounded=4, faults=(fault,)), fault, found, tmp_path)
