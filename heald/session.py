@@ -89,10 +89,11 @@ class Model(ABC):
     outputs: Mapping[str, Typed]
 
     @abstractmethod
-    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+    def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
         """Inputs as a run takes them: by name, checked. Raises `InputError` for what does not fit.
 
-        Without inputs they are drawn from the seed; those of a tile program are drawn when it runs.
+        Without inputs they are drawn from the seed; those of a tile program are drawn when it runs. `exact`
+        refuses arrays of other types, even where their values fit.
         """
 
     def predict(
@@ -174,8 +175,8 @@ class Model(ABC):
     def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
 
-    def _named(self, inputs: Any) -> dict[str, np.ndarray]:
-        """Inputs by name, in the types of the model where that loses nothing."""
+    def _named(self, inputs: Any, exact: bool) -> dict[str, np.ndarray]:
+        """Inputs by name, unless `exact` in the types of the model where that loses nothing."""
         if not isinstance(inputs, Mapping):
             names = list(self.inputs)
             several = isinstance(inputs, tuple) or (isinstance(inputs, list) and len(names) > 1)
@@ -183,7 +184,8 @@ class Model(ABC):
             if len(given) != len(names):
                 raise InputError(f"inputs must be {len(names)} arrays ({', '.join(names)}), not {len(given)}")
             inputs = dict(zip(names, given, strict=True))
-        return {name: _typed(name, value, self.inputs.get(name)) for name, value in inputs.items()}
+        types = {} if exact else self.inputs
+        return {name: _typed(name, value, types.get(name)) for name, value in inputs.items()}
 
 
 def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
@@ -196,6 +198,8 @@ def _typed(name: str, value: Any, wanted: Typed | None) -> np.ndarray:
         raise InputError(f"input {name!r} must hold numbers, not {array.dtype}")
     if wanted is None or array.dtype == wanted[1]:
         return array
+    if array.shape != wanted[0] and all(isinstance(size, int) for size in wanted[0]):
+        return array  # what it is fed to says what both should be
     with np.errstate(all="ignore"):
         made = array.astype(wanted[1])
     if {array.dtype.kind, made.dtype.kind} != {"f"} and not np.array_equal(made, array):
@@ -239,11 +243,11 @@ class GraphModel(Model):
         )
         return cls(machine, title, inputs, outputs, source, compiled, bound)
 
-    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+    def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
         """The inputs, checked; without them they are drawn from the seed."""
         if inputs is None:
             return draw_inputs(self.compiled.network, seed)
-        named = self._named(inputs)
+        named = self._named(inputs, exact)
         for name in named.keys() & self.bound.keys():
             if not np.array_equal(named.pop(name), self.bound[name]):
                 raise InputError(
@@ -310,9 +314,9 @@ class ProgramModel(Model):
         }
         return cls(machine, title, parameters | buffers, buffers, program, after)
 
-    def given(self, inputs: Any = None, seed: int = 0) -> dict[str, np.ndarray]:
+    def given(self, inputs: Any = None, seed: int = 0, *, exact: bool = False) -> dict[str, np.ndarray]:
         """Those inputs that are given, checked."""
-        named = {} if inputs is None else self._named(inputs)
+        named = {} if inputs is None else self._named(inputs, exact)
         split_inputs(self.program, named)
         return named
 

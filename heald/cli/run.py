@@ -177,7 +177,7 @@ def _ran(asked: _Run, say: Progress) -> Run:
         arrays = asked.inputs()
         made = _compiled(asked, arrays, ports, say)
         with _about(asked.files.inputs or asked.source):
-            given = made.given(arrays, seed)
+            given = made.given(arrays, seed, exact=True)
         run = made.run(given, on=on, seed=seed, waves=asked.files.waves, progress=say, **ports)
     return replace(run, title=asked.title)
 
