@@ -20,14 +20,14 @@ from sw.convolution import Convolution
 from sw.graph.problems import network_of
 from sw.patches import Axis
 from sw.problem import Product
-from tests.budget import cases
+from tests.budget import cases, sweep
 from tests.heald.conftest import Ended
 
 Run = Callable[..., Ended]
 
 
 @pytest.mark.drawn
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", sweep(MACHINES, kept=("lean",)))
 def test_predictions_are_right_without_running_anything(name: str) -> None:
     config = load(name)
     settings = MemorySettings.of(config)
@@ -58,6 +58,7 @@ def test_predictions_hold_for_convolutions_and_slow_memories() -> None:
     assert max(errors) < 0.10
 
 
+@pytest.mark.slow
 def test_every_product_of_bert_large_comes_near_its_bound() -> None:
     config = load("default")
     settings = MemorySettings.of(config)

@@ -37,7 +37,7 @@ PROBLEMS = [
 ]
 
 
-@pytest.mark.parametrize("hw", ["test", "lean", "tiny"])
+@pytest.mark.parametrize("hw", sweep(["test", "lean", "tiny"], kept=("test",)))
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_result_is_numpys_whatever_the_order_of_events(problem: Product, hw: str) -> None:
     got, want, _ = execute(problem, load(hw), seed=problem.m + problem.k)

@@ -117,6 +117,7 @@ def test_a_mapping_of_a_part_is_one_of_the_whole() -> None:
     assert differences(moved) == ()
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_recorded_with_what_stood_in_the_way() -> None:
     # Sixteen PEs of full use in one step: the values cannot pass each other in one context.
     nodes = tuple(Node(i, "op") for i in range(16))
