@@ -27,12 +27,15 @@ from sw.dfg.graph import Graph
 from sw.dfg.interpret import Results, run
 from sw.dfg.kernel import Kernel
 
+#: Scratchpad and output buffer of the machine where none is named, so that kernels share one.
+BUFFER_BYTES = 1 << 15
 #: The machine around the grid where none is named: a small one, with ports wide enough for several banks.
-BASE, BASE_SETTINGS = "test", {"load_c_bytes": 32, "store_bytes": 16}
+BASE, BASE_SETTINGS = (
+    "test",
+    {"load_c_bytes": 32, "store_bytes": 16, "scratch_bytes": BUFFER_BYTES, "out_bytes": BUFFER_BYTES},
+)
 #: The grid where neither a command nor the machine names one.
 FABRIC = "mesh4x4"
-#: Scratchpad and output buffer have at least so many bytes, so that kernels share machines.
-BUFFER_BYTES = 1 << 15
 #: Instruction words of a warp: a launch may have many scalars.
 IMEM_WORDS = 1024
 
@@ -63,7 +66,7 @@ def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], Machine
         if size > most:
             what = FIELDS[field].metadata["meaning"]
             raise InputError(f"{field} ({what}) must be at most {most} bytes, not {size} for this kernel")
-        return max(own, BUFFER_BYTES, 1 << (max(1, size) - 1).bit_length())
+        return max(own, 1 << (max(1, size) - 1).bit_length())
 
     def made(scratch: int, out: int) -> MachineConfig:
         return base.replace(

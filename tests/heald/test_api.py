@@ -364,8 +364,7 @@ def test_a_tile_program(hw: hd.Machine, tmp_path: Path) -> None:
     assert hd.load(tmp_path / "program").predict({"A": a, "B": b}).cycles == run.cycles
 
 
-def test_a_loop_on_the_cgra(hw: hd.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cosim.session.kernel.BUFFER_BYTES", hw.config.scratch_bytes)
+def test_a_loop_on_the_cgra(hw: hd.Machine, tmp_path: Path) -> None:
     mapped = hd.map_loop(fir, fabric="compact4x4")
     assert mapped.ii is not None
     assert mapped.ii >= mapped.mii
@@ -373,6 +372,7 @@ def test_a_loop_on_the_cgra(hw: hd.Machine, tmp_path: Path, monkeypatch: pytest.
     assert mapped.svg(tmp_path / "fir.svg").startswith("<svg")
     x = np.arange(19, dtype=np.int32) ** 2
     run = mapped.run(hw=hw, n=17, x=x, y=np.zeros(17, np.int32))
+    assert run.config == hw.config
     assert run.correct
     assert run.divergence is None
     assert run.cycles == run.model_cycles

@@ -327,9 +327,7 @@ def test_the_commands_of_example_8(
     heald: Any, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    # With these the machine is one that other tests build.
-    monkeypatch.setattr("cosim.session.kernel.BUFFER_BYTES", TEST.scratch_bytes)
-    line += " --hw test"
+    line += " --hw test"  # which other tests build
     logits = np.random.default_rng(5).integers(-9000, 9000, 60)
     np.savez("logits.npz", x=logits, e=np.zeros(60, np.int32), y=np.zeros(60, np.int32))
     ended = heald(*shlex.split(line.replace("examples/", f"{KERNELS.parents[1]}/")))
