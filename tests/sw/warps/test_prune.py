@@ -20,7 +20,7 @@ from tests.sw.warps.samples import values_of
 
 CONFIG = load("default")
 CASES = [
-    (kind, seed) for kind in ("nests", "control", "everything", "pipelines") for seed in range(cases(3, 8))
+    (kind, seed) for kind in ("nests", "control", "everything", "pipelines") for seed in range(cases(6, 8))
 ]
 
 
