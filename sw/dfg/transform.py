@@ -44,8 +44,8 @@ def fuse_constants(graph: Graph) -> Graph:
             continue
         for edge in graph.incoming[node.id]:
             source = graph.by_id[edge.source]
-            constant = source.op == "const" and PREDICATE not in graph.operands(source)
-            if edge.operand in DATA and edge.distance == 0 and constant:
+            constant = source.op == "const" and edge.operand in DATA and edge.distance == 0
+            if constant and PREDICATE not in graph.operands(source):
                 immediates[node.id] = replace(node, const=source.const, scalar=source.scalar)
                 dropped.add(edge)
                 break

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import numpy as np
+
 from hw.config import MachineConfig
 from sw import dtypes
 from sw.dfg.graph import NodeId
@@ -22,6 +24,9 @@ _ITERATIONS, _BEFORE = 96, 32
 _APART = 1 << 14
 #: Blocks of a row.
 _BLOCKS = 16
+#: Bits of a number for space and bank, and below them for the line.
+_SPACES, _LINES = 20, 28
+_NONE: Array = np.empty(0, np.int64)
 
 
 def cycles(elementwise: ElementwiseKernel, configured: Configured, config: MachineConfig) -> float:
@@ -35,39 +40,35 @@ def cycles(elementwise: ElementwiseKernel, configured: Configured, config: Machi
         if node.op in ("load", "store"):
             assert node.memory is not None
             nodes[node.memory.name].append(node.id)
-    lines: dict[tuple[int, bool, int, int], set[int]] = defaultdict(set)
-    stores: dict[tuple[int, int], int] = defaultdict(int)
+    iterations = ii * np.arange(_ITERATIONS)
+    loads, stores = [_NONE], [_NONE]
     for name, own in nodes.items():
         key, found = indices[name]
         for number, access in enumerate(own):
             # Several elements of one array are accessed in the order of their copies.
             index = found[number * len(found) // len(own)]
-            space, banks, line_of = _banks(config, streams[name], index, bases[key])
-            for iteration, (bank, line) in enumerate(zip(banks, line_of, strict=True)):
-                step = places[access].step + iteration * ii
-                if name.startswith("y"):
-                    stores[step, bank] += 1
-                else:
-                    lines[step, False, space, bank].add(line)
-    longest: dict[int, int] = defaultdict(lambda: 1)
-    for (step, *_), accessed in lines.items():
-        longest[step] = max(longest[step], len(accessed))
-    for (step, _), count in stores.items():
-        longest[step] = max(longest[step], count)
-    total = sum(longest[step] for step in range(_BEFORE * ii, _ITERATIONS * ii))
+            places_of = _banks(config, streams[name], index, bases[key])
+            served = (places[access].step + iterations << _SPACES + _LINES) + places_of
+            (stores if name.startswith("y") else loads).append(served)
+    longest = np.ones(_ITERATIONS * ii + configured.depth, np.int64)
+    # A bank serves a line once, however many read it.
+    for keys in (np.unique(np.concatenate(loads)), np.concatenate(stores)):
+        banks, count = np.unique(keys >> _LINES, return_counts=True)
+        np.maximum.at(longest, banks >> _SPACES, count)
+    total = int(longest[_BEFORE * ii : _ITERATIONS * ii].sum())
     return total / (_ITERATIONS - _BEFORE) / elementwise.per_iteration
 
 
-def _banks(
-    config: MachineConfig, stream: Stream, indices: Array, base: int
-) -> tuple[int, list[int], list[int]]:
-    """Space, banks and lines (the words or rows that a bank serves at once) of elements from a byte on."""
+def _banks(config: MachineConfig, stream: Stream, indices: Array, base: int) -> Array:
+    """Space, bank and line (the word or row that a bank serves at once) of elements from a byte on."""
     entry, size = stream.entry(config), dtypes.ELEMENTS[stream.element].bytes
     address = base // size * size + entry.base + indices * size
     d = config.derived
     if stream.space == "acc":
         line = address // d.acc_word_bytes
-        return entry.space, (line // d.acc_bank_words).tolist(), line.tolist()
-    shape = d.scratch if stream.space == "scratch" else d.out
-    word = address // 4
-    return entry.space, (word % max(1, shape.banks // 4)).tolist(), word.tolist()
+        bank = line // d.acc_bank_words
+    else:
+        shape = d.scratch if stream.space == "scratch" else d.out
+        line = address // 4
+        bank = line % max(1, shape.banks // 4)
+    return (entry.space << _SPACES - 2 << _LINES) + (bank << _LINES) + line

@@ -289,9 +289,9 @@ def _together(ports: Ports, t: Blocking) -> float:
     return cycles
 
 
-def refined(ports: Ports, t: Blocking) -> Estimate:
+def refined(ports: Ports, t: Blocking, estimate: Estimate | None = None) -> Estimate:
     """The estimate, of short programs by following their tiles one by one (`sw.tiling.pipeline`)."""
-    estimate = estimated(ports, t)
+    estimate = estimate or estimated(ports, t)
     e, config = ports.extent, ports.config
     groups = e.batch // e.images
     axes = cut(e.m, t.partition_m), widths(e, t), cut(e.k, t.partition_k)

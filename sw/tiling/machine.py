@@ -9,7 +9,7 @@ multiplied or stored meanwhile (`sw.tiling.candidates`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hw.config import MachineConfig
@@ -62,14 +62,15 @@ def best(
         raise InputError(_nothing_fits(extent, config))
     choices.sort(key=lambda c: c.score)
     # Inner tiles change little but the end: only the best partitions are worth cutting.
-    for choice in choices[: FINALISTS + count]:
+    most = FINALISTS + count
+    for choice in choices[:most]:
         choices += [_judged(ports, t) for t in inner_cuts(config, choice.blocking)]
     choices.sort(key=lambda c: c.score)
-    final = [_judged(ports, c.blocking, refined) for c in choices[: FINALISTS + count]]
+    final = [_judged(ports, c.blocking, c.estimate) for c in choices[:most]]
     final.sort(key=lambda c: c.score)
     shared = uniform(extent, config)
     if shared is not None:
-        choice = _judged(ports, shared, refined)
+        choice = _judged(ports, shared, estimated(ports, shared))
         if choice.estimate.cycles <= final[0].estimate.cycles:
             final = [choice, *(c for c in final if c.blocking != shared)]
     return final[:count]
@@ -83,8 +84,8 @@ def array_sets_pace(
     return estimate.stores < estimate.ideal + estimate.ragged
 
 
-def _judged(ports: Ports, t: Blocking, judge: Callable[[Ports, Blocking], Estimate] = estimated) -> Choice:
-    estimate = judge(ports, t)
+def _judged(ports: Ports, t: Blocking, refine: Estimate | None = None) -> Choice:
+    estimate = refined(ports, t, refine) if refine else estimated(ports, t)
     return Choice(t, estimate, estimate.cycles + _penalty(ports.extent, t, estimate))
 
 

@@ -90,7 +90,9 @@ def follow(
         begin = max(a.ready, b.ready)
         if fresh and not single:
             begin = max(begin, *turns[turn].values(), 0.0)
-        end = inf if single else max(array, begin) + sum(time + gap for time, _, gap in step.products)
+        end = inf
+        if step.stores and not single:
+            end = max(array, begin) + sum(time + gap for time, _, gap in step.products)
         share = 1 - step.writes / banks
         for i, (time, rows, gap) in enumerate(step.products):
             if single and fresh:

@@ -7,9 +7,10 @@ left out by giving tokens in their last iteration only, and taking them in the f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
-from sw.ir.expression import TRUE, Const, Expr, Op, Var, apply
+from sw.ir.expression import Const, Expr, Op, Var, apply
 from sw.ir.program import Assign, For
 from sw.ir.walk import statements
 from sw.warps.sites import Gap, Order, Spot, SyncSite, common
@@ -58,14 +59,9 @@ def _guards(loops: list[For], last: bool) -> Iterator[tuple[Expr, int]]:
     masks = range(1, 1 << len(loops)) if len(loops) <= _MOST_LOOPS else [(1 << len(loops)) - 1]
     for mask in masks:
         chosen = [loop for n, loop in enumerate(loops) if mask >> n & 1]
-        ends = [end_of(loop, last) for loop in chosen]
-        guard: Expr = TRUE
-        if any(e is None for e in ends):
-            continue
-        for e in ends:
-            assert e is not None
-            guard = e if guard is TRUE else apply(Op.AND, guard, e)
-        yield guard, len(loops) - len(chosen)
+        ends = [e for loop in chosen if (e := end_of(loop, last)) is not None]
+        if len(ends) == len(chosen):
+            yield functools.reduce(functools.partial(apply, Op.AND), ends), len(loops) - len(chosen)
 
 
 def end_of(loop: For, last: bool) -> Expr | None:

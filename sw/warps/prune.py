@@ -60,7 +60,7 @@ def pruned(world: World, syncs: Sequence[Sync], demands: Sequence[Demand]) -> li
 
 def _single(sites: Sequence[SyncSite]) -> tuple[SyncSite, ...]:
     """Each site as often as it counts."""
-    return tuple(replace(s, count=1) for s in sites for _ in range(s.count))
+    return tuple(s.once for s in sites for _ in range(s.count))
 
 
 def _counted(sites: Sequence[SyncSite]) -> tuple[SyncSite, ...]:

@@ -54,6 +54,11 @@ class SyncSite:
     when: Expr | None = None
     count: int = 1
 
+    @property
+    def once(self) -> SyncSite:
+        """The same for one token."""
+        return self if self.count == 1 else dataclasses.replace(self, count=1)
+
 
 @dataclass(frozen=True)
 class Spot:

@@ -173,7 +173,7 @@ class World:
 
     def add(self, sites: Iterable[SyncSite]) -> None:
         """Find out when control passes these sites, where that is not known yet."""
-        for site in (dataclasses.replace(s, count=1) for s in sites):
+        for site in (s.once for s in sites):
             if site in self.passes:
                 continue
             ranks = self._ranks.setdefault((site.gap, site.order), {})
@@ -208,12 +208,7 @@ class World:
             return self.passes[sites[0]]
         found = self.cache.get(sites)
         if found is None:
-            parts = [
-                self.passes[s]
-                if s.count == 1
-                else np.repeat(self.passes[dataclasses.replace(s, count=1)], s.count)
-                for s in sites
-            ]
+            parts = [np.repeat(self.passes[s.once], s.count) for s in sites]
             found = self.cache[sites] = np.sort(np.concatenate([_NONE, *parts]))
         return found
 
