@@ -15,12 +15,12 @@ from operator import itemgetter
 
 from hw.semantics import wrap
 from sw.canonical.compare import bound_of
-from sw.canonical.cost import cycles
 from sw.canonical.facts import fits
 from sw.canonical.linear import ZERO, Form, Monomial, Term, less, monomial_key, to_expr, to_form
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, rank, small
 from sw.canonical.variants import quotient_of, variants, with_remainders
+from sw.codegen.cost import cycles
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, Var, apply, const
 from sw.ir.ranges import may_trap
 from sw.ir.types import LOW, Kind

@@ -47,8 +47,7 @@ def optimise(
         case Strategy.EVERYTHING:
             chosen = search.everything()
         case Strategy.BUDGET:
-            given = _written(search, program)
-            chosen = search.budget(given)
+            chosen, given = search.budget(), _written(search, program)
             if given and search.rank(given) < search.key(chosen):
                 return given.program
     return _readable(retype(search.result(chosen).program), program)

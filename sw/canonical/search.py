@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from math import inf
 from operator import itemgetter
@@ -12,17 +13,15 @@ from sw.canonical.placement import COMPUTE, Asked, Option, Placement
 from sw.codegen.allocate import allocate, live_out, pressure
 from sw.codegen.lower import lower
 from sw.codegen.virtual import Code
-from sw.ir.expression import Apply, Expr
+from sw.ir.expression import Expr
 from sw.ir.program import If, Program
 from sw.ir.walk import statements
 
 Chosen = dict[Expr, Option]
-#: Values that are had in another way.
-Move = tuple[tuple[Expr, Option], ...]
+#: A value, and another way to have it.
+Move = tuple[Expr, Option]
 #: The price of a move, its place in the program's order, and the move.
 Priced = tuple[float, int, Move]
-#: Choices after which no more improvements are looked for, and twice as many until one must fit.
-LIMIT = 250
 #: Operations that all evaluations together lower before a search ends: large programs get fewer evaluations.
 #: Shares of it may be used up when the strategy `EVERYTHING`, then giving up values, end.
 WORK = 20_000
@@ -32,9 +31,8 @@ EVERYTHING_SHARE, RELIEVE_SHARE = 0.4, 0.7
 CLIMB = 5_000
 #: Registers to spare with which allocation surely succeeds, so that choices need not wait for it.
 SLACK = 4
-#: By how much more than another one a cycle before the first operation of an engine counts, and one between a
-#: wait and its operation.
-START, LATE = 2, 1
+#: By how much more than another one a cycle before the first operation of an engine counts.
+START = 2
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,7 @@ class Result:
     """A choice made into a program: what it costs, and what else could have been chosen.
 
     `excess` is by how much the registers are exceeded, summed over the instructions where they are; `start`
-    the cycles before the first operation of an engine, `late` those between any wait and the operation that
-    comes after it.
+    the cycles before the first operation of an engine.
     """
 
     program: Program
@@ -51,24 +48,13 @@ class Result:
     excess: int
     cycles: float
     start: float
-    late: float
     registers: int
     static: int
 
     @property
     def cost(self) -> float:
-        """Cycles; those that an engine surely waits for count several times."""
-        return self.cycles + START * self.start + LATE * self.late
-
-    @property
-    def measures(self) -> tuple[float, float, float]:
-        """What must not be worse than with another strategy."""
-        return self.cycles, self.start, self.late
-
-    def beyond(self, limits: tuple[float, ...]) -> float:
-        """By how much the measures are above these."""
-        found = self.measures
-        return sum(max(0.0, value - limit) for value, limit in zip(found, limits, strict=True))
+        """Cycles; those in which an engine has nothing to do count several times."""
+        return self.cycles + START * self.start
 
 
 @dataclass
@@ -77,10 +63,8 @@ class Search:
 
     placement: Placement
     registers: int
-    #: Measures of the better one of the other strategies, which the best must not exceed.
-    limits: tuple[float, ...] = (inf, inf, inf)
-    #: Choices that were evaluated.
-    evaluated: int = 0
+    #: Cycles of the better one of the other strategies, which the best must not exceed.
+    limit: float = inf
     #: Operations that were lowered for that.
     work: int = 0
     _known: dict[frozenset[tuple[Expr, Option]], Result] = field(default_factory=dict)
@@ -89,7 +73,6 @@ class Search:
         """What a choice comes to."""
         key = frozenset(chosen.items())
         if key not in self._known:
-            self.evaluated += 1
             self._known[key] = self.measured(*self.placement.build(chosen))
         return self._known[key]
 
@@ -108,7 +91,7 @@ class Search:
         self.work += len(code.operations)
         scalar = [o for o in code.operations if is_scalar(o)]
         cycles = sum(o.weight * isa.INSTRUCTIONS[o.name].cycles for o in scalar)
-        return Result(program, asked, excess, cycles, *delays(code), registers, len(code.operations))
+        return Result(program, asked, excess, cycles, start_cycles(code), registers, len(code.operations))
 
     def key(self, chosen: Chosen) -> tuple[float, ...]:
         """What choices are compared by: less is better."""
@@ -116,7 +99,7 @@ class Search:
 
     def rank(self, r: Result) -> tuple[float, ...]:
         """What results are compared by: less is better."""
-        return r.excess, r.beyond(self.limits), r.cost, r.static, r.registers
+        return r.excess, max(0.0, r.cycles - self.limit), r.cost, r.static, r.registers
 
     # Strategies
 
@@ -155,38 +138,19 @@ class Search:
             seen = tried
         return chosen
 
-    def budget(self, given: Result | None = None) -> Chosen:
-        """The best that was found from several starts, never worse than the other strategies.
-
-        `given` is what the program comes to as it was written, which limits the measures as well.
-        """
+    def budget(self) -> Chosen:
+        """The best that was found from several starts, never dearer than the other strategies."""
         others = [self.everything(), self.nothing()]
-        results = [self.result(o) for o in others] + ([given] if given else [])
-        fitting = [r for r in results if not r.excess]
-        if fitting:
-            best = min(fitting, key=lambda r: r.cost)
-            self.limits = (min(r.cycles for r in fitting), min(r.start for r in fitting), best.late)
-        mine = self.relieve({})
-        for start in others:
-            if self.result(mine).excess:
-                mine = min(mine, self.relieve(start), key=self.key)
-        mine = self.climb(mine)
+        results = [self.result(o) for o in others]
+        self.limit = min((r.cycles for r in results if not r.excess), default=inf)
+        mine = self.climb(self.relieve({}))
         found = min([mine, *others], key=self.key)
         return found if found is mine else self.climb(found)
 
     def moves(self, chosen: Chosen) -> list[Move]:
-        """Changes of one value, and of all that are made of one part, which they share if computed."""
+        """Values that are had in another way."""
         asked = self.result(chosen).asked
-        present = {e: chosen.get(e, a[0]) for e, a in asked.items()}
-        found: list[Move] = [((e, o),) for e, a in asked.items() for o in a if o != present[e]]
-        made_of: dict[Expr, list[Expr]] = {}
-        for expr, option in present.items():
-            if option != COMPUTE and isinstance(expr, Apply):
-                for part in expr.args:
-                    if isinstance(part, Apply):
-                        made_of.setdefault(part, []).append(expr)
-        found += [tuple((e, COMPUTE) for e in users) for users in made_of.values() if len(users) > 1]
-        return found
+        return [(e, o) for e, options in asked.items() for o in options if o != chosen.get(e, options[0])]
 
     def relieve(self, chosen: Chosen) -> Chosen:
         """Give up values, those that cost least per register relieved first, until the rest fits.
@@ -195,68 +159,52 @@ class Search:
         before.
         """
         waiting: list[Priced] = []
-        while self.result(chosen).excess and self.evaluated < 2 * LIMIT and self.work < RELIEVE_SHARE * WORK:
+        while self.result(chosen).excess and self.work < RELIEVE_SHARE * WORK:
             waiting = waiting or self._priced(chosen, self.moves(chosen))
             if not waiting:
                 break
-            (_, _, move), *waiting = waiting
-            fresh = self._priced(chosen, [move])
+            (_, _, (expr, option)), *waiting = waiting
+            fresh = self._priced(chosen, [(expr, option)])
             if fresh and waiting and fresh[0][0] > waiting[0][0]:
                 waiting = sorted([*fresh, *waiting], key=itemgetter(0, 1))
             elif fresh:
-                chosen = chosen | dict(move)
+                chosen = chosen | {expr: option}
         return chosen
 
     def _priced(self, chosen: Chosen, moves: list[Move]) -> list[Priced]:
         """Moves that relieve registers, with their price in cycles per register, cheapest first."""
         now = self.result(chosen)
         found: list[Priced] = []
-        for i, move in enumerate(moves):
+        for i, (expr, option) in enumerate(moves):
             if self.work >= RELIEVE_SHARE * WORK:
                 break
-            then = self.result(chosen | dict(move))
+            then = self.result(chosen | {expr: option})
             if then.excess < now.excess:
                 price = (then.cost - now.cost) / (now.excess - then.excess)
-                found.append((price, i, move))
+                found.append((price, i, (expr, option)))
         return sorted(found, key=itemgetter(0, 1))
 
     def climb(self, chosen: Chosen) -> Chosen:
         """Take every change of one value that is for the better, round after round, until there is none."""
         moves = [] if self.result(chosen).excess else self.moves(chosen)
-        last, most = self.evaluated + LIMIT, min(WORK, self.work + CLIMB)
+        most = min(WORK, self.work + CLIMB)
         while moves:
             before = chosen
-            for move in moves:
-                if self.evaluated >= last or self.work >= most:
+            for expr, option in moves:
+                if self.work >= most:
                     return chosen
                 # Another change may have made the values of this one unnecessary.
-                asked = self.result(chosen).asked
-                trial = chosen | dict(move)
-                if any(expr in asked for expr, _ in move) and self.key(trial) < self.key(chosen):
+                trial = chosen | {expr: option}
+                if expr in self.result(chosen).asked and self.key(trial) < self.key(chosen):
                     chosen = trial
             moves = [] if chosen is before else self.moves(chosen)
         return chosen
 
 
-def delays(code: Code) -> tuple[float, float]:
-    """Scalar cycles before the first operation, and late ones.
+def start_cycles(code: Code) -> float:
+    """Scalar cycles before the first operation of an engine.
 
-    Those before the first operation count once, in loops too: further steps come when the engine has
-    something to do. Late are those between waits and operations, once per wait. A predicated operation may
-    not be the one that the wait was for; what comes until the next signal counts.
+    They count once, in loops too: further steps come when the engine has something to do.
     """
-    start = late = waiting = 0.0
-    issued = False
-    for o in code.operations:
-        if is_scalar(o):
-            cycles = isa.INSTRUCTIONS[o.name].cycles
-            start += 0 if issued else min(1.0, o.weight) * cycles
-            late += min(o.weight, waiting) * cycles
-        elif o.name == "wait":
-            waiting = o.weight
-        elif o.name == "signal":
-            waiting = 0.0
-        else:
-            issued = True
-            waiting = waiting if o.predicate else 0.0
-    return start, late
+    before = itertools.takewhile(lambda o: is_scalar(o) or o.name in ("wait", "signal"), code.operations)
+    return sum(min(1.0, o.weight) * isa.INSTRUCTIONS[o.name].cycles for o in before if is_scalar(o))

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from hw.semantics import wrap
 from sw.canonical import compare, lattice, logic  # noqa: F401 - register constructors
 from sw.canonical.conditionals import merged_choices
-from sw.canonical.cost import cycles
 from sw.canonical.emit import emit
 from sw.canonical.engine import build, value_known
 from sw.canonical.integers import sum_of
 from sw.canonical.linear import to_form
 from sw.canonical.operands import chain, operands
 from sw.canonical.rank import key, size
+from sw.codegen.cost import cycles
 from sw.ir.expression import ASSOCIATIVE, Apply, Const, Expr, Op, const
 from sw.ir.ranges import may_trap
 

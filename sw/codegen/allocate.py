@@ -86,20 +86,14 @@ def allocate(code: Code, live: list[int] | None = None) -> Allocation:
     live = live_out(code) if live is None else live
     beside = [0] * code.registers
     friends: list[list[int]] = [[] for _ in range(code.registers)]
-    order: list[int] = []
-    seen: set[int] = set()
-    at_start = _bits(tuple(code.given))
-    for register in code.given:
-        beside[register] |= at_start & ~(1 << register)
-        order.append(register)
-        seen.add(register)
+    order = dict.fromkeys(code.given)
+    for register in order:
+        beside[register] |= _bits(tuple(order)) & ~(1 << register)
     for o, out in zip(operations, live, strict=True):
         target = o.target
         if target is None:
             continue
-        if target not in seen:
-            seen.add(target)
-            order.append(target)
+        order.setdefault(target)
         others = out & ~(1 << target)
         if o.name == "addi" and o.immediate == 0 and o.predicate is None:
             # A copy may share its source's register.
@@ -108,18 +102,15 @@ def allocate(code: Code, live: list[int] | None = None) -> Allocation:
             friends[target].append(o.sources[0])
             friends[o.sources[0]].append(target)
         beside[target] |= others
-        while others:
-            low = others & -others
-            beside[low.bit_length() - 1] |= 1 << target
-            others ^= low
+        for other in _members(others):
+            beside[other] |= 1 << target
     given = [ZERO] * code.registers
     done = 0
     for register in order:
         taken = {given[x] for x in _members(beside[register] & done)} | {ZERO}
         wished = [given[f] for f in friends[register] if done >> f & 1 and given[f] not in taken]
         lowest = next(n for n in range(1, code.registers + 1) if n not in taken)
-        best = wished[0] if wished else lowest
-        given[register] = best
+        given[register] = wished[0] if wished else lowest
         done |= 1 << register
     return Allocation(tuple(given), 1 + max(given, default=0))
 

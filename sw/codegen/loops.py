@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from hw import isa
+from sw.codegen.cost import operator_cycles
 from sw.codegen.operands import evaluated
 from sw.ir.expression import Apply, Const, Expr, Op, apply, substitute
 from sw.ir.program import For, If, Instruction, Program, Statement
@@ -115,34 +115,18 @@ def _branch(s: If, values: dict[str, Expr]) -> Sequence[Statement]:
 
 def _worth(condition: Expr, then: tuple[Statement, ...], other: tuple[Statement, ...]) -> bool:
     """Whether predicates are not dearer than jumps: operands are computed whatever a predicate is."""
-    free = frozenset(_parts((condition,)))
-    mine, others = (frozenset(_parts(_computed(body))) - free for body in (then, other))
+    free = set(condition.walk())
+    mine, others = (
+        {part for s in body if isinstance(s, Instruction) for e in evaluated(s) for part in e.walk()} - free
+        for body in (then, other)
+    )
     chance = likelihood(condition)
     jumps = 1 + (chance if then and other else 0)
     return (1 - chance) * _cycles(mine - others) + chance * _cycles(others - mine) <= jumps
 
 
-def _computed(body: tuple[Statement, ...]) -> Iterator[Expr]:
-    for s in body:
-        if isinstance(s, Instruction):
-            yield from evaluated(s)
-
-
-def _parts(expressions: Iterable[Expr]) -> Iterator[Apply]:
-    """What is computed for expressions."""
-    return (e for expr in expressions for e in expr.walk() if isinstance(e, Apply))
-
-
-def _cycles(parts: Iterable[Apply]) -> int:
-    """About as many cycles as operators take."""
-    return sum(_operator_cycles(e) for e in parts)
-
-
-def _operator_cycles(expr: Apply) -> int:
-    name = {Op.MUL: "mul", Op.DIV: "div", Op.MOD: "rem"}.get(expr.op)
-    divisor = expr.args[-1]
-    power = isinstance(divisor, Const) and divisor.value > 0 and not divisor.value & (divisor.value - 1)
-    return 1 if name is None or power else isa.INSTRUCTIONS[name].cycles
+def _cycles(parts: set[Expr]) -> int:
+    return sum(operator_cycles(e) for e in parts if isinstance(e, Apply))
 
 
 def _under(condition: Expr, s: Statement) -> Statement:

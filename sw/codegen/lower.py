@@ -63,6 +63,9 @@ class _Lowering:
         self.growths = uses.growths() if uniform else {}
         self.wanted = Wanted(unbounded(program))
         self.held = Held()
+        #: Registers of constants that the program assigns once, outside of everything, by value and growth.
+        self.constants: dict[tuple[Expr, Growth], int] = {}
+        self.outside = {_target(s) for s in program.body} - self.wanted.mutable
         self.depth = 0
         #: Index of the operation where the latest loop ended, and of the farthest that a jump goes to.
         self.loop_end = self.landing = -1
@@ -88,8 +91,8 @@ class _Lowering:
             # An assignment may change what the waits' predicates depend on, and it does not hurry.
             late = after is None or isinstance(after, Assign)
             finish = _nothing if late or after is None else self.prepare(after)
-            for wait in body[i:waits]:
-                self.prepare(wait)()
+            for issue in [self.prepare(wait) for wait in body[i:waits]]:
+                issue()
             if late and after is not None:
                 finish = self.prepare(after)
             finish()
@@ -119,7 +122,10 @@ class _Lowering:
     def assign(self, target: str, value: Expr) -> None:
         """A scalar takes a value, in the register that it keeps."""
         register = self.places[target] if target in self.places else self.to.register()
-        self.value(guarded(value), self.growths.get(target, Growth.NONE), register)
+        growth = self.growths.get(target, Growth.NONE)
+        self.value(guarded(value), growth, register)
+        if target in self.outside:
+            self.constants.setdefault((value, growth), register)
         self.places[target] = register
         self.held.forget({target})
 
@@ -140,7 +146,9 @@ class _Lowering:
             if isinstance(expr, Const) and fits_parameter(expr.value) and growth is Growth.NONE:
                 self.to.emit("parami", immediate=expr.value, number=number)
             else:
-                self.to.emit("param", sources=(self.value(guarded(expr), growth),), number=number)
+                register = self.constants.get((expr, growth))
+                register = self.value(guarded(expr), growth) if register is None else register
+                self.to.emit("param", sources=(register,), number=number)
 
     # Instructions
 

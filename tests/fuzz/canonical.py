@@ -4,7 +4,7 @@
 
 Every rule is proved over bit vectors of 8 bits, then of 32 bits within the time limit, and where that does
 not end, over the integers. The pairs come from TVM's tests (tests/data/simplify). Random expressions are
-canonicalised once each; `sw.canonical.cost` counts their cycles on a sequencer. Exit code 1 if a rule is not
+canonicalised once each; `sw.codegen.cost` counts their cycles on a sequencer. Exit code 1 if a rule is not
 proved, a value changes, or a form costs more than its expression or is not canonical itself.
 """
 
@@ -19,9 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sw.canonical import canonicalize
-from sw.canonical.cost import cycles
 from sw.canonical.rank import size
 from sw.canonical.rules import LAWS, RULES
+from sw.codegen.cost import cycles
 from sw.ir.expression import Apply, Expr
 from sw.ir.ranges import may_wrap
 from sw.ir.types import Kind

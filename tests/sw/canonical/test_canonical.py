@@ -6,10 +6,10 @@ import time
 import pytest
 
 from sw.canonical import canonicalize
-from sw.canonical.cost import cycles
 from sw.canonical.passes import Canonicalize
 from sw.canonical.rank import rank
 from sw.canonical.simplify import core
+from sw.codegen.cost import cycles
 from sw.ir import parse_expr, parse_program
 from sw.ir.expression import Apply, Expr, Op, Var, apply, const
 from sw.ir.ranges import may_trap

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sw.canonical import canonicalize
-from sw.canonical.cost import cycles
+from sw.codegen.cost import cycles
 from sw.ir import parse_expr
 from sw.ir.expression import Op, Var, apply
 from sw.ir.types import INT, Kind

@@ -154,6 +154,37 @@ def test_operands_are_ready_before_the_wait() -> None:
     assert lines[wait + 1].startswith("load_a")
 
 
+def test_predicates_of_all_waits_are_ready_before_the_first() -> None:
+    lines = words(
+        "for i in range(6):\n"
+        "    v = wait(channel=1, when=i % 2 == 0)\n"
+        "    w = wait(channel=2, when=i % 3 == 0)\n"
+        "    L = load_a(memory=64 * i + 4096, target=5, outer=1, inner=1)"
+    )
+    waits = [i for i, line in enumerate(lines) if "wait" in line]
+    assert waits == [waits[0], waits[0] + 1]
+    assert lines[waits[1] + 1].startswith("load_a")
+
+
+def test_a_parameter_shares_the_register_of_a_constant() -> None:
+    lines = words(
+        "x = 100000\n"
+        "for i in range(3):\n"
+        "    L = load_a(memory=i * x, target=0, outer=1, inner=1, load_stride=100000)"
+    )
+    assert sum(line.startswith("lih") for line in lines) == 1
+
+
+def test_a_parameter_does_not_share_the_register_of_what_changes() -> None:
+    lines = words(
+        "x = 100000\n"
+        "for i in range(3):\n"
+        "    L = load_a(memory=i * x, target=0, outer=1, inner=1, load_stride=100000)\n"
+        "    x = x + i"
+    )
+    assert sum(line.startswith("lih") for line in lines) == 2
+
+
 def test_loops_never_end_together() -> None:
     lines = words("for i in range(3):\n    for j in range(2):\n        signal(channel=0)\n")
     assert lines.count("nop") == 1
