@@ -15,6 +15,7 @@ from cosim.session.warps import Warped, converted
 from heald.cli.options import as_json, hardware, machine, note, print_json, program_file
 from heald.files import check_writable, write_text
 from heald.report.console import plain_table, stdout
+from heald.report.warp_graph import figure, to_dot, to_svg
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.ir.errors import IRError
@@ -23,7 +24,6 @@ from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.warps.assign import assign_warps, unfed
 from sw.warps.channels import Channels
-from sw.warps.draw import figure, to_dot, to_svg
 from sw.warps.reduce import Reduction
 
 

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import pytest
 
 from cosim.session.warps import converted
+from heald.report.warp_graph import LARGEST, Figure, figure, to_dot, to_svg
 from hw.config import MachineConfig
 from hw.errors import InputError
 from sw.warps.channels import Channels
-from sw.warps.draw import LARGEST, Figure, figure, to_dot, to_svg
 from sw.warps.reduce import Reduction
 from tests.sw.warps.samples import WORKED, program_of
 
