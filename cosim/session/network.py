@@ -50,10 +50,10 @@ class CompiledModel:
 
     @property
     def failures(self) -> list[str]:
-        """Warps that the checker does not accept, and configurations that do not mean their loops."""
+        """Warps that the checker does not accept, and bitstreams that do not decode to their loops."""
         rejected = [f"the checker does not accept the warps: {v.reason}" for v in self.verdicts if not v.ok]
         kernels = [k.name for p in self.programs for k in p.kernels if not k.verified]
-        return rejected + [f"configuration {name} does not mean its loop" for name in kernels]
+        return rejected + [f"bitstream {name} does not decode to its loop" for name in kernels]
 
 
 def compile_model(

@@ -120,7 +120,7 @@ def _operator_row(operator: OperatorResult, report: ModelRun) -> tuple[str | Tex
     if operator.where != "machine":
         where = "edge" if operator.where == "edge" else "host"
         return (name, kind, "", "", "", Text(where, "dim" if operator.where == "edge" else "yellow"))
-    same = {None: Text("overwritten", "dim"), True: Text("= reference", "green")}
+    same = {None: Text("not checked", "dim"), True: Text("= reference", "green")}
     ii = ", ".join(
         f"{k.ii}" if k.ii == k.bound.mii else f"{k.ii} (≥ {k.bound.mii})" for k in operator.kernels
     )
@@ -187,13 +187,13 @@ def _wrong(report: Run) -> str:
 def _configurations(report: ModelRun) -> list[str | Text]:
     """Whether the decoder agrees, and what the host did."""
     lines: list[str | Text] = [
-        Text(f"✗ configuration {k.name} does not mean its loop: {k.differences[0]}", "bold red")
+        Text(f"✗ bitstream {k.name} does not decode to its loop: {k.differences[0]}", "bold red")
         for k in report.unverified
     ]
     count = len(report.kernels)
     if not lines and count:
-        noun = "configuration means its loop" if count == 1 else f"{count} configurations mean their loops"
-        lines.append(f"[green]✓[/] {'the' if count == 1 else 'all'} {noun}, decoded from the bitstream")
+        what = "the bitstream decodes to its loop" if count == 1 else f"all {count} bitstreams decode to their loops"
+        lines.append(f"[green]✓[/] {what}")
     return lines + _hosts(report)
 
 

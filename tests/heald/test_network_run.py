@@ -86,7 +86,7 @@ def test_the_table_tells_operators_and_four_checks(heald: Any, tmp_path: Path) -
     assert ended.out.count("✓") == 4
     assert ended.out.count(" edge ") == 2
     assert "= reference" in ended.out
-    assert "all 2 configurations mean their loops" in ended.out
+    assert "all 2 bitstreams decode to their loops" in ended.out
 
 
 def test_inputs_and_outputs_go_by_the_models_names(heald: Any, tmp_path: Path) -> None:

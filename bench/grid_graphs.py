@@ -1,0 +1,6 @@
+"""The same as `python -m tests.fuzz.grid_graphs`: what reports and older notes call `python -m bench.grid_graphs`."""
+
+import runpy
+
+if __name__ == "__main__":
+    runpy.run_module("tests.fuzz.grid_graphs", run_name="__main__", alter_sys=True)
