@@ -176,7 +176,10 @@ def test_a_run_compares_itself() -> None:
     one, other = results(), results(shapes=((12, 16, 20), (5, 80, 9)))
     found = one.compare(other)
     assert [p.name for p in found.operators] == [o.name for o in one.operators]
-    assert [p.delta == 0 for p in found.operators] == [True, False]
+    deltas = [o.cycles - s.cycles for s, o in zip(one.operators, other.operators, strict=True)]
+    assert [p.delta for p in found.operators] == deltas
+    assert deltas[1] > 0
+    assert {p.delta for p in one.compare(results()).operators} == {0}
     assert found.as_dict()["a"] == one.title
     with pytest.raises(hd.InputError, match="a run or a prediction is needed, not int"):
         one.compare(3)
