@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.canonical`: what reports and older notes call `python -m bench.canonical`."""
+"""The measurement `python -m tests.fuzz.canonical`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.dependence`: what reports and older notes call `python -m bench.dependence`."""
+"""The measurement `python -m tests.fuzz.dependence`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.grid_graphs`: what reports and older notes call `python -m bench.grid_graphs`."""
+"""The measurement `python -m tests.fuzz.grid_graphs`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.grid_kernels`: what reports and older notes call `python -m bench.grid_kernels`."""
+"""The measurement `python -m tests.fuzz.grid_kernels`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.grid_random`: what reports and older notes call `python -m bench.grid_random`."""
+"""The measurement `python -m tests.fuzz.grid_random`, which bench/README.md has the table of."""
 
 import runpy
 

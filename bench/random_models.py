@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.random_models`: what reports and older notes call `python -m bench.random_models`."""
+"""The measurement `python -m tests.fuzz.random_models`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -1,4 +1,4 @@
-"""The same as `python -m tests.fuzz.random_products`: what reports and older notes call `python -m bench.random_products`."""
+"""The measurement `python -m tests.fuzz.random_products`, which bench/README.md has the table of."""
 
 import runpy
 

@@ -192,8 +192,8 @@ def _configurations(report: ModelRun) -> list[str | Text]:
     ]
     count = len(report.kernels)
     if not lines and count:
-        what = "the bitstream decodes to its loop" if count == 1 else f"all {count} bitstreams decode to their loops"
-        lines.append(f"[green]✓[/] {what}")
+        all_of_them = f"all {count} bitstreams decode to their loops"
+        lines.append(f"[green]✓[/] {'the bitstream decodes to its loop' if count == 1 else all_of_them}")
     return lines + _hosts(report)
 
 
