@@ -81,7 +81,6 @@ def write(build: Build, target: Path) -> list[Path]:
 
 
 def _make(build: Build, folder: Path) -> None:
-    """All files of a build, in a fresh directory."""
     module = build.design.module
     constraints = f"{module}.{'lpf' if build.target.family == 'ecp5' else 'xdc'}"
     texts = {

@@ -52,9 +52,8 @@ class Machine:
         return estimate(self.config, family)
 
     def _repr_html_(self) -> str:
-        rows = [
-            (n, _shown(getattr(self.config, n)), f.metadata.get("meaning", "")) for n, f in FIELDS.items()
-        ]
+        values = {n: getattr(self.config, n) for n in FIELDS}
+        rows = [(n, getattr(v, "name", v), FIELDS[n].metadata.get("meaning", "")) for n, v in values.items()]
         return table(("field", "value", "meaning"), rows)
 
 
@@ -69,7 +68,3 @@ def machine(source: str | Path | MachineConfig | Machine = "default", **fields: 
         return Machine(load(given if isinstance(given, MachineConfig) else str(given), plain))
     except InputError as error:
         raise InputError(str(error).replace("--hw must", "a machine must")) from None
-
-
-def _shown(value: object) -> object:
-    return getattr(value, "name", value)

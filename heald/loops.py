@@ -122,11 +122,8 @@ def _configuration(mapped: SearchResult) -> dict[str, Any]:
 
 def run_kernel(prepared: PreparedKernel, simulator: Callable[[], Simulator], **options: Any) -> KernelRun:
     """Run a kernel and compare everything; `options` are those of `heald.run.run_prepared`."""
-    fields: dict[str, Any] = {
-        "compile_seconds": prepared.map_seconds,
-        "reference": "what the function means",
-    }
-    return run_prepared(prepared, simulator, KernelRun, **fields, **options)
+    options |= {"compile_seconds": prepared.map_seconds, "reference": "what the function means"}
+    return run_prepared(prepared, simulator, KernelRun, **options)
 
 
 @dataclass(frozen=True, repr=False)

@@ -258,8 +258,5 @@ def run_prepared(
 
 def run_program(prepared: PreparedProgram, simulator: Callable[[], Simulator], **options: Any) -> Run:
     """Run a tile program and compare everything; `options` are those of `run_prepared`."""
-    fields: dict[str, Any] = {
-        "compile_seconds": prepared.compile_seconds,
-        "reference": "the sequential execution",
-    }
-    return run_prepared(prepared, simulator, Run, **fields, **options)
+    options |= {"compile_seconds": prepared.compile_seconds, "reference": "the sequential execution"}
+    return run_prepared(prepared, simulator, Run, **options)

@@ -7,6 +7,7 @@ Whatever it is, `compile` gives a `Model`, and a model gives predictions and run
 from __future__ import annotations
 
 import contextlib
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,7 @@ from sw.ir.program import Program
 #: Shape and type of an array.
 Typed = tuple[tuple[int | str, ...], np.dtype[Any]]
 Arrays = Mapping[str, np.ndarray]
+Build = Callable[[], Simulator]
 #: How addresses of boards begin.
 BOARDS = ("uart:", "mmio:")
 
@@ -61,19 +63,6 @@ def memories(
         ports[name] = {p: whole_number(f"{name} of {p}", number) for p, number in (given or {}).items()}
     seed = None if stall is None else whole_number("stall", stall)
     return MemorySettings.of(config, latency=ports["latency"], bandwidth=ports["bandwidth"], stall_seed=seed)
-
-
-@dataclass(frozen=True)
-class _Simulation:
-    """What a run was asked for."""
-
-    inputs: Arrays
-    settings: MemorySettings
-    build: Callable[[], Simulator]
-    sim: str
-    waves: bool
-    seed: int
-    progress: Progress
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,11 +132,9 @@ class Model(ABC):
             if on not in BACKENDS:
                 return self._on_device(arrays, str(on), say)
             with _wave_file(file) as name:
-
-                def build() -> Simulator:
-                    return simulator(self.machine.config, on, name)
-
-                run = self._simulated(_Simulation(arrays, settings, build, on, file is not None, seed, say))
+                build = functools.partial(simulator, self.machine.config, on, name)
+                asked = (arrays, settings, build, seed, file is not None)
+                run = self._simulated(*asked, sim=on, progress=say)
         return replace(run, waves=file)
 
     def __repr__(self) -> str:
@@ -170,7 +157,9 @@ class Model(ABC):
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction: ...
 
     @abstractmethod
-    def _simulated(self, asked: _Simulation) -> Run: ...
+    def _simulated(
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+    ) -> Run: ...
 
     def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         raise InputError(f"on must be one of {', '.join(BACKENDS)}, not {address!r}")
@@ -274,12 +263,13 @@ class GraphModel(Model):
     def _predicted(self, inputs: Arrays, settings: MemorySettings, seed: int) -> Prediction:
         return predict_model(self.compiled, inputs, settings)
 
-    def _simulated(self, asked: _Simulation) -> Run:
+    def _simulated(
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+    ) -> Run:
         count = len(self.compiled.programs)
-        if asked.waves and count != 1:
+        if waves and count != 1:
             raise InputError(f"waves must be given for one program, this model is {count}")
-        what = (self.compiled, asked.inputs, asked.settings, asked.build)
-        return run_model(*what, title=self.title, sim=asked.sim, progress=asked.progress)
+        return run_model(self.compiled, inputs, settings, build, title=self.title, **options)
 
     def _on_device(self, inputs: Arrays, address: str, progress: Progress) -> Run:
         if not address.startswith(BOARDS):
@@ -328,10 +318,12 @@ class ProgramModel(Model):
         made = prepare(self.program, self.machine.config, settings, inputs, seed=seed)
         return Prediction(settings.behind(self.machine.config), settings, (), (made.prediction,))
 
-    def _simulated(self, asked: _Simulation) -> Run:
+    def _simulated(
+        self, inputs: Arrays, settings: MemorySettings, build: Build, seed: int, waves: bool, **options: Any
+    ) -> Run:
         config = self.machine.config
-        made = prepare(self.program, config, asked.settings, asked.inputs, seed=asked.seed, after=self.after)
-        return run_program(made, asked.build, title=self.title, sim=asked.sim, progress=asked.progress)
+        made = prepare(self.program, config, settings, inputs, seed=seed, after=self.after)
+        return run_program(made, build, title=self.title, **options)
 
 
 def compile(

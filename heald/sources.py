@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,34 +21,6 @@ from sw.ir.program import Program
 #: The files of a source in a compiled directory.
 MODEL, PROGRAM = "model.onnx", "program.py"
 Arrays = Mapping[str, np.ndarray]
-
-
-class GraphSource(Protocol):
-    """A graph of operators to compile."""
-
-    @property
-    def title(self) -> str:
-        """What it is called in results."""
-        ...
-
-    def network(self) -> Network:
-        """The graph; raises `InputError` for what cannot be read or is not supported."""
-        ...
-
-    def read(self, inputs: Arrays | None, seed: int) -> tuple[GraphSource, Network, Arrays]:
-        """The graph, and where it needs values of inputs, its source with these constants, and the values.
-
-        Raises `InputError` as `network` does.
-        """
-        ...
-
-    def named(self) -> AbstractContextManager[None]:
-        """Puts the name of the source in front of an `InputError`."""
-        ...
-
-    def files(self) -> dict[str, bytes]:
-        """What a compiled directory keeps of it."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,8 +49,8 @@ class OnnxSource:
         with self.named():
             return import_model(self.proto, allow_host=self.allow_host, place=self.title)
 
-    def read(self, inputs: Arrays | None, seed: int) -> tuple[GraphSource, Network, Arrays]:
-        """The graph, with constants for those of the inputs that the compiler must know."""
+    def read(self, inputs: Arrays | None, seed: int) -> tuple[OnnxSource, Network, Arrays]:
+        """The graph, and where it needs values of inputs, its source with these constants, and the values."""
         from sw.frontend.bindings import bound
 
         try:
@@ -111,6 +82,10 @@ class OnnxSource:
             return {MODEL: self.proto.SerializeToString(deterministic=True)}
         except ValueError as error:
             raise InputError(f"{self.title}: its constants do not fit one file: {error}") from None
+
+
+#: A graph of operators to compile: its `network`, `title`, and the `files` that a compiled directory keeps.
+GraphSource = OnnxSource | Problem
 
 
 def read_source(source: Any, *, allow_host: bool = False) -> GraphSource | Program:

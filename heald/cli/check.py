@@ -81,7 +81,6 @@ def read_programs(path: str) -> dict[int, str]:
 
 
 def _render(verdict: Verdict) -> None:
-    """The answer for people."""
     console = stdout()
     if not verdict.ok:
         console.print(Text(f"{'wrong: ' if verdict.schedule else ''}{verdict.reason}"))

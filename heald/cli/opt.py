@@ -12,6 +12,7 @@ from hw.errors import InputError
 from sw.canonical.count import Counts, count
 from sw.ir.expression import Apply
 from sw.ir.load import load_program
+from sw.ir.mlir import to_mlir
 from sw.ir.program import Program
 from sw.ir.walk import expressions, instructions, statements
 from sw.passes import PASSES, named, run, summary
@@ -59,7 +60,7 @@ def command(
     before = load_program(file)
     told = (lambda step, program, seconds: print_after(step.name, program)) if print_after_all else None
     after = run(steps, before, told)
-    text = _emit(after, emit)
+    text = to_mlir(after) if emit == "mlir" else str(after)
     if json_:
         names = [step.name for step in steps]
         print_json({"program": text, "passes": names, "before": counts(before), "after": counts(after)})
@@ -84,11 +85,3 @@ def counts(program: Program) -> dict[str, Any]:
         return text | count(program).as_dict()
     except InputError:
         return text | {field.name: None for field in dataclasses.fields(Counts)}
-
-
-def _emit(program: Program, form: str) -> str:
-    if form == "mlir":
-        from sw.ir.mlir import to_mlir
-
-        return to_mlir(program)
-    return str(program)

@@ -69,7 +69,6 @@ class _Run:
 
     @property
     def title(self) -> str:
-        """What runs, for people."""
         return f"matmul {self.options['matmul']}" if self.source is None else str(self.source)
 
     @property
@@ -104,7 +103,6 @@ class _Run:
                     raise InputError(f"--{name.replace('_', '-')} goes with {belongs}, not with {kind}")
 
     def inputs(self) -> dict[str, np.ndarray] | None:
-        """The arrays that the user gave."""
         return None if self.files.inputs is None else read_inputs(self.files.inputs)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +26,13 @@ from heald.report.console import plain_table, stdout
 from heald.report.tiling_plot import picture
 from hw.errors import InputError
 from sw.convolution import Convolution
+from sw.ir.load import STDIN, parse_json, read_bytes
 from sw.problem import Product
 from sw.tiling.plan import TilingPlan, plan
 from sw.tiling.problem import REQUIRED, TilingProblem, shown_name
 
 if TYPE_CHECKING:
     from cosim.session.tiling import MachinePlan
-
-_STDIN = "-"
-#: Digits of a whole number; Python itself stops at 4300.
-_LONGEST = 4000
 
 
 @click.command("tile")
@@ -81,7 +75,7 @@ def command(
         for name, value in (("set", settings), *rest.items()):
             if value:
                 raise InputError(f"--{name.replace('_', '-')} goes with --hw or --matmul")
-        given = problem_of(problem)
+        given = TilingProblem.from_dict(_read(problem), _place(problem))
         planned = plan_of(given, problem)
         if plot is not None:
             write_text(plot, picture(given, planned, title=str(given)))
@@ -145,11 +139,6 @@ def shape_of(name: str) -> Product | Convolution:
     return given.conv or Product(given.m, given.k, given.n)
 
 
-def problem_of(name: str) -> TilingProblem:
-    """The problem in a JSON file, `-` for standard input."""
-    return TilingProblem.from_dict(_read(name), _place(name))
-
-
 def plan_of(problem: TilingProblem, name: str) -> TilingPlan:
     """The plan; what does not fit is told with the name of the problem's file."""
     try:
@@ -206,21 +195,14 @@ def _render_machine(made: MachinePlan, console: Console) -> None:
 
 
 def _place(name: str) -> str:
-    return "standard input" if name == _STDIN else name or "''"
+    return "standard input" if name == STDIN else name or "''"
 
 
 def _read(name: str) -> dict[str, Any]:
-    """The JSON object in a file."""
     place = _place(name)
+    data = read_bytes(name, place)
     try:
-        data = sys.stdin.buffer.read() if name == _STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise InputError(f"{place}: cannot be read: {error.strerror or error}") from None
-    except AttributeError:
-        # Python has no standard input when it is closed.
-        raise InputError(f"{place}: cannot be read: it is closed") from None
-    try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_object, parse_int=_whole)
+        value = parse_json(data.decode("utf-8-sig"), shown_name)
     except InputError as error:
         raise InputError(f"{place}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -228,18 +210,3 @@ def _read(name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InputError(f"{place}: must hold a JSON object of names and numbers, not {type(value).__name__}")
     return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ; Python would keep the last of equal ones and say nothing."""
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise InputError(f"{shown_name(name)} must be given once, it is there twice")
-        values[name] = value
-    return values
-
-
-def _whole(text: str) -> float:
-    """A whole number; one longer than Python converts is endless, which every name refuses."""
-    return int(text) if len(text) < _LONGEST else math.inf

@@ -68,22 +68,22 @@ def command(
     listed with distances in the common loops (P -> C@1), with --unroll between instances (P[0] -> C[1]).
     Where the checker does not accept the result, the exit code is 1.
     """
-    for option, path in (("--dot", dot), ("--svg", svg)):
-        if path is not None:
-            with _told(option):
-                check_writable(Path(path))
+    asked = (("--dot", dot, to_dot), ("--svg", svg, to_svg))
+    pictures = [(option, Path(path), form) for option, path, form in asked if path is not None]
+    for option, path, _ in pictures:
+        with _told(option):
+            check_writable(path)
     config = machine(hw, settings)
     program = assign_warps(load_program(file))
     _check(program, config)
     how = Reduction(reduction), Channels(channels)
     made = converted(program, config, *how, unroll=unroll, samples_suffice=samples_suffice)
-    if dot is not None or svg is not None:
+    if pictures:
         drawn = figure(made.nodes, made.entries, made.throttle, made.channels)
-        for option, path, form in (("--dot", dot, to_dot), ("--svg", svg, to_svg)):
-            if path is not None:
-                with _told(option):
-                    write_text(Path(path), form(drawn))
-                note(f"written {path}")
+    for option, path, form in pictures:
+        with _told(option):
+            write_text(path, form(drawn))
+        note(f"written {path}")
     if json_:
         print_json(made.as_dict())
     else:

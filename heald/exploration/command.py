@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from heald.exploration.evaluate import (
 )
 from heald.exploration.results import (
     CLOCKED,
+    MINIMIZE,
     Exploration,
     Point,
     State,
@@ -91,7 +93,7 @@ def prepare(request: Request) -> Prepared:
     models = tuple(_model(model, request.allow_host) for model in request.models)
     table = energy.read(request.energy)
     workload = Workload(models, request.family, request.synthesis, table)
-    loaded = tuple(load_model(model, workload) for model in models)
+    loaded = tuple(map(load_model, models))
     _check_area(space, workload)
     if request.synthesis and request.executor.startswith("processes"):
         from hw.synthesis.tools import find
@@ -195,15 +197,12 @@ def explore(
     staff = workers(prepared.request.executor, identity, prepared.workload)
     killed = True
     try:
-        kept = _open(prepared, made_from)
-        try:
+        with contextlib.closing(_open(prepared, made_from)) as kept:
             progress = _search(prepared, kept, staff, report)
             staff.close(kill=False)
             killed = False
             _confirm(prepared, kept, note)
             return gathered(prepared, kept, progress.rate)
-        finally:
-            kept.close()
     finally:
         if killed:
             staff.close(kill=True)
@@ -211,11 +210,8 @@ def explore(
 
 def kept_so_far(prepared: Prepared) -> Exploration:
     """What a study holds, without anything being evaluated."""
-    kept = _open(prepared, fingerprints(prepared))
-    try:
+    with contextlib.closing(_open(prepared, fingerprints(prepared))) as kept:
         return gathered(prepared, kept, 0.0)
-    finally:
-        kept.close()
 
 
 def _open(prepared: Prepared, made_from: Fingerprints) -> Kept:
@@ -248,10 +244,12 @@ def _confirm(prepared: Prepared, kept: Kept, note: Callable[[str], None]) -> Non
 def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
     """All results of a study."""
     space, request = prepared.space, prepared.request
-    points = [_with_hw(space, point) for point in kept.points()]
+    # Points that were refused have their machine's fields too, as far as there is one.
+    points = [p if p.hw else replace(p, hw={**space.fixed, **p.parameters}) for p in kept.points()]
     ranks = ranked(points, space.objectives)
     front = ranks[0] if ranks else []
     best, worst = extremes(points, space.objectives)
+    objectives = space.objectives.items()
     volume = hypervolume(
         normalised([vector(p.metrics, space.objectives) for p in front], best, worst), (1.0,) * len(best)
     )
@@ -274,14 +272,12 @@ def gathered(prepared: Prepared, kept: Kept, rate: float) -> Exploration:
         confirmations=tuple(kept.confirmations().values()),
         importance=importance(kept, points),
         hypervolume=volume,
-        reference=_reference(worst, space.objectives),
+        # The worst values, as they are measured.
+        reference={
+            n: abs(w) if how == MINIMIZE else -w for (n, how), w in zip(objectives, worst, strict=True)
+        },
         points_per_second=rate,
     )
-
-
-def _with_hw(space: Space, point: Point) -> Point:
-    """Points that were refused have their machine's fields too, as far as there is one."""
-    return point if point.hw else Point(**{**vars(point), "hw": {**dict(space.fixed), **point.parameters}})
 
 
 def extremes(points: list[Point], objectives: Mapping[str, str]) -> tuple[Vector, Vector]:
@@ -290,13 +286,6 @@ def extremes(points: list[Point], objectives: Mapping[str, str]) -> tuple[Vector
     if not found:
         return (0.0,) * len(objectives), (0.0,) * len(objectives)
     return tuple(map(min, zip(*found, strict=True))), tuple(map(max, zip(*found, strict=True)))
-
-
-def _reference(worst: Vector, objectives: Mapping[str, str]) -> dict[str, float]:
-    """The worst values, as they are measured."""
-    return {
-        n: abs(w) if how == "minimize" else -w for (n, how), w in zip(objectives.items(), worst, strict=True)
-    }
 
 
 def _value(objective: int, least: float, spread: float, trial: FrozenTrial) -> float:

@@ -40,13 +40,12 @@ class CheckError(Exception):
 
 @dataclass(frozen=True)
 class Workload:
-    """All that the evaluation of any point needs; `seed` draws the inputs of the models."""
+    """All that the evaluation of any point needs."""
 
     models: tuple[GraphSource, ...]
     family: str
     synthesis: bool
     table: Table
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,11 @@ class Evaluation:
     seconds: float
 
 
-def load_model(source: GraphSource, workload: Workload) -> LoadedModel:
+def load_model(source: GraphSource) -> LoadedModel:
     """Read a model; raises `InputError` that names it."""
     with source.named():
         network = source.network()
-        inputs = draw_inputs(network, workload.seed)
+        inputs = draw_inputs(network, seed=0)
     return LoadedModel(source.title, network, inputs, reference.run(network, inputs, everything=True))
 
 

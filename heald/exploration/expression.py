@@ -88,13 +88,10 @@ def parse(text: object, known: Collection[str], place: str, *, comparison: bool 
     unknown = sorted(names - set(known))
     if unknown:
         raise InputError(f"{place}: unknown name {unknown[0]!r} in {text!r}; known are {', '.join(known)}")
-    if comparison and not isinstance(tree, ast.Compare | ast.BoolOp) and not _negates(tree):
+    negates = isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
+    if comparison and not negates and not isinstance(tree, ast.Compare | ast.BoolOp):
         raise InputError(f'{place}: must compare something, as "a <= b" does, not {text!r}')
     return Formula(text.strip(), names, tree)
-
-
-def _negates(tree: ast.expr) -> bool:
-    return isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not)
 
 
 def _check(tree: ast.AST, text: str, place: str, depth: int) -> None:
@@ -154,7 +151,6 @@ class _Evaluation:
     strict: bool
 
     def possible(self, tree: ast.expr) -> Possible:
-        """What a part may be."""
         match tree:
             case ast.Constant(str() | int() | float() as value):
                 return exact(value)
@@ -276,16 +272,15 @@ def _comparison(operator: ast.cmpop, a: Possible, b: Possible) -> Range:
 
 
 def _compared(operator: ast.cmpop, a: Range, b: Range) -> Range:
-    if isinstance(operator, ast.Gt | ast.GtE):
-        a, b = b, a
-    match operator:
-        case ast.Lt() | ast.Gt():
-            return Range(int(a.high < b.low), int(a.low < b.high))
-        case ast.LtE() | ast.GtE():
-            return Range(int(a.high <= b.low), int(a.low <= b.high))
-    meet = a.low <= b.high and b.low <= a.high
-    same = Range(int(a.low == a.high == b.low == b.high), int(meet))
-    return same if isinstance(operator, ast.Eq) else _negated(same)
+    if isinstance(operator, ast.Eq | ast.NotEq):
+        meet = a.low <= b.high and b.low <= a.high
+        found = Range(int(a.low == a.high == b.low == b.high), int(meet))
+    else:
+        # a > b is b < a, of which a <= b is the opposite.
+        if isinstance(operator, ast.Gt | ast.LtE):
+            a, b = b, a
+        found = Range(int(a.high < b.low), int(a.low < b.high))
+    return _negated(found) if isinstance(operator, ast.NotEq | ast.LtE | ast.GtE) else found
 
 
 def _shown(found: Possible) -> str:
@@ -298,16 +293,12 @@ def _text_only(found: Possible) -> str:
 
 
 def _call(name: str, *found: Range) -> Range:
-    low, high = found[0]
-    match name:
-        case "min":
-            return Range(min(r.low for r in found), min(r.high for r in found))
-        case "max":
-            return Range(max(r.low for r in found), max(r.high for r in found))
-        case "abs":
-            ends = (abs(low), abs(high))
-            return Range(0 if low < 0 < high else min(ends), max(ends))
-    return Range(_log2(low), _log2(high))
+    if name == "abs":
+        low, high = found[0]
+        ends = abs(low), abs(high)
+        return Range(0 if low < 0 < high else min(ends), max(ends))
+    rising: dict[str, Callable[..., Number]] = {"min": min, "max": max, "log2": _log2}
+    return Range(*(rising[name](*ends) for ends in zip(*found, strict=True)))
 
 
 def _log2(number: Number) -> Number:

@@ -34,15 +34,14 @@ class UndecidedError(Exception):
 class Rules:
     """Constraints between names, and the formulas of names that follow from parameters, in order.
 
-    `fixed` are values of names that are neither. `sizes` are numbers that go with a value of the parameter
-    that is text, `text` its name.
+    `fixed` are values of names that are neither. `sizes` are numbers that go with a value of `cgra`, the
+    parameter that is text.
     """
 
     constraints: tuple[Formula, ...]
     derived: Mapping[str, Formula]
     fixed: Mapping[str, Value]
     sizes: Mapping[str, Mapping[str, int]]
-    text: str = "cgra"
 
     def parameters_of(self, formula: Formula) -> set[str]:
         """The names that a formula depends on, derived ones replaced by what they are made of."""
@@ -54,7 +53,7 @@ class Rules:
             if name in self.derived:
                 waiting |= self.derived[name].names
             else:
-                found.add(self.text if name in sizes else name)
+                found.add("cgra" if name in sizes else name)
         return found
 
     def possible(self, box: Box) -> dict[str, Possible]:

@@ -193,10 +193,7 @@ class Exploration:
 
     def point(self, number: int) -> Point:
         """The point of a number; raises `KeyError` for one that is not there."""
-        for point in self.points:
-            if point.number == number:
-                return point
-        raise KeyError(number)
+        return {point.number: point for point in self.points}[number]
 
     def confirmation(self, number: int) -> Confirmation | None:
         """What the RTL said of a point; None if it was not asked."""

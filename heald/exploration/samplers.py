@@ -8,7 +8,7 @@ with points that cover the space: both extremes, then always the one farthest fr
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,7 @@ class SpaceSampler(BaseSampler):
         self.vectors = {name: _vectors(values) for name, values in space.items()}
         self.seen: set[Key] = set()
         self._all: tuple[list[Parameters], np.ndarray] | None = None
-        self._order: Iterable[int] | None = None
+        self._order: Iterator[int] | None = None
 
     # What the search asks
 
@@ -122,19 +122,19 @@ class SpaceSampler(BaseSampler):
 
     def _any(self) -> Parameters:
         """Any new point, each as likely as any other."""
-        if self.feasible.size <= SMALL:
-            if self._order is None:
-                numbers = list(range(self.feasible.size))
-                self.rng.shuffle(numbers)
-                self._order = iter(numbers)
-            for number in self._order:
-                point = self.feasible.point(number)
-                if self.key(point) not in self.seen:
-                    return point
         while True:
-            point = self.feasible.draw(self.rng)
+            point = self._drawn()
             if self.key(point) not in self.seen:
                 return point
+
+    def _drawn(self) -> Parameters:
+        """Any point; where there are few, each comes once before one comes again."""
+        if self.feasible.size <= SMALL and self._order is None:
+            numbers = list(range(self.feasible.size))
+            self.rng.shuffle(numbers)
+            self._order = iter(numbers)
+        number = None if self._order is None else next(self._order, None)
+        return self.feasible.draw(self.rng) if number is None else self.feasible.point(number)
 
     def _first(self) -> Parameters:
         """The smallest point, the largest, then always one that is far from all there are."""
@@ -188,14 +188,8 @@ class GridSampler(SpaceSampler):
     lane = 0
     _stretches: list[range] | None = None
 
-    def _any(self) -> Parameters:
-        while True:
-            point = self.feasible.point(self._next())
-            if self.key(point) not in self.seen:
-                return point
-
-    def _next(self) -> int:
-        """The number of the next point."""
+    def _drawn(self) -> Parameters:
+        """The next point."""
         size, wanted = self.feasible.size, min(self.trials, self.feasible.size)
         if self._stretches is None:
             ends = [wanted * i // self.lanes for i in range(self.lanes + 1)]
@@ -210,7 +204,7 @@ class GridSampler(SpaceSampler):
                 found[lane], found[longest] = found[longest][middle:], found[longest][:middle]
         assert found[lane], "there must be a point that is new"
         number, found[lane] = found[lane][0], found[lane][1:]
-        return number
+        return self.feasible.point(number)
 
 
 def sampler(

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heald.exploration import worker
 from heald.exploration.evaluate import Workload
@@ -26,33 +26,11 @@ from heald.exploration.worker import Answer, ClusterLostError, WorkerLostError
 from hw.config import MachineConfig
 from hw.errors import InputError
 
+if TYPE_CHECKING:
+    from heald.exploration.cluster import DaskWorkers
+
 _PROCESSES = re.compile(r"processes(?::([0-9]{1,4}))?")
 _DASK = re.compile(r"dask://([A-Za-z0-9_.\-\[\]:]+):([0-9]{1,5})")
-
-
-class Workers(Protocol):
-    """Those who evaluate."""
-
-    #: How often a point may lose its worker before it counts as the cause, if this side counts it.
-    patience: int
-    #: Whether more points than there are workers may be given.
-    queues: bool
-
-    def count(self) -> int:
-        """How many points are evaluated at the same time; raises `ClusterLostError` where nobody is there."""
-        ...
-
-    def submit(self, config: MachineConfig) -> Future[Answer]:
-        """Have a point evaluated; raises `ClusterLostError` where nobody is there."""
-        ...
-
-    def translate(self, error: BaseException) -> BaseException:
-        """`WorkerLostError` or `ClusterLostError` for what a future raises when they happen."""
-        ...
-
-    def close(self, *, kill: bool) -> None:
-        """Let all go; with `kill` without waiting for what they do."""
-        ...
 
 
 @dataclass
@@ -80,7 +58,11 @@ class _Slot:
 
 @dataclass
 class ProcessWorkers:
-    """Processes of this machine, each with the models loaded."""
+    """Processes of this machine, each with the models loaded.
+
+    `patience` is how often a point may lose its worker before it counts as the cause, as far as this side
+    counts it; with `queues` more points than there are workers may be given.
+    """
 
     name: str
     workload: Workload
@@ -124,7 +106,7 @@ class ProcessWorkers:
             ) from None
 
     def translate(self, error: BaseException) -> BaseException:
-        """A process that is gone."""
+        """`WorkerLostError` for a process that is gone, as a future raises it."""
         return WorkerLostError(str(error)) if isinstance(error, BrokenProcessPool) else error
 
     def close(self, *, kill: bool) -> None:
@@ -137,6 +119,10 @@ class ProcessWorkers:
         for slot in self.slots:
             slot.pool.shutdown(wait=True)
         self.slots.clear()
+
+
+#: Those who evaluate. Whatever finds nobody there raises `ClusterLostError`.
+Workers: TypeAlias = "ProcessWorkers | DaskWorkers"
 
 
 def workers(text: str, name: str, workload: Workload) -> Workers:

@@ -97,12 +97,6 @@ def read(path: Path) -> Space:
 
 def from_values(values: Mapping[str, Any], path: Path = Path("space")) -> Space:
     """The space that the values of a file mean; files that it names are seen from `path`."""
-    space = _space(values, path)
-    assert space.feasible.size > 0
-    return space
-
-
-def _space(values: Mapping[str, Any], path: Path) -> Space:
     place = str(path)
     toml_text.check_keys(values, _KEYS, place)
     base = _base(values.get("base", "default"), path)
@@ -127,7 +121,11 @@ def _space(values: Mapping[str, Any], path: Path) -> Space:
     )
     limits = tuple(_limit(c, place) for c in _list(values, "limits", place))
     objectives = _objectives(_table(values, "objectives", place), place)
-    return Space(path.stem, place, base, fixed, varied, found_grids, derived, constraints, objectives, limits)
+    space = Space(
+        path.stem, place, base, fixed, varied, found_grids, derived, constraints, objectives, limits
+    )
+    assert space.feasible.size > 0
+    return space
 
 
 def _base(given: object, path: Path) -> MachineConfig:

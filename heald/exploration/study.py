@@ -168,7 +168,6 @@ class Kept:
                     self.study.tell(trial.number, state=TrialState.FAIL)
 
     def _id(self, number: int) -> int:
-        """What the database calls a trial."""
         study_id = self.storage.get_study_id_from_name(self.study.study_name)
         return self.storage.get_trial_id_from_study_id_trial_number(study_id, number)
 

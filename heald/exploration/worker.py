@@ -6,13 +6,11 @@ becomes a refused point.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -31,6 +29,7 @@ from heald.exploration.evaluate import (
 from hw.cache import fingerprint
 from hw.config import MachineConfig
 from hw.errors import InputError
+from sw.ir.syntax import paused_collector
 
 
 class WorkerLostError(Exception):
@@ -86,7 +85,7 @@ def _texts(folder: Traversable, place: str) -> Iterable[str]:
 
 def load(name: str, workload: Workload) -> None:
     """Read the models of a workload, which tasks then call by its name. Raises `InputError`."""
-    _loaded[name] = workload, tuple(load_model(model, workload) for model in workload.models)
+    _loaded[name] = workload, tuple(map(load_model, workload.models))
 
 
 def start(name: str, workload: Workload) -> None:
@@ -108,7 +107,7 @@ def run(name: str, config: MachineConfig) -> Answer:
     if name not in _loaded:
         return Answer(hindered="a worker does not have the models: it started without the cluster's plugin")
     workload, models = _loaded[name]
-    with _turn, _without_collection():
+    with _turn, paused_collector():
         try:
             return Answer(evaluate(models, config, workload))
         except InputError as error:
@@ -123,18 +122,6 @@ def run(name: str, config: MachineConfig) -> Answer:
         except Exception as error:
             # One point in which Heald itself fails must not end an exploration of thousands.
             return Answer(failed=f"internal error: {type(error).__name__}: {error}")
-
-
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Millions of small objects come and go; looking for the few useless ones takes a sixth of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _from_surroundings(error: BaseException) -> bool:

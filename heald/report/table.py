@@ -198,7 +198,6 @@ def _configurations(report: ModelRun) -> list[str | Text]:
 
 
 def _hosts(report: Run) -> list[Text]:
-    """What the host did."""
     host = report.host_operators if isinstance(report, ModelRun) else []
     noun = "operator" if len(host) == 1 else "operators"
     return [Text(f"! {len(host)} {noun} ran on the host: {', '.join(host)}", "yellow")] if host else []

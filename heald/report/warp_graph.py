@@ -22,9 +22,9 @@ _ROW, _HEIGHT, _CHARACTER, _GAP, _MARGIN = 46, 26, 7.5, 120, 24
 _STYLES = {
     "control": ("#9aa5b1", ""),
     "data": ("#1f5fa8", ""),
-    "resource": ("#b3541e", "6 4"),
-    "throttle": ("#6a3d9a", "2 3"),
-    "dropped": ("#b8b8b8", "1 0"),
+    "resource": ("#b3541e", ' stroke-dasharray="6 4"'),
+    "throttle": ("#6a3d9a", ' stroke-dasharray="2 3"'),
+    "dropped": ("#b8b8b8", ' stroke-dasharray="1 0"'),
 }
 _DOT = {
     "control": "color=gray60, arrowsize=0.6, weight=10",
@@ -118,8 +118,9 @@ def to_svg(drawn: Figure) -> str:
         ends = [(left[warp_of[n]], widths[warp_of[n]], middle(n)) for n in (arrow.source, arrow.sink)]
         path, place = _path(arrow, *ends)
         colour, dashes = _STYLES[arrow.kind]
-        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-        body.append(f'<path d="{path}" fill="none" stroke="{colour}"{dash} marker-end="url(#{arrow.kind})"/>')
+        body.append(
+            f'<path d="{path}" fill="none" stroke="{colour}"{dashes} marker-end="url(#{arrow.kind})"/>'
+        )
         if arrow.text:
             x, y = place
             texts.append(
@@ -132,8 +133,7 @@ def to_svg(drawn: Figure) -> str:
     for n, kind in enumerate(legend):
         x, y = _MARGIN + 90 * n, height - 18
         colour, dashes = _STYLES[kind]
-        dash = f' stroke-dasharray="{dashes}"' if dashes else ""
-        body.append(f'<path d="M{x} {y - 4}h24" stroke="{colour}"{dash}/>')
+        body.append(f'<path d="M{x} {y - 4}h24" stroke="{colour}"{dashes}/>')
         body.append(f'<text x="{x + 29}" y="{y}" class="legend">{kind}</text>')
     markers = [
         f'<marker id="{kind}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
@@ -172,7 +172,6 @@ def _rows(drawn: Figure) -> dict[str, int]:
 
 
 def _columns(drawn: Figure) -> tuple[dict[int, float], dict[int, float]]:
-    """Left end and width of every column."""
     left: dict[int, float] = {}
     widths: dict[int, float] = {}
     x = float(_MARGIN)

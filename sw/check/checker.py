@@ -100,7 +100,6 @@ class _Job:
         return sum(v.instances for v in self.done)
 
     def one(self, values: Mapping[str, int]) -> None:
-        """Some values."""
         found = check_binding(self.program, self.warps, values, self.limits)
         if not found.ok:
             raise WrongError(found)
@@ -125,7 +124,6 @@ class _Job:
             raise failed
 
     def each(self) -> Verdict:
-        """Every value by itself."""
         self.those(assignments(self.program, MANY)[0])
         if self.instances > INSTANCES:
             raise TooLargeError(

@@ -121,7 +121,6 @@ def _expand(low: Ints, high: Ints, shape: Ints) -> tuple[Ints, Ints]:
 
 
 def _linked(made: Trace, time: Ints, write: npt.NDArray[np.bool_], cell: Ints) -> tuple[Ints, Ints]:
-    """The pairs of some cells."""
     count = made.count
     if int(cell.max()) >= 1 << 61 - count.bit_length():
         cell = np.unique(cell, return_inverse=True)[1].reshape(-1)

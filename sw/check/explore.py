@@ -67,7 +67,6 @@ class _Search:
         }
 
     def run(self) -> Finding:
-        """All states."""
         start: _State = (0,) * len(self.warps)
         parents: dict[_State, tuple[_State, Event] | None] = {start: None}
         most = dict.fromkeys(self.held, 0)
@@ -103,11 +102,9 @@ class _Search:
         return found[::-1]
 
     def tokens(self, state: _State, channel: int) -> int:
-        """What a channel holds."""
         return sum(added[at] for added, at in zip(self.held[channel], state, strict=True))
 
     def moves(self, state: _State) -> list[_Move]:
-        """What can happen next."""
         found: list[_Move] = []
         conflict: list[_Move] = []
         used: dict[tuple[int, int], Event] = {}

@@ -146,7 +146,7 @@ class Narrator:
             if signals.size >= number:
                 return f"warp {w} gives later, in line {self.line(w, int(signals[number - 1]))}"
             if signals.size:
-                return f"never comes: warp {w} gives {_tokens(signals.size)}"
+                return f"never comes: warp {w} gives {signals.size} token{'s' * (signals.size != 1)}"
         return "never comes: no warp signals this channel"
 
     def unlike(self, warp: int, number: int, value: str) -> str:
@@ -161,10 +161,6 @@ class Narrator:
         if value:
             return f"{wanted}; in line {site.line} its {value}"
         return f"{wanted}, not {'op ' if site.generic else ''}{site.name} in line {site.line}"
-
-
-def _tokens(count: int) -> str:
-    return f"{count} token{'s' if count != 1 else ''}"
 
 
 def _overlap(made: Trace, first: int, second: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NoReturn
@@ -235,12 +235,13 @@ class _PythonWriter:
         self.lines[body:body] = start
 
     def put(self, depth: int, text: str) -> None:
-        """A line of Python."""
         self.lines.append("    " * depth + text)
 
     def block(self, block: Block, depth: int) -> None:
         """Instructions; those with jumps among them in parts that are skipped or come again."""
-        jumps = dict(_jumps(block))
+        jumps = {
+            n: x.target for n, x in enumerate(block.nodes) if isinstance(x, Line) and x.target is not None
+        }
         if not jumps:
             self.part(block.nodes, depth)
             return
@@ -302,7 +303,6 @@ class _PythonWriter:
         return depth + 1
 
     def instruction(self, line: Line, depth: int) -> None:
-        """One instruction that happens."""
         f, name = line.fields, line.name
         spec = isa.INSTRUCTIONS.get(name)
         if name == "halt":
@@ -375,10 +375,3 @@ def _condition(line: Line) -> str | None:
     if line.predicate == 0:
         return None if not line.sense else "False"
     return f"r{line.predicate}" if line.sense else f"not r{line.predicate}"
-
-
-def _jumps(block: Block) -> Iterator[tuple[int, int]]:
-    """The jumps of a block with their targets, as nodes."""
-    for n, node in enumerate(block.nodes):
-        if isinstance(node, Line) and node.target is not None:
-            yield n, node.target

@@ -89,7 +89,6 @@ class _Parser:
     positions: list[int] = field(default_factory=list)
 
     def parse(self, text: str) -> Block:
-        """All of it."""
         for number, raw in enumerate(text.splitlines(), 1):
             line = raw.strip()
             if not line:
@@ -106,7 +105,6 @@ class _Parser:
         return self.block(0, len(self.items), 0)
 
     def fail(self, number: int, text: str) -> NoReturn:
-        """Raise the error."""
         raise InputError(f"warp {self.warp}, line {number}: {text}")
 
     # Lines
@@ -144,7 +142,6 @@ class _Parser:
         return Line(number, name, fields, "", predicate, sense)
 
     def operand(self, number: int, name: str, f: isa.Field, text: str) -> int:
-        """A register, number, channel or parameter."""
         if f.kind is isa.FieldKind.REGISTER:
             if not re.match(r"r\d+$", text):
                 self.fail(number, f"{name}: {f.name} must be a register, not {text!r}")
@@ -163,7 +160,6 @@ class _Parser:
         return value
 
     def integer(self, number: int, what: str, text: str) -> int:
-        """A whole number."""
         if not _NUMBER.match(text) or len(text) > 20:
             self.fail(number, f"{what} must be a number, not {text!r}")
         return int(text, 16 if "x" in text.lower() else 10)

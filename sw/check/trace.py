@@ -153,7 +153,6 @@ class _Rows:
     iteration: tuple[Array, ...] = ()
 
     def take(self, index: Array) -> _Rows:
-        """Some of the rows."""
         values = {n: v[index] if isinstance(v, np.ndarray) else v for n, v in self.values.items()}
         return _Rows(int(index.size), values, tuple(i[index] for i in self.iteration))
 
@@ -177,7 +176,6 @@ class _Tracer:
     single: bool = False
 
     def run(self) -> Trace:
-        """All of it."""
         for s in statements(self.program.body):
             if isinstance(s, While):
                 raise IRError(s.where, "a while loop", "loops with a known number of iterations")
@@ -235,7 +233,6 @@ class _Tracer:
     # Statements
 
     def body(self, body: tuple[Statement, ...], rows: _Rows) -> None:
-        """Statements one after the other."""
         for s in body:
             match s:
                 case Assign(target, value):
@@ -250,7 +247,6 @@ class _Tracer:
                     raise AssertionError(s)
 
     def branch(self, s: If, rows: _Rows) -> None:
-        """Each body for the rows that take it."""
         holds = self.column(s.condition, rows, s.where)
         ends: list[tuple[Array, _Rows]] = []
         for body, chosen in ((s.body, holds != 0), (s.orelse, holds == 0)):
@@ -332,7 +328,6 @@ class _Tracer:
     # Scalars
 
     def value(self, expr: Expr, rows: _Rows, where: Location | None) -> Column:
-        """The value of an expression in every row."""
         columns: dict[str, Column] = {}
         for v in expr.variables():
             if v.name not in rows.values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import copy
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from hw.semantics import BITS
@@ -348,10 +349,7 @@ class Body:
             if len(args) < 2:
                 raise self.error(node, f"{len(args)} arguments of {name}", "at least 2")
             values = [self.expr(a) for a in args]
-            result = values[0]
-            for value in values[1:]:
-                result = self.values.apply(name, result, value)
-            return result
+            return functools.reduce(functools.partial(self.values.apply, name), values)
         if name not in CALLS:
             raise self.error(node, f"a call of {name!r}", f"one of {_FUNCTIONS}")
         wanted = OPERATIONS[CALLS[name]].operands

@@ -157,7 +157,6 @@ class Builder:
         return sorted(found)
 
     def _node(self, value: int, number: int) -> Node:
-        """The node of a value."""
         item = self.values.items[value]
         memory = Memory(item.memory) if item.memory else None
         if item.op == COUNTER:
@@ -167,7 +166,6 @@ class Builder:
         return Node(number, item.op, const=item.immediate, memory=memory)
 
     def _edges(self, value: int, numbers: Mapping[int, int]) -> list[Edge]:
-        """The edges to a value's operands."""
         own = numbers[value]
         if self.values.items[value].op == COUNTER:
             return [Edge(own, own, 1, DATA[0], initial=(-1,))]

@@ -173,11 +173,8 @@ class Graph:
     @property
     def scalars(self) -> tuple[str, ...]:
         """The names of the scalars that must be known when the loop starts, in the order of their use."""
-        found: list[Value | None] = [node.scalar for node in self.nodes]
-        for edge in self.edges:
-            found += edge.initial
-        for output in self.outputs:
-            found += output.initial
+        carried: tuple[Edge | Output, ...] = (*self.edges, *self.outputs)
+        found = (*(node.scalar for node in self.nodes), *(value for c in carried for value in c.initial))
         return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 

@@ -74,7 +74,6 @@ class _Code:
         return f"({given})" if isinstance(given, int) else self.scalars[given]
 
     def _node(self, node: Node) -> Iterator[str]:
-        """What one node does in an iteration."""
         own, names = f"v{self.number[node.id]}", {}
         for operand, given in self.graph.operands(node).items():
             names[operand] = self._operand(given)

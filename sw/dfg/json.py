@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,13 @@ from hw.errors import InputError
 from sw.dfg.end_marks import distinct
 from sw.dfg.graph import OPERANDS, Edge, Graph, Memory, Node, Output, Value
 from sw.ir.errors import IRError, Location
-from sw.ir.load import read_text
+from sw.ir.load import parse_json, read_text
 from sw.ir.types import HIGH, LOW
 
 #: What fields of nodes, edges and outputs are called, where that is not their own name.
 _KEYS = {"source": "src", "target": "dst"}
 #: What documents a graph and means nothing here.
 _NOTES = ("origin", "license")
-#: Digits of a number that Python still converts.
-_LONGEST = 4000
 #: Iterations back that an edge may reach.
 _FARTHEST = 1 << 16
 
@@ -38,7 +35,7 @@ def load_graph(path: str | Path) -> Graph:
 def parse_graph(text: str, file: str = "<text>") -> Graph:
     """Read a graph; raises `InputError` with place, what was found and what is needed."""
     try:
-        data = json.loads(text, object_pairs_hook=_object, parse_int=_whole, parse_constant=_constant)
+        data = parse_json(text, lambda name: repr(name[:40]), parse_constant=_constant)
         graph: Graph = _graph(data, "")
     except json.JSONDecodeError as error:
         raise IRError(Location(file, error.lineno, error.colno), error.msg, "JSON") from None
@@ -73,24 +70,6 @@ def _written(value: Any) -> Any:
     }
 
 
-# JSON as Python reads it
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose names differ; Python would keep the last of equal ones and say nothing."""
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise InputError(f"{name[:40]!r} must be given once, it is there twice")
-        values[name] = value
-    return values
-
-
-def _whole(text: str) -> float:
-    """A whole number; one that Python does not convert is endless, which every place refuses."""
-    return int(text) if len(text) < _LONGEST else math.inf
-
-
 def _constant(text: str) -> float:
     raise InputError(f"must be JSON, which has no {text}")
 
@@ -99,7 +78,6 @@ def _constant(text: str) -> float:
 
 
 def _wrong(place: str, needed: str, value: object) -> InputError:
-    """An error at a place."""
     text = repr(value) if isinstance(value, str) else json.dumps(value)
     return InputError(f"{place} must be {needed}, not {text if len(text) <= 60 else text[:57] + '...'}")
 
@@ -128,7 +106,6 @@ _word = _number(LOW, HIGH)
 
 
 def _value(value: Any, place: str) -> Value:
-    """A number or the name of a scalar."""
     found: Value = value if isinstance(value, str) else _word(value, place)
     return found
 

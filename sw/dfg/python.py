@@ -45,7 +45,6 @@ class _Function:
         self.launched, self.pieces = 0, 0
 
     def kernel(self) -> Kernel:
-        """The whole function."""
         statements = [s for s in self.function.body if not is_docstring(s)]
         outermost = [s for s in statements if isinstance(s, ast.For)]
         if not outermost:
@@ -90,7 +89,7 @@ class _Function:
         found: list[Step] = []
         straight: list[ast.stmt] = []
         for statement in statements:
-            if not isinstance(statement, ast.For) or (inside and self._unrolls(statement)):
+            if not isinstance(statement, ast.For) or (inside and not self._launches(statement)):
                 straight.append(statement)
                 continue
             found += self.straight(straight)
@@ -98,9 +97,9 @@ class _Function:
             found += self.loop(statement)
         return found + self.straight(straight)
 
-    def _unrolls(self, loop: ast.For) -> bool:
-        """Whether a loop inside of another is unrolled: its own bounds and those inside are no parameters."""
-        return not any(self._counted(inner) for inner in loops([loop]))
+    def _launches(self, *statements: ast.stmt) -> bool:
+        """Whether a loop is among statements that is not unrolled where it stands inside of another."""
+        return any(self._counted(loop) for loop in loops(statements))
 
     def _counted(self, loop: ast.For) -> bool:
         """Whether only the launch knows how often a loop runs."""
@@ -139,7 +138,7 @@ class _Function:
     def loop(self, loop: ast.For) -> list[Step]:
         """A loop: one launch, or a loop on the host around what is inside."""
         variable, count = self._head(loop)
-        if any(self._counted(inner) for inner in loops(loop.body)):
+        if self._launches(*loop.body):
             return self.nest(loop, variable, count)
         changed = assigned(loop.body)
         if variable in changed:
@@ -155,7 +154,6 @@ class _Function:
         return [Launch(graph, count)]
 
     def nest(self, loop: ast.For, variable: str, count: Value) -> list[Step]:
-        """A loop on the host."""
         changed = assigned([loop])
         # The host keeps what changes inside, even where it is a known number before.
         self.values |= {n: n for n in changed if n in self.values}
@@ -177,7 +175,6 @@ class _Function:
                 self.unset[name] = reason or "not set before"
 
     def _head(self, loop: ast.For) -> tuple[str, Value]:
-        """Variable and number of iterations."""
         variable, stop = self.where.variable(loop), trip(loop)
         if variable in self.values or variable in self.arrays:
             raise self.where.error(loop.target, f"{variable!r} a second time", "a name of the loop's own")

@@ -45,7 +45,20 @@ class FunctionText:
         where = KernelText(file, byte_lines(text), module_names(module))
         for outside in where.names.values():
             check_depth(outside, file)
-        return cls._of(where, functions[name])
+        function = functions[name]
+        check_depth(function, file)
+        arguments = function.args
+        odd = arguments.vararg or arguments.kwarg
+        if odd:
+            raise where.error(odd, f"the parameter *{odd.arg}", "parameters by name")
+        if arguments.defaults or any(arguments.kw_defaults):
+            raise where.error(function, "a default value of a parameter", "parameters without one")
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for parameter in parameters:
+            if parameter.arg in RESERVED:
+                found = f"the parameter {parameter.arg!r}"
+                raise where.error(parameter, found, "a name that is no function")
+        return cls(where, function, parameters)
 
     @classmethod
     def from_function(cls, function: Callable[..., Any]) -> FunctionText:
@@ -67,22 +80,6 @@ class FunctionText:
         function = copy.copy(self.function)
         function.decorator_list = []
         return "\n".join([*outside, ast.unparse(function), ""])
-
-    @classmethod
-    def _of(cls, where: KernelText, function: ast.FunctionDef) -> FunctionText:
-        check_depth(function, where.file)
-        arguments = function.args
-        odd = arguments.vararg or arguments.kwarg
-        if odd:
-            raise where.error(odd, f"the parameter *{odd.arg}", "parameters by name")
-        if arguments.defaults or any(arguments.kw_defaults):
-            raise where.error(function, "a default value of a parameter", "parameters without one")
-        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        for parameter in parameters:
-            if parameter.arg in RESERVED:
-                found = f"the parameter {parameter.arg!r}"
-                raise where.error(parameter, found, "a name that is no function")
-        return cls(where, function, parameters)
 
 
 def source_of(function: Callable[..., Any]) -> tuple[str, str]:

@@ -81,7 +81,6 @@ class _Checker:
     depth: int = 1
 
     def say(self, where: Location | None, found: str, expected: str) -> None:
-        """One problem."""
         self.found.append(IRError(where, found, expected))
 
     def too_deep(self, where: Location | None) -> None:
@@ -89,7 +88,6 @@ class _Checker:
         self.say(where, f"nesting deeper than {DEEPEST} levels", "less nesting")
 
     def buffers(self) -> None:
-        """Sizes of buffers."""
         parameters = {p.name for p in self.program.parameters}
         self.depth += 1
         for b in self.program.buffers:
@@ -123,7 +121,6 @@ class _Checker:
         self.depth -= 1
 
     def statement(self, s: Statement, assigned: set[str], surely: _Surely) -> None:
-        """One statement."""
         if self.depth + isinstance(s, For | While | If) > DEEPEST:
             self.too_deep(s.where)
         match s:
@@ -167,7 +164,6 @@ class _Checker:
             assigned |= inside - {s.variable}
 
     def instruction(self, i: Instruction, assigned: set[str], surely: _Surely) -> None:
-        """Operands and regions."""
         if i.when is not None:
             self.expr(i.when, assigned, i.where)
             surely = _Surely(None, surely.values)
@@ -198,11 +194,6 @@ def _runs(loop: For) -> bool:
     """Whether a loop surely has an iteration."""
     (low, high), (end_low, end_high), (slow, fast) = bounds(loop.start), bounds(loop.stop), bounds(loop.step)
     return (slow > 0 and high < end_low) or (fast < 0 and low > end_high)
-
-
-def _last_wraps(start: int, stop: int) -> bool:
-    """Whether an interval is the one element behind which no number is left: its end has wrapped."""
-    return start == HIGH - 1 and stop == LOW
 
 
 def _always_outside(r: Region, buffer: Buffer) -> str | None:
@@ -240,7 +231,8 @@ def _once_outside(r: Region, buffer: Buffer, surely: _Surely) -> str | None:
     for values in _corners(surely.loops):
         try:
             ends = [(evaluate(a, values), evaluate(b, values)) for a, b in box]
-            ends = [(a, HIGH if _last_wraps(a, b) else b) for a, b in ends]
+            # Behind the last number there is none left: the end of its interval has wrapped.
+            ends = [(a, HIGH if (a, b) == (HIGH - 1, LOW) else b) for a, b in ends]
             sizes = [evaluate(size, values) for size in buffer.shape]
         except (KeyError, ZeroDivisionError):
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hw.semantics import BITS, SEMANTICS, wrap
@@ -73,6 +73,14 @@ _CALLS = (Op.MIN, Op.MAX)
 _UNARY = 12
 
 
+def _operator(op: Op) -> Callable[[Expr, Expr | int], Expr]:
+    return lambda left, right: fold(op, left, right)
+
+
+def _reflected(op: Op) -> Callable[[Expr, int], Expr]:
+    return lambda right, left: fold(op, left, right)
+
+
 class Expr:
     """A scalar expression; `str` gives text that reads back as the same expression."""
 
@@ -105,29 +113,10 @@ class Expr:
 
     # For programs that build expressions; constants are folded, so that none need a second look.
 
-    def __add__(self, other: Expr | int) -> Expr:
-        return fold(Op.ADD, self, other)
-
-    def __radd__(self, other: int) -> Expr:
-        return fold(Op.ADD, other, self)
-
-    def __sub__(self, other: Expr | int) -> Expr:
-        return fold(Op.SUB, self, other)
-
-    def __rsub__(self, other: int) -> Expr:
-        return fold(Op.SUB, other, self)
-
-    def __mul__(self, other: Expr | int) -> Expr:
-        return fold(Op.MUL, self, other)
-
-    def __rmul__(self, other: int) -> Expr:
-        return fold(Op.MUL, other, self)
-
-    def __floordiv__(self, other: Expr | int) -> Expr:
-        return fold(Op.DIV, self, other)
-
-    def __mod__(self, other: Expr | int) -> Expr:
-        return fold(Op.MOD, self, other)
+    __add__, __radd__ = _operator(Op.ADD), _reflected(Op.ADD)
+    __sub__, __rsub__ = _operator(Op.SUB), _reflected(Op.SUB)
+    __mul__, __rmul__ = _operator(Op.MUL), _reflected(Op.MUL)
+    __floordiv__, __mod__ = _operator(Op.DIV), _operator(Op.MOD)
 
 
 @dataclass(frozen=True, eq=True)

@@ -49,6 +49,5 @@ def _keeps(s: Instruction) -> bool:
 
 
 def _brings(s: Instruction) -> bool:
-    """Whether a launch may bring a configuration."""
     given = _bitstream(s)
     return not isinstance(given, Const) or given.value != KEEP

@@ -77,7 +77,6 @@ class _MlirWriter:
     buffers: dict[str, Buffer] = field(default_factory=dict)
 
     def module(self) -> str:
-        """All of it."""
         p = self.program
         self.buffers = {b.name: b for b in p.buffers}
         self.symbols[p.name] = 1
@@ -94,33 +93,28 @@ class _MlirWriter:
             for (_, reads, writes, types), symbol in self.functions.items()
         ]
         head.append(f"{_INDENT}func.func @{_symbol(p.name)}({', '.join(arguments)}) {{")
-        head += [
-            f"{_INDENT * 2}{name} = arith.constant {_literal(value, type_)}"
-            for (value, type_), name in self.constants.items()
-        ]
+        for (value, type_), name in self.constants.items():
+            literal = str(bool(value)).lower() if type_ == "i1" else f"{value} : {type_}"
+            head.append(f"{_INDENT * 2}{name} = arith.constant {literal}")
         tail = [f"{_INDENT * 2}func.return", f"{_INDENT}}}", "}"]
         return "\n".join(["module {", *head, *self.lines, *tail]) + "\n"
 
     # Lines
 
     def say(self, text: str) -> None:
-        """One line."""
         self.lines.append(_INDENT * self.depth + text)
 
     def new(self) -> str:
-        """A fresh SSA name."""
         self.count += 1
         return f"%{self.count - 1}"
 
     def emit(self, text: str) -> str:
-        """One operation with one result."""
         name = self.new()
         self.say(f"{name} = {text}")
         return name
 
     @contextmanager
     def block(self, close: str) -> Iterator[None]:
-        """Deeper lines, then the line that closes them."""
         self.depth += 1
         yield
         self.depth -= 1
@@ -135,7 +129,6 @@ class _MlirWriter:
     # Scalars
 
     def expr(self, e: Expr) -> str:
-        """The value of an expression."""
         if isinstance(e, Const):
             return self.constant(e.value, _TYPES[e.type])
         if isinstance(e, Var):
@@ -196,7 +189,6 @@ class _MlirWriter:
         return self.emit(f"arith.select {minus}, {negated}, {quotient} : i32")
 
     def index(self, e: Expr) -> str:
-        """The value of an expression as an index."""
         if isinstance(e, Const):
             return self.constant(e.value, "index")
         return self.emit(f"arith.index_cast {self.expr(e)} : i32 to index")
@@ -204,7 +196,6 @@ class _MlirWriter:
     # Statements
 
     def body(self, body: tuple[Statement, ...]) -> None:
-        """Statements in order."""
         for s in body:
             match s:
                 case Assign(target, value):
@@ -263,7 +254,6 @@ class _MlirWriter:
         return [(_ssa(b.name), _memref(b)) for b in self.program.buffers]
 
     def subview(self, r: Region) -> tuple[str, str]:
-        """A region as a value and its type."""
         b = self.buffers[r.buffer]
         offsets, sizes = [], []
         for interval in r.box:
@@ -312,7 +302,6 @@ class _MlirWriter:
         return f"{', '.join(names)} = " if names else "", names
 
     def branch(self, s: If) -> None:
-        """Two bodies."""
         changed = self.changed(s)
         condition = self.expr(s.condition)
         front, names = self.results(changed)
@@ -363,7 +352,6 @@ class _MlirWriter:
         return ", ".join(f"{argument} = {value}" for argument, value in pairs)
 
     def while_(self, s: While) -> None:
-        """A loop with a condition."""
         changed = self.changed(s)
         front, names = self.results(changed)
         tested, carried = [self.new() for _ in changed], [self.new() for _ in changed]
@@ -401,10 +389,6 @@ def _exposed(body: tuple[Statement, ...], assigned: set[str]) -> set[str]:
         elif isinstance(s, If):
             assigned |= after[0] & after[1]
     return found
-
-
-def _literal(value: int, type_: str) -> str:
-    return ("true" if value else "false") if type_ == "i1" else f"{value} : {type_}"
 
 
 def _ssa(name: str) -> str:

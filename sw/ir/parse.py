@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -154,7 +155,6 @@ class _ProgramReader(SourceText):
     # Declarations
 
     def program(self, function: ast.FunctionDef) -> Program:
-        """The whole function."""
         self.used = check_depth(function, self.file)
         decorators = [source(d) for d in function.decorator_list]
         if decorators != ["program"]:
@@ -180,7 +180,6 @@ class _ProgramReader(SourceText):
             raise self.error(node, f"the name {name!r} a second time", "a name that is not in use")
 
     def parameter(self, arg: ast.arg) -> Parameter:
-        """One parameter with its type."""
         self.fresh(arg, arg.arg)
         if arg.annotation is None:
             raise self.error(arg, f"parameter {arg.arg!r} without a type", "int, bool or int[low, high]")
@@ -190,7 +189,6 @@ class _ProgramReader(SourceText):
         return Parameter(arg.arg, kind, self.at(arg))
 
     def type(self, node: ast.expr) -> Type:
-        """An annotation."""
         match node:
             case ast.Name(id="bool"):
                 return BOOL
@@ -234,12 +232,10 @@ class _ProgramReader(SourceText):
     # Statements
 
     def body(self, body: Sequence[ast.stmt]) -> tuple[Statement, ...]:
-        """Statements; `pass` is none."""
         found = [self.statement(s) for s in body if not isinstance(s, ast.Pass) and not is_docstring(s)]
         return tuple(found)
 
     def statement(self, s: ast.stmt) -> Statement:
-        """One statement."""
         match s:
             case ast.For(target=ast.Name(id=variable), iter=ast.Call(func=ast.Name(id="range"))):
                 if s.orelse:
@@ -267,7 +263,6 @@ class _ProgramReader(SourceText):
         return isinstance(call.func, ast.Name) and call.func.id in _CALLS
 
     def loop(self, s: ast.For, variable: str) -> For:
-        """A loop over a range."""
         call = s.iter
         assert isinstance(call, ast.Call)
         if call.keywords or not 1 <= len(call.args) <= 3:
@@ -284,7 +279,6 @@ class _ProgramReader(SourceText):
         return For(variable, start, stop, step, body, self.at(s))
 
     def assign(self, target: ast.Name, name: str, value: ast.expr) -> Assign:
-        """A scalar takes a value."""
         expr = self.expr(value)
         known = self.names.get(name)
         if known is None:
@@ -378,14 +372,10 @@ class _ProgramReader(SourceText):
     # Regions
 
     def accesses(self, node: ast.expr) -> tuple[Access, ...]:
-        """One region, a list of them, or ANY."""
-        if isinstance(node, ast.List | ast.Tuple):
-            return tuple(self.access(item) for item in node.elts)
-        return (self.access(node),)
-
-    def access(self, node: ast.expr) -> Access:
-        """A region or ANY."""
-        return ANY if isinstance(node, ast.Name) and node.id == "ANY" else self.region(node)
+        items = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+        return tuple(
+            ANY if isinstance(item, ast.Name) and item.id == "ANY" else self.region(item) for item in items
+        )
 
     def region(self, node: ast.expr) -> Region:
         """A region; a missing bound or index is the buffer's own."""
@@ -404,7 +394,6 @@ class _ProgramReader(SourceText):
         return Region(buffer.name, tuple(box), self.at(node))
 
     def interval(self, node: ast.expr, size: Expr) -> Interval:
-        """One index: a slice, or one element."""
         if not isinstance(node, ast.Slice):
             start = self.expr(node, Kind.INT)
             return Interval(start, start + 1)
@@ -461,17 +450,13 @@ class _ProgramReader(SourceText):
         return f"the label {name!r}" if name in self.labels else f"unknown name {name!r}"
 
     def constant(self, node: ast.expr, value: int) -> Const:
-        """A whole number."""
         if not LOW <= value < HIGH:
             raise self.error(node, short(value), f"a number of {BITS} bits, {LOW} to {HIGH - 1}")
         return Const(value)
 
     @staticmethod
     def _fold(op: Op, values: list[Expr]) -> Expr:
-        result = values[0]
-        for value in values[1:]:
-            result = Apply(op, (result, value))
-        return result
+        return functools.reduce(lambda result, value: Apply(op, (result, value)), values)
 
     def comparison(self, node: ast.Compare) -> Expr:
         """Comparisons; a chain holds where every link does."""

@@ -183,7 +183,7 @@ def print_access(access: Access) -> str:
     """A region, or ANY."""
     if not isinstance(access, Region):
         return "ANY"
-    return f"{access.buffer}[{', '.join(_interval(i) for i in access.box)}]"
+    return f"{access.buffer}[{', '.join(f'{i.start}:{i.stop}' for i in access.box)}]"
 
 
 def nesting(expr: Expr) -> int:
@@ -204,10 +204,6 @@ def nesting(expr: Expr) -> int:
             depth += 1
         deepest = max(deepest, depth)
     return deepest
-
-
-def _interval(interval: Interval) -> str:
-    return f"{interval.start}:{interval.stop}"
 
 
 def _parameter(parameter: Parameter) -> str:

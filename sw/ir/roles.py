@@ -21,11 +21,5 @@ class WarpRole(enum.IntEnum):
         return _TITLES[self]
 
 
-_TITLES = {
-    WarpRole.LOAD_A: "load A",
-    WarpRole.LOAD_B: "load B",
-    WarpRole.GEMM: "gemm",
-    WarpRole.STORE: "store",
-    WarpRole.LOAD_SCRATCH: "load C",
-    WarpRole.CGRA: "grid",
-}
+#: By number.
+_TITLES = ("load A", "load B", "gemm", "store", "load C", "grid")

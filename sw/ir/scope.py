@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from sw.ir.expression import Apply, Expr, Var
+from sw.ir.expression import Expr, Var, substitute
 from sw.ir.program import Assign, For, Program, Statement, While
 from sw.ir.ranges import bounds
 from sw.ir.types import BOOL, INT, Kind, Type
@@ -21,13 +21,9 @@ Types = Mapping[str, Type]
 
 def with_types(expr: Expr, types: Types) -> Expr:
     """The expression with the types of its variables replaced by name."""
-    if isinstance(expr, Var):
-        known = types.get(expr.name, expr.type)
-        return expr if known == expr.type else Var(expr.name, known)
-    if not isinstance(expr, Apply):
-        return expr
-    args = tuple(with_types(a, types) for a in expr.args)
-    return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else Apply(expr.op, args)
+    known = ((v, types.get(v.name, v.type)) for v in expr.variables())
+    changed: dict[str, Expr] = {v.name: Var(v.name, t) for v, t in known if t != v.type}
+    return substitute(expr, changed) if changed else expr
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -82,8 +82,8 @@ def _weight(node: ast.AST) -> int:
 def paused_collector() -> Iterator[None]:
     """No garbage collection for a while.
 
-    Trees of a hundred thousand nodes and more are all alive while they grow: looking for garbage among them
-    again and again takes longer than making them.
+    Looking for garbage among hundreds of thousands of small objects, all of them alive, takes longer than
+    making them.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from sw.dependence import analyse
 from sw.dependence.walk import WalkBudget
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from tests.sw.dependence.oracle import compare
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, Knobs, random_program
 

@@ -66,7 +66,7 @@ SHAPES = ((5, 6, 7), (17, 40, 9), (33, 5, 64), (1, 1, 1))
 def explored(proto: onnx.ModelProto, config: MachineConfig) -> int:
     """Cycles as `heald explore` gives them."""
     given = Workload((OnnxSource("model", proto),), "ecp5", False, energy.read(None))
-    (model,) = evaluate((load_model(given.models[0], given),), config, given).models
+    (model,) = evaluate((load_model(given.models[0]),), config, given).models
     return model.cycles
 
 

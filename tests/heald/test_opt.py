@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hw.errors import InputError
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from sw.passes import PASSES, Stage, named
 from tests.budget import cases
 from tests.sw.random_tile_programs import random_program

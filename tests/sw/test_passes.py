@@ -10,7 +10,9 @@ import pytest
 from hw.errors import InputError
 from sw.canonical.passes import Hoist
 from sw.dependence.passes import LASTING, DeadStore
-from sw.ir import Program, parse_program, problems
+from sw.ir.check import problems
+from sw.ir.parse import parse_program
+from sw.ir.program import Program
 from sw.passes import PASSES, named
 from sw.passes import run as apply
 from tests.sw.ir.interpret import difference, run, seeded_choice

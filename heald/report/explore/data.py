@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ from pathlib import PurePath
 from typing import Any
 
 from cosim.session.results import RESOURCES
-from heald.exploration.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, Point, State
-from heald.report.html.environment import text
+from heald.exploration.results import MAXIMIZE, METRICS, Exploration, Metric, ModelMetrics, State
+from heald.report.html.environment import compact, text
 from hw.config import FIELDS, NO_GRID, PORTS
 from hw.errors import InputError
 from hw.fabric import Fabric
@@ -42,7 +41,11 @@ def columns(
         "number": [p.number for p in points],
         "state": [STATES.index(p.state.value) for p in points],
         "parameter": {p.name: [q.parameters.get(p.name) for q in points] for p in found.parameters},
-        "metric": {m: [_finite(p.metrics.get(m)) for p in points] for m in metrics},
+        # JSON has no infinity.
+        "metric": {
+            m: [v if math.isfinite(v := p.metrics.get(m, math.nan)) else None for p in points]
+            for m in metrics
+        },
         "reason": [None if p.reason is None else known[p.reason] for p in points],
         "reasons": reasons,
         "cause": [place.get(p.number) for p in points],
@@ -56,11 +59,6 @@ def columns(
         "ports": PORTS,
         "resources": RESOURCES,
     }
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no infinity."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _machines(found: Exploration, grids: Mapping[str, Fabric]) -> dict[str, Any]:
@@ -143,17 +141,9 @@ Operators = tuple[tuple[str, str, str], ...]
 def packed(found: Exploration) -> tuple[list[Operators], list[str]]:
     """The different lists of operators, and the points in groups of `GROUP`, each as text for the page."""
     lists: dict[Operators, int] = {}
-    points = [_point(point, lists) for point in found.points]
+    points = [[_model(model, lists) for model in point.models] for point in found.points]
     groups = [points[at : at + GROUP] for at in range(0, len(points), GROUP)]
-    return list(lists), [text(_json(group)) for group in groups]
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _point(point: Point, lists: dict[Operators, int]) -> list[dict[str, Any]]:
-    return [_model(model, lists) for model in point.models]
+    return list(lists), [text(compact(group).encode()) for group in groups]
 
 
 def _model(model: ModelMetrics, lists: dict[Operators, int]) -> dict[str, Any]:

@@ -54,7 +54,6 @@ def _label(metric: str) -> str:
 
 
 def _states(found: Exploration) -> list[tuple[str, int]]:
-    """How many points are in each state that has any."""
     counts = Counter(p.state for p in found.points)
     return [(state.value, counts[state]) for state in State if counts[state]]
 

@@ -28,9 +28,14 @@ def file(package: str, name: str) -> Markup:
     return Markup(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
+def compact(value: Any) -> str:
+    """A value as JSON without spaces."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def as_json(value: Any) -> Markup:
     """A value as JSON that cannot end the script element that it stands in."""
-    words = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    words = compact(value)
     return Markup(words.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -139,8 +139,3 @@ def different(one: Columns | None, other: Columns | None) -> int:
     for key in one:
         wrong |= one[key][:both] != other[key][:both]
     return int(wrong.sum()) + max(counts) - both
-
-
-def names(sides: Iterable[Lanes]) -> list[LaneName]:
-    """All lanes of model and RTL in the order of the page."""
-    return sorted({name for side in sides for name in side})

@@ -90,7 +90,6 @@ def memory_map(report: RunReport) -> str:
 
 
 def _strip(d: Drawing, tensors: tuple[TensorRow, ...], bottom: float, styles: dict[str, int]) -> None:
-    """All addresses to scale, as a strip."""
     low = min(t.address for t in tensors)
     high = max(t.address + max(1, t.size) for t in tensors)
     scale = (bottom - _TOP) / (high - low)

@@ -56,7 +56,6 @@ def _run(result: Result, **owner: Any) -> ProgramTimeline:
 
 
 def _program(result: Result, start: int) -> OperatorRow:
-    """A program as one row."""
     words = {port: count for port, count in result.memory_words.items() if count}
     return OperatorRow(
         name=result.name,
@@ -76,7 +75,6 @@ def _program(result: Result, start: int) -> OperatorRow:
 
 
 def _buffers(result: Result, number: int) -> Iterable[TensorRow]:
-    """The buffers in memory of a tile program."""
     assert isinstance(result, ProgramResult)
     bound = result.compiled.bound
     for name, place in bound.memory.items():

@@ -109,13 +109,9 @@ def _slopes(d: Drawing, x: LogAxis, y: LogAxis, report: RunReport, peak: float) 
         d.line([(x.at(low), y.at(low * rate)), (x.at(high), y.at(high * rate))], style)
         # The text stands along the line, above it.
         (x0, y0), (x1, y1) = (x.at(low), y.at(low * rate)), (x.at(high), y.at(high * rate))
-        turn = _degrees(x1 - x0, y1 - y0)
+        turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
         d.text(x0 + 0.06 * (x1 - x0), y0 + 0.06 * (y1 - y0) - 6, f"{name}: {rate} bytes per cycle",
                "small", turn)  # fmt: skip
-
-
-def _degrees(right: float, down: float) -> float:
-    return math.degrees(math.atan2(down, right))
 
 
 def _numbers(group: list[Point]) -> str:

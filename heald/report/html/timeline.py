@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 
 from cosim.lanes import KINDS, Columns, Lanes, Program
 from heald.report.html.data import ProgramTimeline, RunReport
-from heald.report.html.environment import differences, pack, text
-from heald.report.html.lanes import COLUMNS, different, equal, joined, names, operands_of, run_lanes
+from heald.report.html.environment import compact, differences, pack, text
+from heald.report.html.lanes import COLUMNS, different, equal, joined, operands_of, run_lanes
 from hw import isa
 from hw.assembly import disassemble_words
 
@@ -31,8 +30,7 @@ class Timeline:
     @property
     def packed(self) -> tuple[str, str]:
         """Description and columns as text."""
-        words = json.dumps(self.description, ensure_ascii=False, separators=(",", ":"))
-        return text(words.encode()), pack(self.columns)
+        return text(compact(self.description).encode()), pack(self.columns)
 
 
 def timeline(report: RunReport) -> Timeline:
@@ -99,13 +97,13 @@ def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np
     """Every lane with its sides: both where they differ, one where they are the same."""
     lanes: list[dict[str, Any]] = []
     columns: list[np.ndarray] = []
-    for name in names((model, rtl)):
+    for name in sorted({*model, *rtl}):
         one, other = model.get(name), rtl.get(name)
         same = equal(one, other)
         kind = KINDS[name.kind]
         sides = []
         for side in (one,) if same else (one, other):
-            given = _empty(kind) if side is None else side
+            given = dict.fromkeys(COLUMNS[kind], np.zeros(0, np.int64)) if side is None else side
             # What the grid stored is told where it differs; there would be much of it.
             keys = [k for k in COLUMNS[kind] if not (kind == "grid" and k == "value" and same)]
             sides.append({"count": len(given[keys[0]]), "columns": keys})
@@ -120,10 +118,6 @@ def _described(model: Lanes, rtl: Lanes) -> tuple[list[dict[str, Any]], tuple[np
             }
         )
     return lanes, tuple(columns)
-
-
-def _empty(kind: str) -> Columns:
-    return {key: np.zeros(0, np.int64) for key in COLUMNS[kind]}
 
 
 def _encoded(lane: Columns, keys: list[str]) -> list[np.ndarray]:

@@ -32,7 +32,7 @@ def workload(*models: Any, allow_host: bool = False) -> Workload:
 def test_metrics_are_those_of_a_run(heald: Any, folder: Path, quick: Any) -> None:
     w = workload(perceptron())
     config = load("test")
-    found = evaluate((load_model(w.models[0], w),), config, w)
+    found = evaluate((load_model(w.models[0]),), config, w)
     run = json.loads(heald("run", "net.onnx", "--hw", "test", "--json").out)
     assert found.metrics["cycles"] == run["cycles"]
     (model,) = found.models
@@ -64,7 +64,7 @@ def test_counts_are_those_of_the_counters() -> None:
 
 def test_programs_around_operators_of_the_host() -> None:
     w = workload(hosted(), allow_host=True)
-    found = evaluate((load_model(w.models[0], w),), load("test"), w)
+    found = evaluate((load_model(w.models[0]),), load("test"), w)
     assert found.models[0].programs == 2
     assert [o.where for o in found.models[0].operators].count("host") > 0
 

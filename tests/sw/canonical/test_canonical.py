@@ -10,8 +10,8 @@ from sw.canonical.passes import Canonicalize
 from sw.canonical.rank import rank
 from sw.canonical.simplify import core
 from sw.codegen.cost import cycles
-from sw.ir import parse_expr, parse_program
 from sw.ir.expression import Apply, Expr, Op, Var, apply, const
+from sw.ir.parse import parse_expr, parse_program
 from sw.ir.ranges import may_trap
 from sw.ir.scope import retype
 from sw.ir.types import Kind, Type

@@ -6,7 +6,7 @@ import pytest
 
 from sw.canonical import canonicalize
 from sw.canonical.passes import Canonicalize
-from sw.ir import parse_expr, parse_program
+from sw.ir.parse import parse_expr, parse_program
 
 TYPES = {
     "p": "bool",

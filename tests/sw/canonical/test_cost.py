@@ -6,8 +6,8 @@ import pytest
 
 from sw.canonical import canonicalize
 from sw.codegen.cost import cycles
-from sw.ir import parse_expr
 from sw.ir.expression import Op, Var, apply
+from sw.ir.parse import parse_expr
 from sw.ir.types import INT, Kind
 from tests.sw.random_expressions import idiom, idiom_variables, result, values
 from tests.sw.simplify_cases import load

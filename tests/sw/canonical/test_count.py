@@ -7,7 +7,7 @@ import pytest
 from hw.config import MachineConfig
 from sw.canonical.count import count
 from sw.codegen import generate
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from tests.sw.codegen.programs import Draw
 from tests.sw.codegen.trace import program_trace, words_trace
 

@@ -17,8 +17,8 @@ from sw.codegen import generate
 from sw.codegen.loops import simplify
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
-from sw.ir import parse_expr, parse_program
 from sw.ir.check import check
+from sw.ir.parse import parse_expr, parse_program
 from sw.ir.program import Assign, For, If, Program
 from sw.ir.scope import retype
 from sw.ir.split import share, warps

@@ -8,8 +8,8 @@ import pytest
 
 from sw.canonical.hoist import reduce_strength
 from sw.canonical.induction import SELF, Induction, induction
-from sw.ir import parse_expr, parse_program
 from sw.ir.expression import Expr, evaluate
+from sw.ir.parse import parse_expr, parse_program
 from sw.ir.program import Assign, For, Program
 from sw.ir.walk import statements
 from tests.sw.codegen.trace import program_trace

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from sw.ir import parse_program
 from sw.ir.check import check, problems
 from sw.ir.errors import IRError
 from sw.ir.expression import Apply, Const, Expr, Op, Var, apply
+from sw.ir.parse import parse_program
 from sw.ir.program import For, If, Parameter, Program, Statement, While
 from sw.ir.scope import retype
 from sw.ir.types import INT, Kind

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sw.check.explore import explore
 from sw.check.order import Event, Finding
 from sw.check.streams import OP, SIGNAL, WAIT, Stream
-from sw.ir import parse_program
 from sw.ir.intrinsics import effects
+from sw.ir.parse import parse_program
 from sw.ir.program import Program, Region
 from tests.sw.check.execute import flatten
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from tests.sw.check.cases import Case
 
 #: A line of a text, or the parameter's offset (None: a constant) and number of iterations, and the body.

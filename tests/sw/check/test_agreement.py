@@ -11,7 +11,7 @@ from sw.check import check_binding, compile_all
 from sw.check.binding import Limits
 from sw.check.dependences import TooLargeError
 from sw.check.streams import run
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from tests.sw.check.cases import oracle, random_case, replay
 from tests.sw.check.execute import FullError, StuckError, execute, flatten, random_schedule, run_in_order
 from tests.sw.ir.interpret import difference, seeded_choice

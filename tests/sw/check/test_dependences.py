@@ -9,7 +9,7 @@ import pytest
 from sw.check import dependences
 from sw.check.dependences import TooLargeError, pairs
 from sw.check.trace import trace
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from tests.sw.check.cases import conflicts, random_case
 

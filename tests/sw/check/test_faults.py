@@ -10,7 +10,8 @@ from hw.errors import InputError
 from sw.check import Verdict, check, compile_all
 from sw.check.binding import Limits
 from sw.check.streams import run
-from sw.ir import IRError, parse_program
+from sw.ir.errors import IRError
+from sw.ir.parse import parse_program
 from tests.sw.check.cases import replay
 
 #: The worked example: three phases, all producers on warp 0, all consumers on warp 1.

@@ -16,8 +16,9 @@ from sw.check.boxes import DecisionRun, FailsError, middle, whole, without
 from sw.check.dependences import pairs
 from sw.check.streams import run
 from sw.check.trace import TooLongError, trace
-from sw.ir import IRError, parse_program
+from sw.ir.errors import IRError
 from sw.ir.expression import Var, evaluate
+from sw.ir.parse import parse_program
 from sw.ir.types import HIGH, INT, LOW, Kind
 from tests.sw.random_tile_programs import random_expr
 

@@ -17,8 +17,8 @@ from sw.check.checker import WrongError
 from sw.check.repeated_loops import UnlikeError
 from sw.check.streams import run
 from sw.check.symbolic import Symbolic
-from sw.ir import parse_program
 from sw.ir.expression import Expr, Op, evaluate, fold
+from sw.ir.parse import parse_program
 from sw.ir.program import For, Instruction, Program, Region
 from sw.ir.types import HIGH
 from sw.ir.walk import instructions

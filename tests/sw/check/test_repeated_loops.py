@@ -12,7 +12,8 @@ from sw.check.repeated_loops import UnlikeError
 from sw.check.streams import run
 from sw.check.symbolic import Symbolic
 from sw.check.trace import Trace, trace
-from sw.ir import IRError, parse_program
+from sw.ir.errors import IRError
+from sw.ir.parse import parse_program
 from tests.sw.check.test_text import random_code
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from sw.check.trace import TooLongError, Trace, trace
-from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import evaluate
 from sw.ir.parameters import assignments
+from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.types import Kind
 from sw.ir.vector import evaluate_rows

@@ -12,7 +12,7 @@ from hw.errors import InputError
 from sw.canonical.count import count
 from sw.canonical.hoist import Strategy, optimise
 from sw.codegen import generate
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from tests.budget import sweep
 from tests.sw.codegen.programs import Draw
 from tests.sw.codegen.trace import program_trace, words_trace

@@ -15,7 +15,7 @@ from sw.codegen.allocate import allocate
 from sw.codegen.generate import compiled, instructions
 from sw.codegen.lower import lower
 from sw.codegen.stagger import PARAMETERS, stagger
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from sw.problem import Product
 from tests.sw.codegen.programs import Draw
 from tests.sw.codegen.trace import program_trace, words_trace

@@ -17,8 +17,9 @@ from sw.compile.program import Group
 from sw.compile.stages import Emit, Tile, TileProgram
 from sw.convolution import Convolution
 from sw.graph.problems import network_of
-from sw.ir import Expr, Instruction, Program, Region, parse_program
-from sw.ir.expression import evaluate
+from sw.ir.expression import Expr, evaluate
+from sw.ir.parse import parse_program
+from sw.ir.program import Instruction, Program, Region
 from sw.ir.roles import WarpRole
 from sw.ir.split import share, warps
 from sw.ir.walk import executions

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from sw.dependence import analyse
 from sw.dependence.explain import Row, rows
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 from sw.ir.walk import instructions
 
 FIRST = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sw.dependence import Dependences, analyse
-from sw.ir import parse_program
+from sw.ir.parse import parse_program
 
 
 def deps(parameters: str, *lines: str) -> Dependences:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from sw.dependence.passes import LASTING, DeadStore, RedundantLoad
-from sw.ir import parse_program
 from sw.ir.errors import IRError
+from sw.ir.parse import parse_program
 from sw.ir.program import Program
 from sw.ir.walk import instructions
 from sw.passes import run as run_passes

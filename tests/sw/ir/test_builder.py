@@ -6,9 +6,12 @@ import itertools
 
 import pytest
 
-from sw.ir import ANY, Const, IRError, Kind, Op, parse_program
 from sw.ir.builder import ProgramBuilder
-from sw.ir.expression import Apply, evaluate, fold
+from sw.ir.errors import IRError
+from sw.ir.expression import Apply, Const, Op, evaluate, fold
+from sw.ir.parse import parse_program
+from sw.ir.program import ANY
+from sw.ir.types import Kind
 from sw.ir.walk import fresh_names
 
 

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from sw.ir import Const, Expr, IRError, Kind, Op, Program, Var, parse_program
 from sw.ir.check import check, problems
-from sw.ir.expression import Apply
+from sw.ir.errors import IRError
+from sw.ir.expression import Apply, Const, Expr, Op, Var
 from sw.ir.linear import difference_bounds
-from sw.ir.parse import parse_expr
-from sw.ir.program import Assign, For, Instruction, Parameter, Statement, nesting
+from sw.ir.parse import parse_expr, parse_program
+from sw.ir.program import Assign, For, Instruction, Parameter, Program, Statement, nesting
 from sw.ir.scope import retype
-from sw.ir.types import BOOL, INT
+from sw.ir.types import BOOL, INT, Kind
 from tests.sw.random_tile_programs import random_program, sample_run
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from hw.errors import InputError
 from hw.semantics import wrap
-from sw.ir import IRError, Program, parse_expr, parse_program
+from sw.ir.errors import IRError
 from sw.ir.expression import Expr, evaluate
+from sw.ir.parse import parse_expr, parse_program
+from sw.ir.program import Program
 from sw.ir.types import HIGH, LOW, Kind
 from sw.ir.walk import expressions, statements
 from tests.sw.ir.interpret import (

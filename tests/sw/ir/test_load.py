@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from hw.errors import InputError
-from sw.ir import IRError, load_program
+from sw.ir.errors import IRError
+from sw.ir.load import load_program
 
 TEXT = "@program\ndef f():\n    a: Buffer[8]\n    t(read=a[0:{}])\n"
 

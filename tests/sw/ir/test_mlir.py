@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from hw.semantics import wrap
-from sw.ir import Program, parse_program
 from sw.ir.expression import Expr, evaluate
 from sw.ir.intrinsics import effects
 from sw.ir.mlir import to_mlir
+from sw.ir.parse import parse_program
+from sw.ir.program import Program
 from sw.ir.walk import instructions
 from tests.sw.ir.interpret import run
 from tests.sw.random_tile_programs import random_program, sample_run

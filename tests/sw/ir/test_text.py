@@ -8,7 +8,10 @@ import time
 
 import pytest
 
-from sw.ir import ANY, Const, For, If, Instruction, IRError, Program, Var, parse_expr, parse_program
+from sw.ir.errors import IRError
+from sw.ir.expression import Const, Var
+from sw.ir.parse import parse_expr, parse_program
+from sw.ir.program import ANY, For, If, Instruction, Program
 from sw.ir.types import BOOL, INT, Kind, Type
 from sw.ir.walk import instructions
 from tests.sw.random_tile_programs import STRAIGHT, random_expr, random_program

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from sw.ir import ANY, Assign, Const, For, If, Program, Region, While
-from sw.ir.expression import Apply
+from sw.ir.expression import Apply, Const
+from sw.ir.program import ANY, Assign, For, If, Program, Region, While
 from sw.ir.walk import expressions, instructions, statements
 from tests.sw.random_tile_programs import NESTS, STRAIGHT, random_program, sample_run
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from cosim.session.warps import MOST_RUNS
 from sw.check.trace import Trace, trace
-from sw.ir import parse_program
 from sw.ir.errors import IRError
 from sw.ir.expression import Const, evaluate
 from sw.ir.parameters import assignments
+from sw.ir.parse import parse_program
 from sw.ir.program import Assign, If, Instruction, Program, Statement
 from sw.ir.split import share, warps
 from tests.sw.random_tile_programs import Knobs, random_program, sample_parameters
