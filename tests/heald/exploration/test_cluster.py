@@ -42,15 +42,15 @@ def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
 ) -> None:
     killed: list[int] = []
     first = next(iter(cluster.workers.values())).pid
-    keep = search.Search._keep
+    end = search.Search._end
 
-    def kill(self: search.Search, point: Any) -> None:
-        keep(self, point)
+    def kill(self: search.Search, future: Any, flight: Any) -> None:
+        end(self, future, flight)
         if len(self.progress.done) >= 3 and not killed:
             killed.append(first)
             os.kill(first, signal.SIGKILL)
 
-    monkeypatch.setattr(search.Search, "_keep", kill)
+    monkeypatch.setattr(search.Search, "_end", kill)
     address = cluster.scheduler_address.removeprefix("tcp://")
     ended = heald("explore", "space.toml", "tiny.onnx", "--executor", f"dask://{address}", "--json")
     assert ended.code == 0, ended.err
