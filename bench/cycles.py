@@ -97,7 +97,7 @@ SETS: dict[str, Callable[[], Iterator[Measurement]]] = {
 
 
 def _problem(problem, config, machine, **options) -> Figures:
-    program = compile_problem(problem, config, **options).compiled
+    program = compile_problem(problem, config, **options)
     return _figures([program], machine)
 
 

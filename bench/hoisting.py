@@ -27,13 +27,15 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import Simulator
 from cosim.models.cycle import predict
+from cosim.refine import part_of
 from cosim.settings import MemorySettings
-from heald.testing.problems import ProblemProgram, compile_problem, problem_job
+from heald.testing.problems import compile_problem, problem_job, result
 from hw import isa
 from hw.assembly import decode
 from hw.config import MachineConfig, load
 from hw.errors import InputError
 from sw.canonical.hoist import Strategy
+from sw.compile.stages import Compiled
 
 STRATEGIES = (Strategy.NOTHING, Strategy.EVERYTHING, Strategy.BUDGET)
 SETS = {"bert": bert, "resnet": resnet}
@@ -49,7 +51,7 @@ class Measured:
     fine: bool
 
 
-def registers(kernel: ProblemProgram) -> int:
+def registers(kernel: Compiled) -> int:
     """The most registers that a warp of the kernel names, r0 included."""
     highest = 0
     for words in kernel.programs.values():
@@ -62,9 +64,9 @@ def registers(kernel: ProblemProgram) -> int:
     return highest + 1
 
 
-def measure(kernel: ProblemProgram, settings: MemorySettings, rtl: Simulator | None) -> Measured:
+def measure(problem: Problem, kernel: Compiled, settings: MemorySettings, rtl: Simulator | None) -> Measured:
     """Run one program on the model, and on the RTL if there is one."""
-    config, problem = kernel.config, kernel.problem
+    config = kernel.config
     a, b = problem.random(np.random.default_rng(0))
     job = problem_job(kernel, a, b, settings)
     outcome = predict(config, job)
@@ -72,7 +74,7 @@ def measure(kernel: ProblemProgram, settings: MemorySettings, rtl: Simulator | N
     if rtl is not None:
         (observed,) = rtl.run([job])
         fine = compare(config, job, outcome, observed) is None and np.array_equal(
-            kernel.extract(observed.outputs[0]), problem.reference(a, b)
+            result(kernel, observed), problem.reference(a, b)
         )
     scalars = sum(count for name, count in outcome.counters.items() if name.endswith("_INSTRUCTIONS"))
     engines = sum(count for name, count in outcome.counters.items() if name.endswith("_OPERATIONS"))
@@ -80,13 +82,13 @@ def measure(kernel: ProblemProgram, settings: MemorySettings, rtl: Simulator | N
     return Measured(outcome.cycles, scalars, registers(kernel), fine)
 
 
-def compiled(problem: Problem, config: MachineConfig) -> list[ProblemProgram | None]:
+def compiled(problem: Problem, config: MachineConfig) -> list[Compiled | None]:
     """The problem by every strategy, with the tiles that ours takes; None where registers do not suffice."""
-    ours = compile_problem(problem, config)
-    made: list[ProblemProgram | None] = []
+    tiles = part_of(compile_problem(problem, config)).nest.blocking
+    made: list[Compiled | None] = []
     for strategy in STRATEGIES:
         try:
-            made.append(compile_problem(problem, config, blocking=ours.blocking, strategy=strategy))
+            made.append(compile_problem(problem, config, blocking=tiles, strategy=strategy))
         except InputError:
             made.append(None)
     return made
@@ -114,7 +116,7 @@ def main(hw: str, counts: tuple[int, ...], names: tuple[str, ...], rtl: bool, si
         gains: list[float] = []
         problems = [p for name in (names or SETS) for p in SETS[name]()]
         for problem in track(problems, f"{count} registers", console=Console(stderr=True), transient=True):
-            found = [k and measure(k, settings, machine) for k in compiled(problem, config)]
+            found = [k and measure(problem, k, settings, machine) for k in compiled(problem, config)]
             ours = found[-1]
             assert ours is not None
             others = [m for m in found[:-1] if m is not None]

@@ -30,7 +30,7 @@ from cosim.compare import compare
 from cosim.models.cycle import predict
 from cosim.session.tiling import MachinePlan, plan_for_machine
 from cosim.settings import MemorySettings
-from heald.testing.problems import compile_problem, problem_job
+from heald.testing.problems import bounds, compile_problem, problem_job, result
 from hw.config import PORTS, MachineConfig, load
 from sw.convolution import Convolution
 from sw.patches import Axis
@@ -153,9 +153,9 @@ def measure(
         job = problem_job(kernel, a, b, settings)
         (outcome,) = machine.run([job])
         fine = compare(config, job, predict(config, job), outcome) is None and np.array_equal(
-            kernel.extract(outcome.outputs[0]), problem.reference(a, b)
+            result(kernel, outcome), problem.reference(a, b)
         )
-        rows.append(Row(problem, plan, outcome.cycles, kernel.bound_cycles(rate), fine))
+        rows.append(Row(problem, plan, outcome.cycles, max(bounds(problem, kernel, rate).values()), fine))
     return rows
 
 

@@ -41,12 +41,13 @@ from cosim.backends import simulator
 from cosim.compare import compare
 from cosim.job import EventKind, Simulator
 from cosim.models.cycle import predict
+from cosim.refine import part_of
 from cosim.session.warps import verdict_on
 from cosim.settings import MemorySettings
-from heald.testing.problems import ProblemProgram, compile_problem, problem_job
+from heald.testing.problems import compile_problem, problem_job, result
 from hw.assembly import decode, listing
 from hw.config import MachineConfig, load
-from sw.compile.stages import Synchroniser
+from sw.compile.stages import Compiled, Synchroniser
 
 #: Channels, and tokens that one holds, of the machine that all programs run on.
 CHANNELS, DEPTH = 64, 255
@@ -66,22 +67,26 @@ class Measured:
     wrong: str = ""
 
 
-def compiled(problem: Problem, config: MachineConfig) -> dict[str, ProblemProgram]:
+def compiled(problem: Problem, config: MachineConfig) -> dict[str, Compiled]:
     """The problem by every scheme, with the tiles that ours takes."""
     ours = compile_problem(problem, config)
     large = config.replace(channels=CHANNELS, channel_depth=DEPTH)
+    tiles = part_of(ours).nest.blocking
     others = {
-        name: compile_problem(problem, large, blocking=ours.blocking, synchronise=scheme)
+        name: compile_problem(problem, large, blocking=tiles, synchronise=scheme)
         for name, scheme in OTHERS.items()
     }
     return {"ours": ours} | others
 
 
 def measure(
-    kernel: ProblemProgram, settings: MemorySettings, config: MachineConfig, rtl: Simulator | None
+    problem: Problem,
+    kernel: Compiled,
+    settings: MemorySettings,
+    config: MachineConfig,
+    rtl: Simulator | None,
 ) -> Measured:
     """Check one program, run it on the model of a machine, and on the RTL if there is one."""
-    problem = kernel.problem
     a, b = problem.random(np.random.default_rng(0))
     job = problem_job(kernel, a, b, settings)
     outcome = predict(config, job)
@@ -92,7 +97,7 @@ def measure(
         (observed,) = rtl.run([job])
         if (found := compare(config, job, outcome, observed)) is not None:
             wrong = wrong or str(found)
-        elif not np.array_equal(kernel.extract(observed.outputs[0]), problem.reference(a, b)):
+        elif not np.array_equal(result(kernel, observed), problem.reference(a, b)):
             wrong = wrong or "the result"
     is_wait = {
         w: [(code := decode(word)) is not None and code.spec.name == "wait" for word in words]
@@ -181,7 +186,9 @@ def main(hw: str, names: tuple[str, ...], rtl: bool, only: int | None, sim: str)
         found = []
         for problem in track(problems, name, console=Console(stderr=True), transient=True):
             kernels = compiled(problem, config)
-            found.append((problem, {n: measure(k, settings, large, machine) for n, k in kernels.items()}))
+            found.append(
+                (problem, {n: measure(problem, k, settings, large, machine) for n, k in kernels.items()})
+            )
         console.print(table(f"{name} on {hw}", found))
         for line in _worst(found):
             console.print(line)

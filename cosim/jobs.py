@@ -12,9 +12,7 @@ from cosim.settings import MemorySettings
 from sw.compile.stages import Compiled
 
 
-def job_of(
-    program: Compiled, arrays: Mapping[str, np.ndarray], settings: MemorySettings, name: str = ""
-) -> Job:
+def job_of(program: Compiled, arrays: Mapping[str, np.ndarray], settings: MemorySettings) -> Job:
     """The job that runs a program on tensors by name; memory holds nothing of others.
 
     The job's outputs are those of the program, in order.
@@ -26,7 +24,7 @@ def job_of(
         windows=tuple(Window(*w) for w in program.memory.windows),
         memory=(*program.constants, *given),
         outputs=tuple(Region(home.address, home.size) for home in program.outputs.values()),
-        name=name or program.network.name,
+        name=program.network.name,
     )
 
 

@@ -6,13 +6,12 @@ import random
 
 from sw.dfg.graph import DATA, Edge, Graph, Node
 
+#: Share of loads and stores, and how many operators back operands come from.
+MEMORY, WINDOW = 0.12, 12
 
-def generated(size: int, seed: int, parts: int = 1, memory: float = 0.12, window: int = 12) -> Graph:
-    """A graph of about `size` operators in parts that are not joined.
 
-    Operands come from the last `window` operators, `memory` is the share of loads and stores; a few values
-    go to the next iteration.
-    """
+def generated(size: int, seed: int, parts: int = 1) -> Graph:
+    """A graph of about `size` operators in parts that are not joined; some values go to the next turn."""
     rng = random.Random(seed)
     nodes: list[Node] = []
     edges: list[Edge] = []
@@ -20,9 +19,9 @@ def generated(size: int, seed: int, parts: int = 1, memory: float = 0.12, window
         values: list[str] = []
         for i in range(size // parts):
             name, drawn = f"{part}.{i}", rng.random()
-            op = "load" if i < 2 or drawn < memory / 2 else "store" if drawn < memory else "op"
+            op = "load" if i < 2 or drawn < MEMORY / 2 else "store" if drawn < MEMORY else "op"
             count = min(len(values), 1 if op == "load" else rng.choice((1, 2, 2)))
-            sources = sorted({rng.choice(values[-window:]) for _ in range(count)})
+            sources = sorted({rng.choice(values[-WINDOW:]) for _ in range(count)})
             nodes.append(Node(name, op))
             edges += [Edge(source, name, 0, DATA[k]) for k, source in enumerate(sources)]
             if op != "store":

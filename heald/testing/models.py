@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,14 +91,18 @@ class Builder:
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor of 8 bits: scale and zero point also as names of constants."""
+    """A tensor of 8 bits, or weights, whose `scales` may be one for each element of an `axis`.
+
+    `grid` are the names of scale and zero point; `scale` is the largest one.
+    """
 
     name: str
     shape: tuple[int, ...]
     element: str
     scale: float
-    zero: int
     grid: tuple[str, str]
+    scales: tuple[float, ...] = ()
+    axis: dict[str, int] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
@@ -122,12 +127,9 @@ class Draw:
 
     # Numbers
 
-    def size(self, most: int = 200) -> int:
-        """1 to 200."""
-        most = max(1, most)
-        return min(
-            most, self.r.choice([self.r.randint(1, 12), self.r.randint(1, 64), self.r.randint(1, 200)])
-        )
+    def size(self, most: int) -> int:
+        """1 to 200, and no more than `most`."""
+        return min(most, self.r.choice([self.r.randint(1, x) for x in (12, 64, 200)]))
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """A shape of few elements, sizes up to 200 anywhere."""
@@ -142,59 +144,77 @@ class Draw:
         """True with that probability."""
         return self.r.random() < share
 
-    def element(self) -> str:
-        """A type of 8 bits."""
-        return self.r.choice(BYTES)
-
-    def zero(self, element: str) -> int:
-        """A zero point: mostly near the middle, sometimes at an end."""
-        middle = 128 if element == "uint8" else 0
-        return middle + self.r.choice([0, self.r.randint(-40, 40), self.r.randint(-40, 40), -128, 127])
+    def spread(self, depth: int, *factors: Held) -> float:
+        """A scale for sums of so many products, with which results fill most of a type or leave it."""
+        scale = math.prod(x.scale for x in factors)
+        return scale * _SPREAD**2 * math.sqrt(depth) / self.r.uniform(20, 100)
 
     # Tensors
 
-    def grid(self, element: str, scale: float, zero: int | None = None) -> tuple[float, int, tuple[str, str]]:
-        """A scale and a zero point, as numbers and as constants."""
-        zero = self.zero(element) if zero is None else zero
-        names = self.b.constant(scale, np.float32), self.b.constant(zero, element)
-        return float(np.float32(scale)), zero, names
+    def out(self, shape: Iterable[int], scale: float | None = None, element: str | None = None) -> Held:
+        """A tensor whose name comes later; what is not given is drawn."""
+        element = element or self.r.choice(BYTES)
+        scale = math.exp(self.r.uniform(-5, -1)) if scale is None else scale
+        # The zero point is mostly near the middle, sometimes at an end.
+        zero = self.r.choice([0, self.r.randint(-40, 40), self.r.randint(-40, 40), -128, 127])
+        zero += 128 if element == "uint8" else 0
+        grid = self.b.constant(scale, np.float32), self.b.constant(zero, element)
+        return Held("", tuple(shape), element, float(np.float32(scale)), grid)
 
-    def input(self, shape: Sequence[int], element: str | None = None) -> Held:
+    def named(self, held: Held, name: str, shape: Iterable[int] | None = None) -> Held:
+        """The same with a name, or another shape, for later operators."""
+        made = replace(held, name=name, shape=held.shape if shape is None else tuple(shape))
+        self.pool.append(made)
+        self.unread.append(name)
+        return made
+
+    def input(self, shape: Sequence[int]) -> Held:
         """An input of 8 bits, or of real numbers that are quantised first."""
-        element = element or self.element()
-        grid = self.grid(element, math.exp(self.r.uniform(-5, -1)))
+        held = self.out(shape)
         if self.chance(0.2):
-            name = self.b.op("QuantizeLinear", self.b.input(shape, "float32"), *grid[2])
-        else:
-            name = self.b.input(shape, element)
-        return self.keep(Held(name, tuple(shape), element, *grid))
+            return self.named(held, self.b.op("QuantizeLinear", self.b.input(shape, "float32"), *held.grid))
+        return self.named(held, self.b.input(shape, held.element))
 
     def constant(self, shape: Sequence[int], element: str | None = None) -> Held:
         """A constant of 8 bits."""
-        element = element or self.element()
-        limits = np.iinfo(element)
+        held = self.out(shape, element=element)
+        limits = np.iinfo(held.element)
         values = self.b.rng.integers(limits.min, limits.max, shape, endpoint=True)
-        return Held(
-            self.b.constant(values, element),
-            tuple(shape),
-            element,
-            *self.grid(element, math.exp(self.r.uniform(-5, -1))),
+        return replace(held, name=self.b.constant(values, held.element))
+
+    def weights(self, shape: Sequence[int], axis: int) -> Held:
+        """Constant weights with one scale, or one for each element of an axis."""
+        held = self.constant(shape, self.r.choice(["int8", "int8", "uint8"]))
+        if self.chance(0.5):
+            return replace(held, scales=(held.scale,))
+        scales = np.exp(self.b.rng.uniform(-6, -3, shape[axis])).astype(np.float32)
+        zeros = np.full(scales.shape, 128 if held.element == "uint8" else 0)
+        grid = self.b.constant(scales), self.b.constant(zeros, held.element)
+        several = tuple(scales.tolist())
+        return replace(held, scale=max(several), grid=grid, scales=several, axis={"axis": axis})
+
+    def numbers(self, shape: Sequence[int], low: float, high: float) -> str:
+        """Real constants."""
+        return self.b.constant(self.b.rng.uniform(low, high, shape), np.float32)
+
+    def integers(self, count: int, most: int) -> str:
+        """Constants of 32 bits."""
+        return self.b.constant(self.b.rng.integers(-most, most, count), np.int32)
+
+    def pick(self, fits: Callable[[Held], bool], make: Callable[[], Sequence[int]]) -> Held:
+        """A tensor that fits, recent ones first, or a new input of the shape that is made."""
+        found = [h for h in self.pool if fits(h)]
+        if found and self.chance(0.9):
+            return found[-1] if self.chance(0.6) else self.r.choice(found)
+        return self.input(make())
+
+    def ranked(self, least: int) -> Held:
+        """A tensor with so many axes or more."""
+        return self.pick(
+            lambda h: len(h.shape) >= least, lambda: self.shape(self.r.randint(max(1, least), 4))
         )
 
-    def keep(self, held: Held) -> Held:
-        """Let later operators read a tensor."""
-        self.pool.append(held)
-        self.unread.append(held.name)
-        return held
-
-    def pick(self, fits: Callable[[Held], bool], make: Callable[[], Sequence[int]] | None = None) -> Held:
-        """A tensor that fits, recent ones first, or a new input; raises `UnfitError` where there is none."""
-        found = [h for h in self.pool if fits(h)]
-        if found and (make is None or self.chance(0.9)):
-            return found[-1] if self.chance(0.6) else self.r.choice(found)
-        if make is None:
-            raise UnfitError
-        return self.input(make())
+    # Nodes
 
     def read(self, held: Held) -> str:
         """The name of a tensor that an operator reads."""
@@ -203,47 +223,32 @@ class Draw:
         return held.name
 
     def real(self, held: Held) -> str:
-        """Its real numbers."""
-        return self.b.op("DequantizeLinear", self.read(held), *held.grid)
+        """The real numbers of a tensor."""
+        return self.b.op("DequantizeLinear", self.read(held), *held.grid, **held.axis)
 
-    def out(self, shape: Sequence[int], scale: float, element: str | None = None) -> Held:
-        """A result of QLinear operators: its name comes later."""
-        element = element or self.element()
-        return Held("", tuple(shape), element, *self.grid(element, scale))
+    def bias(self, name: str, x: Held, w: Held) -> str:
+        """The real numbers of a constant of whole numbers that is added to products of two tensors."""
+        scales = np.float32(x.scale) * np.array(w.scales, np.float32)
+        several = len(scales) > 1
+        scale = self.b.constant(scales if several else scales[0], np.float32)
+        return self.b.op("DequantizeLinear", name, scale, **({"axis": 0} if several else {}))
 
-    def quantised(self, real: str, shape: Sequence[int], scale: float, element: str | None = None) -> Held:
+    def quantised(self, real: str, shape: Iterable[int], scale: float) -> Held:
         """A real result on a grid."""
-        held = self.out(shape, scale, element)
+        held = self.out(shape, scale)
         return self.named(held, self.b.op("QuantizeLinear", real, *held.grid))
 
-    def named(self, held: Held, name: str, shape: Sequence[int] | None = None) -> Held:
-        """The same with a name, or another shape, for later operators."""
-        shape = held.shape if shape is None else tuple(shape)
-        return self.keep(Held(name, shape, held.element, held.scale, held.zero, held.grid))
+    def linear(self, op: str, result: Held, *operands: Held | str, **attributes: Any) -> Held:
+        """A QLinear operator; operands are tensors with their grids, and names; `result` has no name yet."""
+        given: list[str] = []
+        for x in operands:
+            given += [x] if isinstance(x, str) else [self.read(x), *x.grid]
+        return self.named(result, self.b.op(op, *filter(None, given), **attributes))
 
-    def weights(self, shape: Sequence[int], axis: int) -> tuple[Held, np.ndarray, dict[str, Any]]:
-        """Constant weights with one scale, or one for each element of an axis, and those scales."""
-        held = self.constant(shape, self.r.choice(["int8", "int8", "uint8"]))
-        if self.chance(0.5):
-            return held, np.array([held.scale], np.float32), {}
-        scales = np.exp(self.b.rng.uniform(-6, -3, shape[axis])).astype(np.float32)
-        zeros = np.full(scales.shape, 128 if held.element == "uint8" else 0)
-        grid = self.b.constant(scales), self.b.constant(zeros, held.element)
-        return (
-            Held(held.name, held.shape, held.element, float(scales.mean()), 0, grid),
-            scales,
-            {"axis": axis},
-        )
-
-    def bias(self, name: str, scales: np.ndarray) -> str:
-        """The real numbers of a constant of whole numbers, with one scale or one for each."""
-        axis: dict[str, Any] = {"axis": 0} if len(scales) > 1 else {}
-        scale = self.b.constant(scales if axis else scales[0], np.float32)
-        return self.b.op("DequantizeLinear", name, scale, **axis)
-
-    def spread(self, depth: int, *scales: float) -> float:
-        """A scale for sums of so many products, with which results fill most of a type or leave it."""
-        return math.prod(scales) * _SPREAD**2 * math.sqrt(depth) / self.r.uniform(20, 100)
+    def view(self, op: str, x: Held, shape: Iterable[int], *lists: Iterable[int], **attributes: Any) -> Held:
+        """Elements of a tensor in another place; `lists` are further inputs."""
+        given = [self.b.constant(list(values), np.int64) for values in lists]
+        return self.named(x, self.b.op(op, self.read(x), *given, **attributes), shape)
 
     def model(self) -> onnx.ModelProto:
         """The model: what nobody read is an output, and sometimes something else."""
@@ -255,7 +260,7 @@ class Draw:
             if held.name in outputs and held.name not in given:
                 real = self.chance(0.2)
                 made.append(self.b.op("DequantizeLinear", held.name, *held.grid) if real else held.name)
-        return self.b.model(*(o for o in self.outputs), *made)
+        return self.b.model(*self.outputs, *made)
 
 
 Kind = Callable[[Draw], None]
@@ -266,28 +271,21 @@ def draw(
 ) -> tuple[onnx.ModelProto, list[str]]:
     """A random model, and the kinds of its operators in order."""
     d = Draw(seed)
-    names = list(kinds)
     wanted = d.r.randint(least, most)
     while len(d.kinds) < wanted:
-        name = d.r.choice(names)
-        try:
+        name = d.r.choice(list(kinds))
+        with contextlib.suppress(UnfitError):
             kinds[name](d)
-        except UnfitError:
-            continue
-        d.kinds.append(name)
+            d.kinds.append(name)
     return d.model(), d.kinds
+
+
+def need(fits: bool) -> None:
+    """Give the operator up unless its operands fit."""
+    if not fits:
+        raise UnfitError
 
 
 def linear(x: Held, w: Held) -> bool:
     """Whether onnxruntime's QLinear products take these types; the result has the first one's."""
     return x.element == "uint8" or w.element == "int8"
-
-
-def integers(values: Sequence[int], b: Builder) -> str:
-    """A constant of int64, for shapes and axes."""
-    return b.constant(list(values), np.int64)
-
-
-def numbers(d: Draw, shape: Sequence[int], low: float, high: float) -> Any:
-    """Real constants."""
-    return d.b.constant(d.b.rng.uniform(low, high, shape), np.float32)

@@ -1,4 +1,4 @@
-"""Products and convolutions: as programs with their operands in memory, and drawn at random."""
+"""Products and convolutions: compiled, with least cycles, and drawn at random."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cosim.job import Job
+from cosim.job import Job, Outcome
 from cosim.jobs import job_of
-from cosim.refine import part_of
 from cosim.settings import MemorySettings
 from hw.config import PORTS, MachineConfig
 from sw.compile.images import convolution_problem
@@ -23,90 +22,10 @@ from sw.compiler import compile_network
 from sw.convolution import Convolution
 from sw.graph.network import ImageConvolution, MatrixProduct
 from sw.graph.problems import network_of
-from sw.ir.program import Program
 from sw.layout import MEMORY_BYTES
 from sw.patches import Axis
 from sw.problem import Product
 from sw.tiling.blocking import Blocking, Extent
-
-
-@dataclass(frozen=True)
-class ProblemProgram:
-    """What the compiler made of one product or convolution."""
-
-    problem: Product | Convolution
-    compiled: Compiled
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return self.compiled.network.name
-
-    @property
-    def config(self) -> MachineConfig:
-        """The machine."""
-        return self.compiled.config
-
-    @property
-    def programs(self) -> dict[int, list[int]]:
-        """Instruction words by warp."""
-        return self.compiled.programs
-
-    @property
-    def instructions(self) -> dict[int, int]:
-        """Number of instruction words by warp."""
-        return {warp: len(words) for warp, words in self.programs.items()}
-
-    @property
-    def source(self) -> Program:
-        """The sequential tile program."""
-        return self.compiled.source
-
-    @property
-    def blocking(self) -> Blocking:
-        """The tiles."""
-        return part_of(self.compiled).nest.blocking
-
-    @property
-    def extent(self) -> Extent:
-        """What was tiled."""
-        return part_of(self.compiled).problem.extent
-
-    @property
-    def windows(self) -> tuple[tuple[int, int, bool, bool], ...]:
-        """First byte, last byte, read permission, write permission."""
-        return self.compiled.memory.windows
-
-    def memory(self, a: np.ndarray, b: np.ndarray) -> tuple[tuple[int, np.ndarray], ...]:
-        """Address and bytes of the operands; raises `InputError` for arrays of another shape or type."""
-        self.problem.check(a, b)
-        homes = self.compiled.inputs
-        return tuple((homes[n].address, homes[n].image(x)) for n, x in (("A", a), ("B", b)))
-
-    @property
-    def output(self) -> tuple[int, int]:
-        """Address and bytes of the result in memory."""
-        home = self.compiled.outputs["C"]
-        return home.address, home.size
-
-    def extract(self, data: np.ndarray) -> np.ndarray:
-        """The result, int32, out of the bytes of `output`."""
-        return self.compiled.outputs["C"].extract(data)
-
-    def bounds(self, bandwidth: Mapping[str, int] | None = None) -> dict[str, int]:
-        """Least cycles by what limits them: the array (`gemm`) and every port; of images, used pixels."""
-        homes = self.compiled.memory.homes
-        moved = {port: homes[n].rows * homes[n].row * homes[n].itemsize for port, n in _PORTS.items()}
-        if isinstance(self.problem, Convolution):
-            c = self.problem
-            moved["load_b"] = c.images * c.channels * c.rows.used * c.cols.used
-        rate = {port: (bandwidth or {}).get(port, self.config.port_bytes(port)) for port in moved}
-        ports = {port: -(-count // rate[port]) for port, count in moved.items()}
-        return {"gemm": -(-self.problem.macs // self.config.macs_per_cycle)} | ports
-
-    def bound_cycles(self, bandwidth: Mapping[str, int] | None = None) -> int:
-        """No machine of this array and these ports can be quicker."""
-        return max(self.bounds(bandwidth).values())
 
 
 def extent_of(
@@ -122,10 +41,6 @@ def extent_of(
     return product_problem(operator, homes, config).extent
 
 
-#: The tensor that each port moves.
-_PORTS = {"load_a": "A", "load_b": "B", "store": "C"}
-
-
 def compile_problem(
     problem: Product | Convolution,
     config: MachineConfig,
@@ -133,7 +48,7 @@ def compile_problem(
     name: str = "matmul",
     blocking: Blocking | None = None,
     **options: Any,
-) -> ProblemProgram:
+) -> Compiled:
     """The program of one product or convolution; `options` as in `sw.compiler.compile_network`.
 
     Where registers, loops or instruction memory do not suffice for the best tiles, the next best are taken.
@@ -141,15 +56,31 @@ def compile_problem(
     chosen = None if blocking is None else {"C": blocking}
     (made,) = compile_network(network_of(problem, name), config, blockings=chosen, **options)
     assert isinstance(made, Compiled)
-    return ProblemProgram(problem, made)
+    return made
 
 
-def problem_job(
-    program: ProblemProgram, a: np.ndarray, b: np.ndarray, settings: MemorySettings, name: str = ""
-) -> Job:
-    """The job that runs a program on operands as stored; raises `InputError` for arrays that do not fit."""
-    program.problem.check(a, b)
-    return job_of(program.compiled, {"A": a, "B": b}, settings, name)
+def problem_job(program: Compiled, a: np.ndarray, b: np.ndarray, settings: MemorySettings) -> Job:
+    """The job that runs the program of a problem on operands as stored."""
+    return job_of(program, {"A": a, "B": b}, settings)
+
+
+def result(program: Compiled, outcome: Outcome) -> np.ndarray:
+    """What the program of a problem left as its result, int32."""
+    return program.outputs["C"].extract(outcome.outputs[0])
+
+
+def bounds(
+    problem: Product | Convolution, program: Compiled, bandwidth: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Least cycles by what limits them: the array (`gemm`) and every port; of images, used pixels."""
+    config, homes = program.config, program.memory.homes
+    tensors = {"load_a": homes["A"], "load_b": homes["B"], "store": homes["C"]}
+    moved = {port: home.rows * home.row * home.itemsize for port, home in tensors.items()}
+    if isinstance(problem, Convolution):
+        moved["load_b"] = problem.images * problem.channels * problem.rows.used * problem.cols.used
+    rate = {port: (bandwidth or {}).get(port, config.port_bytes(port)) for port in moved}
+    ports = {port: -(-count // rate[port]) for port, count in moved.items()}
+    return {"gemm": -(-problem.macs // config.macs_per_cycle)} | ports
 
 
 @dataclass(frozen=True)
@@ -168,19 +99,8 @@ def draw(config: MachineConfig, seed: str) -> Case:
     def size() -> int:
         return r.choice([r.randint(1, 12), r.randint(1, 64), r.randint(1, 300)])
 
-    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
-    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
-    problem = Product(
-        size(),
-        size(),
-        size(),
-        types["a"],
-        types["b"],
-        zeros["a"],
-        zeros["b"],
-        r.random() < 0.5,
-        r.random() < 0.5,
-    )
+    typed = _operands(r)
+    problem = Product(size(), size(), size(), *typed, r.random() < 0.5, r.random() < 0.5)
     return Case(problem, memories(config, r), r.randrange(1 << 32))
 
 
@@ -203,12 +123,15 @@ def draw_convolution(config: MachineConfig, seed: str) -> Case:
         size = images * out * channels * rows.outputs * cols.outputs * rows.kernel * cols.kernel // groups
         if size < 30_000 * config.macs_per_cycle and rows.kernel * cols.kernel < kernel_most:
             break
-    types = {x: r.choice(["int8", "uint8"]) for x in "ab"}
-    zeros = {x: r.choice([0, r.randint(*((-128, 127) if types[x] == "int8" else (0, 255)))]) for x in "ab"}
-    problem = Convolution(
-        images, channels, rows, cols, out, types["a"], types["b"], zeros["a"], zeros["b"], groups
-    )
+    problem = Convolution(images, channels, rows, cols, out, *_operands(r), groups)
     return Case(problem, memories(config, r), r.randrange(1 << 32))
+
+
+def _operands(r: random.Random) -> tuple[str, str, int, int]:
+    """Types and zero points of two operands."""
+    types = [r.choice(["int8", "uint8"]) for _ in "ab"]
+    zeros = [r.choice([0, r.randint(*((-128, 127) if t == "int8" else (0, 255)))]) for t in types]
+    return types[0], types[1], zeros[0], zeros[1]
 
 
 def memories(config: MachineConfig, r: random.Random) -> MemorySettings:

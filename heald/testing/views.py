@@ -3,107 +3,80 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from heald.testing.models import (
-    MICROSOFT,
-    MOST_ELEMENTS,
-    MOST_MACS,
-    Draw,
-    Held,
-    Kind,
-    UnfitError,
-    integers,
-    linear,
-)
-
-
-def _some(d: Draw, least: int = 1) -> Held:
-    return d.pick(lambda h: len(h.shape) >= least, lambda: d.shape(d.r.randint(least, 4)))
+from heald.testing.models import MICROSOFT, MOST_ELEMENTS, MOST_MACS, Draw, Held, Kind, linear, need
+from sw.patches import Axis
 
 
 def transpose(d: Draw) -> None:
     """Axes in another order."""
-    x = _some(d, 2)
+    x = d.ranked(2)
     order = list(range(len(x.shape)))
     d.r.shuffle(order)
-    d.named(x, d.b.op("Transpose", d.read(x), perm=order), [x.shape[a] for a in order])
+    d.view("Transpose", x, [x.shape[a] for a in order], perm=order)
 
 
 def reshape(d: Draw) -> None:
     """Other axes with the same elements."""
-    x = _some(d)
+    x = d.ranked(1)
     how = d.r.choice(["reshape", "flatten", "unsqueeze"])
     if how == "flatten":
         axis = d.r.randint(0, len(x.shape))
-        shape = (math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
-        d.named(x, d.b.op("Flatten", d.read(x), axis=axis), shape)
+        d.view("Flatten", x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])), axis=axis)
     elif how == "unsqueeze" and len(x.shape) < 4:
         axis = d.r.randint(0, len(x.shape))
-        name = d.b.op("Unsqueeze", d.read(x), integers([axis], d.b))
-        d.named(x, name, (*x.shape[:axis], 1, *x.shape[axis:]))
+        d.view("Unsqueeze", x, (*x.shape[:axis], 1, *x.shape[axis:]), [axis])
     else:
         left, sizes = x.elements, []
         for _ in range(d.r.randint(0, 3)):
             sizes.append(d.r.choice([n for n in range(1, left + 1) if left % n == 0]))
             left //= sizes[-1]
         sizes.append(left)
-        d.named(x, d.b.op("Reshape", d.read(x), integers(sizes, d.b)), sizes)
+        d.view("Reshape", x, sizes, sizes)
 
 
 def slices(d: Draw) -> None:
     """A part of some axes, with steps of any sign."""
-    x = _some(d)
-    shape, starts, ends, steps = list(x.shape), [], [], []
-    axes = d.r.sample(range(len(shape)), d.r.randint(1, min(2, len(shape))))
-    for axis in axes:
+    x = d.ranked(1)
+    shape, parts = list(x.shape), []
+    for axis in d.r.sample(range(len(shape)), d.r.randint(1, min(2, len(shape)))):
         size = shape[axis]
         step = d.r.choice([1, 1, 2, 3, -1, -2])
         first, last = sorted((d.r.randrange(size), d.r.randrange(size)))
-        if step < 0:
-            starts.append(last)
-            ends.append(first - 1 if first else -size - 1)
-        else:
-            starts.append(first)
-            ends.append(last + 1)
-        steps.append(step)
+        start, end = (first, last + 1) if step > 0 else (last, first - 1 if first else -size - 1)
+        parts.append((start, end, axis, step))
         shape[axis] = (last - first) // abs(step) + 1
-    given = [integers(v, d.b) for v in (starts, ends, axes, steps)]
-    d.named(x, d.b.op("Slice", d.read(x), *given), shape)
+    d.view("Slice", x, shape, *zip(*parts, strict=True))
 
 
 def split(d: Draw) -> None:
     """Two parts of an axis."""
-    x = _some(d)
+    x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
-    if x.shape[axis] < 2:
-        raise UnfitError
+    need(x.shape[axis] > 1)
     first = d.r.randint(1, x.shape[axis] - 1)
     sizes = [first, x.shape[axis] - first]
-    names = d.b.ops("Split", d.read(x), integers(sizes, d.b), count=2, axis=axis)
+    names = d.b.ops("Split", d.read(x), d.b.constant(sizes, np.int64), count=2, axis=axis)
     for name, size in zip(names, sizes, strict=True):
         d.named(x, name, [size if a == axis else s for a, s in enumerate(x.shape)])
 
 
 def concat(d: Draw) -> None:
     """Tensors behind each other, on the same grid or brought to one."""
-    x = _some(d)
+    x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
-    parts = [x]
-    for _ in range(d.r.randint(1, 2)):
-        fit = [
-            h
-            for h in d.pool
-            if len(h.shape) == len(x.shape)
-            and h.element == x.element
-            and all(a == axis or s == t for a, (s, t) in enumerate(zip(h.shape, x.shape, strict=True)))
-        ]
-        parts.append(d.r.choice(fit))
+
+    def fits(h: Held) -> bool:
+        beside = h.shape[:axis] == x.shape[:axis] and h.shape[axis + 1 :] == x.shape[axis + 1 :]
+        return beside and len(h.shape) == len(x.shape) and h.element == x.element
+
+    parts = [x, *(d.r.choice(list(filter(fits, d.pool))) for _ in range(d.r.randint(1, 2)))]
     total = sum(p.shape[axis] for p in parts)
-    if total * x.elements // x.shape[axis] > MOST_ELEMENTS:
-        raise UnfitError
+    need(total * x.elements // x.shape[axis] <= MOST_ELEMENTS)
     shape = [total if a == axis else s for a, s in enumerate(x.shape)]
     scale = max(p.scale for p in parts)
     how = d.r.choice(["plain", "linear", "real"])
@@ -111,15 +84,14 @@ def concat(d: Draw) -> None:
         d.named(x, d.b.op("Concat", *(d.read(p) for p in parts), axis=axis), shape)
     elif how == "linear":
         y = d.out(shape, scale, x.element)
-        given = [part for p in parts for part in (d.read(p), *p.grid)]
-        d.named(y, d.b.op("QLinearConcat", *y.grid, *given, domain=MICROSOFT, axis=axis))
+        d.linear("QLinearConcat", y, y, *parts, domain=MICROSOFT, axis=axis)
     else:
         d.quantised(d.b.op("Concat", *(d.real(p) for p in parts), axis=axis), shape, scale)
 
 
 def gather(d: Draw) -> None:
     """One element of an axis (which goes), or an axis repeated."""
-    x = _some(d)
+    x = d.ranked(1)
     axis = d.r.randrange(len(x.shape))
     if d.chance(0.6):
         index = d.b.constant(d.r.randrange(x.shape[axis]), np.int64)
@@ -127,19 +99,17 @@ def gather(d: Draw) -> None:
         d.named(x, d.b.op("Gather", d.read(x), index, axis=axis), shape)
         return
     times = d.r.randint(2, 4)
-    if x.elements * times * 3 > MOST_ELEMENTS:
-        raise UnfitError
+    need(x.elements * times * 3 <= MOST_ELEMENTS)
     ones = [a for a, n in enumerate(x.shape) if n == 1]
     if ones and d.chance(0.7):
         axis = d.r.choice(ones)
         form = [times * 3 if a == axis else n for a, n in enumerate(x.shape)]
-        d.named(x, d.b.op("Expand", d.read(x), integers(form, d.b)), form)
-        return
-    wide = d.b.op("Expand", d.read(x), integers((times, *x.shape), d.b))
-    if len(x.shape) < 4:
-        d.named(x, wide, (times, *x.shape))
+        d.view("Expand", x, form, form)
+    elif len(x.shape) < 4:
+        d.view("Expand", x, (times, *x.shape), (times, *x.shape))
     else:
-        flat = d.b.op("Reshape", wide, integers((-1, *x.shape[1:]), d.b))
+        wide = d.b.op("Expand", d.read(x), d.b.constant((times, *x.shape), np.int64))
+        flat = d.b.op("Reshape", wide, d.b.constant((-1, *x.shape[1:]), np.int64))
         d.named(x, flat, (times * x.shape[0], *x.shape[1:]))
 
 
@@ -156,28 +126,26 @@ def space(d: Draw) -> None:
     x = d.pick(fits, make)
     images, channels, rows, columns = x.shape
     if d.chance(0.5):
-        name = d.b.op("SpaceToDepth", d.read(x), blocksize=block)
-        d.named(x, name, (images, channels * block**2, rows // block, columns // block))
+        shape = (images, channels * block**2, rows // block, columns // block)
+        d.view("SpaceToDepth", x, shape, blocksize=block)
     else:
-        name = d.b.op("DepthToSpace", d.read(x), blocksize=block, mode=d.r.choice(["DCR", "CRD"]))
-        d.named(x, name, (images, channels // block**2, rows * block, columns * block))
+        shape = (images, channels // block**2, rows * block, columns * block)
+        d.view("DepthToSpace", x, shape, blocksize=block, mode=d.r.choice(["DCR", "CRD"]))
 
 
 def pad(d: Draw) -> None:
     """More elements around."""
-    x = _some(d)
-    pads = [d.r.choice([0, 0, 1, d.r.randint(0, 5)]) for _ in range(2 * len(x.shape))]
+    x = d.ranked(1)
     rank = len(x.shape)
+    pads = [d.r.choice([0, 0, 1, d.r.randint(0, 5)]) for _ in range(2 * rank)]
     shape = [s + pads[a] + pads[rank + a] for a, s in enumerate(x.shape)]
-    if math.prod(shape) > MOST_ELEMENTS:
-        raise UnfitError
-    value = d.b.constant(x.zero, x.element)
-    d.named(x, d.b.op("Pad", d.read(x), integers(pads, d.b), value), shape)
+    need(math.prod(shape) <= MOST_ELEMENTS)
+    d.named(x, d.b.op("Pad", d.read(x), d.b.constant(pads, np.int64), x.grid[1]), shape)
 
 
 def where(d: Draw) -> None:
     """One of two tensors by a constant condition."""
-    x = _some(d)
+    x = d.ranked(1)
     y = d.r.choice([h for h in d.pool if h.shape == x.shape])
     form = [1 if d.chance(0.4) else s for s in x.shape]
     condition = d.b.constant(d.b.rng.integers(0, 2, form) > 0)
@@ -187,63 +155,52 @@ def where(d: Draw) -> None:
 # Images
 
 
-def _image(d: Draw, axes: tuple[int, ...] = (3, 4)) -> Held:
+def _image(d: Draw) -> Held:
     def make() -> tuple[int, ...]:
-        if d.r.choice(axes) == 3:
+        if d.r.choice((3, 4)) == 3:
             return (d.r.randint(1, 2), d.r.randint(1, 12), d.r.randint(1, 200))
         most = math.isqrt(MOST_ELEMENTS // 2 // 6)
         return (d.r.randint(1, 2), d.r.randint(1, 6), d.r.randint(1, most), d.r.randint(1, most))
 
-    return d.pick(lambda h: len(h.shape) in axes and h.elements <= MOST_ELEMENTS, make)
+    return d.pick(lambda h: len(h.shape) in (3, 4) and h.elements <= MOST_ELEMENTS, make)
 
 
-def _window(d: Draw, x: Held, dilated: bool) -> tuple[dict[str, Any], list[int], list[int]]:
-    """Attributes of a window that fits, its kernel, and the shape of the result."""
-    kernel, strides, before, after, dilations, shape = [], [], [], [], [], []
+def _window(d: Draw, x: Held, dilated: bool) -> tuple[list[Axis], dict[str, Any]]:
+    """The axes of a window that fits, and the attributes that say so."""
+    axes = []
     for size in x.shape[2:]:
-        k = d.r.choice([1, 2, 3, 3, 5])
-        g = d.r.choice([1, 1, 2]) if dilated else 1
-        reach = (k - 1) * g + 1
-        low, high = (d.r.choice([0, 0, k // 2, d.r.randint(0, k - 1)]) for _ in range(2))
-        if size + low + high < reach:
-            k, g, low, high, reach = 1, 1, 0, 0, 1
-        s = d.r.choice([1, 1, 2, 3])
-        kernel.append(k)
-        strides.append(s)
-        dilations.append(g)
-        before.append(low)
-        after.append(high)
-        shape.append((size + low + high - reach) // s + 1)
-    made: dict[str, Any] = {"kernel_shape": kernel, "strides": strides, "pads": before + after}
-    if dilated:
-        made["dilations"] = dilations
-    return made, kernel, shape
+        kernel = d.r.choice([1, 2, 3, 3, 5])
+        dilation = d.r.choice([1, 1, 2]) if dilated else 1
+        before, after = (d.r.choice([0, 0, kernel // 2, d.r.randint(0, kernel - 1)]) for _ in range(2))
+        axis = Axis(size, kernel, 1, before, after, dilation)
+        axes.append(replace(axis if axis.outputs > 0 else Axis(size, 1), stride=d.r.choice([1, 1, 2, 3])))
+    made: dict[str, Any] = {
+        "kernel_shape": [a.kernel for a in axes],
+        "strides": [a.stride for a in axes],
+        "pads": [a.before for a in axes] + [a.after for a in axes],
+    }
+    return axes, made | ({"dilations": [a.dilation for a in axes]} if dilated else {})
 
 
 def conv(d: Draw) -> None:
     """A convolution, with groups, strides, padding, dilation and bias or without."""
     x = _image(d)
-    window, kernel, pixels = _window(d, x, True)
-    channels = x.shape[1]
+    axes, window = _window(d, x, True)
+    channels, kernel, pixels = x.shape[1], [a.kernel for a in axes], [a.outputs for a in axes]
     groups = d.r.choice([n for n in range(1, channels + 1) if channels % n == 0] + [1, 1])
     depth = channels // groups * math.prod(kernel)
     count = x.shape[0] * math.prod(pixels)
     most = min(MOST_ELEMENTS // count, MOST_MACS // (count * depth)) // groups
-    if most < 1:
-        raise UnfitError
+    need(most > 0)
     outputs = groups * d.r.randint(1, min(most, 16))
-    w, scales, axis = d.weights((outputs, channels // groups, *kernel), 0)
-    bias = d.b.constant(d.b.rng.integers(-9999, 9999, outputs), np.int32) if d.chance(0.6) else ""
-    scale = d.spread(depth, x.scale, float(scales.max()))
-    shape = (x.shape[0], outputs, *pixels)
+    w = d.weights((outputs, channels // groups, *kernel), 0)
+    bias = d.integers(outputs, 9999) if d.chance(0.6) else ""
+    shape, scale = (x.shape[0], outputs, *pixels), d.spread(depth, x, w)
     if d.chance(0.5) and linear(x, w):
         y = d.out(shape, scale, x.element)
-        given = [d.read(x), *x.grid, w.name, *w.grid, *y.grid, *([bias] if bias else [])]
-        d.named(y, d.b.op("QLinearConv", *given, group=groups, **window))
+        d.linear("QLinearConv", y, x, w, y, bias, group=groups, **window)
         return
-    real = [d.real(x), d.b.op("DequantizeLinear", w.name, *w.grid, **axis)]
-    if bias:
-        real.append(d.bias(bias, np.float32(x.scale) * scales))
+    real = [d.real(x), d.real(w), *([d.bias(bias, x, w)] if bias else [])]
     value = d.b.op("Conv", *real, group=groups, **window)
     d.quantised(d.b.op("Relu", value) if d.chance(0.4) else value, shape, scale)
 
@@ -251,13 +208,12 @@ def conv(d: Draw) -> None:
 def pool(d: Draw) -> None:
     """Maxima or averages of windows."""
     x = _image(d)
-    window, kernel, pixels = _window(d, x, False)
-    if any(p >= k for p, k in zip(window["pads"], kernel * 2, strict=True) if k > 1):
-        raise UnfitError
-    shape = (*x.shape[:2], *pixels)
+    axes, window = _window(d, x, False)
+    need(all(max(a.before, a.after) < a.kernel for a in axes))
+    shape = (*x.shape[:2], *(a.outputs for a in axes))
     how = d.r.choice(["max", "max", "real", "average", "average"])
     if how == "max" and len(x.shape) == 4:
-        d.named(x, d.b.op("MaxPool", d.read(x), **window), shape)
+        d.view("MaxPool", x, shape, **window)
     elif how in ("max", "real"):
         d.quantised(d.b.op("MaxPool", d.real(x), **window), shape, x.scale * d.r.uniform(0.7, 1.3))
     else:
@@ -272,9 +228,9 @@ def mean(d: Draw) -> None:
         real = d.b.op("GlobalAveragePool", d.real(x))
         d.quantised(real, (*x.shape[:2], *(1 for _ in x.shape[2:])), x.scale / 4)
         return
-    x = _some(d)
+    x = d.ranked(1)
     axes = sorted(d.r.sample(range(len(x.shape)), d.r.randint(1, len(x.shape))))
-    real = d.b.op("ReduceMean", d.real(x), integers(axes, d.b), keepdims=1)
+    real = d.b.op("ReduceMean", d.real(x), d.b.constant(axes, np.int64), keepdims=1)
     d.quantised(real, [1 if a in axes else s for a, s in enumerate(x.shape)], x.scale / 4)
 
 

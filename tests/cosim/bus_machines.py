@@ -6,8 +6,9 @@ import numpy as np
 
 from cosim.job import Job, Outcome
 from cosim.settings import MemorySettings
-from heald.testing.problems import ProblemProgram, compile_problem, problem_job
+from heald.testing.problems import compile_problem, problem_job, result
 from hw.config import MachineConfig, load
+from sw.compile.stages import Compiled
 from sw.problem import Product
 
 SMALL = load("test").replace(
@@ -23,7 +24,7 @@ class Case:
 
     def __init__(self, config: MachineConfig, problem: Product, seed: int = 0):
         self.problem = problem
-        self.kernel: ProblemProgram = compile_problem(problem, config)
+        self.kernel: Compiled = compile_problem(problem, config)
         self.a, self.b = problem.random(np.random.default_rng(seed))
         self.job: Job = problem_job(self.kernel, self.a, self.b, MemorySettings.of(config))
 
@@ -31,7 +32,7 @@ class Case:
         """Whether the product is NumPy's."""
         if outcome.error is not None:
             return False
-        found = self.kernel.extract(outcome.outputs[0])
+        found = result(self.kernel, outcome)
         return bool(np.array_equal(found, self.problem.reference(self.a, self.b)))
 
 

@@ -15,7 +15,7 @@ from cosim.models.cycle import predict
 from cosim.refine import part_of
 from cosim.session.tiling import plan_of
 from cosim.settings import MemorySettings
-from heald.testing.problems import compile_problem, problem_job
+from heald.testing.problems import compile_problem, problem_job, result
 from sw.convolution import Convolution
 from sw.patches import Axis
 from tests.budget import cases
@@ -38,12 +38,12 @@ def test_resnets_convolutions_are_exact_and_read_every_pixel_once_per_load() -> 
     outcomes = simulator(TEST, "verilator").run(jobs)
     for problem, kernel, ab, job, outcome in zip(problems, kernels, operands, jobs, outcomes, strict=True):
         assert compare(TEST, job, predict(TEST, job), outcome) is None, problem
-        assert np.array_equal(kernel.extract(outcome.outputs[0]), problem.reference(*ab)), problem
-        if not kernel.extent.patches:
+        assert np.array_equal(result(kernel, outcome), problem.reference(*ab)), problem
+        if not part_of(kernel).problem.extent.patches:
             continue
         # Words of a row: as many as its pixels and padding fill, once per tile and load.
-        plan = plan_of(part_of(kernel.compiled), settings.bandwidth).plan
-        blocking, width = kernel.blocking, TEST.load_b_bytes
+        plan = plan_of(part_of(kernel), settings.bandwidth).plan
+        blocking, width = part_of(kernel).nest.blocking, TEST.load_b_bytes
         assert blocking.out_cols == problem.cols.outputs
         words = -(-problem.cols.span(blocking.out_cols) // width)
         rows_read = plan.bytes_b // problem.cols.size

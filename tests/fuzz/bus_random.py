@@ -33,7 +33,7 @@ from cosim.settings import MemorySettings
 from heald.model_run import run_model
 from heald.testing.models import draw as draw_model
 from heald.testing.operators import KINDS
-from heald.testing.problems import compile_problem, draw_convolution, problem_job
+from heald.testing.problems import compile_problem, draw_convolution, problem_job, result
 from heald.testing.problems import draw as draw_product
 from hw import csr
 from hw.config import PORTS, MachineConfig, load
@@ -132,7 +132,7 @@ def array_work(config: MachineConfig, kind: str, seed: str) -> Work:
         (outcome,) = device.run([job])
         if outcome.error is not None:
             return [str(outcome.error)]
-        same = np.array_equal(kernel.extract(outcome.outputs[0]), case.problem.reference(a, b))
+        same = np.array_equal(result(kernel, outcome), case.problem.reference(a, b))
         return [*([] if same else ["the result is wrong"]), *unsteady(predicted, outcome)]
 
     return Work(f"{kind} {case.problem}", prove)

@@ -205,15 +205,17 @@ def execute(
     """Result, NumPy's result and the machine after a run in an order drawn from the seed."""
     kernel = compile_problem(problem, config, blocking=blocking)
     a, b = problem.random(np.random.default_rng(seed))
-    size = max(last for _, last, _, _ in kernel.windows) + 4097
+    size = max(last for _, last, _, _ in kernel.memory.windows) + 4097
     memory = np.full(size, GARBAGE, np.uint8)
-    for address, data in kernel.memory(a, b):
-        memory[address : address + len(data)] = data
+    for name, operand in (("A", a), ("B", b)):
+        home = kernel.inputs[name]
+        memory[home.address : home.address + home.size] = home.image(operand)
     before = memory.copy()
     machine = Machine(config, kernel.programs, memory, seed)
     machine.run()
-    address, count = kernel.output
-    got = kernel.extract(memory[address : address + count])
-    before[address : address + count] = memory[address : address + count]
+    home = kernel.outputs["C"]
+    result = slice(home.address, home.address + home.size)
+    got = home.extract(memory[result])
+    before[result] = memory[result]
     assert np.array_equal(before, memory), "memory outside the result changed"
     return got, problem.reference(a, b), machine

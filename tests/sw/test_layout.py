@@ -18,7 +18,7 @@ PORTS = {"A": "load_a", "B": "load_b", "C": "store"}
 
 
 def test_rows_start_at_words_of_their_port_and_tensors_do_not_meet() -> None:
-    homes = compile_problem(Product(3, 5, 7, batch_a=(2,)), CONFIG).compiled.memory.homes
+    homes = compile_problem(Product(3, 5, 7, batch_a=(2,)), CONFIG).memory.homes
     for name, port in PORTS.items():
         assert homes[name].address % CONFIG.port_bytes(port) == 0
         assert homes[name].pitch % CONFIG.port_bytes(port) == 0
@@ -27,7 +27,7 @@ def test_rows_start_at_words_of_their_port_and_tensors_do_not_meet() -> None:
 
 
 def test_image_and_extract_are_inverse_and_padding_is_garbage() -> None:
-    homes = compile_problem(Product(3, 5, 7), CONFIG).compiled.memory.homes
+    homes = compile_problem(Product(3, 5, 7), CONFIG).memory.homes
     values = np.arange(15, dtype=np.int8).reshape(3, 5)
     image = homes["A"].image(values)
     assert np.array_equal(homes["A"].extract(image), values)
@@ -38,7 +38,7 @@ def test_image_and_extract_are_inverse_and_padding_is_garbage() -> None:
 
 def test_operands_cannot_be_written() -> None:
     program = compile_problem(Product(3, 5, 7), CONFIG)
-    windows, homes = program.windows, program.compiled.memory.homes
+    windows, homes = program.memory.windows, program.memory.homes
     for name, home in homes.items():
         (own,) = [w for w in windows if w[0] <= home.address and home.address + home.size - 1 <= w[1]]
         assert own[3] == (name == "C")

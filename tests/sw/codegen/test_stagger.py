@@ -71,7 +71,7 @@ def test_random_programs_do_the_same_in_any_order(seed: int) -> None:
 
 def test_no_warp_is_held_by_another_one_before_its_first_loop() -> None:
     config = load("default").replace(registers=8)
-    program = compile_problem(Product(384, 1024, 1024), config).compiled
+    program = compile_problem(Product(384, 1024, 1024), config)
     events = predict(config, job_of(program, {}, MemorySettings.of(config)), values=False).events
     for warp in program.programs:
         cycles = sorted(e.cycle for e in events if e.warp == warp and e.kind.name == "ISSUE")[:10]
