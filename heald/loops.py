@@ -267,7 +267,7 @@ def run_loop(
             report=_telling(say),
             after=after,
         )
-        return run_kernel(prepared, lambda: simulator(prepared.config, on), sim=on, progress=say)
+        return run_kernel(prepared, lambda: simulator(prepared.prediction.config, on), sim=on, progress=say)
 
 
 def _kernel(loop: Callable[..., Any] | str) -> Kernel:

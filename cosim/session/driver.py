@@ -5,39 +5,33 @@ Tile programs, models and kernels differ in what they prepare and how they judge
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from cosim.job import Job, Outcome, Simulator
 from cosim.session.results import ProgramPrediction, Result
 
-R_co = TypeVar("R_co", bound=Result, covariant=True)
 R = TypeVar("R", bound=Result)
 Progress = Callable[[str], None]
 
 
-class Prepared(Protocol[R_co]):
-    """All of a program's run but the RTL: what to simulate, what is predicted, what must come out."""
+@dataclass(frozen=True, kw_only=True)
+class Prepared(ABC, Generic[R]):
+    """All of a program's run but the RTL: what to simulate, what is predicted, what must come out.
 
-    @property
-    def jobs(self) -> Sequence[Job]:
-        """The program's job, and before and after it those that fill and empty memories of the machine."""
-        ...
+    `jobs` are the program's, and before and after it those that fill and empty memories of the machine;
+    `model_seconds` is how long the cycle model took.
+    """
 
-    @property
-    def prediction(self) -> ProgramPrediction:
-        """What the cycle model says."""
-        ...
+    jobs: Sequence[Job]
+    prediction: ProgramPrediction
+    model_seconds: float
 
-    @property
-    def model_seconds(self) -> float:
-        """How long the cycle model took."""
-        ...
-
-    def judged(self, outcomes: Sequence[Outcome]) -> R_co:
+    @abstractmethod
+    def judged(self, outcomes: Sequence[Outcome]) -> R:
         """What the RTL did in the jobs, compared with what must come out."""
-        ...
 
 
 @dataclass

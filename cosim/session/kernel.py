@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cosim.job import Job, Outcome
+from cosim.job import Outcome
 from cosim.session.arguments import Arguments
-from cosim.session.results import ProgramPrediction
+from cosim.session.driver import Prepared
 from cosim.session.tile_program import PreparedProgram, ProgramResult, prepare
 from cosim.settings import MemorySettings
 from hw.config import FIELDS, MachineConfig, load
@@ -79,9 +79,9 @@ def machine(base: MachineConfig, fabric: Fabric) -> Callable[[int, int], Machine
     return made
 
 
-@dataclass(frozen=True)
-class PreparedKernel:
-    """A kernel with its jobs (`cosim.session.driver.Prepared`), and what it means."""
+@dataclass(frozen=True, kw_only=True)
+class PreparedKernel(Prepared["KernelResult"]):
+    """A kernel whose tile program is prepared, and what it means."""
 
     kernel: Kernel
     given: Arguments
@@ -89,26 +89,6 @@ class PreparedKernel:
     prepared: PreparedProgram
     expected: Results
     map_seconds: float
-
-    @property
-    def config(self) -> MachineConfig:
-        """The machine."""
-        return self.prepared.compiled.bound.config
-
-    @property
-    def jobs(self) -> Sequence[Job]:
-        """Those of its program."""
-        return self.prepared.jobs
-
-    @property
-    def prediction(self) -> ProgramPrediction:
-        """That of its program."""
-        return self.prepared.prediction
-
-    @property
-    def model_seconds(self) -> float:
-        """How long the cycle model took."""
-        return self.prepared.model_seconds
 
     def judged(self, outcomes: Sequence[Outcome]) -> KernelResult:
         """The result, its arrays and scalars compared with what the function means."""
@@ -202,4 +182,14 @@ def prepare_kernel(
     prepared = prepare(
         made.program, config, settings(config), made.inputs(given.arrays), seed=seed, after=after
     )
-    return PreparedKernel(kernel, given, made, prepared, expected, seconds)
+    return PreparedKernel(
+        jobs=prepared.jobs,
+        prediction=prepared.prediction,
+        model_seconds=prepared.model_seconds,
+        kernel=kernel,
+        given=given,
+        program=made,
+        prepared=prepared,
+        expected=expected,
+        map_seconds=seconds,
+    )

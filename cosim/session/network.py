@@ -15,6 +15,7 @@ import numpy as np
 
 from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
+from cosim.session.driver import Prepared
 from cosim.session.machine_program import MachineProgram, machine_program
 from cosim.session.operators import ModelProgramPrediction, Prediction, ProgramRun
 from cosim.session.warps import verdict_on
@@ -22,7 +23,7 @@ from cosim.settings import MemorySettings
 from hw.assembly import listing
 from hw.config import MachineConfig
 from sw.check import Verdict
-from sw.compile.memory import Allocation, Kind
+from sw.compile.memory import Kind
 from sw.compile.stages import Compiled
 from sw.compiler import Observer, compile_network
 from sw.graph import reference
@@ -104,20 +105,19 @@ def checked_model(
 
 def job_of(program: MachineProgram, arrays: Arrays, settings: MemorySettings, name: str) -> Job:
     """The job that runs a program on tensors; what it writes starts as an earlier step left it."""
-    given = [(h, arrays[n]) for n, h in program.homes.items() if _given(n, h, arrays)]
+    given = [
+        (h.address, h.image(arrays[n]))
+        for n, h in program.homes.items()
+        if h.kind is Kind.INPUT or (h.kind is Kind.OUTPUT and n in arrays)
+    ]
     return Job(
         programs=dict(program.programs),
         settings=settings,
         windows=tuple(Window(*w) for w in program.windows),
-        memory=(*program.constants, *((h.address, h.image(a)) for h, a in given)),
+        memory=(*program.constants, *given),
         outputs=tuple(Region(h.address, h.size) for h in program.kept().values()),
         name=name,
     )
-
-
-def _given(name: str, home: Allocation, arrays: Arrays) -> bool:
-    """Whether memory holds a tensor at the start."""
-    return home.kind is Kind.INPUT or (home.kind is Kind.OUTPUT and name in arrays)
 
 
 def _execute(operator: HostOperator, network: Network, arrays: dict[str, np.ndarray]) -> None:
@@ -150,18 +150,12 @@ def predict_model(
     return Prediction(settings.behind(model.config), settings, model.steps, tuple(made))
 
 
-@dataclass(frozen=True)
-class PreparedStep:
-    """A program of a model with its job (`cosim.session.driver.Prepared`), and what tensors it must make."""
+@dataclass(frozen=True, kw_only=True)
+class PreparedStep(Prepared[ProgramRun]):
+    """A program of a model with its job, and what tensors it must make."""
 
     prediction: ModelProgramPrediction
     expected: Arrays
-    model_seconds: float
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """The job of the program."""
-        return (self.prediction.job,)
 
     def judged(self, outcomes: Sequence[Outcome]) -> ProgramRun:
         """The result, compared with the prediction and tensor by tensor with the reference."""
@@ -198,7 +192,7 @@ class Execution:
             predicted = predict(model.config, job)
             seconds = time.perf_counter() - begin
             made = ModelProgramPrediction.of(step, job, predicted, next(verdicts))
-            yield PreparedStep(made, self.expected, seconds)
+            yield PreparedStep(jobs=(job,), prediction=made, model_seconds=seconds, expected=self.expected)
             self.arrays |= results[-1].values
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +136,6 @@ class ModelProgramPrediction(ProgramPrediction):
 
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
         """Its operators, with cycles counted from `offset` on; `number` is the program's."""
-        return self._operators(offset, number, {})
-
-    def _operators(self, offset: int, number: int, same: Mapping[int, bool]) -> list[OperatorResult]:
         first, last = _times(self.program, self.outcome)
         plans, path = self.plans, self.path
         done, made = 0, []
@@ -163,11 +160,10 @@ class ModelProgramPrediction(ProgramPrediction):
                     facts.bounds(self.config, self.job.settings.bandwidth),
                     tuple(self.program.kernels[k] for k in facts.kernels),
                     utilization(facts.macs, cycles, self.config),
-                    same.get(index),
-                    number,
-                    plans.get(index),
-                    until,
-                    path,
+                    program=number,
+                    plan=plans.get(index),
+                    until=until,
+                    path=path,
                 )
             )
         return made
@@ -219,7 +215,8 @@ class ProgramRun(Result, ModelProgramPrediction):
 
     def operators(self, offset: int, number: int) -> list[OperatorResult]:
         """Its operators, with cycles counted from `offset` on; `number` is the program's."""
-        return self._operators(offset, number, self.same)
+        made = enumerate(super().operators(offset, number))
+        return [replace(operator, same=self.same.get(index)) for index, operator in made]
 
 
 def _compared(

@@ -17,6 +17,7 @@ from cosim.compare import compare
 from cosim.job import Job, Outcome, Region, Window
 from cosim.models.cycle import predict
 from cosim.models.functional import Memories, execute
+from cosim.session.driver import Prepared
 from cosim.session.results import ProgramPrediction, Result
 from cosim.session.warps import converted, verdict_on
 from cosim.settings import MemorySettings
@@ -57,11 +58,6 @@ class CompiledProgram:
     def program(self) -> Program:
         """The tile program with waits and signals."""
         return self.code.origin.program
-
-    @property
-    def uses_scratchpad(self) -> bool:
-        """Whether anything touches the scratchpad."""
-        return any(i.name in ("load_c", "store_scratch") for i in instructions(self.program))
 
 
 @dataclass
@@ -184,7 +180,7 @@ def jobs_of(
         outputs=(Region(PAGE, len(memory) - PAGE),),
         name=bound.source.name,
     )
-    if not compiled.uses_scratchpad:
+    if not any(i.name in ("load_c", "store_scratch") for i in instructions(compiled.program)):
         return [job]
     whole = (Window(PAGE, PAGE + len(scratch) - 1),)
     fill = Job({0: _copy(bound.config, "load_c")}, settings, whole, ((PAGE, scratch),), name="fill")
@@ -208,17 +204,13 @@ def _copy(config: MachineConfig, name: str) -> list[int]:
     return compile_tile_program(parse_program(text), config).programs[0]
 
 
-@dataclass(frozen=True)
-class PreparedProgram:
-    """A tile program with its jobs (`cosim.session.driver.Prepared`), and memory before and after it."""
+@dataclass(frozen=True, kw_only=True)
+class PreparedProgram(Prepared[ProgramResult]):
+    """A tile program with its jobs, and memory before and after it."""
 
     compiled: CompiledProgram
-    settings: MemorySettings
-    jobs: list[Job]
     memory: np.ndarray
     expected: Memories
-    prediction: ProgramPrediction
-    model_seconds: float
     compile_seconds: float
 
     def judged(self, outcomes: Sequence[Outcome]) -> ProgramResult:
@@ -262,11 +254,19 @@ def prepare(
     scratch = np.random.default_rng([seed, 1]).integers(0, 256, config.scratch_bytes).astype(np.uint8)
     expected = expect(compiled, memory, scratch)
     jobs = jobs_of(compiled, memory, scratch, settings)
+    job = jobs[len(jobs) // 2]
     begin = time.perf_counter()
-    predicted = predict(config, jobs[len(jobs) // 2])
-    took = begin - start, time.perf_counter() - begin
-    made = _prediction(compiled, jobs[len(jobs) // 2], expected, predicted)
-    return PreparedProgram(compiled, settings, jobs, memory, expected, made, took[1], took[0])
+    predicted = predict(config, job)
+    end = time.perf_counter()
+    return PreparedProgram(
+        jobs=jobs,
+        prediction=_prediction(compiled, job, expected, predicted),
+        model_seconds=end - begin,
+        compiled=compiled,
+        memory=memory,
+        expected=expected,
+        compile_seconds=begin - start,
+    )
 
 
 def _prediction(

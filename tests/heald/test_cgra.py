@@ -246,7 +246,7 @@ def test_arrays_of_bytes_keep_the_lowest_byte() -> None:
     wide = np.clip(x.astype(int) * 3, -128, 127)
     assert expected.arrays["y"][:200].tolist() == (wide % 256).tolist()
     made = prepare_kernel(kernel, given, machine(base_machine(), SMALL))
-    (result,) = simulate([made], Quick(made.config))
+    (result,) = simulate([made], Quick(made.prediction.config))
     assert result.difference is None
 
 
@@ -270,7 +270,7 @@ def test_names_of_the_kernel_may_be_those_of_the_tile_program() -> None:
     )
     text = str(made.program.program)
     assert parse_program(text) == made.program.program
-    (result,) = simulate([made], Quick(made.config))
+    (result,) = simulate([made], Quick(made.prediction.config))
     assert result.verified
 
 

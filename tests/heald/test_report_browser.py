@@ -192,7 +192,7 @@ def test_steps_of_a_mapping(browser: Any, tmp_path: Path) -> None:
     prepared = prepare_kernel(
         kernel, arguments(kernel, {}, 20, 0), machine(base_machine(), load_fabric("mesh4x4"))
     )
-    made = run_kernel(prepared, lambda: Quick(prepared.config)).page()
+    made = run_kernel(prepared, lambda: Quick(prepared.prediction.config)).page()
     opened(browser, made, tmp_path)
     ii = made.kernels[0].mapping.ii
     assert ii > 1

@@ -259,7 +259,7 @@ def test_a_kernel_of_the_grid(tmp_path: Path) -> None:
     kernel = parse_kernel(KERNEL, "scale")
     given = arguments(kernel, {}, 20, 0)
     prepared = prepare_kernel(kernel, given, machine(base_machine(), load_fabric("torus4x4")))
-    made = run_kernel(prepared, lambda: Quick(prepared.config)).page()
+    made = run_kernel(prepared, lambda: Quick(prepared.prediction.config)).page()
     assert made.proven
     assert [check.name for check in made.checks] == ["results", "cycles", "warps", "configurations"]
     file = tmp_path / "page.html"
