@@ -17,8 +17,10 @@ from cosim.device.uart import UartBus
 from hw.config import MachineConfig
 from hw.rtl.bus.protocol import Serial
 
-#: Clock cycles of a bit unless told otherwise: short, so that simulations are.
+#: Clock cycles of a bit: few, so that simulations are short.
 CYCLES = 8
+#: Bytes of the machine's memory.
+MEMORY_BYTES = 1 << 16
 #: The rate that the host reckons with; the simulation is about as fast.
 BAUD = 19_200
 #: Seconds by which an answer may be late where time passes as in the world: others use the computer too.
@@ -38,20 +40,10 @@ class UartSimulation:
     preceded by one that nobody sent, in a pattern drawn from `seed`.
     """
 
-    def __init__(
-        self,
-        config: MachineConfig,
-        *,
-        terminal: bool = False,
-        cycles: int = CYCLES,
-        memory_bytes: int = 1 << 16,
-        wrong: int = 0,
-        seed: int = 1,
-    ):
-        made = program(config, cycles, memory_bytes)
+    def __init__(self, config: MachineConfig, *, terminal: bool = False, wrong: int = 0, seed: int = 1):
+        made = program(config)
         self.build_seconds = made.seconds
         self.port = ""
-        self._rate = cycles * BAUD
         if terminal:
             device, self._near = os.openpty()
             tty.setraw(self._near)
@@ -59,7 +51,7 @@ class UartSimulation:
         else:
             ends = socket.socketpair()
             device, self._near = (end.detach() for end in ends)
-        options = {"fd": device, "steps": int(not terminal), "cycles": cycles, "wrong": wrong, "seed": seed}
+        options = {"fd": device, "steps": int(not terminal), "cycles": CYCLES, "wrong": wrong, "seed": seed}
         command = [str(made.directory / "program"), *(f"+{name}={value}" for name, value in options.items())]
         try:
             self._process = subprocess.Popen(command, pass_fds=[device], stdin=subprocess.DEVNULL)
@@ -70,7 +62,7 @@ class UartSimulation:
         """The host's end of the line."""
         if self.port:
             return UartBus(self.port, BAUD, PATIENCE)
-        line = SteppedLine(self._near, self._rate)
+        line = SteppedLine(self._near, CYCLES * BAUD)
         return UartBus(line, BAUD, STEPPED_PATIENCE, line)
 
     def close(self) -> None:
@@ -117,10 +109,6 @@ class SteppedLine:
         os.write(self._descriptor, b"w" + len(data).to_bytes(4, sys.byteorder) + data)
         return len(data)
 
-    def reset_input_buffer(self) -> None:
-        """See `Line`."""
-        self._received = b""
-
     def close(self) -> None:
         """See `Line`; the simulation goes on."""
 
@@ -152,12 +140,12 @@ class SteppedLine:
 
 
 @functools.lru_cache
-def program(config: MachineConfig, cycles: int, memory_bytes: int) -> Build:
-    """The simulation of a machine with a UART, built or from the cache; a bit takes `cycles`."""
+def program(config: MachineConfig) -> Build:
+    """The simulation of a machine with a UART, built or from the cache."""
     from hw.rtl.bus import emit  # Amaranth takes half a second to import
 
-    serial = Serial(memory_bytes, cycles * BAUD, BAUD, TIMEOUT_BITS)
-    key = f"uart, {cycles}, {memory_bytes}"
+    serial = Serial(MEMORY_BYTES, CYCLES * BAUD, BAUD, TIMEOUT_BITS)
+    key = f"uart, {CYCLES}, {MEMORY_BYTES}"
     made, took = generated(config, key, lambda: emit.uart_verilog(config, serial))
     main = Main(build.HARNESS / "uart.cpp", vpi=False)
     return build.program(made, build.HARNESS / "uart", main=main, seconds=took)

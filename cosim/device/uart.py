@@ -31,9 +31,6 @@ class Line(Protocol):
     def write(self, data: bytes, /) -> int | None:
         """Send bytes."""
 
-    def reset_input_buffer(self) -> None:
-        """Forget what has come."""
-
     def close(self) -> None:
         """Give the line free."""
 

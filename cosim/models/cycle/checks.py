@@ -9,7 +9,6 @@ import numpy as np
 
 from cosim.job import MachineError, Window
 from hw.config import BufferShape
-from hw.isa import Cause
 
 #: A cycle that never comes: that of everything behind an operation with a fault.
 NEVER = 1 << 60
@@ -24,16 +23,6 @@ class Fault(NamedTuple):
 
 
 ENGINE_RANK = 1 << 10
-
-
-def engine_fault(cycle: int, engine: int, cause: Cause, warp: int, pc: int) -> Fault:
-    """The fault of an operation on engine number `engine`, issued by `warp` at `pc`."""
-    return Fault(cycle, ENGINE_RANK + engine, MachineError(cause, warp, pc))
-
-
-def earlier(known: Fault | None, new: Fault) -> Fault:
-    """The fault of an engine that counts: the first, and of one cycle what is known already."""
-    return new if known is None or new.cycle < known.cycle else known
 
 
 def first_above(base: int, step: int, limit: int) -> int:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cosim.job import OperationWork
-from cosim.models.cycle.checks import NEVER, Fault, block_outside, earlier, engine_fault, word_outside
+from cosim.models.cycle.checks import NEVER, block_outside, word_outside
+from cosim.models.cycle.engine import EngineModel
 from cosim.models.cycle.sharing import Operation
-from hw.config import ENGINES, MachineConfig
+from hw.config import MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 
 M, N = PARAMETERS["gemm_m"].index, PARAMETERS["gemm_n"].index
@@ -128,18 +129,12 @@ class GemmPlan(NamedTuple):
         return self.wrong or self.bad is not None or self.beyond is not None
 
 
-class GemmModel:
-    """The schedule of the array: `starts` and `completions` hold s and c of each operation.
-
-    `issue` appends to `drains`; `busy` counts cycles that read columns.
-    """
+class GemmModel(EngineModel):
+    """The schedule of the array: `issue` appends to `drains`; `busy` counts cycles that read columns."""
 
     def __init__(self, config: MachineConfig, drains: Drains):
-        self.config, self.drains = config, drains
-        self.number = ENGINES.index("gemm")
-        self.starts: list[int] = []
-        self.completions: list[int] = []
-        self.fault: Fault | None = None
+        super().__init__("gemm", config)
+        self.drains = drains
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._over = False  # nothing is taken behind a fault of what is read
         self._last_read = 0
@@ -173,18 +168,19 @@ class GemmModel:
             if first < self._turn - k:
                 first = self._turn - k
             if wrong or reads is None:
-                self._fail(start, Cause.OPERAND, warp, pc)
+                self.fail(start, Cause.OPERAND, warp, pc)
                 self._over = True
             else:
                 end = first + plan_last + k
                 last = end + TIMING.gemm_drain + rest - 1
                 if beyond is not None:
                     # Drains are behind reads: what follows is read, and may fail, before this does.
+                    # In one cycle that of a row counts.
                     last = first + beyond
-                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                    self.fail(last, Cause.BUFFER_RANGE, warp, pc)
                 if bad is not None:
                     last = first + bad
-                    self._fail(last, Cause.BUFFER_RANGE, warp, pc)
+                    self.fail(last, Cause.BUFFER_RANGE, warp, pc)
                     self._over = True
                 else:
                     self._last_read = end - 1
@@ -199,10 +195,6 @@ class GemmModel:
         self.starts.append(start)
         self.completions.append(done)
         return drain
-
-    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
-        """An error, unless one comes earlier; in one cycle that of a row counts, which is told first."""
-        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
 
     def _plan(self, operands: Sequence[int], params: Sequence[int]) -> GemmPlan:
         """What an operation does; `wrong` when an operand is zero."""

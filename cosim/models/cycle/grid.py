@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosim.job import OperationWork, Output
-from cosim.models.cycle.checks import NEVER, Fault, engine_fault
+from cosim.models.cycle.checks import NEVER
+from cosim.models.cycle.engine import EngineModel
 from cosim.models.cycle.gemm import Drains
 from cosim.models.cycle.grid_conflicts import SCRATCHPAD, Busy
 from cosim.models.cycle.grid_loading import LAST_CYCLES, load
@@ -24,7 +25,7 @@ from cosim.models.cycle.storer import StorerModel
 from cosim.models.functional import Memories
 from cosim.models.functional.cgra import Loaded, array_fault, patched
 from cosim.models.functional.cgra_code import registers
-from hw.config import ENGINES, MachineConfig
+from hw.config import MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 from sw.ir.intrinsics import KEEP
 
@@ -56,10 +57,10 @@ class Launch:
     step: int = 0
 
 
-class CgraModel:
-    """The schedule of the grid: `starts` and `completions` hold s and c of each operation.
+class CgraModel(EngineModel):
+    """The schedule of the grid.
 
-    They are NEVER as long as they are not known. In no cycle before `due` does a launch end that has not
+    Cycles are NEVER as long as they are not known. In no cycle before `due` does a launch end that has not
     ended yet, or stop with an error.
     """
 
@@ -70,12 +71,9 @@ class CgraModel:
     ):
         fabric = config.cgra
         assert fabric is not None
-        self.config, self.fabric, self.storer, self.drains = config, fabric, storer, drains
-        self.number, self.values = ENGINES.index("cgra"), values
-        self.starts: list[int] = []
-        self.completions: list[int] = []
+        super().__init__("cgra", config)
+        self.fabric, self.storer, self.drains, self.values = fabric, storer, drains, values
         self.launches: list[Launch] = []
-        self.fault: Fault | None = None
         self.due = NEVER
         self.busy = self.stall_bank = 0
         self._ended = 0  # launches that are complete
@@ -171,7 +169,7 @@ class CgraModel:
         if launch.cause is not Cause.NONE:
             # Wrong arrays and indices are told of in the cycle after.
             cycle = launch.cycle + (launch.cause is not Cause.BITSTREAM)
-            self.fault = engine_fault(cycle, self.number, launch.cause, launch.warp, launch.pc)
+            self.fail(cycle, launch.cause, launch.warp, launch.pc)
             return True
         self.completions[self._ended] = launch.cycle
         self.busy += launch.cycle - launch.start

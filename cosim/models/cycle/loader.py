@@ -9,18 +9,16 @@ from typing import NamedTuple
 from cosim.job import Window
 from cosim.models.cycle.checks import (
     NEVER,
-    Fault,
     byte_outside_buffer,
-    earlier,
-    engine_fault,
     permitted,
     row_outside_windows,
 )
+from cosim.models.cycle.engine import EngineModel
 from cosim.models.cycle.memory_port import Port
 from cosim.models.cycle.patches import GEOMETRY_INDICES, Geometry, Patches
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
-from hw.config import ENGINES, BufferShape, MachineConfig
+from hw.config import BufferShape, MachineConfig
 from hw.isa import PARAMETERS, TIMING, Cause
 from hw.semantics import MASK
 
@@ -59,21 +57,16 @@ class LoadPlan(NamedTuple):
         return self.wrong or self.outside is not None
 
 
-class LoaderModel:
-    """The schedule of one loader: `starts` and `completions` hold s and c of each operation.
-
-    `fault` is the first error, `busy`, `stall_memory` and `words` count as the counters do.
-    """
+class LoaderModel(EngineModel):
+    """The schedule of one loader; `busy`, `stall_memory` and `words` count as the counters do."""
 
     def __init__(self, name: str, config: MachineConfig, port: Port, windows: Sequence[Window]):
+        super().__init__(name, config)
         d = config.derived
         shapes: dict[str, BufferShape] = {"load_a": d.buffer_a, "load_b": d.buffer_b, "load_c": d.scratch}
-        self.number, self.shape = ENGINES.index(name), shapes[name]
+        self.shape = shapes[name]
         self.width, self.port, self.windows = config.port_bytes(name), port, permitted(windows, write=False)
         self.always = port.period == 1
-        self.starts: list[int] = []
-        self.completions: list[int] = []
-        self.fault: Fault | None = None
         self.busy = self.stall_memory = self.stall_bank = self.words = 0
         self._over = False  # an error of the requests stops them
         self._entered = 0  # e of the last beat so far; the cycle behind the last step of patches
@@ -163,7 +156,7 @@ class LoaderModel:
         else:
             window = self._step_outside_windows(plan, memory)
             if outside is not None and (window is None or outside < window):
-                self._fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
+                self.fail(plan.written(self.port, enter, written, outside) + 1, Cause.BUFFER_RANGE, warp, pc)
             if window is not None:
                 self._refuse(plan.reach(self.port, enter, window), Cause.WINDOW, warp, pc)
         if self.fault is not None and enter + plan.steps > self.fault.cycle:
@@ -179,13 +172,9 @@ class LoaderModel:
         last = self._passed + self.port.latency if plan.reads else written + plan.steps - 1
         self._complete(last)
 
-    def _fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
-        """An error, unless one comes earlier; of one cycle that of the writing half counts, told first."""
-        self.fault = earlier(self.fault, engine_fault(cycle, self.number, cause, warp, pc))
-
     def _refuse(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
         """An error of the requests: nothing is taken behind it."""
-        self._fail(cycle, cause, warp, pc)
+        self.fail(cycle, cause, warp, pc)
         self._over = True
 
     def _step_outside_windows(self, plan: Patches, memory: int) -> int | None:
@@ -206,10 +195,11 @@ class LoaderModel:
         at = plan.outside
         if at is not None and (row is None or at < (row, 0)):
             # Written when it is answered; what follows is requested, and may fail, before.
+            # Of one cycle this counts.
             x = self._reach(plan, enter, *at)
             in_memory = at[0] < plan.beats.rows and at[1] < plan.beats.count(at[0])
             x = self.port.after(x + 1, 1) if in_memory else x + 1
-            self._fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
+            self.fail(x + self.port.latency + 1, Cause.BUFFER_RANGE, warp, pc)
         if row is not None:
             if row == 0:
                 at_cycle = start + TIMING.load_request - 1

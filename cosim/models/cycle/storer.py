@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cosim.job import Window
-from cosim.models.cycle.checks import NEVER, Fault, engine_fault, first_above, permitted, row_outside_windows
+from cosim.models.cycle.checks import NEVER, first_above, permitted, row_outside_windows
+from cosim.models.cycle.engine import EngineModel
 from cosim.models.cycle.gemm import Drain, Drains
 from cosim.models.cycle.memory_port import Port
 from cosim.models.cycle.rows import RowBeats
 from cosim.models.cycle.sharing import Operation
-from hw.config import ENGINES, MachineConfig
+from hw.config import MachineConfig
 from hw.fabric.bitstream import ACC, OUT, SCRATCH
 from hw.isa import PARAMETERS, TIMING, Cause
 from hw.semantics import MASK
@@ -111,23 +112,21 @@ class Store:
     reads: Reads | None = None
 
 
-class StorerModel:
-    """The schedule of the storer: `starts` and `completions` hold s and c of each operation so far.
+class StorerModel(EngineModel):
+    """The schedule of the storer.
 
     What lies in the past of the latest event is final; the rest may change with `revise`. `reads` is known
     of operations that are scheduled while `observed` is set.
     """
 
     def __init__(self, config: MachineConfig, port: Port, windows: Sequence[Window], drains: Drains):
-        self.config, self.port, self.drains = config, port, drains
+        super().__init__("store", config)
+        self.port, self.drains = port, drains
         self.windows = permitted(windows, write=True)
-        self.number, self.width = ENGINES.index("store"), config.store_bytes
+        self.width = config.store_bytes
         self.chunks_per_word = config.derived.acc_word_bytes // config.store_bytes
         self.observed = False
         self.stores: list[Store] = []
-        self.starts: list[int] = []
-        self.completions: list[int] = []
-        self.fault: Fault | None = None
         self.stall_memory = self.stall_bank = 0
         self._state = EMPTY
         self._plans: dict[tuple[object, ...], StorePlan | None] = {}  # operations repeat, at other addresses
@@ -276,7 +275,7 @@ class StorerModel:
             done = self._state.w + self.port.latency + TIMING.store_response
         else:
             cycle = start if store.cause is Cause.OPERAND else max(start, store.g_last) + 1
-            self.fault = engine_fault(cycle, self.number, store.cause, store.warp, store.pc)
+            self.fail(cycle, store.cause, store.warp, store.pc)
         self.stall_memory, self.stall_bank = self._state.stall_memory, self._state.stall_bank
         self.starts.append(start)
         self.completions.append(done)

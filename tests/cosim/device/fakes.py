@@ -119,9 +119,6 @@ class FakeLine:
         data, self._answers = self._answers[:size], self._answers[size:]
         return data
 
-    def reset_input_buffer(self) -> None:
-        self._answers = b""
-
     def close(self) -> None:
         self.closed = True
 
