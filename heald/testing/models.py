@@ -102,7 +102,7 @@ class Held:
     scale: float
     grid: tuple[str, str]
     scales: tuple[float, ...] = ()
-    axis: dict[str, int] = field(default_factory=dict)
+    axis: dict[str, Any] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
@@ -229,9 +229,9 @@ class Draw:
     def bias(self, name: str, x: Held, w: Held) -> str:
         """The real numbers of a constant of whole numbers that is added to products of two tensors."""
         scales = np.float32(x.scale) * np.array(w.scales, np.float32)
-        several = len(scales) > 1
-        scale = self.b.constant(scales if several else scales[0], np.float32)
-        return self.b.op("DequantizeLinear", name, scale, **({"axis": 0} if several else {}))
+        axis: dict[str, Any] = {"axis": 0} if len(scales) > 1 else {}
+        scale = self.b.constant(scales if axis else scales[0], np.float32)
+        return self.b.op("DequantizeLinear", name, scale, **axis)
 
     def quantised(self, real: str, shape: Iterable[int], scale: float) -> Held:
         """A real result on a grid."""

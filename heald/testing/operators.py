@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def gemm(d: Draw) -> None:
     w = d.weights((n, depth) if trans_b else (depth, n), 0 if trans_b else 1)
     bias = d.integers(n, 20000)
     scale = d.spread(depth, x, w)
-    flags = {"transA": int(trans_a), "transB": int(trans_b)}
+    flags: dict[str, Any] = {"transA": int(trans_a), "transB": int(trans_b)}
     if d.chance(0.5) and linear(x, w):
         y = d.out((rows, n), scale, x.element)
         d.linear("QGemm", y, x, w, bias, y, domain=MICROSOFT, **flags)
