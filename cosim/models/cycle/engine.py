@@ -1,0 +1,26 @@
+"""What the schedules of all engines have."""
+
+from __future__ import annotations
+
+from cosim.job import MachineError
+from cosim.models.cycle.checks import ENGINE_RANK, Fault
+from hw.config import ENGINES, MachineConfig
+from hw.isa import Cause
+
+
+class EngineModel:
+    """The schedule of an engine: `starts` and `completions` hold s and c of each operation.
+
+    `fault` is the first error.
+    """
+
+    def __init__(self, name: str, config: MachineConfig):
+        self.config, self.number = config, ENGINES.index(name)
+        self.starts: list[int] = []
+        self.completions: list[int] = []
+        self.fault: Fault | None = None
+
+    def fail(self, cycle: int, cause: Cause, warp: int, pc: int) -> None:
+        """An error, unless there is one that comes earlier, or in the same cycle and was told first."""
+        if self.fault is None or cycle < self.fault.cycle:
+            self.fault = Fault(cycle, ENGINE_RANK + self.number, MachineError(cause, warp, pc))
