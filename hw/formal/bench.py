@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import FrameType
+from typing import Any
 from unittest import mock
 
 from amaranth.back import rtlil
@@ -124,6 +127,30 @@ def _wrapped(index: Value, depth: int) -> Value:
     return Value.cast(result)
 
 
+def blinking(meaning: str, *streams: str) -> Alter:
+    """A fault at streams, named by their paths: an offer that is not accepted vanishes for a cycle."""
+
+    def alter(m: Module, outer: Component, inner: Component) -> None:
+        for path in streams:
+            own, other = attrgetter(path)(outer), attrgetter(path)(inner)
+            waited = Signal()
+            m.d.sync += waited.eq(other.valid & ~own.ready & ~waited)
+            m.d.comb += own.valid.eq(other.valid & ~waited)
+
+    alter.__doc__ = meaning
+    return alter
+
+
+def altered(component: Callable[..., Component], alter: Alter) -> Callable[..., Component]:
+    """What makes a component with altered ports where `component` makes it without."""
+
+    @functools.wraps(alter)
+    def made(*arguments: Any) -> Component:
+        return _Around(component(*arguments), alter)
+
+    return made
+
+
 def _one_bit(condition: ValueLike) -> Value:
     """A condition, which must have one bit: `~` of a longer number is hardly ever 0."""
     value = Value.cast(condition)
@@ -197,6 +224,12 @@ class Bench:
         register = Signal(len(value), name=name)
         self.m.d.sync += register.eq(value)
         return register
+
+    def keeps(self, stream: Component, name: str) -> Value:
+        """Whether a stream still offers, unchanged, what was not accepted in the cycle before."""
+        payload = Value.cast(stream.payload)
+        held = self.past(stream.valid & ~stream.ready, f"{name}_held")
+        return ~held | (stream.valid & (payload == self.past(payload, f"{name}_past")))
 
     def value(self, value: ValueLike, name: str) -> Signal:
         """A name for a value, to be seen in traces, computed once."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest import mock
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
-from hw.formal.bench import Alter, Bench, Sabotage
+from hw.formal.bench import Bench, Sabotage, blinking
 from hw.formal.proof import Fault, Proof, planted
 from hw.rtl.bits import log2
 from hw.rtl.bus.axi import BOUNDARY, Burst, Resp
@@ -46,22 +47,13 @@ READS = {
 
 def _requests(bench: Bench, request: Component, width: int) -> tuple[Value, Value]:
     """Assume a port that keeps its aligned requests; returns the event and the number of requests so far."""
-    payload, count = Value.cast(request.payload), Signal(8)
-    waits = bench.past(request.valid & ~request.ready, "request_waits")
-    bench.assume(~waits | (request.valid & (payload == bench.past(payload, "request_past"))))
-    address = payload[:32]
-    bench.assume(address[: log2(width)] == 0)
+    count = Signal(8)
+    bench.assume(bench.keeps(request, "request"))
+    bench.assume(Value.cast(request.payload)[: log2(width)] == 0)
     accepted = bench.value(request.valid & request.ready, "accepted")
     bench.m.d.sync += count.eq(count + accepted)
     bench.assume(count != 255)
     return accepted, count
-
-
-def _stable(bench: Bench, name: str, channel: Component) -> Value:
-    """Whether a channel keeps what it offers."""
-    payload = Value.cast(channel.payload)
-    held = bench.past(channel.valid & ~channel.ready, f"{name}_held")
-    return ~held | (channel.valid & (payload == bench.past(payload, f"{name}_past")))
 
 
 def _in_page(channel: Component) -> Value:
@@ -82,8 +74,8 @@ def build_writes(bench: Bench, port: int) -> None:
         dut = bench.add(WriteMaster(port, WIDTH, BEATS, ID_BITS, IDENTITY), "dut")
     bus, sync = dut.bus, bench.m.d.sync
     _, requested = _requests(bench, dut.port.request, port)
-    bench.require("address_is_stable", _stable(bench, "aw", bus.aw))
-    bench.require("data_is_stable", _stable(bench, "w", bus.w))
+    bench.require("address_is_stable", bench.keeps(bus.aw, "aw"))
+    bench.require("data_is_stable", bench.keeps(bus.w, "w"))
     bench.require("burst_in_page", _in_page(bus.aw))
 
     # Transfers of all bursts whose address was offered, this cycle's included, and data that have moved.
@@ -111,7 +103,7 @@ def build_writes(bench: Bench, port: int) -> None:
         answers.eq(answers + (bus.b.valid & bus.b.ready)),
     ]
     bench.assume(~bus.b.valid | ((answers < addresses) & (answers < lasts)))
-    bench.assume(_stable(bench, "b", bus.b))
+    bench.assume(bench.keeps(bus.b, "b"))
     _write_answers(bench, dut, fresh, answers)
 
 
@@ -130,7 +122,7 @@ def _write_answers(bench: Bench, dut: Component, fresh: Value, answers: Value) -
         sync += [given.eq(Mux(ends, 0, given + 1)), present.eq(present + ends)]
     error = ~response.valid | (response.payload.error == errors[present])
     bench.require("answers_match_bursts", (response.valid == (present != answers)) & error)
-    bench.require("answer_is_stable", _stable(bench, "answer", response))
+    bench.require("answer_is_stable", bench.keeps(response, "answer"))
 
 
 def build_reads(bench: Bench) -> None:
@@ -139,9 +131,9 @@ def build_reads(bench: Bench) -> None:
     with mock.patch("hw.rtl.bus.reader.NARROW_BURSTS", PLACES["NARROW_BURSTS"]):
         dut = bench.add(ReadMaster(widths, WIDTH, BEATS, ID_BITS), "dut")
     ar, r, sync = dut.bus.ar, dut.bus.r, bench.m.d.sync
-    bench.require("address_is_stable", _stable(bench, "ar", ar))
+    bench.require("address_is_stable", bench.keeps(ar, "ar"))
     bench.require("burst_in_page", _in_page(ar))
-    bench.assume(_stable(bench, "r", r))
+    bench.assume(bench.keeps(r, "r"))
     bench.assume(~r.valid | (r.payload.id < len(widths)))
     burst, asked, waiting, right, stable = ar.payload, [], [], [], []
     for i, width in enumerate(widths):
@@ -163,7 +155,7 @@ def build_reads(bench: Bench) -> None:
         right.append(
             _follow(bench, i, port, r, (accepted, bench.value(comes & r.ready, f"moves{i}")), numbers)
         )
-        stable.append(_stable(bench, f"answer{i}", port.response))
+        stable.append(bench.keeps(port.response, f"answer{i}"))
     bench.require("bursts_are_requests", asked[0] & asked[1])
     answers = [getattr(dut, f"port{i}").response.valid for i in range(len(widths))]
     none_lost = Cat(*answers).any() == (waiting[0] + waiting[1] != 0)
@@ -207,17 +199,6 @@ def _follow(
     return Value.cast(~(port.response.valid & watching & (given == index)) | same)
 
 
-def _blinks(channel: str) -> Alter:
-    def alter(m: Module, outer: Component, inner: Component) -> None:
-        """An address that waits vanishes for a cycle."""
-        own, other = getattr(outer.bus, channel), getattr(inner.bus, channel)
-        waited = Signal()
-        m.d.sync += waited.eq(other.valid & ~own.ready & ~waited)
-        m.d.comb += own.valid.eq(other.valid & ~waited)
-
-    return alter
-
-
 def _longer(channel: str) -> Sabotage:
     def alter(m: Module, outer: Component, inner: Component) -> None:
         own, other = getattr(outer.bus, channel), getattr(inner.bus, channel)
@@ -243,19 +224,8 @@ def _errors_lost(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += inner.bus.b.valid.eq(outer.bus.b.valid & (outer.bus.b.payload.resp == Resp.OKAY))
 
 
-def _answer_blinks(m: Module, outer: Component, inner: Component) -> None:
-    """An answer that is not taken vanishes for a cycle."""
-    for name in outer.signature.members:
-        if name.startswith("port"):
-            own, other = getattr(outer, name).response, getattr(inner, name).response
-            waited = Signal(name=f"waited_{name}")
-            m.d.sync += waited.eq(other.valid & ~own.ready & ~waited)
-            m.d.comb += own.valid.eq(other.valid & ~waited)
-
-
 def _transfer_lost(m: Module, outer: Component, inner: Component) -> None:
     """Transfers with an error are lost."""
-    # Transfers with an error come no further.
     m.d.comb += inner.bus.r.valid.eq(outer.bus.r.valid & (outer.bus.r.payload.resp == Resp.OKAY))
 
 
@@ -270,41 +240,37 @@ def _swapped_size(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.bus.ar.payload.size.eq(log2(NARROW))
 
 
-def _faults(channel: str, side: str) -> tuple[Fault, ...]:
+def _faults(channel: str, side: str, *answers: str) -> tuple[Fault, ...]:
+    address_blinks = blinking("An address that waits vanishes for a cycle.", f"bus.{channel}")
+    answer_blinks = blinking("An answer that is not taken vanishes for a cycle.", *answers)
     claim = f"{side} bursts of two transfers claim three"
     later = Sabotage(replaced={"hw.rtl.bus.gather.BOUNDARY": 2 * BOUNDARY})
     return (
-        planted("address-blinks", "address_is_stable", _blinks(channel), DEPTH),
+        planted("address-blinks", "address_is_stable", address_blinks, DEPTH),
         Fault("page-crossed", "bursts are cut at 8 KiB", "burst_in_page", later, DEPTH),
         Fault("burst-longer", claim, "bursts_are_requests", _longer(channel), DEPTH),
-        planted("answer-blinks", "answer_is_stable", _answer_blinks, DEPTH),
+        planted("answer-blinks", "answer_is_stable", answer_blinks, DEPTH),
     )
 
 
 def _writes(name: str, port: int, faults: tuple[Fault, ...]) -> Proof:
-    return Proof(
-        f"axi-write-{name}",
-        f"AXI4 write master, {name} port",
-        WRITES,
-        lambda bench: build_writes(bench, port),
-        faults,
-        bounded=DEPTH,
-    )
+    title, build = f"AXI4 write master, {name} port", partial(build_writes, port=port)
+    return Proof(f"axi-write-{name}", title, WRITES, build, faults, bounded=DEPTH)
 
 
 def proofs() -> tuple[Proof, ...]:
     """The proofs for the AXI4 masters, with their faults."""
-    blinks = Sabotage(_blinks("w"))
+    data_blinks = blinking("Data that wait vanish for a cycle.", "bus.w")
     write_faults = (
-        *_faults("aw", "write"),
-        Fault("data-blink", "data that wait vanish for a cycle", "data_is_stable", blinks, DEPTH),
+        *_faults("aw", "write", "port.response"),
+        planted("data-blink", "data_is_stable", data_blinks, DEPTH),
         planted("last-early", "last_ends_bursts", _early_last, DEPTH),
         planted("answered-twice", "answers_match_bursts", _answers_twice, DEPTH),
         planted("error-lost", "answers_match_bursts", _errors_lost, DEPTH),
     )
     writes = (_writes("narrow", NARROW, write_faults), _writes("wide", WIDTH, write_faults))
     faults = (
-        *_faults("ar", "read"),
+        *_faults("ar", "read", "port0.response", "port1.response"),
         planted("size-swapped", "identity_is_a_port", _swapped_size, DEPTH),
         planted("transfer-lost", "answers_match_transfers", _transfer_lost, DEPTH),
         planted("lane-fixed", "answers_match_requests", _lowest_lane, DEPTH),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Signal, Value
+from amaranth.hdl import Mux, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw import isa
@@ -27,12 +27,11 @@ REQUESTS = {
 class Operations:
     """What a bench knows of an engine's operations.
 
-    `taken` and `completed` are events; `turn` is 1 in the cycle in which the watched operation completes, and
-    `picked` in that in which it is taken.
+    `taken` is an event; `turn` is 1 in the cycle in which the watched operation completes, and `picked` in
+    that in which it is taken.
     """
 
     taken: Value
-    completed: Value
     picked: Value
     turn: Value
 
@@ -43,9 +42,7 @@ def surroundings(bench: Bench, control: Component, windows: Value | None = None)
     Before the run the machine is stopped for any time. Returns whether the run has begun.
     """
     operation = control.operation
-    payload = Value.cast(operation.payload)
-    waits = bench.past(operation.valid & ~operation.ready, "operation_waits")
-    bench.assume(~waits | (operation.valid & (payload == bench.past(payload, "operation_past"))))
+    bench.assume(bench.keeps(operation, "operation"))
     ran = Signal(name="ran")
     bench.m.d.sync += ran.eq(ran | ~control.stop)
     bench.assume(~bench.past(control.error, "error_past") | control.stop)
@@ -75,41 +72,42 @@ def operations(bench: Bench, control: Component) -> Operations:
     with bench.m.Elif(watching):
         sync += [ahead.eq(ahead - (control.complete & (ahead != 0))), watching.eq(~turn)]
     bench.require("completes_in_order", ~turn | (control.complete_warp == warp))
-    return Operations(taken, control.complete, picked, turn)
+    return Operations(taken, picked, turn)
 
 
-def requests(bench: Bench, control: Component, port: Component) -> tuple[Value, Value, Value]:
+def requests(bench: Bench, control: Component, port: Component) -> Value:
     """Count requests and answers, and require what all memory ports share.
 
     Assumes that memory answers only what was accepted before, and keeps an answer until it is accepted.
-    Returns the events (request accepted, answer accepted) and the number of answers owed.
+    Returns the number of answers owed.
     """
     request, response, sync = port.request, port.response, bench.m.d.sync
-    payload, answer = Value.cast(request.payload), Value.cast(response.payload)
     asked = bench.value(request.valid & request.ready, "asked")
     answered = bench.value(response.valid & response.ready, "answered")
     owed = Signal(16, name="owed_answers")
     bench.assume(~response.valid | (owed != 0))
     bench.assume(owed < (1 << 16) - 1)
-    waits = bench.past(response.valid & ~response.ready, "answer_waits")
-    bench.assume(~waits | (response.valid & (answer == bench.past(answer, "answer_past"))))
+    bench.assume(bench.keeps(response, "answer"))
     sync += owed.eq(owed + asked - answered)
-    held = bench.past(request.valid & ~request.ready, "request_held")
-    bench.require(
-        "request_is_stable",
-        ~held | (request.valid & (payload == bench.past(payload, "request_past"))),
-    )
-    stopped = bench.past(control.stop, "stopped_past")
-    bench.require("no_request_after_stop", ~(stopped & ~held) | ~request.valid)
+    bench.require("request_is_stable", bench.keeps(request, "request"))
+    stopped = bench.past(control.stop & ~(request.valid & ~request.ready), "stopped_past")
+    bench.require("no_request_after_stop", ~stopped | ~request.valid)
     bench.require("quiet_tells", control.quiet == ((owed == 0) & ~request.valid))
-    return asked, answered, owed
+    return owed
 
 
 #: Operations whose beats are counted have no more rows, and no more bytes in a row.
 ROWS, BYTES = 2, 8
 
 
-def row_beats(start: Value, length: Value, width: int) -> Value:
+def beats(bench: Bench, rows: Value, length: Value, memory: Value, stride: Value, width: int) -> Signal:
+    """Beats of `width` bytes of an operation of so many rows of `length` bytes from address `memory` on."""
+    starts = [bench.value((memory + i * stride)[:32], f"start{i}") for i in range(ROWS)]
+    counts = [Mux(rows > i, _row_beats(start, length, width), 0) for i, start in enumerate(starts)]
+    return bench.value(sum(counts), "beats")
+
+
+def _row_beats(start: Value, length: Value, width: int) -> Value:
     """Beats of `width` bytes that a row of `length` bytes from address `start` on takes."""
     shift = width.bit_length() - 1
     return Value.cast((start[:shift] + length + (width - 1)) >> shift)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from hw.config import MachineConfig
 from hw.formal import engines
@@ -21,11 +22,6 @@ def build(bench: Bench, config: MachineConfig) -> None:
 
 def proof(config: MachineConfig) -> Proof:
     """The proof for the array, with its faults."""
-    return Proof(
-        "gemm",
-        "array: operations",
-        engines.COMMON,
-        lambda bench: build(bench, config),
-        tuple(dataclasses.replace(fault, depth=18) for fault in COMMON_FAULTS),
-        bounded=24,
-    )
+    faults = tuple(dataclasses.replace(fault, depth=18) for fault in COMMON_FAULTS)
+    builds = partial(build, config=config)
+    return Proof("gemm", "array: operations", engines.COMMON, builds, faults, bounded=24)

@@ -86,9 +86,7 @@ def _host(bench: Bench, config: MachineConfig) -> tuple[Component, _Requests]:
         inner.clear_cycles = 2
     dut = bench.add(inner, "dut")
     request, response, sync = dut.request, dut.response, bench.m.d.sync
-    offered = Value.cast(request.payload)
-    waits = bench.past(request.valid & ~request.ready, "request_waits")
-    bench.assume(~waits | (request.valid & (offered == bench.past(offered, "request_past"))))
+    bench.assume(bench.keeps(request, "request"))
     held, payload = Signal(name="held_request"), Signal(HostRequest, name="held_payload")
     with bench.m.If(request.ready):
         sync += [held.eq(request.valid), payload.eq(request.payload)]
@@ -141,23 +139,12 @@ def build_streams(bench: Bench, config: MachineConfig) -> None:
         return (~first | (known.held & ~fetched)) & (~second | (known.held & ~known.payload.write & fetched))
 
     bench.invariant("asked", asked)
-    held = bench.past(response.valid & ~response.ready, "held")
-    unchanged = response.valid & (response.payload == bench.past(response.payload, "answer_past"))
-    bench.require("answer_is_stable", ~held | unchanged)
+    bench.require("answer_is_stable", bench.keeps(response, "answer"))
 
-    was = {
-        n: bench.past(v, f"{n}_past")
-        for n, v in {
-            "run": dut.run,
-            "load": dut.load,
-            "clear": dut.clear,
-            "done": dut.done,
-            "under_way": known.under_way,
-        }.items()
-    }
+    was = {n: bench.past(getattr(dut, n), f"{n}_past") for n in ("run", "load", "clear", "done")}
     settings = Cat(Value.cast(dut.windows), dut.enable)
     same = settings == bench.past(settings, "settings_past")
-    bench.require("settings_fixed", ~was["under_way"] | same)
+    bench.require("settings_fixed", ~bench.past(known.under_way, "under_way_past") | same)
     bench.require("no_writes_to_running_programs", ~(known.under_way & dut.program_write.any()))
     begins = bench.value(dut.run & ~was["run"], "begins")
     loads = bench.value(dut.load & ~was["load"], "loads")

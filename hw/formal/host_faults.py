@@ -13,7 +13,6 @@ ADDRESS = {r.name: r.offset for r in csr.FIXED}
 
 def _deaf(m: Module, outer: Component, inner: Component) -> None:
     """An answer that waits is lost when the next request comes."""
-    # Takes a request while an answer waits, as if the answer were being accepted.
     m.d.comb += inner.response.ready.eq(outer.response.ready | outer.request.valid)
 
 

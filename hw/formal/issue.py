@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory
-from amaranth.lib.wiring import Component, In, Out, Signature, connect, flipped
+from amaranth.lib.wiring import Component, In, Out, Signature
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench, Sabotage
+from hw.formal.bench import Bench, Sabotage, altered, blinking
 from hw.formal.proof import Fault, Proof, planted
 from hw.rtl.core.issue import Issue
 from hw.rtl.core.queue import OperationQueue
@@ -76,7 +77,6 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
         sync += [ahead.eq(ahead - (taken & ~turn)), watching.eq(~(taken & turn))]
     with bench.m.Elif(begins):
         sync += [watching.eq(1), ahead.eq(waiting - taken), watched.eq(issued)]
-    offered = Value.cast(out.payload)
     arrived = out.valid & Cat(out.payload[f] == watched[f] for f in fields).all()
     bench.require("arrives_as_issued", ~turn | Mux(fresh, ~out.valid, arrived))
 
@@ -90,8 +90,8 @@ def build(bench: Bench, config: MachineConfig, engine: str) -> None:
 
     bench.require("parameters_as_set", ~(turn & out.valid) | as_set(out.payload))
 
+    bench.require("offer_is_stable", bench.keeps(out, "offer"))
     held = bench.past(out.valid & ~out.ready, "held")
-    bench.require("offer_is_stable", ~held | (out.valid & (offered == bench.past(offered, "offered_past"))))
 
     def tied() -> Value:
         inside = [_Inside(bench, dut, name, depth) for name in ENGINES]
@@ -271,38 +271,28 @@ class _LateMemory(Component):
         return m
 
 
-class LeakyQueue(OperationQueue):
+def _leaks(m: Module, outer: Component, inner: Component) -> None:
     """An operation is lost when another one is taken."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
-        m.d.comb += [
-            inner.coming.eq(self.coming & ~(self.out.valid & self.out.ready)),
-            inner.data.eq(self.data),
-            self.room.eq(inner.room),
-        ]
-        connect(m, inner.out, flipped(self.out))
-        return m
+    m.d.comb += inner.coming.eq(outer.coming & ~(outer.out.valid & outer.out.ready))
 
 
-class HastyQueue(OperationQueue):
+def _hurries(m: Module, outer: Component, inner: Component) -> None:
     """The younger of two operations leaves first."""
+    enters = Signal()
+    m.d.sync += enters.eq(outer.coming)
+    m.d.comb += outer.out.payload.eq(Mux(enters, outer.data, inner.out.payload))
 
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
-        enters = Signal()
-        m.d.sync += enters.eq(self.coming)
-        m.d.comb += [
-            inner.coming.eq(self.coming),
-            inner.data.eq(self.data),
-            self.room.eq(inner.room),
-            self.out.valid.eq(inner.out.valid),
-            self.out.payload.eq(Mux(enters, self.data, inner.out.payload)),
-            inner.out.ready.eq(self.out.ready),
-        ]
-        return m
+
+def _offers_early(m: Module, outer: Component, inner: Component) -> None:
+    """An operation is offered in the cycle after its issue if none waits."""
+    enters, dropped, waits = Signal(), Signal(), Signal()
+    m.d.sync += [enters.eq(outer.coming), dropped.eq(enters & ~waits & outer.out.ready)]
+    m.d.comb += [
+        waits.eq(inner.out.valid & ~dropped),
+        outer.out.valid.eq(waits | enters),
+        outer.out.payload.eq(Mux(waits, inner.out.payload, outer.data)),
+        inner.out.ready.eq(outer.out.ready | dropped),
+    ]
 
 
 class OvertakingQueue(OperationQueue):
@@ -312,40 +302,12 @@ class OvertakingQueue(OperationQueue):
         return Cat(oldest[1], oldest[0], *oldest[2:])
 
 
-class EarlyQueue(OperationQueue):
-    """An operation is offered in the cycle after its issue if none waits."""
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.inner = inner = OperationQueue(self._width, self._depth)
-        enters, dropped, waits = Signal(), Signal(), Signal()
-        m.d.sync += [enters.eq(self.coming), dropped.eq(enters & ~waits & self.out.ready)]
-        m.d.comb += [
-            inner.coming.eq(self.coming),
-            inner.data.eq(self.data),
-            self.room.eq(inner.room),
-            waits.eq(inner.out.valid & ~dropped),
-            self.out.valid.eq(waits | enters),
-            self.out.payload.eq(Mux(waits, inner.out.payload, self.data)),
-            inner.out.ready.eq(self.out.ready | dropped),
-        ]
-        return m
-
-
 def _port_faults(engine: str) -> tuple[Fault, ...]:
     """The faults at the ports, whatever the queue."""
 
     def highest(m: Module, outer: Component, inner: Component) -> None:
         """Warp 0 waits for warp 1."""
-        # Nobody is told to wait for warp 0.
         m.d.comb += outer.warps[0].ready.eq(inner.warps[0].ready & ~outer.warps[1].valid)
-
-    def gives_up(m: Module, outer: Component, inner: Component) -> None:
-        """An operation that is not taken at once vanishes for a cycle."""
-        port, own = getattr(inner, engine), getattr(outer, engine)
-        waited = Signal()
-        m.d.sync += waited.eq(port.valid & ~own.ready & ~waited)
-        m.d.comb += own.valid.eq(port.valid & ~waited)
 
     def other_warp(m: Module, outer: Component, inner: Component) -> None:
         """Operations of warp 2 are marked as warp 1's."""
@@ -368,6 +330,7 @@ def _port_faults(engine: str) -> tuple[Fault, ...]:
         """The parameters of warp 0 keep what they were when those of the others are cleared."""
         m.d.comb += inner.clear_index.eq(outer.clear_index | 1)
 
+    gives_up = blinking("An operation that is not taken at once vanishes for a cycle.", engine)
     return (
         planted("parameter-misplaced", "parameters_as_set", misplaced, 6),
         planted("parameter-stays", "parameters_as_set", uncleared, 8),
@@ -386,11 +349,12 @@ def _faults(engine: str, depth: int) -> tuple[Fault, ...]:
     found = [
         *_port_faults(engine),
         Fault("parameter-late", meaning, "parameters_as_set", late, 6),
-        planted("early", "none_lost_none_doubled", EarlyQueue, 6, queue),
+        planted("early", "none_lost_none_doubled", altered(OperationQueue, _offers_early), 6, queue),
     ]
     if depth > 1:
-        found.append(planted("dropped", "none_lost_none_doubled", LeakyQueue, 6, queue))
-        found.append(planted("overtaken", "arrives_as_issued", HastyQueue, 6, queue))
+        leaky, hasty = altered(OperationQueue, _leaks), altered(OperationQueue, _hurries)
+        found.append(planted("dropped", "none_lost_none_doubled", leaky, 6, queue))
+        found.append(planted("overtaken", "arrives_as_issued", hasty, 6, queue))
     if depth > 2:
         found.append(planted("misread", "arrives_as_issued", OvertakingQueue, 6, queue))
     return tuple(found)
@@ -402,12 +366,5 @@ def proof(config: MachineConfig, engine: str, *, depth: int | None = None) -> Pr
     if depth is not None:
         config = config.replace(queue_depth=depth)
         name, title = f"{name}-{depth}", f"{title}, queue of {depth}"
-    return Proof(
-        name,
-        title,
-        STATEMENTS,
-        lambda bench: build(bench, config, engine),
-        _faults(engine, config.queue_depth),
-        2,
-        10,
-    )
+    builds = partial(build, config=config, engine=engine)
+    return Proof(name, title, STATEMENTS, builds, _faults(engine, config.queue_depth), 2, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib.wiring import Component
@@ -30,7 +31,7 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     control, request = dut.control, dut.memory.request
     ran = engines.surroundings(bench, control, dut.windows)
     _only(bench, control, port, patches)
-    _, _, owed = engines.requests(bench, control, dut.memory)
+    owed = engines.requests(bench, control, dut.memory)
     width = config.port_bytes(port)
     shift = log2(width)
 
@@ -47,7 +48,7 @@ def build_requests(bench: Bench, config: MachineConfig, port: str, *, patches: b
     def walks() -> Value:
         names = ("first", "span", "stride", "valid", "is_fill", "address")
         first, span, stride, valid, is_fill, address = (bench.register(dut, f"requests/{n}") for n in names)
-        walk = rows.walk(bench, dut, "requests/walker", width)
+        walk = rows.Walk(bench, dut, "requests/walker", width)
         last = Value.cast(first + span)
         inside = (
             ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.read for w in dut.windows).any()
@@ -87,12 +88,7 @@ def build_completion(bench: Bench, config: MachineConfig, port: str) -> None:
     sync += owed.eq(owed + (request.valid & request.ready) - answered)
     bench.assume(~response.valid | (owed != 0))
     bench.assume(~control.operation.valid | ((op.outer <= engines.ROWS) & (op.inner <= engines.BYTES)))
-    starts = [bench.value((op.memory + i * op.load_stride)[:32], f"start{i}") for i in range(engines.ROWS)]
-    width = config.port_bytes(port)
-    beats = bench.value(
-        sum(Mux(op.outer > i, engines.row_beats(s, op.inner, width), 0) for i, s in enumerate(starts)),
-        "beats",
-    )
+    beats = engines.beats(bench, op.outer, op.inner, op.memory, op.load_stride, config.port_bytes(port))
     total, target, answers, asked = (Signal(8, name=n) for n in ("total", "target", "answers", "asked"))
     sync += [answers.eq(answers + answered), asked.eq(asked + (request.valid & request.ready))]
     with bench.m.If(known.taken):
@@ -134,7 +130,6 @@ def _completes_early(m: Module, outer: Component, inner: Component) -> None:
 
 def _asks_again(m: Module, outer: Component, inner: Component) -> None:
     """Requests are presented twice."""
-    # A request that is accepted is presented once more.
     own, port = outer.memory.request, inner.memory.request
     again, address = Signal(), Signal(32)
     m.d.sync += [again.eq(port.valid & own.ready & ~again), address.eq(port.payload)]
@@ -159,29 +154,17 @@ def _asking_faults(config: MachineConfig, port: str) -> tuple[Fault, ...]:
 
 def proofs(config: MachineConfig, port: str) -> tuple[Proof, ...]:
     """The proofs for one loader, with their faults."""
+    name = port.replace("_", "-")
+    asks = partial(build_requests, config=config, port=port)
+    completes = partial(build_completion, config=config, port=port)
     completing = (
         planted("answer-not-awaited", "completes_after_answers", _completes_early, 8),
         planted("asked-twice", "answers_within_operations", _asks_again, 8),
         *COMMON_FAULTS,
     )
     return (
-        Proof(
-            port.replace("_", "-"),
-            f"{port}: windows and requests",
-            REQUESTS,
-            lambda bench: build_requests(bench, config, port),
-            _asking_faults(config, port),
-            2,
-            12,
-        ),
-        Proof(
-            f"{port.replace('_', '-')}-completion",
-            f"{port}: operations",
-            COMPLETION,
-            lambda bench: build_completion(bench, config, port),
-            completing,
-            bounded=10,
-        ),
+        Proof(name, f"{port}: windows and requests", REQUESTS, asks, _asking_faults(config, port), 2, 12),
+        Proof(f"{name}-completion", f"{port}: operations", COMPLETION, completes, completing, bounded=10),
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amaranth.hdl import Cat, Mux, Value
 from amaranth.lib.wiring import Component
 
@@ -11,55 +9,33 @@ from hw.formal.bench import Bench
 from hw.rtl.bits import log2
 
 
-@dataclass(frozen=True)
 class Walk:
-    """Registers of a `RowWalker`, and what they say of the present beat.
+    """Registers of the `RowWalker` at `path` inside a component, and what they say of the present beat.
 
     `left` counts the bytes of the segment from the beginning of the present beat's word on; `padding` is both
     paddings, `inner` the bytes of a row, `step` and `align` stride and address modulo the port's bytes.
     `flags` says that what is kept in a bit agrees with the numbers it follows from.
     """
 
-    active: Value
-    in_memory: Value
-    tail: Value
-    first_of_row: Value
-    first: Value
-    align: Value
-    step: Value
-    inner: Value
-    padding: Value
-    left: Value
-    flags: Value
-
-
-def walk(bench: Bench, dut: Component, path: str, width: int) -> Walk:
-    """The `RowWalker` at `path` inside a component."""
-    names = ["active", "in_memory", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
-    names += ["end_of_segment", "fills", "tails", "fill_follows", "last_row", "final_row"]
-    r = {n: bench.register(dut, f"{path}/{n}") for n in names}
-    d = bench.view(dut, f"{path}/d")
-    beats = Value.cast(r["beats"] + r["more"])
-    left = (beats << log2(width)) - Mux(r["end"] == 0, 0, width - r["end"])
-    return Walk(
-        r["active"],
-        r["in_memory"],
-        r["tail"],
-        r["first_of_row"],
-        r["first"],
-        r["align"],
-        d.step,
-        d.inner,
-        Cat(d.pad_outer, d.pad_inner),
-        Value.cast(left),
-        (r["end_of_segment"] == Mux(r["more"] == 0, r["beats"] == 1, (r["more"] == 1) & (r["beats"] == 0)))
-        & (r["more"] <= 2)
-        & (r["fills"] == d.pad_inner.any())
-        & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
-        & ~(r["in_memory"] & r["tail"])
-        & (r["final_row"] == (r["last_row"] & (r["tail"] | ~r["tails"])))
-        & (r["tails"] == d.pad_outer.any()),
-    )
+    def __init__(self, bench: Bench, dut: Component, path: str, width: int):
+        names = ["active", "in_memory", "tail", "first_of_row", "first", "align", "beats", "more", "end"]
+        names += ["end_of_segment", "fills", "tails", "fill_follows", "last_row", "final_row"]
+        r = {n: bench.register(dut, f"{path}/{n}") for n in names}
+        d = bench.view(dut, f"{path}/d")
+        self.active, self.in_memory, self.tail = r["active"], r["in_memory"], r["tail"]
+        self.first_of_row, self.first, self.align = r["first_of_row"], r["first"], r["align"]
+        self.step, self.inner, self.padding = d.step, d.inner, Cat(d.pad_outer, d.pad_inner)
+        beats, more = Value.cast(r["beats"] + r["more"]), r["more"]
+        self.left = Value.cast((beats << log2(width)) - Mux(r["end"] == 0, 0, width - r["end"]))
+        self.flags = (
+            (r["end_of_segment"] == Mux(more == 0, r["beats"] == 1, (more == 1) & (r["beats"] == 0)))
+            & (more <= 2)
+            & (r["fills"] == d.pad_inner.any())
+            & (r["fill_follows"] == (r["in_memory"] & r["fills"]))
+            & ~(r["in_memory"] & r["tail"])
+            & (r["final_row"] == (r["last_row"] & (r["tail"] | ~r["tails"])))
+            & (r["tails"] == d.pad_outer.any())
+        )
 
 
 def fits(walk: Walk, first: Value, span: Value, stride: Value, following: Value, width: int) -> Value:

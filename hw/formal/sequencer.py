@@ -10,7 +10,7 @@ from amaranth.lib.wiring import Component
 
 from hw import isa
 from hw.config import ENGINES, MachineConfig
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, blinking
 from hw.formal.proof import Proof, planted
 from hw.isa import STORED_BITS
 from hw.rtl.core.alu import MultiplyDivide
@@ -234,13 +234,6 @@ def _take_once(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += outer.take.eq(inner.take & ~taken)
 
 
-def _blinks(m: Module, outer: Component, inner: Component) -> None:
-    """An offer that is not accepted vanishes for a cycle."""
-    waited = Signal()
-    m.d.sync += waited.eq(inner.issue.valid & ~outer.issue.ready & ~waited)
-    m.d.comb += outer.issue.valid.eq(inner.issue.valid & ~waited)
-
-
 def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
     """What was accepted is offered again."""
     accepted = Signal()
@@ -250,7 +243,6 @@ def _asks_twice(m: Module, outer: Component, inner: Component) -> None:
 
 def _other_parameter(m: Module, outer: Component, inner: Component) -> None:
     """An offer names a parameter that there is not."""
-    # The offer of a parameter names one behind the last.
     m.d.comb += outer.issue.parameter.eq(inner.issue.parameter | 0x20)
 
 
@@ -284,10 +276,11 @@ def _forgets_error(m: Module, outer: Component, inner: Component) -> None:
 
 def proof(config: MachineConfig) -> Proof:
     """The proof for the sequencer of a warp, with its faults."""
+    blinks = blinking("An offer that is not accepted vanishes for a cycle.", "issue")
     faults = (
         planted("token-of-neighbour", "wait_needs_token", _tokens_everywhere, 6),
         planted("wait-for-free", "wait_takes", _take_once, 6),
-        planted("offer-blinks", "offer_is_stable", _blinks, 6),
+        planted("offer-blinks", "offer_is_stable", blinks, 6),
         planted("issued-twice", "accepted_is_issued", _asks_twice, 6),
         planted("error-passed", "nothing_after_error", _forgets_error, 6),
         planted("parameter-unknown", "names_exist", _other_parameter, 6),

@@ -100,10 +100,6 @@ def build(bench: Bench, config: MachineConfig) -> None:
     bench.invariant("queue", tied)
 
 
-#: What the signals of a warp wait in.
-QUEUE = "hw.rtl.core.signals.fifo.SyncFIFO"
-
-
 class LastInFirstOut(SyncFIFO):
     """Of two waiting signals the younger fires first."""
 
@@ -127,7 +123,6 @@ class LastInFirstOut(SyncFIFO):
 
 def _issue_uncounted(m: Module, outer: Component, inner: Component) -> None:
     """An operation behind a waiting signal is not counted."""
-    # An operation that issues while a signal waits is not counted before the next cycle's.
     m.d.comb += inner.issue.eq(outer.issue & outer.empty)
 
 

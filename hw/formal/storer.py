@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from functools import partial
+
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib.wiring import Component
 
 from hw.config import MachineConfig
 from hw.formal import engines, rows
-from hw.formal.bench import Bench
+from hw.formal.bench import Bench, blinking
 from hw.formal.proof import Proof, planted
 from hw.rtl.bits import log2, range_mask
 from hw.rtl.memory.storer import Storer
@@ -26,7 +28,7 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
     dut = bench.add(Storer(config), "dut")
     control, request = dut.control, dut.memory.request
     engines.surroundings(bench, control, dut.windows)
-    _, _, owed = engines.requests(bench, control, dut.memory)
+    owed = engines.requests(bench, control, dut.memory)
     width, shift = config.store_bytes, log2(config.store_bytes)
     payload = request.payload
 
@@ -40,16 +42,19 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
             for w in dut.windows
         ).any()
 
+    def pieces(strobe: Value) -> Value:
+        """How many runs of bytes are strobed."""
+        return sum((strobe[i] & ~(strobe[i - 1] if i else 0))[0] for i in range(width))
+
     bench.require("writes_stay_in_windows", ~request.valid | permitted(payload.address, payload.strobe))
-    pieces = sum((payload.strobe[i] & ~(payload.strobe[i - 1] if i else 0))[0] for i in range(width))
-    bench.require("beats_write_something", ~request.valid | (pieces == 1))
+    bench.require("beats_write_something", ~request.valid | (pieces(payload.strobe) == 1))
     bench.require("addresses_aligned", payload.address[:shift] == 0)
 
     def tied() -> Value:
         names = ("address", "following", "span", "stride", "permitted")
         first, following, span, stride, inside = (bench.register(dut, n) for n in names)
         d, meta, sent = bench.view(dut, "d"), bench.view(dut, "meta"), bench.view(dut, "sent")
-        walk = rows.walk(bench, dut, "walker", width)
+        walk = rows.Walk(bench, dut, "walker", width)
         last = Value.cast(first + span)
         permitted_row = (
             ~last[32] & Cat((first >= w.first) & (last[:32] <= w.last) & w.write for w in dut.windows).any()
@@ -64,8 +69,7 @@ def build_windows(bench: Bench, config: MachineConfig) -> None:
         )
 
         def travels(valid: Value, what: Value) -> Value:
-            pieces = sum((what.strobe[i] & ~(what.strobe[i - 1] if i else 0))[0] for i in range(width))
-            return ~valid | (permitted(what.beat << shift, what.strobe) & (pieces == 1))
+            return ~valid | (permitted(what.beat << shift, what.strobe) & (pieces(what.strobe) == 1))
 
         return (
             (~walk.active | (row & (d.bytes != 0)))
@@ -100,14 +104,7 @@ def build_completion(bench: Bench, config: MachineConfig) -> None:
     sync += owed.eq(owed + (request.valid & request.ready) - response.valid)
     bench.assume(~response.valid | (owed != 0))
     bench.assume(~control.operation.valid | ((op.rows <= engines.ROWS) & (op.bytes <= engines.BYTES)))
-    starts = [bench.value((op.memory + i * op.store_stride)[:32], f"start{i}") for i in range(engines.ROWS)]
-    beats = bench.value(
-        sum(
-            Mux(op.rows > i, engines.row_beats(s, op.bytes, config.store_bytes), 0)
-            for i, s in enumerate(starts)
-        ),
-        "beats",
-    )
+    beats = engines.beats(bench, op.rows, op.bytes, op.memory, op.store_stride, config.store_bytes)
     total, target, answers = (Signal(8, name=n) for n in ("total", "target", "answers"))
     sync += answers.eq(answers + response.valid)
     with bench.m.If(known.taken):
@@ -156,14 +153,6 @@ def _byte_address(m: Module, outer: Component, inner: Component) -> None:
     m.d.comb += own.payload.address.eq(port.payload.address | ~port.payload.strobe[0])
 
 
-def _drops(m: Module, outer: Component, inner: Component) -> None:
-    """A request that is not accepted vanishes for a cycle."""
-    own, port = outer.memory.request, inner.memory.request
-    waited = Signal()
-    m.d.sync += waited.eq(port.valid & ~own.ready & ~waited)
-    m.d.comb += own.valid.eq(port.valid & ~waited)
-
-
 def _late_stop(m: Module, outer: Component, inner: Component) -> None:
     """A stop is heard two cycles late."""
     stopped = Signal(2)
@@ -204,8 +193,9 @@ COMMON_FAULTS = (
     planted("completes-twice", "complete_once", _completes_twice, 11),
     planted("youngest-warp", "completes_in_order", _youngest_warp, 11),
 )
+_DROPS = blinking("A request that is not accepted vanishes for a cycle.", "memory.request")
 REQUEST_FAULTS = (
-    planted("request-blinks", "request_is_stable", _drops, 8),
+    planted("request-blinks", "request_is_stable", _DROPS, 8),
     planted("stop-late", "no_request_after_stop", _late_stop, 8),
     planted("quiet-hasty", "quiet_tells", _hasty_quiet, 8),
 )
@@ -226,22 +216,8 @@ def proofs(config: MachineConfig) -> tuple[Proof, ...]:
         planted("answer-not-awaited", "completes_after_last_answer", _completes_early, 10),
         *COMMON_FAULTS,
     )
+    writes, completes = partial(build_windows, config=config), partial(build_completion, config=config)
     return (
-        Proof(
-            "storer",
-            "storer: windows and requests",
-            WINDOWS,
-            lambda bench: build_windows(bench, config),
-            windows,
-            2,
-            12,
-        ),
-        Proof(
-            "storer-completion",
-            "storer: operations",
-            COMPLETION,
-            lambda bench: build_completion(bench, config),
-            completion,
-            bounded=12,
-        ),
+        Proof("storer", "storer: windows and requests", WINDOWS, writes, windows, 2, 12),
+        Proof("storer-completion", "storer: operations", COMPLETION, completes, completion, bounded=12),
     )
