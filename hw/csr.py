@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hw.config import ENGINES, FIELDS, MachineConfig
@@ -16,8 +17,23 @@ RUNNING, DONE, ERROR, PROGRAM_OK, QUIET = 0, 1, 2, 3, 4
 #: Bits of a window's permission.
 READ, WRITE = 0, 1
 
-WARP_COUNTERS = ("instructions", "stall_channel", "stall_engine")
-ENGINE_COUNTERS = ("operations", "busy", "stall_memory", "stall_bank", "words")
+#: Counters of every warp and of every engine, with what they count; those of the grid count other cycles.
+WARP_COUNTERS = {
+    "instructions": "instructions that warp {} issued",
+    "stall_channel": "cycles in which a wait held warp {}",
+    "stall_engine": "cycles in which an engine operation or a full signal queue held warp {}",
+}
+ENGINE_COUNTERS = {
+    "operations": "operations that {} completed",
+    "busy": "cycles in which {} moved a beat or multiplied",
+    "stall_memory": "cycles in which memory did not accept {}'s request",
+    "stall_bank": "cycles in which the array held the accumulator bank that {} needed",
+    "words": "words that memory accepted of {}",
+}
+_GRID_COUNTERS = ENGINE_COUNTERS | {
+    "busy": "cycles in which a launch of the grid was under way",
+    "stall_bank": "cycles in which a step of the grid did not end, since a bank was in use",
+}
 
 WINDOW_BASE, WINDOW_STEP = 0x040, 16
 WARP_BASE, WARP_STEP = 0x100, 16
@@ -88,6 +104,11 @@ FIXED = (
 )
 
 
+def _counters(owner: str, base: int, counters: Mapping[str, str], name: object) -> Iterator[Register]:
+    for i, (counter, meaning) in enumerate(counters.items()):
+        yield Register(f"{owner}_{counter.upper()}", base + 4 * i, "ro", meaning.format(name))
+
+
 def registers(config: MachineConfig) -> list[Register]:
     """All registers of a machine, by offset."""
     table = list(FIXED)
@@ -99,30 +120,10 @@ def registers(config: MachineConfig) -> list[Register]:
             Register(f"WINDOW{i}_PERMIT", at + 8, "rw", "bit 0 read, bit 1 write; 0: closed"),
         ]
     for w in range(config.warps):
-        for i, name in enumerate(WARP_COUNTERS):
-            meaning = {
-                "instructions": f"instructions that warp {w} issued",
-                "stall_channel": f"cycles in which a wait held warp {w}",
-                "stall_engine": f"cycles in which an engine operation or a full signal queue held warp {w}",
-            }[name]
-            table.append(
-                Register(f"WARP{w}_{name.upper()}", WARP_BASE + WARP_STEP * w + 4 * i, "ro", meaning)
-            )
+        table += _counters(f"WARP{w}", WARP_BASE + WARP_STEP * w, WARP_COUNTERS, w)
     for e, engine in enumerate(ENGINES):
-        for i, name in enumerate(ENGINE_COUNTERS):
-            meaning = {
-                "operations": f"operations that {engine} completed",
-                "busy": "cycles in which a launch of the grid was under way"
-                if engine == "cgra"
-                else f"cycles in which {engine} moved a beat or multiplied",
-                "stall_memory": f"cycles in which memory did not accept {engine}'s request",
-                "stall_bank": "cycles in which a step of the grid did not end, since a bank was in use"
-                if engine == "cgra"
-                else f"cycles in which the array held the accumulator bank that {engine} needed",
-                "words": f"words that memory accepted of {engine}",
-            }[name]
-            at = ENGINE_BASE + ENGINE_STEP * e + 4 * i
-            table.append(Register(f"{engine.upper()}_{name.upper()}", at, "ro", meaning))
+        counters = _GRID_COUNTERS if engine == "cgra" else ENGINE_COUNTERS
+        table += _counters(engine.upper(), ENGINE_BASE + ENGINE_STEP * e, counters, engine)
     for i, name in enumerate(CAPABILITIES):
         meaning = f"{_GRID[name]} of the CGRA grid, 0 without" if name in _GRID else f"configuration: {name}"
         table.append(Register(f"CONFIG_{name.upper()}", CAPABILITY_BASE + 4 * i, "ro", meaning))

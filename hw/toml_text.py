@@ -12,9 +12,9 @@ from typing import Any
 from hw.errors import InputError
 
 
-def presets(package: str) -> dict[str, Traversable]:
-    """The TOML files of a package's folder `presets`, by name in ascending order."""
-    found = [p for p in (resources.files(package) / "presets").iterdir() if p.name.endswith(".toml")]
+def presets(package: str, folder: str = "presets") -> dict[str, Traversable]:
+    """The TOML files of a package's folder, by name in ascending order."""
+    found = [p for p in (resources.files(package) / folder).iterdir() if p.name.endswith(".toml")]
     return {p.name.removesuffix(".toml"): p for p in sorted(found, key=lambda p: p.name)}
 
 

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import Component, In, Out, connect, flipped
 from hw import isa
 from hw.config import BufferShape, MachineConfig
 from hw.rtl.bits import at_most, log2, one_of, place, place_bits, rotate_right
-from hw.rtl.interfaces import PC_BITS, WARP_BITS, EngineControl, ErrorReport
+from hw.rtl.interfaces import PC_BITS, WARP_BITS, EngineControl, ErrorReport, report_of
 from hw.rtl.memory.accumulator import DrainPort
 from hw.rtl.memory.buffer import BankedRead
 
@@ -161,9 +161,9 @@ class GemmControl(Component):
 
         report = self.control.error_report
         with m.If(bad):
-            m.d.comb += [report.cause.eq(isa.Cause.OPERAND), report.warp.eq(op.warp), report.pc.eq(op.pc)]
+            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
         with m.Else():
-            m.d.comb += [report.cause.eq(isa.Cause.BUFFER_RANGE), report.warp.eq(d.warp), report.pc.eq(d.pc)]
+            m.d.comb += report_of(report, isa.Cause.BUFFER_RANGE, d)
         m.d.comb += self.control.error.eq(bad | outside)
         return m
 
@@ -294,9 +294,7 @@ class GemmArray(Component):
             self.drain.add.eq(now.add),
             self.drain.data.eq(row),
             self.error.eq(wrong & ~bad),
-            self.error_report.cause.eq(isa.Cause.BUFFER_RANGE),
-            self.error_report.warp.eq(now.warp),
-            self.error_report.pc.eq(now.pc),
+            *report_of(self.error_report, isa.Cause.BUFFER_RANGE, now),
             fresh.eq(draining & (left == 1) & now.last & ~wrong & ~bad & ~self.stop),
         ]
         with m.If(wrong):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from amaranth.hdl import Value, ValueLike
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -11,9 +14,6 @@ from hw.config import MachineConfig
 ADDRESS_BITS = 32
 PC_BITS = 14
 WARP_BITS = 4
-#: Columns, words and bytes inside buffers are computed with this width: a step that leaves a buffer
-#: (pitches have 20 bits) cannot wrap back into it before it is noticed.
-INNER_BITS = 24
 
 HostRequest = data.StructLayout({"address": 16, "data": 32, "write": 1})
 ReadRequest = ADDRESS_BITS
@@ -34,7 +34,6 @@ class ReadPort(Signature):
     """A memory port that reads: stream of aligned addresses out, stream of answers in, in order."""
 
     def __init__(self, width: int):
-        self._width = width
         super().__init__(
             {
                 "request": Out(stream.Signature(ReadRequest)),
@@ -42,28 +41,17 @@ class ReadPort(Signature):
             }
         )
 
-    @property
-    def width(self) -> int:
-        """Bytes per transfer."""
-        return self._width
-
 
 class WritePort(Signature):
     """A memory port that writes: stream of words out, one answer to each in, in order."""
 
     def __init__(self, width: int):
-        self._width = width
         super().__init__(
             {
                 "request": Out(stream.Signature(write_request(width))),
                 "response": In(stream.Signature(WriteResponse)),
             }
         )
-
-    @property
-    def width(self) -> int:
-        """Bytes per transfer."""
-        return self._width
 
 
 def operation(engine: str) -> data.StructLayout:
@@ -80,6 +68,11 @@ def operation(engine: str) -> data.StructLayout:
 
 ErrorReport = data.StructLayout({"cause": 8, "warp": WARP_BITS, "pc": PC_BITS})
 WindowLayout = data.StructLayout({"first": ADDRESS_BITS, "last": ADDRESS_BITS, "read": 1, "write": 1})
+
+
+def report_of(report: Value, cause: ValueLike, operation: Value) -> list[Any]:
+    """Statements that report a cause, and the operation whose error it is."""
+    return [report.cause.eq(cause), report.warp.eq(operation.warp), report.pc.eq(operation.pc)]
 
 
 class EngineControl(Signature):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out, connect, flipped
@@ -25,6 +28,8 @@ from hw.rtl.memory.loader import Loader
 from hw.rtl.memory.storer import Storer
 
 LOADERS = ("load_a", "load_b", "load_c")
+#: Gives a component the reset by `clear`.
+Cleared = Callable[[Component], Any]
 Engine = Loader | Gemm | Storer | CgraPort
 
 
@@ -79,7 +84,7 @@ class Machine(Component):
         connect(m, flipped(self.host_request), host.request)
         connect(m, host.response, flipped(self.host_response))
 
-        def cleared(component: Component) -> object:
+        def cleared(component: Component) -> Any:
             """Reset by `clear`, memories apart."""
             return ResetInserter(host.clear)(component)
 
@@ -104,7 +109,7 @@ class Machine(Component):
         ]
         return m
 
-    def _engines(self, m: Module, cleared: object, host: Host) -> dict[str, Engine]:
+    def _engines(self, m: Module, cleared: Cleared, host: Host) -> dict[str, Engine]:
         """Engines, buffers and memory ports."""
         c = self.config
         loaders = {name: Loader(c, name) for name in LOADERS}
@@ -115,15 +120,15 @@ class Machine(Component):
             "load_c": BankedBuffer(c.derived.scratch, words=c.cgra is not None),
         }
         for name, loader in loaders.items():
-            m.submodules[name] = cleared(loader)  # type: ignore[operator]
+            m.submodules[name] = cleared(loader)
             m.submodules[f"{name}_target"] = buffers[name]
             connect(m, loader.write, buffers[name].write)
             connect(m, loader.memory.request, flipped(getattr(self, f"{name}_request")))
             connect(m, flipped(getattr(self, f"{name}_response")), loader.memory.response)
             m.d.comb += loader.windows.eq(host.windows)
-        m.submodules.gemm = cleared(gemm)  # type: ignore[operator]
-        m.submodules.store = cleared(storer)  # type: ignore[operator]
-        m.submodules.accumulator = cleared(acc)  # type: ignore[operator]
+        m.submodules.gemm = cleared(gemm)
+        m.submodules.store = cleared(storer)
+        m.submodules.accumulator = cleared(acc)
         connect(m, gemm.buffer_a, buffers["load_a"].read)
         connect(m, gemm.buffer_b, buffers["load_b"].read)
         connect(m, gemm.drain, acc.drain)
@@ -132,25 +137,21 @@ class Machine(Component):
         connect(m, storer.memory.request, flipped(self.store_request))
         connect(m, flipped(self.store_response), storer.memory.response)
         m.d.comb += storer.windows.eq(host.windows)
-        engines: dict[str, Engine] = {**loaders, "gemm": gemm, "store": storer}
+        engines: dict[str, Engine] = {**loaders, "gemm": gemm}
         if c.cgra is not None:
-            engines = {
-                **loaders,
-                "gemm": gemm,
-                "cgra": self._grid(m, cleared, storer, acc, buffers["load_c"]),
-            }
-            engines["store"] = storer
+            engines["cgra"] = self._grid(m, cleared, storer, acc, buffers["load_c"])
+        engines["store"] = storer
         for engine in engines.values():
             m.d.comb += engine.control.stop.eq(host.stop)
         return engines
 
     def _grid(
-        self, m: Module, cleared: object, storer: Storer, acc: Accumulator, scratch: BankedBuffer
+        self, m: Module, cleared: Cleared, storer: Storer, acc: Accumulator, scratch: BankedBuffer
     ) -> CgraPort:
         """The grid and the output buffer."""
         c = self.config
         grid, out = Grid(c), BankedBuffer(c.derived.out, words=True)
-        m.submodules.cgra = cleared(grid)  # type: ignore[operator]
+        m.submodules.cgra = cleared(grid)
         m.submodules.output_buffer = out
         connect(m, grid.port.acc, acc.rows)
         connect(m, grid.port.scratch, scratch.words)
@@ -166,12 +167,12 @@ class Machine(Component):
             ]
         return grid.port
 
-    def _warps(self, m: Module, cleared: object, host: Host, engines: dict[str, Engine]) -> list[Sequencer]:
+    def _warps(self, m: Module, cleared: Cleared, host: Host, engines: dict[str, Engine]) -> list[Sequencer]:
         """Sequencers with their programs, channels between them, queues to the engines."""
         c = self.config
         issue, channels = Issue(c), Channels(c)
-        m.submodules.issue = cleared(issue)  # type: ignore[operator]
-        m.submodules.channels = cleared(channels)  # type: ignore[operator]
+        m.submodules.issue = cleared(issue)
+        m.submodules.channels = cleared(channels)
         m.d.comb += [issue.clear.eq(host.clear), issue.clear_index.eq(host.clear_index)]
         for name, engine in engines.items():
             connect(m, getattr(issue, name), engine.control.operation)
@@ -180,7 +181,7 @@ class Machine(Component):
         warps = []
         for w in range(c.warps):
             warp, program = Sequencer(c), ProgramMemory(c.imem_words)
-            m.submodules[f"warp{w}"] = cleared(warp)  # type: ignore[operator]
+            m.submodules[f"warp{w}"] = cleared(warp)
             m.submodules[f"program{w}"] = program
             connect(m, warp.issue, issue.warps[w])
             m.d.comb += [

@@ -40,19 +40,9 @@ def address_channel(id_bits: int) -> data.StructLayout:
     return data.StructLayout({"id": id_bits, "addr": ADDRESS_BITS, "len": 8, "size": 3, "burst": 2})
 
 
-def write_channel(width: int) -> data.StructLayout:
-    """Payload of W for `width` bytes."""
-    return data.StructLayout({"data": 8 * width, "strb": width, "last": 1})
-
-
 def answer_channel(id_bits: int) -> data.StructLayout:
     """Payload of B."""
     return data.StructLayout({"id": id_bits, "resp": 2})
-
-
-def read_channel(width: int, id_bits: int) -> data.StructLayout:
-    """Payload of R for `width` bytes."""
-    return data.StructLayout({"id": id_bits, "data": 8 * width, "resp": 2, "last": 1})
 
 
 class AxiRead(Signature):
@@ -60,10 +50,11 @@ class AxiRead(Signature):
 
     def __init__(self, width: int, id_bits: int):
         self.width, self.id_bits = width, id_bits
+        answer = data.StructLayout({"id": id_bits, "data": 8 * width, "resp": 2, "last": 1})
         super().__init__(
             {
                 "ar": Out(stream.Signature(address_channel(id_bits))),
-                "r": In(stream.Signature(read_channel(width, id_bits))),
+                "r": In(stream.Signature(answer)),
             }
         )
 
@@ -73,10 +64,11 @@ class AxiWrite(Signature):
 
     def __init__(self, width: int, id_bits: int):
         self.width, self.id_bits = width, id_bits
+        word = data.StructLayout({"data": 8 * width, "strb": width, "last": 1})
         super().__init__(
             {
                 "aw": Out(stream.Signature(address_channel(id_bits))),
-                "w": Out(stream.Signature(write_channel(width))),
+                "w": Out(stream.Signature(word)),
                 "b": In(stream.Signature(answer_channel(id_bits))),
             }
         )
@@ -88,7 +80,7 @@ class Axi(Signature):
     def __init__(self, width: int, id_bits: int):
         self.width, self.id_bits = width, id_bits
         write, read = AxiWrite(width, id_bits).members, AxiRead(width, id_bits).members
-        super().__init__({name: member for part in (write, read) for name, member in part.items()})
+        super().__init__(dict(write.items()) | dict(read.items()))
 
 
 class AxiLite(Signature):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass, field
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +46,12 @@ class Board:
 
 def board_names() -> list[str]:
     """Names of the boards that come with Heald."""
-    return list(_known())
-
-
-def _known() -> dict[str, Traversable]:
-    folder = resources.files("hw") / "rtl" / "bus" / "boards"
-    found = {p.name.removesuffix(".toml"): p for p in folder.iterdir() if p.name.endswith(".toml")}
-    return dict(sorted(found.items()))
+    return list(toml_text.presets("hw.rtl.bus", "boards"))
 
 
 def load_board(source: str) -> Board:
     """A board by name or by the path of its TOML file; raises `InputError` for what is wrong with it."""
-    known = _known()
+    known = toml_text.presets("hw.rtl.bus", "boards")
     needed = f"the board must be one of {', '.join(known)}, or a TOML file"
     text, _ = toml_text.found(source, known, needed)
     return _board(source, toml_text.parsed(text, source))
@@ -74,14 +66,8 @@ def _board(source: str, values: dict[str, Any]) -> Board:
         needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if needed and key not in values:
             raise InputError(f"{source}: {key} is missing")
-    kinds = {
-        "speed": int,
-        "clock_hz": int,
-        "led_pins": list,
-        "led_active_low": bool,
-        "reset_active_low": bool,
-        "constants": dict,
-    }
+    kinds = dict.fromkeys(("speed", "clock_hz"), int) | {"led_pins": list, "constants": dict}
+    kinds |= dict.fromkeys(("led_active_low", "reset_active_low"), bool)
     for key, value in values.items():
         kind = kinds.get(key, str)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

@@ -18,13 +18,7 @@ Answer = data.StructLayout({"data": 32, "resp": 2})
 #: Cycles for which RESET holds its output.
 RESET_CYCLES = 16
 
-ACCESSES = (
-    Operation.READ_CSR,
-    Operation.WRITE_CSR,
-    Operation.WRITE_CSR_FIXED,
-    Operation.READ_MEMORY,
-    Operation.WRITE_MEMORY,
-)
+ACCESSES = [o for o in Operation if o not in (Operation.IDENTIFY, Operation.RESET)]
 
 
 class State(enum.Enum):

@@ -73,7 +73,7 @@ class AxiCore(Component):
     def _reader(self, m: Module, machine: Machine, loaders: tuple[str, ...], name: str) -> None:
         bus = getattr(self, name)
         ports = tuple(self.config.port_bytes(loader) for loader in loaders)
-        reader = ReadMaster(ports, self._width(name), self._beats, ID_BITS)
+        reader = ReadMaster(ports, bus.signature.width, self._beats, ID_BITS)
         m.submodules[f"{name}_reader"] = reader
         for i, loader in enumerate(loaders):
             port = getattr(reader, f"port{i}")
@@ -84,17 +84,14 @@ class AxiCore(Component):
 
     def _writer(self, m: Module, machine: Machine, name: str) -> None:
         bus, identity = getattr(self, name), 0 if self._separate else PORTS.index("store")
-        writer = WriteMaster(self.config.store_bytes, self._width(name), self._beats, ID_BITS, identity)
+        width = bus.signature.width
+        writer = WriteMaster(self.config.store_bytes, width, self._beats, ID_BITS, identity)
         m.submodules[f"{name}_writer"] = writer
         connect(m, machine.store_request, writer.port.request)
         connect(m, writer.port.response, machine.store_response)
         connect(m, writer.bus.aw, flipped(bus.aw))
         connect(m, writer.bus.w, flipped(bus.w))
         connect(m, flipped(bus.b), writer.bus.b)
-
-    def _width(self, name: str) -> int:
-        width: int = memory_buses(self.config, self._separate)[name].width
-        return width
 
 
 class AxiMachine(Component):

@@ -41,16 +41,10 @@ class Grid(Component):
         for number, pe in enumerate(pes):
             m.submodules[f"pe{number}"] = pe
             self._configure(m, control, number, pe, word, entry)
-            m.d.comb += [
-                pe.write_at.eq(entry.at),
-                pe.data.eq(entry.data),
-                pe.context.eq(control.context),
-                pe.read.eq(control.read),
-                pe.moment.eq(control.moment),
-                pe.load.eq(control.load),
-                pe.advance.eq(control.advance),
-                pe.links_in.eq(Cat(self._link(pes, link) for link in fabric.incoming[number])),
-            ]
+            m.d.comb += [pe.write_at.eq(entry.at), pe.data.eq(entry.data)]
+            for name in ("context", "read", "moment", "load", "advance"):
+                m.d.comb += getattr(pe, name).eq(getattr(control, name))
+            m.d.comb += pe.links_in.eq(Cat(self._link(pes, link) for link in fabric.incoming[number]))
         for i, number in enumerate(with_memory):
             pe = pes[number]
             m.d.comb += [

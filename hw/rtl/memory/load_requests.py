@@ -9,7 +9,15 @@ from amaranth.lib.wiring import Component, In, Out
 from hw import isa
 from hw.config import BufferShape, MachineConfig
 from hw.rtl.bits import at_most, log2, place, place_bits
-from hw.rtl.interfaces import PC_BITS, WARP_BITS, ErrorReport, ReadRequest, operation, windows_layout
+from hw.rtl.interfaces import (
+    PC_BITS,
+    WARP_BITS,
+    ErrorReport,
+    ReadRequest,
+    operation,
+    report_of,
+    windows_layout,
+)
 from hw.rtl.memory.patch_requests import VARIANT, PatchRequests, shape_of, wrong_operands
 from hw.rtl.memory.patches import PatchShape
 from hw.rtl.memory.row_walker import RowWalker, rows_layout
@@ -167,17 +175,9 @@ class LoadRequests(Component):
         report = self.error_report
         m.d.comb += self.error.eq(bad | fails)
         with m.If(fails):
-            m.d.comb += [
-                report.cause.eq(isa.Cause.WINDOW),
-                report.warp.eq(who.warp),
-                report.pc.eq(who.pc),
-            ]
+            m.d.comb += report_of(report, isa.Cause.WINDOW, who)
         with m.Else():
-            m.d.comb += [
-                report.cause.eq(isa.Cause.OPERAND),
-                report.warp.eq(op.warp),
-                report.pc.eq(op.pc),
-            ]
+            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
         if not forms_patches(self._port):
             return m
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.wiring import Component, In, Out
@@ -12,23 +10,12 @@ from amaranth.utils import bits_for
 from hw import isa
 from hw.config import MachineConfig
 from hw.rtl.bits import from_mask, log2, lookup, low, place, place_bits, range_mask, rotate_left
-from hw.rtl.interfaces import WARP_BITS, ErrorReport, read_response
+from hw.rtl.interfaces import WARP_BITS, ErrorReport, read_response, report_of
 from hw.rtl.memory.buffer import BankedWrite
 from hw.rtl.memory.load_requests import descriptor, forms_patches, loader_target
 from hw.rtl.memory.patch_places import PatchPlaces, block_bits
 from hw.rtl.memory.row_walker import RowWalker
 from hw.rtl.memory.strided_bytes import StridedBytes
-
-
-@dataclass(frozen=True)
-class _Beat:
-    """Values of the beat that `LoadWriter` processes in this cycle."""
-
-    step: Value
-    data: Value
-    mask: Value
-    last: Value
-    failed: Value
 
 
 class LoadWriter(Component):
@@ -139,7 +126,7 @@ class LoadWriter(Component):
         ]
         if self._patches:
             self._form_patches(m, walker, begins, word, mask, moves, ends, awaited)
-        self._place(m, _Beat(moves, word, mask, ends, moves & awaited & source.error))
+        self._place(m, moves, word, mask, ends, moves & awaited & source.error)
         return m
 
     def _form_patches(
@@ -229,8 +216,10 @@ class LoadWriter(Component):
         with m.If(self.taken.ready):
             m.d.sync += [fresh.eq(1), skip.eq(0)]
 
-    def _place(self, m: Module, beat: _Beat) -> None:
-        """Two pipeline stages: keep the beat; rotate it and find each bank's address."""
+    def _place(
+        self, m: Module, moves: Value, word: Value, enabled: Value, ends: Value, failing: Value
+    ) -> None:
+        """Two pipeline stages: keep the beat that `moves`; rotate it and find each bank's address."""
         width, shape, d = self._width, self._shape, self._d
         lane_bits, bank_bits, column_bits = log2(shape.lanes), log2(shape.banks), log2(shape.columns)
         start, block, lane = self._start, self._block, self._lane
@@ -256,11 +245,11 @@ class LoadWriter(Component):
         picks = [Signal(bits, name=f"pick{j}") for j in range(width)]
         who = Signal(ErrorReport)
         failed, bad = Signal(), Signal()
-        m.d.sync += [valid.eq(beat.step), last.eq(beat.last), failed.eq(beat.failed)]
-        with m.If(beat.step):
+        m.d.sync += [valid.eq(moves), last.eq(ends), failed.eq(failing)]
+        with m.If(moves):
             m.d.sync += [
-                kept.eq(beat.data),
-                mask.eq(beat.mask),
+                kept.eq(word),
+                mask.eq(enabled),
                 lanes_first.eq(self._by_lanes),
                 rotation.eq(start + Mux(self._by_lanes, block[:bank_bits], lane if lane_bits else 0)),
                 lane1.eq(lane),
@@ -307,7 +296,5 @@ class LoadWriter(Component):
             self.complete.eq(done[1]),
             self.complete_warp.eq(warps[1]),
             self.error.eq(wrong | failed),
-            self.error_report.warp.eq(who.warp),
-            self.error_report.pc.eq(who.pc),
-            self.error_report.cause.eq(Mux(failed, isa.Cause.BUS, isa.Cause.BUFFER_RANGE)),
+            *report_of(self.error_report, Mux(failed, isa.Cause.BUS, isa.Cause.BUFFER_RANGE), who),
         ]

@@ -79,15 +79,9 @@ class PatchPlaces(Component):
         m = Module()
         width = self._width
         m.submodules.walker = walker = PatchWalker(width, isa.TIMING.conv_setup - 2)
-        m.d.comb += [
-            walker.start.eq(self.start),
-            walker.advance.eq(self.advance),
-            walker.shape.eq(self.shape),
-            walker.outer.eq(self.outer),
-            walker.inner.eq(self.inner),
-            walker.align.eq(self.align),
-            self.active.eq(walker.active | self.valid),
-        ]
+        for name in ("start", "advance", "shape", "outer", "inner", "align"):
+            m.d.comb += getattr(walker, name).eq(getattr(self, name))
+        m.d.comb += self.active.eq(walker.active | self.valid)
         where, shift = self.place, log2(width)
         move: list[Any] = [
             self.valid.eq(walker.scanning | walker.placing),

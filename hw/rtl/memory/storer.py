@@ -9,7 +9,7 @@ from amaranth.lib.wiring import Component, In, Out
 from hw import isa
 from hw.config import MachineConfig
 from hw.rtl.bits import from_mask, log2, low, one_of, place, place_bits, range_mask, rotate_left
-from hw.rtl.interfaces import EngineControl, ErrorReport, WritePort, windows_layout
+from hw.rtl.interfaces import EngineControl, ErrorReport, WritePort, report_of, windows_layout
 from hw.rtl.memory.accumulator import AccumulatorRead
 from hw.rtl.memory.buffer import BankedRead
 from hw.rtl.memory.row_walker import RowWalker
@@ -246,13 +246,9 @@ class Storer(Component):
         with m.If(failed):
             m.d.comb += [report.eq(oldest), report.cause.eq(isa.Cause.BUS)]
         with m.Elif(bad):
-            m.d.comb += [report.cause.eq(isa.Cause.OPERAND), report.warp.eq(op.warp), report.pc.eq(op.pc)]
+            m.d.comb += report_of(report, isa.Cause.OPERAND, op)
         with m.Else():
-            m.d.comb += [
-                report.cause.eq(Mux(permitted, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW)),
-                report.warp.eq(d.warp),
-                report.pc.eq(d.pc),
-            ]
+            m.d.comb += report_of(report, Mux(permitted, isa.Cause.BUFFER_RANGE, isa.Cause.WINDOW), d)
         m.d.comb += control.error.eq((failed | bad | failing) & ~control.stop)
 
     def _answers(
